@@ -1,0 +1,240 @@
+"""What came back from a board: the published format of ``run.json``.
+
+Format history: 1, the first.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from armload.bench.plan import Plan
+from armload.core.values import Value
+
+FORMAT = 1
+
+
+class Step(Value):
+    """One decode step of the engine, timed on the board.
+
+    Attributes:
+        step: number from 0.
+        phase: ``prompt`` or ``generate``.
+        tokens: tokens that went through the model in this step.
+        start_ns, end_ns: on the board's ``CLOCK_MONOTONIC``.
+        major_faults: page faults that had to wait for storage, in this step, all threads.
+        read_bytes: bytes that the process had fetched from storage in this step; none
+            where the kernel does not count them.
+        rss_bytes: resident memory at the end of the step.
+        cpu_ns: CPU time of all threads in this step.
+        involuntary_switches: times that a thread was made to give way in this step.
+        cpu_khz: frequency of each core at the end of the step; empty where unknown.
+        celsius: hottest sensor at the end of the step; none where there is none.
+    """
+
+    step: int
+    phase: Literal["prompt", "generate"]
+    tokens: int
+    start_ns: int
+    end_ns: int
+    major_faults: int
+    read_bytes: int | None = None
+    rss_bytes: int
+    cpu_ns: int
+    involuntary_switches: int
+    cpu_khz: tuple[int, ...] = ()
+    celsius: float | None = None
+
+    @property
+    def duration_s(self) -> float:
+        """Wall time of the step."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+class Trace(Value):
+    """The trace's first line.
+
+    Attributes:
+        format: version of the trace's format.
+        clock: name of the clock.
+        engine_commit: upstream's commit or version, compiled in.
+        page_bytes: the kernel's page size.
+        threads: that the engine decodes with.
+        start_ns: when the process began, on the same clock.
+    """
+
+    format: int
+    clock: str
+    engine_commit: str
+    page_bytes: int
+    threads: int
+    start_ns: int
+
+
+class Conditions(Value):
+    """The board at one moment.
+
+    Attributes:
+        boot_id: changes with every boot.
+        uptime_s: since that boot.
+        kernel: ``uname -r``.
+        load_1min: run-queue average.
+        memory_total_bytes, memory_available_bytes, swap_used_bytes: from ``/proc/meminfo``.
+        workdir_free_bytes: free space for armload's folder.
+        governors: CPU frequency governors in use; empty where there is no cpufreq.
+        celsius: hottest sensor; none where there is none.
+    """
+
+    boot_id: str
+    uptime_s: float
+    kernel: str
+    load_1min: float
+    memory_total_bytes: int
+    memory_available_bytes: int
+    swap_used_bytes: int
+    workdir_free_bytes: int
+    governors: tuple[str, ...] = ()
+    celsius: float | None = None
+
+
+class BoardRecord(Value):
+    """The board as it was at the time of the run."""
+
+    name: str
+    target: str
+    description: str = ""
+    cpu_features: tuple[str, ...] = ()
+    cores: int
+    storage_read_bytes_per_s: int | None = None
+
+
+class BinaryRecord(Value):
+    """The program that ran."""
+
+    program: str
+    sha256: str
+    build_id: str
+    target: str
+    compiler: str
+    source: str
+    engine_commit: str
+
+
+class ModelRecord(Value):
+    """The model that ran."""
+
+    name: str
+    sha256: str
+    size_bytes: int
+    architecture: str
+    quantisation: str
+    parameters: int
+    bytes_per_token: int
+    kv_bytes_per_token: int
+
+
+class TokenTimes(Value):
+    """Quantiles of the time per output token, in seconds."""
+
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+
+class Summary(Value):
+    """Figures that are computed from the steps.
+
+    Attributes:
+        ttft_s: from the process's start to the end of the prompt's last step: model loading included.
+        prefill_tps: prompt tokens per second of prompt steps.
+        decode_tps: generated tokens per second of generating steps; none without such steps.
+        token_s: time per output token; none without generating steps.
+        wall_s: from the process's start to its last step's end.
+    """
+
+    ttft_s: float | None
+    prefill_tps: float | None
+    decode_tps: float | None
+    token_s: TokenTimes | None
+    wall_s: float | None
+
+
+class Memory(Value):
+    """Peak memory of the process, from ``/proc/<pid>/status``."""
+
+    max_rss_bytes: int
+    max_vms_bytes: int
+
+
+class EngineTimes(Value):
+    """llama.cpp's own sums, as it prints them with ``--perf``.
+
+    Attributes:
+        prompt_ms, eval_ms: time in prompt and generating steps.
+        prompt_tokens, eval_tokens: tokens in them (never below 1, as upstream counts).
+        load_ms: time to load the model.
+    """
+
+    prompt_ms: float
+    prompt_tokens: int
+    eval_ms: float
+    eval_tokens: int
+    load_ms: float
+
+
+class Exit(Value):
+    """How the program ended.
+
+    Attributes:
+        status: as a shell reports it; none when it was never known.
+        meaning: in words.
+    """
+
+    status: int | None
+    meaning: str
+
+
+class Limit(Value):
+    """What limited the speed.
+
+    Attributes:
+        cause: ``storage``, ``memory bandwidth``, ``compute`` or ``unknown``.
+        sentence: for people, with figures.
+        advice: what to try next.
+    """
+
+    cause: Literal["storage", "memory bandwidth", "compute", "unknown"]
+    sentence: str
+    advice: str
+
+
+class Verdict(Value):
+    """Whether the figures may be believed, and why not."""
+
+    valid: bool
+    reasons: tuple[str, ...] = ()
+
+
+class Run(Value):
+    """One run, as kept in ``run.json``."""
+
+    format: Literal[1] = 1
+    id: str
+    started_utc: str
+    armload: str
+    plan: Plan
+    command: tuple[str, ...]
+    board: BoardRecord
+    binary: BinaryRecord
+    model: ModelRecord
+    before: Conditions
+    after: Conditions | None
+    trace: Trace | None
+    tokens: tuple[Step, ...]
+    summary: Summary
+    engine: EngineTimes | None
+    memory: Memory | None
+    text: str
+    exit: Exit
+    limit: Limit
+    verdict: Verdict

@@ -1,0 +1,1 @@
+"""A board's facts, how it is reached, and boards that exist only in software."""

@@ -1,0 +1,117 @@
+"""A board: one YAML file in ``boards/`` that says what it is and how it is reached."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from armload.core.values import ByteCount, Value
+from armload.core.yamlfile import load_named
+
+
+class SshReach(Value):
+    """Reached by SSH.
+
+    Attributes:
+        host: a name, an address, or an alias from ``~/.ssh/config``.
+        port: 22, or as ``~/.ssh/config`` says, when left out.
+        user: as ``~/.ssh/config`` says, or the laptop's user, when left out.
+        key: a private key file, besides the agent's and the usual ones.
+    """
+
+    kind: Literal["ssh"] = "ssh"
+    host: str
+    port: int | None = None
+    user: str | None = None
+    key: Path | None = None
+
+
+class VirtualReach(Value):
+    """A virtual ARM machine under QEMU on this laptop.
+
+    Attributes:
+        cpu: QEMU's name of the CPU.
+        cores: number of cores.
+        memory: of the machine.
+        disk: size of its storage.
+        disk_read_bytes_per_s: storage is throttled to this; none for as fast as the laptop.
+        userland: ``toybox`` is mksh and toybox, as on OpenHarmony.
+    """
+
+    kind: Literal["virtual"]
+    cpu: str = "cortex-a55"
+    cores: int = 2
+    memory: ByteCount = 2 << 30
+    disk: ByteCount = 8 << 30
+    disk_read_bytes_per_s: ByteCount | None = None
+    userland: Literal["toybox"] = "toybox"
+
+
+class EmulatedReach(Value):
+    """The laptop's own shell behind a loopback OpenSSH; programs run under qemu-user.
+
+    Attributes:
+        cpu: QEMU's name of the CPU.
+    """
+
+    kind: Literal["qemu-user"]
+    cpu: str = "cortex-a55"
+
+
+Reach = Annotated[SshReach | VirtualReach | EmulatedReach, Field(discriminator="kind")]
+
+
+class CpuCluster(Value):
+    """Equal cores of a board."""
+
+    cores: int
+    name: str
+    max_mhz: int | None = None
+
+
+class Facts(Value):
+    """What is declared about a board; probing finds out the rest.
+
+    Attributes:
+        memory: installed memory.
+        storage_read_bytes_per_s: sequential read rate of the storage.
+        memory_bytes_per_s: read bandwidth of the memory.
+        clusters: its CPU cores.
+    """
+
+    memory: ByteCount | None = None
+    storage_read_bytes_per_s: ByteCount | None = None
+    memory_bytes_per_s: ByteCount | None = None
+    clusters: tuple[CpuCluster, ...] = ()
+
+
+class Board(Value):
+    """What ``boards/<name>.yaml`` says.
+
+    Attributes:
+        name: the file's name.
+        description: one line for people.
+        target: name of the target whose binaries it runs.
+        reach: how to get there.
+        workdir: the folder that armload may use there; made when missing.
+        facts: what is known beforehand.
+    """
+
+    name: str
+    description: str = ""
+    target: str
+    reach: Reach
+    workdir: PurePosixPath
+    facts: Facts = Facts()
+
+
+def load_board(name: str) -> Board:
+    """Read the board called ``name``.
+
+    Raises:
+        UsageError: there is none.
+        DataError: its file is malformed.
+    """
+    return load_named("boards", name, Board)

@@ -1,0 +1,64 @@
+"""A live connection to a board: the one protocol that the upper rooms use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from armload.core.values import Value
+
+
+class Completed(Value):
+    """How a command on a board ended.
+
+    Attributes:
+        status: as a POSIX shell reports it: 128 + signal when a signal ended the command.
+        stdout: raw bytes.
+        stderr: raw bytes.
+    """
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text without the last newline."""
+        return self.stdout.decode("utf-8", "replace").rstrip("\n")
+
+
+class Host(Protocol):
+    """Commands and bytes to and from one board.
+
+    Every method raises ``ConnectionFailed`` when the line breaks; the next call makes
+    a new line.
+    """
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """Words that go before a program that was built for the board; mostly none."""
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        """Run a shell command to its end, whatever its status is.
+
+        Raises:
+            ConnectionFailed: the line broke, or the command took longer than ``timeout_s``.
+        """
+
+    def read(self, path: PurePosixPath, *, offset_bytes: int = 0) -> Iterator[bytes]:
+        """Yield the file's bytes from an offset to the end.
+
+        Raises:
+            BoardError: the file cannot be read.
+        """
+
+    def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
+        """Write bytes to a file from an offset on: 0 replaces the file, else it is cut there first.
+
+        Raises:
+            BoardError: no space, no permission.
+        """
+
+    def close(self) -> None:
+        """End the connection; harmless when it has ended."""

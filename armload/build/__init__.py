@@ -1,0 +1,1 @@
+"""From a pinned source, a target and a compiler to an inspected static binary."""

@@ -1,0 +1,1 @@
+"""Values, errors, the workspace and small helpers that every other room may use."""

@@ -1,0 +1,46 @@
+"""How long work reports that it goes on. The command line decides how that looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+
+class Step(Protocol):
+    """One piece of work under way."""
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        """Report that ``completed`` units (of ``total``, when it is known) are done.
+
+        ``note`` is a few words on what happens now; empty keeps the last one.
+        """
+
+
+class Progress(Protocol):
+    """Where steps are shown."""
+
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[Step]:
+        """Open a step. ``unit`` is ``"B"`` for bytes, else a plural noun, such as ``"tokens"``."""
+
+    def say(self, text: str) -> None:
+        """Show one line that stays."""
+
+
+class _SilentStep:
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        del completed, total, note
+
+
+class Silent:
+    """Shows nothing: for callers that are programs."""
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        del label, total, unit
+        yield _SilentStep()
+
+    def say(self, text: str) -> None:
+        del text

@@ -1,0 +1,51 @@
+"""The one way in which text becomes part of a POSIX shell's command line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+def quote(word: str | PurePath) -> str:
+    """Quote one word so that a POSIX shell reads back exactly that word."""
+    return shlex.quote(str(word))
+
+
+def join(words: Sequence[str | PurePath]) -> str:
+    """Quote and join words into one command line."""
+    return " ".join(quote(word) for word in words)
+
+
+def render(template: str, values: Mapping[str, object]) -> str:
+    """Fill ``deploy/<template>``; every value that is printed is quoted for the shell.
+
+    A list is printed as its quoted words. A template that names an unknown value fails.
+    """
+    return _environment().get_template(template).render(values)
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return join([str(word) for word in value])
+    return quote(str(value))
+
+
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    from armload.core.workspace import data_folders
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([str(folder) for folder in data_folders("deploy")]),
+        undefined=jinja2.StrictUndefined,
+        finalize=_quoted,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )

@@ -1,0 +1,1 @@
+"""Putting files on a board, running a program there, and bringing results back."""

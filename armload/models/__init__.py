@@ -1,0 +1,1 @@
+"""What a GGUF file holds, and models made to order."""

@@ -1,0 +1,42 @@
+"""A model file and the facts that decide how it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.core.values import Value
+
+
+class Model(Value):
+    """A GGUF file that was read and found whole.
+
+    Attributes:
+        path: the file on the laptop.
+        sha256: of the whole file, 64 hexadecimal digits.
+        size_bytes: of the whole file.
+        architecture: ``general.architecture``, such as ``llama``.
+        quantisation: the tensor type that most weights have, such as ``Q4_0``.
+        parameters: number of weights.
+        layers: number of transformer blocks.
+        context_length: the longest context the model was trained for, in tokens.
+        vocabulary: number of tokens.
+        bytes_per_token: weight bytes that one decode step reads.
+        kv_bytes_per_token: KV-cache bytes per token of context, at 16 bits a value.
+    """
+
+    path: Path
+    sha256: str
+    size_bytes: int
+    architecture: str
+    quantisation: str
+    parameters: int
+    layers: int
+    context_length: int
+    vocabulary: int
+    bytes_per_token: int
+    kv_bytes_per_token: int
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name

@@ -1,3 +1,3 @@
-"""Build language-model engines for ARM boards, run them there, and say how fast, how good and why."""
+"""Build language-model engines for ARM boards, run them there, say how fast, how good and why."""
 
 __version__ = "0.1.0"

@@ -19,7 +19,7 @@ class Plan(Value):
         prompt: the text to continue.
         n_predict: tokens to generate.
         threads: worker threads; none lets the engine choose (its physical cores).
-        context_tokens: length of the KV cache; none for prompt and ``n_predict`` with room to spare.
+        context_tokens: length of the KV cache; none for prompt and ``n_predict`` with some room.
         temperature: 0 is greedy.
         seed: of the sampler.
         repack: let the engine rearrange the weights in memory; none decides by the board's memory.

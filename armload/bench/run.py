@@ -145,7 +145,7 @@ class Summary(Value):
     """Figures that are computed from the steps.
 
     Attributes:
-        ttft_s: from the process's start to the end of the prompt's last step: model loading included.
+        ttft_s: from the process's start to the end of the prompt's last step, with model loading.
         prefill_tps: prompt tokens per second of prompt steps.
         decode_tps: generated tokens per second of generating steps; none without such steps.
         token_s: time per output token; none without generating steps.

@@ -31,7 +31,7 @@ class Completed(Value):
 class Host(Protocol):
     """Commands and bytes to and from one board.
 
-    Every method raises ``ConnectionFailed`` when the line breaks; the next call makes
+    Every method raises ``ConnectError`` when the line breaks; the next call makes
     a new line.
     """
 
@@ -43,7 +43,7 @@ class Host(Protocol):
         """Run a shell command to its end, whatever its status is.
 
         Raises:
-            ConnectionFailed: the line broke, or the command took longer than ``timeout_s``.
+            ConnectError: the line broke, or the command took longer than ``timeout_s``.
         """
 
     def read(self, path: PurePosixPath, *, offset_bytes: int = 0) -> Iterator[bytes]:

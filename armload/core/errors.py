@@ -12,7 +12,7 @@ from typing import ClassVar
 class ArmloadError(Exception):
     """Base of all errors that are shown to a person without a traceback.
 
-    Parameters:
+    Args:
         message: where it happened and what is wrong, one sentence.
         remedy: what to do now; empty when the message already says it.
     """
@@ -52,7 +52,7 @@ class BuildError(ArmloadError):
     exit_status = 5
 
 
-class ConnectionFailed(ArmloadError):
+class ConnectError(ArmloadError):
     """A board does not answer, refuses the login, or shows an unexpected host key."""
 
     exit_status = 6
@@ -70,7 +70,7 @@ class TransferError(ArmloadError):
     exit_status = 8
 
 
-class RunFailed(ArmloadError):
+class RunError(ArmloadError):
     """The program on the board ended without doing its work."""
 
     exit_status = 9

@@ -39,8 +39,10 @@ class Silent:
 
     @contextmanager
     def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        """Open a step that shows nothing."""
         del label, total, unit
         yield _SilentStep()
 
     def say(self, text: str) -> None:
+        """Show nothing."""
         del text

@@ -24,7 +24,7 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
 
     Raises:
         UsageError: no such file.
-        DataError: malformed YAML, a wrong key or a wrong value; says file, line and what is allowed.
+        DataError: malformed YAML, a wrong key or a wrong value; says file, line, what is allowed.
     """
     path = data_file(kind, name)
     content, root = _read_extended(kind, path, ())

@@ -18,7 +18,7 @@ from armload.core.errors import UsageError
 
 
 def workspace() -> Path:
-    """Return the nearest folder upwards with ``boards/`` or ``toolchains/``, else the current one."""
+    """Return the nearest folder upwards with ``boards/`` or ``toolchains/``, else this one."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "boards").is_dir() or (folder / "toolchains").is_dir():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from armload.bench.plan import Plan
+from armload.boards.conditions import Conditions as Conditions
 from armload.core.values import Value
 
 FORMAT = 1
@@ -70,34 +71,8 @@ class Trace(Value):
     start_ns: int
 
 
-class Conditions(Value):
-    """The board at one moment.
-
-    Attributes:
-        boot_id: changes with every boot.
-        uptime_s: since that boot.
-        kernel: ``uname -r``.
-        load_1min: run-queue average.
-        memory_total_bytes, memory_available_bytes, swap_used_bytes: from ``/proc/meminfo``.
-        workdir_free_bytes: free space for armload's folder.
-        governors: CPU frequency governors in use; empty where there is no cpufreq.
-        celsius: hottest sensor; none where there is none.
-    """
-
-    boot_id: str
-    uptime_s: float
-    kernel: str
-    load_1min: float
-    memory_total_bytes: int
-    memory_available_bytes: int
-    swap_used_bytes: int
-    workdir_free_bytes: int
-    governors: tuple[str, ...] = ()
-    celsius: float | None = None
-
-
 class BoardRecord(Value):
-    """The board as it was at the time of the run."""
+    """The board as it was at the time of the run; rates are declared or measured ones."""
 
     name: str
     target: str
@@ -105,6 +80,7 @@ class BoardRecord(Value):
     cpu_features: tuple[str, ...] = ()
     cores: int
     storage_read_bytes_per_s: int | None = None
+    memory_bytes_per_s: int | None = None
 
 
 class BinaryRecord(Value):

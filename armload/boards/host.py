@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import Literal, Protocol
 
 from armload.core.values import Value
 
@@ -28,12 +28,20 @@ class Completed(Value):
         return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
 
+Piece = tuple[Literal["stdout", "stderr"], bytes]
+"""Some output of a command that is still running."""
+
+
 class Host(Protocol):
     """Commands and bytes to and from one board.
 
     Every method raises ``ConnectError`` when the line breaks; the next call makes
     a new line.
     """
+
+    @property
+    def name(self) -> str:
+        """The board's name, for messages."""
 
     @property
     def launcher(self) -> tuple[str, ...]:
@@ -44,6 +52,15 @@ class Host(Protocol):
 
         Raises:
             ConnectError: the line broke, or the command took longer than ``timeout_s``.
+        """
+
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+        """Run a shell command and yield its output as it comes, to its end.
+
+        Closing the iterator ends the command's connection, not what it left running.
+
+        Raises:
+            ConnectError: the line broke, or nothing came for ``silence_s``.
         """
 
     def read(self, path: PurePosixPath, *, offset_bytes: int = 0) -> Iterator[bytes]:

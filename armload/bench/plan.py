@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from armload.bench.defaults import SEED_N_PREDICT, SEED_PROMPT
+from armload.core.errors import UsageError
 from armload.core.values import Value
-
-SEED_PROMPT = "I believe the meaning of life is"
-SEED_N_PREDICT = 128
 
 
 class Plan(Value):
@@ -39,3 +39,17 @@ class Plan(Value):
     stop_at_end: bool = False
     extra: tuple[str, ...] = ()
     time_limit_s: Annotated[float, Field(gt=0)] = 6 * 3600.0
+
+
+def new_plan(wishes: Mapping[str, object]) -> Plan:
+    """Check a person's wishes and return them as a plan.
+
+    Raises:
+        UsageError: a value is out of its range; says which and what is allowed.
+    """
+    try:
+        return Plan.model_validate(wishes)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]).replace("_", "-")
+        raise UsageError(f"--{name} {first['input']}: {first['msg']}.") from error

@@ -1,0 +1,85 @@
+"""From a run's raw files to the ``Run`` that is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.bench.engine import engine_times, generated_text
+from armload.bench.job import FILE_NAME, Job
+from armload.bench.limit import find_limit
+from armload.bench.run import Conditions, Exit, Memory, Run
+from armload.bench.summary import summarise
+from armload.bench.trace import read_trace
+from armload.bench.verdict import judge
+from armload.core.errors import DataError
+
+
+def read_job(folder: Path) -> Job:
+    """Read the job of a run's folder.
+
+    Raises:
+        DataError: it is missing or malformed.
+    """
+    path = folder / FILE_NAME
+    try:
+        return Job.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: this describes no run: {error}.") from error
+
+
+def assemble(
+    job: Job,
+    folder: Path,
+    *,
+    ended: Exit,
+    memory: Memory | None,
+    after: Conditions | None,
+) -> Run:
+    """Compute a run from its raw files; every figure can be computed again from them.
+
+    Args:
+        job: what was started.
+        folder: where ``trace.jsonl``, ``stdout`` and ``stderr`` lie; any may be missing.
+        ended: how the program ended.
+        memory: its peaks, where they are known.
+        after: the board afterwards; none when it did not answer any more.
+
+    Raises:
+        DataError: the trace is malformed.
+    """
+    header, steps = read_trace(folder / "trace.jsonl")
+    text = generated_text(_content(folder / "stdout"))
+    stderr = _content(folder / "stderr").decode("utf-8", "replace")
+    return Run(
+        id=job.id,
+        started_utc=job.started_utc,
+        armload=job.armload,
+        plan=job.plan,
+        command=job.command,
+        board=job.board,
+        binary=job.binary,
+        model=job.model,
+        before=job.before,
+        after=after,
+        trace=header,
+        tokens=steps,
+        summary=summarise(header, steps),
+        engine=engine_times(stderr),
+        memory=memory,
+        text=text,
+        exit=ended,
+        limit=find_limit(steps, header, model=job.model, board=job.board, before=job.before),
+        verdict=judge(
+            job.plan,
+            ended=ended,
+            header=header,
+            steps=steps,
+            text=text,
+            before=job.before,
+            after=after,
+        ),
+    )
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""

@@ -1,0 +1,137 @@
+"""How llama.cpp is called, and what it says afterwards."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from pathlib import Path, PurePosixPath
+
+from armload.bench.plan import Plan
+from armload.bench.run import EngineTimes
+from armload.core.errors import UsageError
+from armload.models.model import Model
+
+MAX_PROMPT_BYTES = 100_000
+_KV_ROUNDING_TOKENS = 256
+
+
+def offers(program: Path, option: str) -> bool:
+    """Tell whether a llama.cpp program knows an option.
+
+    Options come and go between releases; each stands as a whole string in the program's
+    read-only data, so this needs neither the source nor a run.
+    """
+    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(b"\0" + option.encode() + b"\0") >= 0
+
+
+def context_tokens(plan: Plan, model: Model) -> int:
+    """Return the length of the KV cache in tokens: as planned, else enough for prompt and output.
+
+    A token is at least one byte of text, which bounds the prompt's length.
+
+    Raises:
+        UsageError: the plan asks for more than the model was trained for.
+    """
+    if plan.context_tokens is not None:
+        if plan.context_tokens > model.context_length:
+            raise UsageError(
+                f"A context of {plan.context_tokens} tokens was asked for, and {model.name} "
+                f"was trained for {model.context_length}.",
+                f"Say --context {model.context_length} or less.",
+            )
+        return plan.context_tokens
+    needed = len(plan.prompt.encode()) + plan.n_predict + 16
+    rounded = -(-needed // _KV_ROUNDING_TOKENS) * _KV_ROUNDING_TOKENS
+    return min(rounded, model.context_length)
+
+
+def repacks(plan: Plan, model: Model, memory_available_bytes: int, context: int) -> bool:
+    """Tell whether the engine should rearrange the weights in memory.
+
+    Rearranged weights are a second copy beside the mapped file, so this pays only where
+    both fit.
+    """
+    if plan.repack is not None:
+        return plan.repack
+    kv_bytes = model.kv_bytes_per_token * context
+    return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
+
+
+def command(
+    plan: Plan,
+    model: Model,
+    program: Path,
+    *,
+    on_board: PurePosixPath,
+    model_on_board: PurePosixPath,
+    memory_available_bytes: int,
+) -> tuple[str, ...]:
+    """Return the words that start the engine on the board.
+
+    Args:
+        plan: what to run.
+        model: the model's facts.
+        program: the same program on the laptop, asked for the options that it knows.
+        on_board: the program's path on the board.
+        model_on_board: the model's path on the board.
+        memory_available_bytes: on the board, before the run.
+
+    Raises:
+        UsageError: the plan does not suit the model, or the prompt is too long for a command line.
+    """
+    if len(plan.prompt.encode()) > MAX_PROMPT_BYTES:
+        raise UsageError(
+            f"The prompt is {len(plan.prompt.encode())} bytes long; "
+            f"a command line holds {MAX_PROMPT_BYTES}.",
+            "Give a shorter prompt.",
+        )
+    context = context_tokens(plan, model)
+    words = [str(on_board), "-m", str(model_on_board), "-no-cnv", "--no-escape"]
+    words += ["-p", plan.prompt, "-n", str(plan.n_predict), "-c", str(context)]
+    words += ["--temp", f"{plan.temperature:g}", "--seed", str(plan.seed), "--no-display-prompt"]
+    if plan.threads is not None:
+        words += ["-t", str(plan.threads)]
+    if not plan.stop_at_end:
+        words.append("--ignore-eos")
+    if not repacks(plan, model, memory_available_bytes, context):
+        words += _if_offered(program, "--no-repack")
+    words += _if_offered(program, "--perf")
+    words += _if_offered(program, "--offline")
+    words += _if_offered(program, "-fit", "off")
+    return (*words, *plan.extra)
+
+
+def _if_offered(program: Path, option: str, *values: str) -> list[str]:
+    return [option, *values] if offers(program, option) else []
+
+
+_END_OF_TEXT = b" [end of text]\n"
+
+
+def generated_text(stdout: bytes) -> str:
+    """Return the text that the model wrote, without what the program adds behind it.
+
+    Bytes that are no UTF-8 become U+FFFD.
+    """
+    text = stdout.removesuffix(b"\n\n").removesuffix(_END_OF_TEXT)
+    return text.decode("utf-8", "replace")
+
+
+_LOAD = re.compile(r"load time =\s+([0-9.]+) ms")
+_PROMPT = re.compile(r"prompt eval time =\s+([0-9.]+) ms /\s+([0-9]+) tokens")
+_EVAL = re.compile(r"(?<!prompt) eval time =\s+([0-9.]+) ms /\s+([0-9]+) runs")
+
+
+def engine_times(stderr: str) -> EngineTimes | None:
+    """Read the sums that llama.cpp prints with ``--perf``; none when it printed none."""
+    load, prompt, decode = (pattern.search(stderr) for pattern in (_LOAD, _PROMPT, _EVAL))
+    if load is None or prompt is None or decode is None:
+        return None
+    return EngineTimes(
+        prompt_ms=float(prompt.group(1)),
+        prompt_tokens=int(prompt.group(2)),
+        eval_ms=float(decode.group(1)),
+        eval_tokens=int(decode.group(2)),
+        load_ms=float(load.group(1)),
+    )

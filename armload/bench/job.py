@@ -1,0 +1,91 @@
+"""Everything that is known about a run before its program starts."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+from armload import __version__
+from armload.bench.engine import command
+from armload.bench.plan import Plan
+from armload.bench.run import BinaryRecord, BoardRecord, Conditions, ModelRecord
+from armload.boards.board import Board
+from armload.boards.probe import Probe
+from armload.build.binary import Binary
+from armload.core.values import Value
+from armload.models.model import Model
+
+FILE_NAME = "job.json"
+"""The job lies under this name in the run's folder, on the board and on the laptop."""
+
+
+class Job(Value):
+    """A run that is about to start, or has started.
+
+    With the raw files beside it, it is all that a ``Run`` is computed from, so a run can be
+    brought home by a laptop that did not start it.
+    """
+
+    id: str
+    started_utc: str
+    armload: str
+    plan: Plan
+    command: tuple[str, ...]
+    board: BoardRecord
+    binary: BinaryRecord
+    model: ModelRecord
+    before: Conditions
+
+
+def new_job(
+    plan: Plan,
+    *,
+    board: Board,
+    probe: Probe,
+    binary: Binary,
+    model: Model,
+    on_board: PurePosixPath,
+    model_on_board: PurePosixPath,
+    launcher: tuple[str, ...] = (),
+) -> Job:
+    """Describe a run of ``plan`` that starts now.
+
+    Raises:
+        UsageError: the plan does not suit the model.
+    """
+    words = command(
+        plan,
+        model,
+        binary.path,
+        on_board=on_board,
+        model_on_board=model_on_board,
+        memory_available_bytes=probe.conditions.memory_available_bytes,
+    )
+    now = datetime.now(UTC)
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.path.stem)
+    return Job(
+        id=f"{now:%Y%m%dT%H%M%SZ}-{board.name}-{stem}-{secrets.token_hex(2)}",
+        started_utc=now.isoformat(timespec="seconds"),
+        armload=__version__,
+        plan=plan,
+        command=(*launcher, *words),
+        board=BoardRecord(
+            name=board.name,
+            target=board.target,
+            description=board.description,
+            cpu_features=probe.cpu_features,
+            cores=probe.cores,
+            storage_read_bytes_per_s=board.facts.storage_read_bytes_per_s,
+            memory_bytes_per_s=board.facts.memory_bytes_per_s,
+        ),
+        binary=BinaryRecord.model_validate(
+            binary.model_dump(include=set(BinaryRecord.model_fields))
+        ),
+        model=ModelRecord(
+            name=model.name,
+            **model.model_dump(include=set(ModelRecord.model_fields) - {"name"}),
+        ),
+        before=probe.conditions,
+    )

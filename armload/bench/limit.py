@@ -1,0 +1,135 @@
+"""What limited a run: one sentence with figures, and what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from armload.bench.run import BoardRecord, Conditions, Limit, ModelRecord, Step, Trace
+from armload.bench.summary import generating
+from armload.core.values import format_bytes
+
+READS_COUNT_FROM = 0.05
+"""Share of a token's weights that must come from storage before storage is suspected."""
+
+BUSY_FROM = 0.80
+"""Share of wall time that the engine's threads must run on a CPU to count as busy."""
+
+BANDWIDTH_LIMITED_FROM = 0.60
+"""Share of the memory's read bandwidth from which memory is what limits."""
+
+SLOWEST_BOARD_BYTES_PER_S = 1.5e9
+"""No supported board's memory is slower; below this the memory can't be what limits."""
+
+
+def find_limit(
+    steps: Sequence[Step],
+    header: Trace | None,
+    *,
+    model: ModelRecord,
+    board: BoardRecord,
+    before: Conditions,
+) -> Limit:
+    """Say what limited the generating steps, from medians over them."""
+    decode = generating(steps)
+    if not decode or header is None:
+        return Limit(
+            cause="unknown",
+            sentence="Too few tokens were generated to say what limits the speed.",
+            advice="Ask for more tokens with -n.",
+        )
+    token_s = median(step.duration_s / step.tokens for step in decode)
+    read_per_token = median((step.read_bytes or 0) / step.tokens for step in decode)
+    busy = median(step.cpu_ns / 1e9 / (step.duration_s * header.threads) for step in decode)
+    if read_per_token > READS_COUNT_FROM * model.bytes_per_token:
+        return _storage(read_per_token, token_s, model, board, before)
+    weights_bytes_per_s = model.bytes_per_token / token_s
+    if busy < BUSY_FROM:
+        return _waiting(busy, decode, header)
+    if board.memory_bytes_per_s is not None:
+        share = weights_bytes_per_s / board.memory_bytes_per_s
+        if share >= BANDWIDTH_LIMITED_FROM:
+            return Limit(
+                cause="memory bandwidth",
+                sentence=(
+                    f"Limited by memory bandwidth: each token reads "
+                    f"{format_bytes(model.bytes_per_token)} of weights at "
+                    f"{format_bytes(weights_bytes_per_s)}/s, {share:.0%} of this board's "
+                    f"{format_bytes(board.memory_bytes_per_s)}/s."
+                ),
+                advice="Take a quantisation with fewer bits; more threads will not help.",
+            )
+    elif weights_bytes_per_s >= SLOWEST_BOARD_BYTES_PER_S:
+        return Limit(
+            cause="unknown",
+            sentence=(
+                f"No token waited for storage and the threads were busy {busy:.0%} of the time, "
+                f"with weights read at {format_bytes(weights_bytes_per_s)}/s; whether that is all "
+                f"this board's memory gives is not known."
+            ),
+            advice="Write facts.memory_bytes_per_s into the board's file to tell the two apart.",
+        )
+    return _compute(busy, weights_bytes_per_s, header, board)
+
+
+def _storage(
+    read_per_token: float,
+    token_s: float,
+    model: ModelRecord,
+    board: BoardRecord,
+    before: Conditions,
+) -> Limit:
+    rate = read_per_token / token_s
+    of_known = (
+        f" (the storage gives {format_bytes(board.storage_read_bytes_per_s)}/s)"
+        if board.storage_read_bytes_per_s
+        else ""
+    )
+    free = before.memory_available_bytes
+    excess = model.size_bytes - free
+    why = (
+        f"the model is {format_bytes(excess)} larger than the {format_bytes(free)} of free memory"
+        if excess > 0
+        else f"the model's {format_bytes(model.size_bytes)} did not stay in the "
+        f"{format_bytes(free)} of free memory"
+    )
+    return Limit(
+        cause="storage",
+        sentence=(
+            f"Limited by storage: each token reads {format_bytes(read_per_token)} "
+            f"at {format_bytes(rate)}/s{of_known}; {why}."
+        ),
+        advice=f"Take a model file below {format_bytes(0.8 * free)}: then no token reads storage.",
+    )
+
+
+def _waiting(busy: float, decode: Sequence[Step], header: Trace) -> Limit:
+    switches = median(step.involuntary_switches for step in decode)
+    threads = f"{header.threads} thread{'s' if header.threads > 1 else ''}"
+    return Limit(
+        cause="unknown",
+        sentence=(
+            f"The engine's {threads} ran only {busy:.0%} of the time and nothing was read from "
+            f"storage: they waited for each other or were pushed aside "
+            f"({switches:.0f} involuntary switches per token)."
+        ),
+        advice="Look for other programs on the board, and try fewer threads with --threads.",
+    )
+
+
+def _compute(busy: float, weights_bytes_per_s: float, header: Trace, board: BoardRecord) -> Limit:
+    spare = board.cores - header.threads
+    return Limit(
+        cause="compute",
+        sentence=(
+            f"Limited by compute: {header.threads} of {board.cores} cores were busy {busy:.0%} of "
+            f"the time, nothing was read from storage, and weights went by at "
+            f"{format_bytes(weights_bytes_per_s)}/s, less than the memory gives."
+        ),
+        advice=(
+            f"Try more threads: --threads {board.cores}."
+            if spare > 0
+            else "Try a quantisation with a fast kernel for this CPU, such as Q4_0, "
+            "or a smaller model."
+        ),
+    )

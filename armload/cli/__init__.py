@@ -1,0 +1,1 @@
+"""The verbs: the only room that parses arguments, prints, or asks."""

@@ -1,0 +1,54 @@
+"""The program: ``armload VERB``, and the same verbs for Invoke."""
+
+from __future__ import annotations
+
+import sys
+
+from invoke.collection import Collection
+from invoke.program import Program
+
+from armload import __version__
+from armload.cli.verbs import bench, board, build, demo, deploy, show
+
+namespace = Collection("armload")
+for verb in (
+    demo.demo,
+    build.build,
+    build.inspect,
+    deploy.deploy,
+    bench.bench,
+    bench.pull,
+    show.show,
+    show.report,
+):
+    namespace.add_task(verb)
+namespace.add_collection(board.collection, name="board")
+
+
+class _Armload(Program):
+    def print_help(self) -> None:
+        print("Usage: armload VERB [--options]      armload VERB --help\n")
+        print("Put language models on ARM boards: build llama.cpp, deploy, run, and see why it is")
+        print("as fast as it is. Try 'armload demo' first: it needs no board.\n")
+        self.task_list_opener()
+        self.print_columns(self._verbs())
+        print("Options:\n")
+        self.print_columns([("-h, --help", "This page."), ("-V, --version", "The version.")])
+        print("Exit statuses: 0 done, 2 wrong argument, 3 malformed file, 4 tool missing, 5 build,")
+        print("6 no connection, 7 board unable, 8 transfer, 9 run failed, 130 interrupted.")
+
+    def _verbs(self) -> list[tuple[str, str | None]]:
+        return [
+            (name, (task.__doc__ or "").split("\n")[0])
+            for name, task in (
+                (name, namespace[name]) for name in namespace.task_names
+            )
+        ]
+
+
+def main() -> None:
+    """Run the verb that the command line names."""
+    program = _Armload(
+        name="armload", binary="armload", version=__version__, namespace=namespace
+    )
+    program.run(sys.argv)

@@ -1,0 +1,39 @@
+"""Run a plan and lay the result before a person, or a program."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+
+from armload.bench.plan import Plan
+from armload.bench.runner import Request, bench
+from armload.cli import terminal
+from armload.core.errors import RunError
+
+
+def bench_and_present(request: Request, plan: Plan, *, as_json: bool) -> None:
+    """Run, write the page and the picture beside the run, and show the figures.
+
+    Raises:
+        RunError: the program did not end well; what it left is kept and shown all the same.
+    """
+    # The charting libraries take a second to load; the board is busy meanwhile, the laptop is not.
+    threading.Thread(target=_load_charting, daemon=True).start()
+    run, folder = bench(request, plan, terminal.progress())
+    from armload.report.page import write_report
+    from armload.report.table import run_table
+
+    page, picture = write_report(run, folder)
+    if as_json:
+        terminal.show_json(run.model_dump_json(indent=1))
+    else:
+        terminal.show(run_table(run))
+        for label, path in (("page", page), ("picture", picture), ("record", folder / "run.json")):
+            terminal.results().print(f"{label:8} {path}", highlight=False, soft_wrap=True)
+    if run.exit.status != 0:
+        raise RunError(run.exit.meaning, f"Everything that came back lies in {folder}.")
+
+
+def _load_charting() -> None:
+    for name in ("altair", "vl_convert"):
+        importlib.import_module(name)

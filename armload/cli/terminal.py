@@ -1,0 +1,173 @@
+"""Where output goes: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from armload.core.progress import Step
+from armload.core.progress import Progress as ProgressProtocol
+from armload.core.values import format_bytes
+
+_PLAIN_LINE_EVERY_S = 5.0
+
+
+@cache
+def errors() -> Console:
+    """Return the console on standard error."""
+    return Console(stderr=True)
+
+
+@cache
+def results() -> Console:
+    """Return the console on standard output."""
+    return Console()
+
+
+def show(renderable: RenderableType) -> None:
+    """Print a result for a person."""
+    results().print(renderable)
+
+
+def show_json(text: str) -> None:
+    """Print the one JSON document that ``--json`` promises."""
+    print(text)
+
+
+def progress() -> ProgressProtocol:
+    """Return bars on a terminal, plain lines elsewhere."""
+    console = errors()
+    return _Bars(console) if console.is_terminal else _Lines(console)
+
+
+def _amount(count: float, unit: str) -> str:
+    return format_bytes(count) if unit == "B" else f"{count:.0f}"
+
+
+def _done_of(completed: float, total: float | None, unit: str) -> str:
+    words = "" if unit == "B" else f" {unit}"
+    of = f"/{_amount(total, unit)}" if total is not None else ""
+    return f"{_amount(completed, unit)}{of}{words}"
+
+
+class _Amount(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        unit = task.fields["unit"]
+        if not unit or task.completed == 0:
+            return Text("")
+        rate = f" · {_rate(task.speed, unit)}" if task.speed else ""
+        return Text(_done_of(task.completed, task.total, unit) + rate, style="cyan")
+
+
+def _rate(per_s: float, unit: str) -> str:
+    return f"{format_bytes(per_s)}/s" if unit == "B" else f"{per_s:.3g}/s"
+
+
+class _BarStep:
+    def __init__(self, bars: Progress, task: TaskID) -> None:
+        self._bars = bars
+        self._task = task
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        if total is not None:
+            self._bars.update(self._task, total=total)
+        if note:
+            self._bars.update(self._task, note=note)
+        self._bars.update(self._task, completed=completed)
+
+
+class _Bars:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False)
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        bars = Progress(
+            SpinnerColumn(finished_text="[green]✓[/]"),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            _Amount(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
+            console=self._console,
+            transient=True,
+        )
+        start = time.monotonic()
+        with bars:
+            task = bars.add_task(label, total=total, unit=unit, note="")
+            yield _BarStep(bars, task)
+        took_s = time.monotonic() - start
+        if took_s >= 1:
+            self._console.print(f"[green]✓[/] {label} [dim]({took_s:.0f} s)[/]", highlight=False)
+
+
+class _LineStep:
+    def __init__(self, console: Console, label: str, total: float | None, unit: str) -> None:
+        self._console = console
+        self._label = label
+        self._total = total
+        self._unit = unit
+        self._start = self._last = time.monotonic()
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        if total is not None:
+            self._total = total
+        now = time.monotonic()
+        if now - self._last < _PLAIN_LINE_EVERY_S:
+            return
+        self._last = now
+        parts = [f"{self._label}:"]
+        if self._unit:
+            parts.append(_done_of(completed, self._total, self._unit))
+        if self._total and 0 < completed <= self._total:
+            left_s = (now - self._start) * (self._total - completed) / completed
+            parts.append(f"({completed / self._total:.0%}, {left_s:.0f} s left)")
+        if note:
+            parts.append(note)
+        self._console.print(" ".join(parts), highlight=False, markup=False, soft_wrap=True)
+
+
+class _Lines:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        start = time.monotonic()
+        yield _LineStep(self._console, label, total, unit)
+        took_s = time.monotonic() - start
+        if took_s >= 1:
+            self.say(f"{label}: done in {took_s:.0f} s")
+
+
+def confirm(question: str) -> bool:
+    """Ask a person; without one on the terminal the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    from rich.prompt import Confirm
+
+    return Confirm.ask(question, console=errors(), default=False)

@@ -1,0 +1,99 @@
+"""``bench`` and ``pull``: runs on a board, with every token's time."""
+
+from __future__ import annotations
+
+import shlex
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.bench.defaults import SEED_N_PREDICT, SEED_PROMPT
+from armload.cli.verb import Verb
+
+
+@task(
+    klass=Verb,
+    help={
+        "board": "a file in boards/, such as virtual or dayu200",
+        "model": "a GGUF file, or hf:ORG/REPO/FILE.gguf; left out: the demo's model",
+        "prompt": "the text to continue",
+        "n-predict": "tokens to generate",
+        "threads": "worker threads; 0: the engine chooses",
+        "context": "length of the KV cache in tokens; 0: enough for prompt and output",
+        "temperature": "0: always the likeliest token",
+        "seed": "of the sampler",
+        "stop-at-end": "stop where the model ends its text, instead of going on to -n tokens",
+        "engine-args": "further arguments for the engine, quoted as one",
+        "time-limit": "seconds after which the board ends the run",
+        "source": "a llama.cpp folder; left out: the pinned source archive",
+        "json": "print one JSON document: the run",
+    },
+)
+def bench(
+    c: Context,
+    board: str = "virtual",
+    model: str = "",
+    prompt: str = SEED_PROMPT,
+    n_predict: int = SEED_N_PREDICT,
+    threads: int = 0,
+    context: int = 0,
+    temperature: float = 0.0,
+    seed: int = 1,
+    stop_at_end: bool = False,
+    engine_args: str = "",
+    time_limit: int = 6 * 3600,
+    source: str = "",
+    json: bool = False,
+) -> None:
+    """Run a model on a board and time every token; build and deploy first if need be.
+
+    Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
+    """
+    del c
+    from armload.bench.plan import new_plan
+    from armload.bench.runner import Request
+    from armload.cli.present import bench_and_present
+
+    plan = new_plan(
+        {
+            "prompt": prompt,
+            "n_predict": n_predict,
+            "threads": threads or None,
+            "context_tokens": context or None,
+            "temperature": temperature,
+            "seed": seed,
+            "stop_at_end": stop_at_end,
+            "extra": tuple(shlex.split(engine_args)),
+            "time_limit_s": time_limit,
+        }
+    )
+    bench_and_present(Request(board=board, model=model, source=source), plan, as_json=json)
+
+
+@task(
+    klass=Verb,
+    help={
+        "board": "a file in boards/, such as virtual or dayu200",
+        "json": "print one JSON document: the ids of the runs",
+    },
+)
+def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
+    """Bring home the runs that lie on a board and not yet here.
+
+    Example: armload pull --board dayu200
+    """
+    del c
+    import json as json_format
+
+    from armload.bench.runner import pull as pull_runs
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.report.table import list_table
+
+    runs = pull_runs(load_board(board), terminal.progress())
+    if json:
+        terminal.show_json(json_format.dumps([run.id for run in runs]))
+    elif runs:
+        terminal.show(list_table(runs))
+    else:
+        terminal.results().print(f"Nothing on {board} that is not here already.")

@@ -1,0 +1,43 @@
+"""``build``: from source to inspected static binaries."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.verb import Verb
+
+
+@task(
+    klass=Verb,
+    help={
+        "target": "what to build for: a file in toolchains/, such as rk3568",
+        "source": "a llama.cpp folder; left out: the pinned source archive",
+        "jobs": "compile jobs at a time; 0: one for each core",
+        "json": "print one JSON document",
+    },
+)
+def build(
+    c: Context, target: str = "rk3568", source: str = "", jobs: int = 0, json: bool = False
+) -> None:
+    """Build static llama.cpp binaries for a board's CPU, and inspect them.
+
+    Example: armload build --target rk3568
+    """
+    del c
+    from armload.build.builder import build as build_binaries
+    from armload.build.source import choose
+    from armload.build.target import load_target
+    from armload.cli import terminal
+    from armload.report.table import binaries_table
+
+    binaries = build_binaries(
+        load_target(target),
+        source=choose(source),
+        progress=terminal.progress(),
+        jobs=jobs or None,
+    )
+    if json:
+        terminal.show_json("[" + ",".join(each.model_dump_json() for each in binaries) + "]")
+    else:
+        terminal.show(binaries_table(binaries))

@@ -1,0 +1,42 @@
+"""``demo``: the whole way, with no board at hand."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.verb import Verb
+
+_DEMO_N_PREDICT = 48
+
+
+@task(
+    klass=Verb,
+    help={
+        "board": "a file in boards/; virtual-dayu200 has the storage of a small board",
+        "model": "a GGUF file, or hf:ORG/REPO/FILE.gguf; left out: one of random weights",
+        "n-predict": "tokens to generate",
+        "json": "print one JSON document: the run",
+    },
+)
+def demo(
+    c: Context,
+    board: str = "virtual",
+    model: str = "",
+    n_predict: int = _DEMO_N_PREDICT,
+    json: bool = False,
+) -> None:
+    """Build, boot a virtual ARM board, deploy, run, and show every token's time.
+
+    Example: armload demo
+    """
+    del c
+    from armload.bench.plan import new_plan
+    from armload.bench.runner import Request
+    from armload.cli.present import bench_and_present
+
+    bench_and_present(
+        Request(board=board, model=model),
+        new_plan({"n_predict": n_predict, "temperature": 0.8}),
+        as_json=json,
+    )

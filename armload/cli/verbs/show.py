@@ -1,0 +1,56 @@
+"""``show`` and ``report``: runs that lie on the laptop."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.verb import Verb
+
+_RUN = "a run's id or the end of it, its folder, latest, or latest:TEXT"
+
+
+@task(
+    klass=Verb,
+    help={"run": f"{_RUN}; left out: a list of all", "json": "print one JSON document"},
+)
+def show(c: Context, run: str = "", json: bool = False) -> None:
+    """Show a run's figures, or the list of runs.
+
+    Example: armload show --run latest
+    """
+    del c
+    import json as json_format
+
+    from armload.bench import store
+    from armload.cli import terminal
+    from armload.report.table import list_table, run_table
+
+    if run:
+        found = store.load(store.find(run))
+        if json:
+            terminal.show_json(found.model_dump_json(indent=1))
+        else:
+            terminal.show(run_table(found))
+        return
+    folders = store.run_folders()
+    if json:
+        terminal.show_json(json_format.dumps([folder.name for folder in folders]))
+    else:
+        terminal.show(list_table([store.load(folder) for folder in folders]))
+
+
+@task(klass=Verb, help={"run": _RUN})
+def report(c: Context, run: str = "latest") -> None:
+    """Write a run's page and picture again.
+
+    Example: armload report --run latest
+    """
+    del c
+    from armload.bench import store
+    from armload.cli import terminal
+    from armload.report.page import write_report
+
+    folder = store.find(run)
+    page, picture = write_report(store.load(folder), folder)
+    terminal.results().print(f"{page}\n{picture}", highlight=False, soft_wrap=True)

@@ -1,0 +1,5 @@
+"""The Invoke face of armload: ``invoke VERB`` is ``armload VERB``."""
+
+from armload.cli.main import namespace
+
+__all__ = ["namespace"]

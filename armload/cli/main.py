@@ -40,15 +40,11 @@ class _Armload(Program):
     def _verbs(self) -> list[tuple[str, str | None]]:
         return [
             (name, (task.__doc__ or "").split("\n")[0])
-            for name, task in (
-                (name, namespace[name]) for name in namespace.task_names
-            )
+            for name, task in ((name, namespace[name]) for name in namespace.task_names)
         ]
 
 
 def main() -> None:
     """Run the verb that the command line names."""
-    program = _Armload(
-        name="armload", binary="armload", version=__version__, namespace=namespace
-    )
+    program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
     program.run(sys.argv)

@@ -22,8 +22,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from armload.core.progress import Step
 from armload.core.progress import Progress as ProgressProtocol
+from armload.core.progress import Step
 from armload.core.values import format_bytes
 
 _PLAIN_LINE_EVERY_S = 5.0

@@ -16,6 +16,8 @@ import platformdirs
 
 from armload.core.errors import UsageError
 
+_ONE_OF = {"boards": "board", "toolchains": "target"}
+
 
 def workspace() -> Path:
     """Return the nearest folder upwards with ``boards/`` or ``toolchains/``, else this one."""
@@ -66,7 +68,7 @@ def data_file(kind: str, name: str) -> Path:
     names = data_names(kind)
     near = difflib.get_close_matches(name, names, n=3) or names
     raise UsageError(
-        f"No {kind.rstrip('s')} is called {name!r}.",
+        f"No {_ONE_OF[kind]} is called {name!r}.",
         f"There are: {', '.join(near)}. A new one is a file {kind}/{name}.yaml.",
     )
 

@@ -1,0 +1,108 @@
+"""Values to compute with: the parts of a run, each with what a test does not care about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from armload.bench.run import BoardRecord, Conditions, ModelRecord, Step, Trace
+from armload.models.model import Model
+
+
+def step(
+    number: int,
+    *,
+    phase: Literal["prompt", "generate"] = "generate",
+    tokens: int = 1,
+    duration_s: float = 0.1,
+    read_bytes: int | None = 0,
+    busy_threads: float = 2.0,
+    major_faults: int = 0,
+    involuntary_switches: int = 0,
+) -> Step:
+    start_ns = 10_000_000_000 + number * 1_000_000_000
+    return Step(
+        step=number,
+        phase=phase,
+        tokens=tokens,
+        start_ns=start_ns,
+        end_ns=start_ns + round(duration_s * 1e9),
+        major_faults=major_faults,
+        read_bytes=read_bytes,
+        rss_bytes=100_000_000,
+        cpu_ns=round(busy_threads * duration_s * 1e9),
+        involuntary_switches=involuntary_switches,
+    )
+
+
+def trace(threads: int = 2) -> Trace:
+    return Trace(
+        format=1,
+        clock="CLOCK_MONOTONIC",
+        engine_commit="abc",
+        page_bytes=4096,
+        threads=threads,
+        start_ns=9_000_000_000,
+    )
+
+
+def steps_with_prompt(durations_s: Sequence[float]) -> tuple[Step, ...]:
+    prompt = step(0, phase="prompt", tokens=8, duration_s=0.4)
+    return (prompt, *(step(n, duration_s=each) for n, each in enumerate(durations_s, start=1)))
+
+
+def model_record(size_bytes: int = 40_000_000) -> ModelRecord:
+    return ModelRecord(
+        name="m.gguf",
+        sha256="0" * 64,
+        size_bytes=size_bytes,
+        architecture="llama",
+        quantisation="Q4_0",
+        parameters=size_bytes * 2,
+        bytes_per_token=size_bytes,
+        kv_bytes_per_token=4096,
+    )
+
+
+def model(path: Path = Path("m.gguf"), context_length: int = 2048) -> Model:
+    return Model(
+        path=path,
+        sha256="0" * 64,
+        size_bytes=40_000_000,
+        architecture="llama",
+        quantisation="Q4_0",
+        parameters=70_000_000,
+        layers=8,
+        context_length=context_length,
+        vocabulary=512,
+        bytes_per_token=39_000_000,
+        kv_bytes_per_token=4096,
+    )
+
+
+def board_record(
+    *, cores: int = 2, memory_bytes_per_s: int | None = None, storage: int | None = None
+) -> BoardRecord:
+    return BoardRecord(
+        name="b",
+        target="rk3568",
+        cores=cores,
+        memory_bytes_per_s=memory_bytes_per_s,
+        storage_read_bytes_per_s=storage,
+    )
+
+
+def conditions(
+    *, boot_id: str = "boot-1", available: int = 1_800_000_000, swap_used: int = 0
+) -> Conditions:
+    return Conditions(
+        boot_id=boot_id,
+        uptime_s=60.0,
+        kernel="6.12.0",
+        load_1min=0.1,
+        memory_total_bytes=2_000_000_000,
+        memory_available_bytes=available,
+        swap_used_bytes=swap_used,
+        workdir_free_bytes=8_000_000_000,
+    )

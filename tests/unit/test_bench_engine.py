@@ -1,0 +1,113 @@
+"""llama.cpp is called with the options that the very program knows, and read to the letter."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.bench.engine import (
+    MAX_PROMPT_BYTES,
+    command,
+    context_tokens,
+    engine_times,
+    generated_text,
+    offers,
+    repacks,
+)
+from armload.bench.plan import Plan, new_plan
+from armload.core.errors import UsageError
+from tests.unit.samples import model
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "llama-completion"
+    path.write_bytes(b"\x7fELF\0--perf\0--no-repack\0-fit\0text about --offline mode\0")
+    return path
+
+
+def words(plan: Plan, program: Path, memory_available_bytes: int = 10**9) -> tuple[str, ...]:
+    return command(
+        plan,
+        model(),
+        program,
+        on_board=PurePosixPath("/w/bin/llama-completion"),
+        model_on_board=PurePosixPath("/w/models/m.gguf"),
+        memory_available_bytes=memory_available_bytes,
+    )
+
+
+def test_only_whole_option_names_count_as_offered(program: Path) -> None:
+    assert offers(program, "--perf")
+    assert not offers(program, "--offline")
+    assert not offers(program, "--per")
+
+
+def test_the_prompt_goes_as_one_word_unchanged(program: Path) -> None:
+    prompt = "-x $(reboot) 'a' \"b\"\nline \\n é"
+    line = words(Plan(prompt=prompt), program)
+    assert line[line.index("-p") + 1] == prompt
+    assert "--no-escape" in line
+
+
+def test_a_measurement_does_not_stop_at_the_end_of_the_text(program: Path) -> None:
+    assert "--ignore-eos" in words(Plan(), program)
+    assert "--ignore-eos" not in words(Plan(stop_at_end=True), program)
+
+
+def test_weights_are_rearranged_only_where_two_copies_fit(program: Path) -> None:
+    assert "--no-repack" not in words(Plan(), program, memory_available_bytes=10**9)
+    assert "--no-repack" in words(Plan(), program, memory_available_bytes=80_000_000)
+    assert repacks(Plan(repack=True), model(), 0, 512)
+
+
+def test_the_cache_holds_prompt_and_output_and_not_more_than_the_model_knows() -> None:
+    assert context_tokens(Plan(prompt="x" * 100, n_predict=128), model()) == 256
+    assert context_tokens(Plan(n_predict=5000), model()) == 2048
+    assert context_tokens(Plan(context_tokens=300), model()) == 300
+    with pytest.raises(UsageError, match="trained for 2048"):
+        context_tokens(Plan(context_tokens=4096), model())
+
+
+def test_a_prompt_beyond_a_command_line_is_refused(program: Path) -> None:
+    with pytest.raises(UsageError, match="bytes long"):
+        words(Plan(prompt="x" * (MAX_PROMPT_BYTES + 1)), program)
+
+
+def test_a_wish_out_of_range_names_its_option() -> None:
+    with pytest.raises(UsageError, match=r"--n-predict 0: .*greater than or equal to 1"):
+        new_plan({"n_predict": 0})
+
+
+@pytest.mark.parametrize(
+    ("stdout", "text"),
+    [
+        (b" there was\n\n", " there was"),
+        (b" the end. [end of text]\n\n\n", " the end."),
+        (b" cut in the mid", " cut in the mid"),
+        (b"two\n\n\n\n", "two\n\n"),
+        (b"caf\xc3\n\n", "caf\ufffd"),
+    ],
+)
+def test_the_text_is_what_the_model_wrote(stdout: bytes, text: str) -> None:
+    assert generated_text(stdout) == text
+
+
+PERF = """\
+common_perf_print:        load time =     103.84 ms
+common_perf_print: prompt eval time =      41.32 ms /     5 tokens (    8.26 ms per token)
+common_perf_print:        eval time =    1234.50 ms /   251 runs   (    4.92 ms per token)
+common_perf_print:       total time =    1400.00 ms /   256 tokens
+"""
+
+
+def test_the_engines_own_sums_are_read() -> None:
+    times = engine_times(PERF)
+    assert times is not None
+    assert (times.load_ms, times.prompt_ms, times.prompt_tokens) == (103.84, 41.32, 5)
+    assert (times.eval_ms, times.eval_tokens) == (1234.5, 251)
+
+
+def test_no_sums_are_no_error() -> None:
+    assert engine_times("error: out of memory\n") is None

@@ -1,0 +1,79 @@
+"""Traces are read whole, and summaries are computed from their steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from armload.bench.summary import quantile, summarise
+from armload.bench.trace import read_trace
+from armload.core.errors import DataError
+from tests.unit.samples import step, steps_with_prompt, trace
+
+
+def lines(count: int) -> list[str]:
+    header = trace().model_dump_json()
+    return [header, *(step(number).model_dump_json() for number in range(count))]
+
+
+def test_a_whole_trace_gives_its_header_and_every_step(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("\n".join(lines(3)) + "\n")
+    header, steps = read_trace(path)
+    assert header == trace()
+    assert steps == tuple(step(number) for number in range(3))
+
+
+def test_a_last_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    text = "\n".join(lines(3)) + "\n"
+    for cut in range(1, len(lines(3)[-1])):
+        path.write_text(text[: -cut - 1])
+        assert len(read_trace(path)[1]) == 2
+
+
+def test_no_trace_is_no_error(tmp_path: Path) -> None:
+    assert read_trace(tmp_path / "none") == (None, ())
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_line_that_no_trace_library_wrote_is_named(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "trace.jsonl"
+    content = lines(2)
+    content[number - 1] = json.dumps({"something": "else"})
+    path.write_text("\n".join(content) + "\n")
+    with pytest.raises(DataError, match=f"line {number}: "):
+        read_trace(path)
+
+
+def test_rates_and_quantiles_follow_from_the_steps() -> None:
+    summary = summarise(trace(), steps_with_prompt([0.1, 0.1, 0.1, 0.5]))
+    assert summary.prefill_tps == pytest.approx(8 / 0.4)
+    assert summary.decode_tps == pytest.approx(4 / 0.8)
+    assert summary.ttft_s == pytest.approx(1.4)
+    assert summary.wall_s == pytest.approx(5.5)
+    assert summary.token_s is not None
+    assert summary.token_s.p50 == pytest.approx(0.1)
+    assert summary.token_s.max == pytest.approx(0.5)
+
+
+def test_a_step_of_two_tokens_counts_as_two() -> None:
+    summary = summarise(trace(), [step(0, tokens=2, duration_s=0.4)])
+    assert summary.decode_tps == pytest.approx(5.0)
+    assert summary.token_s is not None
+    assert summary.token_s.p50 == pytest.approx(0.2)
+
+
+def test_a_run_that_never_decoded_has_no_figures() -> None:
+    summary = summarise(None, ())
+    assert summary.model_dump() == dict.fromkeys(
+        ("ttft_s", "prefill_tps", "decode_tps", "token_s", "wall_s")
+    )
+
+
+def test_quantiles_interpolate_between_the_closest_ranks() -> None:
+    assert quantile([3.0], 90) == 3.0
+    assert quantile([1.0, 2.0, 3.0], 50) == 2.0
+    assert quantile([0.0, 10.0], 90) == pytest.approx(9.0)

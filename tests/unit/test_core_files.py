@@ -1,0 +1,76 @@
+"""Files are whole or absent."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armload.core.files import sha256_of, write_whole, written_whole
+from armload.core.shell import join, quote
+from armload.core.values import format_bytes, parse_bytes
+
+
+def test_a_file_that_is_written_whole_is_there_with_ordinary_rights(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    write_whole(path, b"content")
+    assert path.read_bytes() == b"content"
+    (tmp_path / "plain").touch()
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_failed_write_leaves_the_former_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"former")
+
+    def fail_in_the_middle() -> None:
+        with written_whole(path) as beside:
+            beside.write_bytes(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_in_the_middle()
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert path.read_bytes() == b"former"
+
+
+def test_the_checksum_is_sha256(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc" * 100_000)
+    assert sha256_of(tmp_path / "file") == hashlib.sha256(b"abc" * 100_000).hexdigest()
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
+def test_a_posix_shell_reads_back_the_words_that_were_quoted(words: list[str]) -> None:
+    import shlex
+
+    assert shlex.split(join(words)) == words
+
+
+def test_an_empty_word_stays_a_word() -> None:
+    assert quote("") == "''"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("2 GiB", 2 << 30), ("165 MB", 165_000_000), ("1.5kB", 1500), ("7", 7), (7, 7)],
+)
+def test_sizes_are_read_with_their_units(text: object, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["2 gigs", "", "-1 MB", "1 e6"])
+def test_a_size_without_a_known_unit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        parse_bytes(text)
+
+
+def test_sizes_are_written_as_storage_makers_do() -> None:
+    assert [format_bytes(n) for n in (0, 999, 1500, 2_900_000_000)] == [
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "2.9 GB",
+    ]

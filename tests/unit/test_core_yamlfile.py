@@ -1,0 +1,93 @@
+"""YAML that a person edits is answered with file, line and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.boards.board import Board, SshReach, load_board
+from armload.core.errors import DataError, UsageError
+
+
+@pytest.fixture
+def boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "boards"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+GOOD = "target: rk3568\nreach: {kind: ssh, host: bench-7}\nworkdir: /data/local/tmp/armload\n"
+
+
+def test_a_board_is_one_file(boards: Path) -> None:
+    (boards / "mine.yaml").write_text(GOOD + "facts:\n  memory: 2 GiB\n")
+    board = load_board("mine")
+    assert board.name == "mine"
+    assert isinstance(board.reach, SshReach)
+    assert board.reach.host == "bench-7"
+    assert board.facts.memory == 2 << 30
+
+
+def test_a_board_that_extends_another_says_only_what_differs(boards: Path) -> None:
+    (boards / "mine.yaml").write_text(GOOD + "facts:\n  memory: 2 GiB\n")
+    (boards / "second.yaml").write_text("extends: mine\nreach:\n  host: bench-8\n")
+    board = load_board("second")
+    assert isinstance(board.reach, SshReach)
+    assert (board.name, board.reach.host, board.facts.memory) == ("second", "bench-8", 2 << 30)
+
+
+def test_a_file_that_extends_its_own_name_extends_the_shipped_one(boards: Path) -> None:
+    (boards / "dayu200.yaml").write_text("extends: dayu200\nreach:\n  host: my-dayu\n")
+    board = load_board("dayu200")
+    assert isinstance(board.reach, SshReach)
+    assert (board.reach.host, board.target) == ("my-dayu", "rk3568")
+
+
+def test_an_unknown_name_is_answered_with_near_ones(boards: Path) -> None:
+    (boards / "kitchen.yaml").write_text(GOOD)
+    with pytest.raises(UsageError, match=r"'kitchn'[\s\S]*kitchen"):
+        load_board("kitchn")
+
+
+@pytest.mark.parametrize("name", ["../boards/kitchen", "a/b", ".."])
+def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
+    (boards / "kitchen.yaml").write_text(GOOD)
+    with pytest.raises(UsageError):
+        load_board(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (GOOD + "worksdir: /x\n", 4, "worksdir.*Did you mean 'workdir'"),
+        (GOOD + "facts:\n  memory: lots\n", 5, "facts.memory.*'lots' is no size"),
+        (GOOD + "facts:\n  memry: 2 GiB\n", 5, "facts.memry"),
+        ("target: rk3568\nworkdir: /x\nreach:\n  kind: carrier-pigeon\n", 3, "reach.*pigeon"),
+        ("target: [rk3568\n", 2, "not valid YAML"),
+        ("target: rk3568\n  workdir: /x\n", 2, "not valid YAML"),
+        ("just words\n", 1, "expected keys"),
+        ("extends: nobody\n", 1, "nobody"),
+        ("extends: broken\n", 1, "no other boards/broken.yaml"),
+    ],
+)
+def test_a_mistake_is_answered_with_file_line_and_words(
+    boards: Path, text: str, line: int, words: str
+) -> None:
+    path = boards / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError, match=rf"(?s){path}, line {line}: .*{words}"):
+        load_board("broken")
+
+
+def test_what_is_missing_is_named(boards: Path) -> None:
+    (boards / "broken.yaml").write_text("target: rk3568\n")
+    with pytest.raises(DataError, match=r"reach: Field required"):
+        load_board("broken")
+
+
+def test_every_shipped_board_loads() -> None:
+    names = ["dayu200", "qemu-user", "virtual", "virtual-dayu200", "yitian710"]
+    assert [load_board(name).name for name in names] == names
+    assert all(isinstance(load_board(name), Board) for name in names)

@@ -1,0 +1,108 @@
+"""The verbs: the same in both faces, explained, quick to list."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from invoke.collection import Collection
+from invoke.tasks import Task
+
+from armload.cli.main import namespace
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("pydantic", "rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "yaml", "capstone")
+
+
+def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[object]]:
+    found: dict[str, Task[object]] = {
+        f"{prefix}{name}": task for name, task in collection.tasks.items()
+    }
+    for name, inner in collection.collections.items():
+        found |= verbs(inner, f"{prefix}{name}.")
+    return found
+
+
+def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).parent / words[0]), *words[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(verbs(namespace)))
+def test_every_verb_has_one_line_and_an_example_and_explains_its_options(name: str) -> None:
+    task = verbs(namespace)[name]
+    doc = task.__doc__ or ""
+    first = doc.splitlines()[0]
+    assert first.endswith(".")
+    assert len(first) <= 80
+    assert re.search(rf"Example: armload {re.escape(name)}\b", doc)
+    for argument in task.get_arguments():
+        assert argument.help, f"{name} --{argument.name}"
+
+
+def test_invoke_and_armload_show_the_same_verbs() -> None:
+    listed = run("invoke", "--list")
+    helped = run("armload", "--help")
+    assert (listed.returncode, helped.returncode) == (0, 0), listed.stderr + helped.stderr
+    for name, task in verbs(namespace).items():
+        line = (task.__doc__ or "").splitlines()[0]
+        assert re.search(rf"^ +{re.escape(name)} ", listed.stdout, re.MULTILINE)
+        assert re.search(rf"^ +{re.escape(name)} ", helped.stdout, re.MULTILINE)
+        assert line[:40] in helped.stdout
+
+
+def test_help_needs_none_of_the_heavy_libraries() -> None:
+    code = (
+        "import sys, armload.cli.main;"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["board.probe", "--board", "vitual"], 2, "No board is called 'vitual'"),
+        (["build", "--target", "rk3586"], 2, "No target is called 'rk3586'"),
+        (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),
+        (["bench", "--n-predict", "0"], 2, "--n-predict 0"),
+        (["show", "--run", "nothing"], 2, "nothing"),
+        (["bench", "--model", "README.md"], 3, "README.md"),
+        (["frobnicate"], 1, "frobnicate"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
+    face: str, words: list[str], status: int, said: str
+) -> None:
+    done = run(face, *words)
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_near_names_are_offered() -> None:
+    assert "virtual" in run("armload", "board.probe", "--board", "vitual").stderr
+
+
+def test_readme_names_every_verb_and_no_other() -> None:
+    readme = (ROOT / "README.md").read_text()
+    table = "\n".join(line for line in readme.splitlines() if line.startswith("| `"))
+    named = set(re.findall(r"`([a-z.]+)`", table.split("| status |")[0]))
+    assert {name for name in named if name in verbs(namespace) or "." in name} == named & set(
+        verbs(namespace)
+    )
+    assert set(verbs(namespace)) <= named

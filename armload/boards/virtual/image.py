@@ -1,0 +1,282 @@
+"""What every virtual board boots: a kernel and the first part of its root file system.
+
+The image folder holds ``kernel``, ``base.cpio`` and ``packages.json``. It depends on no
+machine and may be copied to a laptop that has no apt; ``ARMLOAD_IMAGES`` names it there.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from armload.boards.virtual import cpio
+from armload.boards.virtual.packages import (
+    Apt,
+    Package,
+    folder_written_whole,
+    require_apt,
+    updated_apt,
+)
+from armload.core.errors import DataError, MissingToolError
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import cache_folder, data_path
+
+_KERNEL_FILE = "kernel"
+_BASE_FILE = "base.cpio"
+_RECORD_FILE = "packages.json"
+
+_USERLAND = ("mksh", "toybox", "dropbear-bin")
+_PROGRAMS = ("mksh", "toybox", "dropbear")
+_MODULES = ("virtio_blk", "virtio_net", "virtio_rng", "ext4")
+_CPIO_MAGIC = b"070701"
+
+
+class Image(Value):
+    """What a virtual board boots.
+
+    Attributes:
+        kernel: an arm64 kernel that QEMU can load.
+        base: an archive with shell, tools, SSH server and kernel modules.
+    """
+
+    kernel: Path
+    base: Path
+
+
+def image(progress: Progress) -> Image:
+    """Return the image; make it from packages the first time.
+
+    Raises:
+        DataError: the folder that ``ARMLOAD_IMAGES`` names does not hold an image.
+        MissingToolError: packages cannot be had on this machine.
+    """
+    given = os.environ.get("ARMLOAD_IMAGES")
+    folder = Path(given) if given else cache_folder() / "images" / "toybox"
+    if not given and not (folder / _RECORD_FILE).exists():
+        _make(folder, progress)
+    return _checked(folder)
+
+
+def _checked(folder: Path) -> Image:
+    found = Image(kernel=folder / _KERNEL_FILE, base=folder / _BASE_FILE)
+    for path in (found.kernel, found.base):
+        if not path.is_file():
+            raise DataError(
+                f"{folder} is no image folder: it has no file {path.name}.",
+                "Copy the folder images/toybox from the cache of a machine where a virtual "
+                "board has been started, or unset ARMLOAD_IMAGES.",
+            )
+    with found.base.open("rb") as file:
+        intact = file.read(len(_CPIO_MAGIC)) == _CPIO_MAGIC and found.base.stat().st_size % 512 == 0
+    if not intact or found.kernel.stat().st_size == 0:
+        raise DataError(
+            f"The image in {folder} is damaged.", "Delete that folder; it is made again."
+        )
+    return found
+
+
+def _make(folder: Path, progress: Progress) -> None:
+    require_apt()
+    apt = updated_apt("arm64", progress)
+    packages = [*apt.closure(_USERLAND), *_kernel_packages(apt)]
+    with tempfile.TemporaryDirectory(prefix="armload-") as name:
+        tree = Path(name)
+        apt.unpack(packages, tree, progress)
+        with (
+            progress.step("Making the virtual board's image", total=2, unit="parts") as step,
+            folder_written_whole(folder) as fresh,
+        ):
+            step.update(0, note="kernel")
+            shutil.copyfile(_kernel(tree), fresh / _KERNEL_FILE)
+            step.update(1, note="root file system")
+            (fresh / _BASE_FILE).write_bytes(cpio.archive(_entries(tree)))
+            record = {"suite": apt.archive.suite, "packages": [item.file for item in packages]}
+            (fresh / _RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            step.update(2)
+
+
+def _kernel_packages(apt: Apt) -> list[Package]:
+    """Follow the package that stands for the newest kernel to the ones that hold it.
+
+    Their own dependencies, such as tools for making an initramfs, are not wanted.
+    """
+    names: set[str] = set()
+    waiting = [apt.archive.kernel]
+    while waiting:
+        for name in apt.dependencies(waiting.pop()):
+            if re.match(r"linux-(image|modules)-.*\d", name) and name not in names:
+                names.add(name)
+                waiting.append(name)
+    return apt.alone(sorted(names))
+
+
+def _kernel(tree: Path) -> Path:
+    for path in sorted((tree / "boot").glob("vmlinuz-*")):
+        return path
+    raise MissingToolError("The kernel's package holds no kernel.")
+
+
+def _entries(tree: Path) -> list[cpio.Entry]:
+    folders = (
+        "data",
+        "dev",
+        "etc",
+        "proc",
+        "root",
+        "run",
+        "sys",
+        "tmp",
+        "usr",
+        "usr/bin",
+        "usr/lib",
+        "usr/lib/modules",
+    )
+    entries = [cpio.folder(name) for name in folders]
+    entries += [cpio.link(name, f"usr/{name}") for name in ("bin", "lib")]
+    entries += [cpio.link("sbin", "usr/bin"), cpio.link("usr/sbin", "bin")]
+    programs = [_program(tree, name) for name in _PROGRAMS]
+    for path in programs:
+        entries.append(cpio.file(f"usr/bin/{path.name}", path.read_bytes(), permissions=0o755))
+    entries.append(cpio.link("usr/bin/sh", "mksh"))
+    toybox = (tree / "usr/bin/toybox").read_bytes()
+    wanted = data_path("deploy", "virtual", "toybox.txt").read_text(encoding="ascii").split()
+    for command in sorted(wanted):
+        if f"\0{command}\0".encode() in toybox:
+            entries.append(cpio.link(f"usr/bin/{command}", "toybox"))
+    for name, path in sorted(_libraries(tree, programs).items()):
+        entries.append(cpio.file(f"usr/lib/{name}", path.read_bytes(), permissions=0o755))
+    modules = _modules(tree)
+    for name, content in modules.items():
+        entries.append(cpio.file(f"usr/lib/modules/{name}.ko", content))
+    order = "".join(f"{name}.ko\n" for name in modules)
+    entries.append(cpio.file("usr/lib/modules/order", order.encode()))
+    return entries
+
+
+def _program(tree: Path, name: str) -> Path:
+    for folder in ("usr/bin", "usr/sbin", "bin", "sbin"):
+        if (tree / folder / name).is_file():
+            return tree / folder / name
+    raise MissingToolError(f"The packages for the virtual board hold no program {name}.")
+
+
+def _libraries(tree: Path, programs: Iterable[Path]) -> dict[str, Path]:
+    """Return every library that the programs load, by the name that they load it by."""
+    from elftools.elf.elffile import ELFFile
+
+    places = {
+        path.name: path
+        for folder in ("lib", "usr/lib")
+        for path in (tree / folder).rglob("*.so*")
+        if path.parent.name in ("lib", "aarch64-linux-gnu")
+    }
+    found: dict[str, Path] = {}
+    waiting = list(programs)
+    while waiting:
+        with waiting.pop().open("rb") as file:
+            dynamic = ELFFile(file).get_section_by_name(".dynamic")
+            names = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] if dynamic else []
+        for name in names:
+            if name in found:
+                continue
+            if name not in places:
+                raise MissingToolError(f"The packages for the virtual board hold no library {name}.")
+            found[name] = places[name].resolve()
+            waiting.append(found[name])
+    return found
+
+
+def _modules(tree: Path) -> dict[str, bytes]:
+    """Return the modules that must be loaded, dependencies first; some kernels build them in."""
+    files = {
+        path.name.split(".ko")[0].replace("-", "_"): path for path in sorted(tree.rglob("*.ko*"))
+    }
+    loaded: dict[str, bytes] = {}
+
+    def load(name: str) -> None:
+        if name in loaded or name not in files:
+            return
+        content = _uncompressed(files[name])
+        match = re.search(rb"\0depends=([^\0]*)\0", content)
+        for needed in (match.group(1) if match else b"").decode().split(","):
+            load(needed.replace("-", "_"))
+        loaded[name] = content
+
+    for name in _MODULES:
+        load(name)
+    return loaded
+
+
+def _uncompressed(path: Path) -> bytes:
+    if path.suffix == ".xz":
+        return lzma.decompress(path.read_bytes())
+    if path.suffix == ".ko":
+        return path.read_bytes()
+    raise MissingToolError(f"The kernel's module {path.name} is packed in a way armload cannot read.")
+
+
+def overlay(init: str, host_key: bytes, client_key: str) -> bytes:
+    """Return the archive with what is one machine's own.
+
+    Args:
+        init: the script that the kernel starts.
+        host_key: the SSH server's key, in Dropbear's format.
+        client_key: the public key that may log in.
+    """
+    users = b"root:x:0:0:root:/root:/bin/sh\n"
+    return cpio.archive(
+        [
+            cpio.file("init", init.encode(), permissions=0o755),
+            cpio.file("etc/passwd", users),
+            cpio.file("etc/group", b"root:x:0:\n"),
+            cpio.file("etc/shells", b"/bin/sh\n"),
+            cpio.folder("etc/dropbear", permissions=0o700),
+            cpio.file("etc/dropbear/host_key", host_key, permissions=0o600),
+            cpio.folder("root", permissions=0o700),
+            cpio.folder("root/.ssh", permissions=0o700),
+            cpio.file("root/.ssh/authorized_keys", f"{client_key}\n".encode(), permissions=0o600),
+        ]
+    )
+
+
+def tool_path(name: str, remedy: str) -> PurePosixPath:
+    """Return where a system tool is, even one that only root has in its path.
+
+    Raises:
+        MissingToolError: it is nowhere.
+    """
+    places = [*os.get_exec_path(), "/usr/sbin", "/sbin", "/opt/homebrew/opt/e2fsprogs/sbin"]
+    found = shutil.which(name, path=os.pathsep.join(places))
+    if found is None:
+        raise MissingToolError(f"{name} is not on this machine.", remedy)
+    return PurePosixPath(found)
+
+
+def make_disk(path: Path, size_bytes: int) -> None:
+    """Make an empty ext4 file system in a file that takes room only as it is filled.
+
+    Raises:
+        MissingToolError: there is no mke2fs, or it failed.
+    """
+    import subprocess
+
+    mke2fs = tool_path("mke2fs", "Install the package e2fsprogs.")
+    beside = path.with_suffix(".new")
+    with beside.open("wb") as file:
+        file.truncate(size_bytes)
+    options = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"
+    command = [str(mke2fs), "-q", "-F", "-t", "ext4", "-m", "0", "-L", "data", "-E", options]
+    done = subprocess.run(
+        [*command, str(beside)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    if done.returncode != 0:
+        beside.unlink(missing_ok=True)
+        raise MissingToolError(f"mke2fs could not make {path}: {done.stderr.strip()[-300:]}")
+    beside.rename(path)

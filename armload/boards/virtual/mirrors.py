@@ -1,0 +1,154 @@
+"""The package archives that this machine's own apt uses."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from armload.core.errors import MissingToolError
+from armload.core.values import Value
+
+DEBIAN_SUITE = "trixie"
+"""The one release that boards are made from on any Debian: its QEMU knows Cortex-A55."""
+
+
+class Archive(Value):
+    """A distribution's package archive.
+
+    Attributes:
+        uri: as apt's sources name it.
+        suite: the release to take packages from.
+        components: parts of the archive.
+        keyring: file with the keys that its signature is checked with.
+        kernel: name of the package that depends on the newest kernel for virtual machines.
+    """
+
+    uri: str
+    suite: str
+    components: tuple[str, ...]
+    keyring: Path
+    kernel: str
+
+
+class _Source(Value):
+    uris: tuple[str, ...]
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    signed_by: str = ""
+
+
+def archives() -> list[Archive]:
+    """Return the archives worth asking, the likeliest first.
+
+    A third party's archive may be among them; the signature check refuses it.
+
+    Raises:
+        MissingToolError: this system is neither Debian nor Ubuntu, or names no archive.
+    """
+    release = platform.freedesktop_os_release()
+    kinds = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
+    if "ubuntu" in kinds:
+        suite = release.get("UBUNTU_CODENAME") or release.get("VERSION_CODENAME", "")
+        keyring = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
+        components, kernel = ("main", "universe"), "linux-image-virtual"
+    elif "debian" in kinds:
+        suite = DEBIAN_SUITE
+        keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+        components, kernel = ("main",), "linux-image-cloud-arm64"
+    else:
+        raise MissingToolError(
+            f"A virtual board is made from Debian packages, and {release.get('NAME', 'this')} "
+            "is neither Debian nor Ubuntu.",
+            "Give an image folder from a Debian machine with ARMLOAD_IMAGES.",
+        )
+    found = [
+        Archive(uri=uri, suite=suite, components=components, keyring=keyring, kernel=kernel)
+        for uri in _distribution_uris(list(_machine_sources()), keyring)
+    ]
+    if not found or not keyring.exists():
+        raise MissingToolError(
+            "This machine's apt sources name no archive of the distribution itself, "
+            f"or {keyring} is missing.",
+            "Repair /etc/apt/sources.list.d, then run this again.",
+        )
+    return found
+
+
+def parse_deb822(text: str) -> list[_Source]:
+    """Read a ``.sources`` file: stanzas of ``Key: value`` lines."""
+    found = []
+    for stanza in re.split(r"\n\s*\n", text):
+        fields: dict[str, str] = {}
+        key = ""
+        for line in stanza.splitlines():
+            if line.startswith("#"):
+                continue
+            if line[:1].isspace():
+                fields[key] = f"{fields.get(key, '')} {line.strip()}"
+            elif ":" in line:
+                key, value = line.split(":", 1)
+                key = key.strip().lower()
+                fields[key] = value.strip()
+        usable = "deb" in fields.get("types", "").split() and fields.get("enabled") != "no"
+        if usable:
+            found.append(
+                _Source(
+                    uris=tuple(fields.get("uris", "").split()),
+                    suites=tuple(fields.get("suites", "").split()),
+                    components=tuple(fields.get("components", "").split()),
+                    signed_by=fields.get("signed-by", ""),
+                )
+            )
+    return found
+
+
+def parse_one_line(text: str) -> list[_Source]:
+    """Read a ``.list`` file: lines such as ``deb [signed-by=…] URI suite component…``."""
+    found = []
+    pattern = re.compile(r"^\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*([^#\n]*)", re.MULTILINE)
+    for options, uri, suite, components in pattern.findall(text):
+        settings = dict(word.split("=", 1) for word in options.split() if "=" in word)
+        found.append(
+            _Source(
+                uris=(uri,),
+                suites=(suite,),
+                components=tuple(components.split()),
+                signed_by=settings.get("signed-by", ""),
+            )
+        )
+    return found
+
+
+def _distribution_uris(sources: list[_Source], keyring: Path) -> list[str]:
+    """Sort out the distribution's own: they name its keyring, or none as older ones do."""
+    family = keyring.name.split("-")[0]
+    ranked: dict[str, int] = {}
+    for source in sources:
+        security = all("security" in suite or "/" in suite for suite in source.suites)
+        if "main" not in source.components or security:
+            continue
+        if source.signed_by and f"{family}-archive" not in source.signed_by:
+            continue
+        for uri in source.uris:
+            ranked.setdefault(uri, 0 if source.signed_by else 1)
+    return sorted(ranked, key=lambda uri: ranked[uri])
+
+
+def _machine_sources() -> Iterator[_Source]:
+    listing, parts = _configured_places()
+    files = [listing, *sorted(parts.glob("*.list")), *sorted(parts.glob("*.sources"))]
+    for path in files:
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield from (parse_deb822 if path.suffix == ".sources" else parse_one_line)(text)
+
+
+def _configured_places() -> tuple[Path, Path]:
+    question = ["apt-config", "shell", "L", "Dir::Etc::sourcelist/f", "P", "Dir::Etc::sourceparts/d"]
+    answer = subprocess.run(question, capture_output=True, text=True, check=True).stdout
+    settings = dict(word.split("=", 1) for word in shlex.split(answer))
+    return Path(settings["L"]), Path(settings["P"])

@@ -1,0 +1,251 @@
+"""Distribution packages in private folders: fetched and checked by apt, installed nowhere."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from armload.boards.virtual.mirrors import Archive, archives
+from armload.core.errors import ArmloadError, MissingToolError
+from armload.core.progress import Progress
+from armload.core.values import Value, format_bytes
+from armload.core.workspace import cache_folder
+
+WITHOUT_APT = (
+    "Install QEMU (with qemu-system-aarch64) and e2fsprogs, and give an image folder from a "
+    "Debian machine with ARMLOAD_IMAGES."
+)
+
+
+class Package(Value):
+    """One package as the archive has it.
+
+    Attributes:
+        name: the package's name.
+        file: name of its ``.deb``.
+        size_bytes: of that file.
+    """
+
+    name: str
+    file: str
+    size_bytes: int
+
+
+class Apt:
+    """The machine's apt, with one architecture and every state of its own in our cache.
+
+    Args:
+        architecture: Debian's name of it: ``arm64``, ``amd64``.
+        archive: where packages come from.
+    """
+
+    def __init__(self, architecture: str, archive: Archive) -> None:
+        self.archive = archive
+        self._folder = cache_folder() / "packages" / f"{archive.suite}-{architecture}"
+        self._settings = self._folder / "apt.conf"
+        lists, caches = self._folder / "lists", self._folder / "cache"
+        for folder in (lists / "partial", caches / "archives" / "partial"):
+            folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "status").touch()
+        sources = self._folder / "archive.sources"
+        sources.write_text(
+            f"Types: deb\nURIs: {archive.uri}\nSuites: {archive.suite}\n"
+            f"Components: {' '.join(archive.components)}\nArchitectures: {architecture}\n"
+            f"Signed-By: {archive.keyring}\n",
+            encoding="utf-8",
+        )
+        values = {
+            "Dir::State::Lists": lists,
+            "Dir::State::status": self._folder / "status",
+            "Dir::Cache": caches,
+            "Dir::Etc::sourcelist": sources,
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Dir::Etc::preferencesparts": "/dev/null",
+            "APT::Architecture": architecture,
+            "APT::Architectures": architecture,
+            "APT::Install-Recommends": "false",
+            "APT::Get::Assume-Yes": "true",
+            "APT::Sandbox::User": "root",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "3",
+            "Debug::NoLocking": "1",
+        }
+        # The machine's hooks would act on its own state, and its foreign architectures would
+        # be asked of every archive.
+        cleared = ("APT::Architectures", "APT::Update", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs")
+        lines = [f"#clear {key};" for key in cleared]
+        lines += [f'{key} "{value}";' for key, value in values.items()]
+        self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def update(self) -> None:
+        """Fetch the package lists.
+
+        Raises:
+            MissingToolError: no network, or the archive's signature is not the distribution's.
+        """
+        self._run("apt-get", "-o", "APT::Update::Error-Mode=any", "update")
+
+    def closure(self, names: Sequence[str]) -> list[Package]:
+        """Return packages with everything that they depend on.
+
+        Raises:
+            MissingToolError: the archive lacks one.
+        """
+        return _parsed(self._run("apt-get", "--print-uris", "install", *names))
+
+    def alone(self, names: Sequence[str]) -> list[Package]:
+        """Return just these packages.
+
+        Raises:
+            MissingToolError: the archive lacks one.
+        """
+        return _parsed(self._run("apt-get", "--print-uris", "download", *names))
+
+    def dependencies(self, name: str) -> list[str]:
+        """Return the names of what a package depends on directly."""
+        answer = self._run("apt-cache", "depends", "--important", name)
+        return re.findall(r"^\s*\|?Depends: <?([^\s>]+)", answer, re.MULTILINE)
+
+    def unpack(self, packages: Sequence[Package], into: Path, progress: Progress) -> None:
+        """Fetch packages, let apt check them, and unpack them into a folder.
+
+        Raises:
+            MissingToolError: the network or the archive fails.
+        """
+        total_bytes = sum(package.size_bytes for package in packages)
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix="debs-") as name:
+            folder = Path(name)
+            label = f"Fetching {len(packages)} packages ({format_bytes(total_bytes)})"
+            with progress.step(label, total=total_bytes, unit="B") as step:
+                words = ["apt-get", "download", *(package.name for package in packages)]
+                for _ in self._polled(words, folder):
+                    step.update(_size_bytes(folder))
+                step.update(total_bytes)
+            debs = sorted(folder.glob("*.deb"))
+            with progress.step("Unpacking packages", total=len(debs), unit="packages") as step:
+                for number, deb in enumerate(debs):
+                    step.update(number, note=deb.name.split("_")[0])
+                    _checked(["dpkg-deb", "-x", str(deb), str(into)], into)
+                step.update(len(debs))
+
+    def _run(self, program: str, *arguments: str) -> str:
+        return _checked([program, "-q", "-c", str(self._settings), *arguments], self._folder)
+
+    def _polled(self, words: list[str], folder: Path) -> Iterator[None]:
+        command = [words[0], "-q", "-c", str(self._settings), *words[1:]]
+        with (
+            tempfile.TemporaryFile("w+") as log,
+            subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process,
+        ):
+            try:
+                while process.poll() is None:
+                    yield
+                    time.sleep(0.1)
+            except BaseException:
+                process.terminate()
+                raise
+            if process.returncode != 0:
+                log.seek(0)
+                raise _failure(command, log.read())
+
+
+def native_architecture() -> str:
+    """Return Debian's name of this machine's architecture.
+
+    Raises:
+        MissingToolError: there is no dpkg.
+    """
+    require_apt()
+    return _checked(["dpkg", "--print-architecture"], Path("/")).strip()
+
+
+def require_apt() -> None:
+    """Make sure that packages can be had here.
+
+    Raises:
+        MissingToolError: there is no apt; says what to do instead.
+    """
+    for tool in ("apt-get", "apt-config", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise MissingToolError(
+                f"{tool} is not on this machine, so the parts of a virtual board cannot be fetched.",
+                WITHOUT_APT,
+            )
+
+
+def updated_apt(architecture: str, progress: Progress) -> Apt:
+    """Return an apt with fresh package lists from the first archive that answers well.
+
+    Raises:
+        MissingToolError: no apt, no archive, or no network.
+    """
+    require_apt()
+    failures: list[ArmloadError] = []
+    with progress.step(f"Reading the package lists for {architecture}") as step:
+        for number, archive in enumerate(archives()):
+            step.update(number, note=archive.suite)
+            apt = Apt(architecture, archive)
+            try:
+                apt.update()
+            except MissingToolError as error:
+                failures.append(error)
+            else:
+                return apt
+    raise failures[0]
+
+
+@contextmanager
+def folder_written_whole(path: Path) -> Iterator[Path]:
+    """Yield an empty folder to fill; move it to ``path`` when the block succeeds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        beside.chmod(0o755)
+        yield beside
+        if path.exists():
+            shutil.rmtree(path)
+        beside.rename(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _parsed(uris: str) -> list[Package]:
+    lines = re.findall(r"^'[^']+' (\S+) (\d+)", uris, re.MULTILINE)
+    return [
+        Package(name=file.split("_")[0], file=file, size_bytes=int(size)) for file, size in lines
+    ]
+
+
+def _size_bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.iterdir():
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # apt renames files while this looks
+            continue
+    return total
+
+
+def _checked(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise _failure(command, done.stdout + done.stderr)
+    return done.stdout
+
+
+def _failure(command: list[str], output: str) -> MissingToolError:
+    lines = [line for line in output.splitlines() if line.startswith(("E:", "Err:", "dpkg"))]
+    reason = " ".join(lines[:3] or output.splitlines()[-1:])
+    verb = next((word for word in command[1:] if word in ("update", "install", "download")), "")
+    return MissingToolError(
+        f"{command[0]} {verb} failed: {reason}".strip(),
+        "Check the network and this machine's apt sources, then run the same command again.",
+    )

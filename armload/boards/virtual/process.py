@@ -1,0 +1,142 @@
+"""Processes that outlive armload, recognised for certain when it comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from armload.core.errors import ConnectError
+from armload.core.progress import Progress
+from armload.core.values import Value
+
+
+class Started(Value):
+    """A process, told apart from a later one with the same number.
+
+    Attributes:
+        pid: its number.
+        start_mark: of its start; a later process with the same number has another one.
+    """
+
+    pid: int
+    start_mark: str
+
+    @classmethod
+    def of(cls, pid: int) -> Started | None:
+        """Return the process that has this number now; none when there is none."""
+        mark = _start_mark(pid)
+        return None if mark is None else cls(pid=pid, start_mark=mark)
+
+    def is_alive(self) -> bool:
+        """Say whether exactly this process still runs."""
+        return _start_mark(self.pid) == self.start_mark
+
+    def listens_on(self, port: int) -> bool:
+        """Say whether it is this process that takes connections on a loopback port."""
+        import psutil
+
+        try:
+            connections = psutil.Process(self.pid).net_connections(kind="tcp")
+        except psutil.Error:
+            return False
+        return any(
+            item.status == psutil.CONN_LISTEN and item.laddr.port == port for item in connections
+        )
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Wait for its end; say whether it came."""
+        deadline = time.monotonic() + timeout_s
+        while self.is_alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def end(self) -> None:
+        """End it: by request, after two seconds by force."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.is_alive():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, number)
+            if self.wait_gone(2.0):
+                return
+
+
+def _start_mark(pid: int) -> str | None:
+    """Return what tells a live process from others: nothing that a clock's correction moves."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        state, start_ticks = fields[0], fields[19]
+        return None if state in "ZX" else start_ticks
+
+    import psutil
+
+    try:
+        return f"{psutil.Process(pid).create_time():.3f}"
+    except psutil.Error:
+        return None
+
+
+def free_port() -> int:
+    """Return a loopback port that nothing uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def ssh_answers(port: int, timeout_s: float) -> bool:
+    """Say whether an SSH server greets on a loopback port within the time."""
+    deadline = time.monotonic() + timeout_s
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as line:
+            received = b""
+            while b"SSH-" not in received and len(received) < 1024:
+                line.settimeout(max(0.01, deadline - time.monotonic()))
+                chunk = line.recv(256)
+                if not chunk:
+                    return False
+                received += chunk
+    except OSError:
+        return False
+    return b"SSH-" in received
+
+
+@contextmanager
+def locked(path: Path, progress: Progress, *, timeout_s: float = 900.0) -> Iterator[None]:
+    """Hold a lock that other armload processes respect; it ends with the process.
+
+    Raises:
+        ConnectError: another process held it for longer than ``timeout_s``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        if not _locked_at_once(file.fileno()):
+            with progress.step("Waiting for another armload", total=timeout_s, unit="s") as step:
+                began = time.monotonic()
+                while not _locked_at_once(file.fileno()):
+                    waited_s = time.monotonic() - began
+                    if waited_s > timeout_s:
+                        raise ConnectError(f"Another process has held {path} for {waited_s:.0f} s.")
+                    step.update(waited_s)
+                    time.sleep(0.1)
+        yield
+
+
+def _locked_at_once(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

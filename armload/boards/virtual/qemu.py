@@ -1,0 +1,189 @@
+"""QEMU: finding one that knows the CPU, and its command line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from armload.boards.board import VirtualReach
+from armload.boards.virtual.packages import (
+    WITHOUT_APT,
+    folder_written_whole,
+    native_architecture,
+    updated_apt,
+)
+from armload.core.errors import ConnectError, MissingToolError
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import cache_folder
+
+GUEST_ADDRESS = "10.0.2.15"
+_PROGRAM = "qemu-system-aarch64"
+
+
+class Qemu(Value):
+    """A QEMU that can be started.
+
+    Attributes:
+        words: the command, before its options.
+        modules: folder of its loadable parts; none for its own default.
+    """
+
+    words: tuple[str, ...]
+    modules: Path | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment to start it in."""
+        extra = {"QEMU_MODULE_DIR": str(self.modules)} if self.modules else {}
+        return {**os.environ, **extra}
+
+
+class Wiring(Value):
+    """Where one machine's files, sockets and ports are.
+
+    Attributes:
+        kernel, initramfs: what it boots.
+        disk: its storage.
+        port: on this laptop's loopback, that leads to its SSH server.
+        qmp, console: sockets for QEMU's control protocol and for the serial line.
+        console_log, qemu_log: what came over the serial line, what QEMU itself said.
+        pid_file: written by QEMU.
+    """
+
+    kernel: Path
+    initramfs: Path
+    disk: Path
+    port: int
+    qmp: Path
+    console: Path
+    console_log: Path
+    qemu_log: Path
+    pid_file: Path
+
+
+def qemu_for(cpu: str, progress: Progress) -> Qemu:
+    """Return a QEMU that knows a CPU: the installed one, or else one from Debian packages.
+
+    Raises:
+        MissingToolError: there is none and none can be fetched, or none knows that CPU.
+    """
+    installed = shutil.which(_PROGRAM)
+    if installed is not None and knows_cpu(Qemu(words=(installed,)), cpu):
+        return Qemu(words=(installed,))
+    folder = cache_folder() / "packages" / _PROGRAM
+    if not folder.exists():
+        if shutil.which("apt-get") is None:
+            lack = f"is older than {cpu}" if installed else "is not installed"
+            raise MissingToolError(f"{_PROGRAM} {lack}.", WITHOUT_APT)
+        fetch_program(folder, ("qemu-system-arm",), progress)
+    fetched = Qemu(
+        words=(
+            *private_program(folder, _PROGRAM),
+            *("-L", str(folder / "usr/share/qemu")),
+        ),
+        modules=next(folder.glob("usr/lib/*/qemu"), None),
+    )
+    if not knows_cpu(fetched, cpu):
+        raise MissingToolError(
+            f"No QEMU here knows the CPU {cpu!r}.",
+            f"See what there is with: {' '.join(fetched.words)} -cpu help",
+        )
+    return fetched
+
+
+def knows_cpu(qemu: Qemu, cpu: str) -> bool:
+    """Say whether a QEMU can emulate a CPU."""
+    done = subprocess.run(
+        [*qemu.words, "-machine", "virt", "-cpu", "help"],
+        env=qemu.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return cpu in done.stdout.split()
+
+
+def fetch_program(folder: Path, packages: tuple[str, ...], progress: Progress) -> None:
+    """Put packages with all that they need into a folder of their own.
+
+    Raises:
+        MissingToolError: they cannot be had.
+    """
+    apt = updated_apt(native_architecture(), progress)
+    with folder_written_whole(folder) as fresh:
+        apt.unpack(apt.closure(packages), fresh, progress)
+
+
+def private_program(folder: Path, program: str) -> tuple[str, ...]:
+    """Return the words that start a program from such a folder with its own libraries.
+
+    Raises:
+        MissingToolError: the folder lacks the program or the loader.
+    """
+    loaders = sorted(folder.glob("usr/lib/*/ld-linux-*.so.*"))
+    found = [path for place in ("bin", "sbin") for path in folder.glob(f"usr/{place}/{program}")]
+    if not loaders or not found:
+        raise MissingToolError(f"{folder} is damaged.", "Delete it; it is made again.")
+    return (str(loaders[0]), "--library-path", str(loaders[0].parent), str(found[0]))
+
+
+def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> list[str]:
+    """Return the words that start a machine, which leaves the terminal once it is set up.
+
+    The network's only way is from ``wiring.port`` to the machine's SSH server.
+    """
+    drive = {
+        "if": "none",
+        "id": "storage",
+        "format": "raw",
+        "discard": "unmap",
+        "file": str(wiring.disk).replace(",", ",,"),
+    }
+    if reach.disk_read_bytes_per_s is not None:
+        drive["throttling.bps-read"] = str(reach.disk_read_bytes_per_s)
+    forward = f"tcp:127.0.0.1:{wiring.port}-{GUEST_ADDRESS}:22"
+    serial = f"socket,id=serial,path={wiring.console},server=on,wait=off"
+    return [
+        *qemu.words,
+        *("-name", f"armload-{name}".replace(",", ",,")),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-daemonize"),
+        *("-machine", "virt", "-cpu", reach.cpu, "-smp", str(reach.cores)),
+        *("-m", f"{reach.memory >> 20}M", "-accel", "tcg,thread=multi", "-rtc", "base=utc"),
+        *("-kernel", str(wiring.kernel), "-initrd", str(wiring.initramfs)),
+        *("-append", "console=ttyAMA0 quiet loglevel=4 panic=5"),
+        *("-drive", ",".join(f"{key}={value}" for key, value in drive.items())),
+        *("-device", "virtio-blk-pci,drive=storage"),
+        *("-netdev", f"user,id=network,ipv6=off,restrict=on,hostfwd={forward}"),
+        *("-device", "virtio-net-pci,id=nic,netdev=network,romfile="),
+        *("-device", "virtio-rng-pci"),
+        *("-chardev", f"{serial},logfile={str(wiring.console_log).replace(',', ',,')}"),
+        *("-serial", "chardev:serial"),
+        *("-qmp", f"unix:{wiring.qmp},server=on,wait=off"),
+        *("-pidfile", str(wiring.pid_file), "-D", str(wiring.qemu_log)),
+    ]
+
+
+def start(qemu: Qemu, command: list[str]) -> None:
+    """Start a machine and return once QEMU has set it up.
+
+    Raises:
+        ConnectError: QEMU refuses; with its reason.
+    """
+    with tempfile.TemporaryFile("w+") as log:
+        done = subprocess.run(
+            command,
+            env=qemu.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            check=False,
+        )
+        log.seek(0)
+        said = log.read().strip()
+    if done.returncode != 0:
+        raise ConnectError(f"QEMU did not start: {said[-600:]}")

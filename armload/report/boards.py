@@ -1,0 +1,83 @@
+"""Boards as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from armload.boards.board import Board, SshReach, VirtualReach
+from armload.boards.probe import TOOLS, Probe
+from armload.core.values import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def boards_table(boards: Sequence[Board]) -> Table:
+    """Lay out what each board's file says."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("board", "target", "reached by", "what it is"):
+        table.add_column(heading, overflow="fold")
+    for board in boards:
+        table.add_row(
+            Text(board.name, style="bold"),
+            board.target,
+            Text(_reached_by(board)),
+            Text(board.description),
+        )
+    return table
+
+
+def _reached_by(board: Board) -> str:
+    reach = board.reach
+    if isinstance(reach, SshReach):
+        return f"ssh {reach.host}"
+    return "QEMU machine" if isinstance(reach, VirtualReach) else "qemu-user"
+
+
+def probe_table(board: Board, found: Probe) -> Table:
+    """Lay out what a board answered."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for label, value in _probe_rows(board, found):
+        table.add_row(label, Text(value))
+    return table
+
+
+def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
+    now = found.conditions
+    cores = ", ".join(f"{cluster.cores} × {cluster.name}" for cluster in found.clusters)
+    if found.max_khz:
+        cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
+    lacking = [tool for tool in TOOLS if tool not in found.tools]
+    folder = "ready"
+    if not found.workdir_writable:
+        folder = "cannot be written"
+    elif not found.workdir_executable:
+        folder = "programs in it cannot be run"
+    rows = [
+        ("board", f"{board.name} (target {board.target})"),
+        ("machine", f"{found.machine}, Linux {now.kernel}, up {now.uptime_s / 3600:.1f} h"),
+        ("cores", cores),
+        ("CPU features", " ".join(found.cpu_features)),
+        (
+            "memory",
+            f"{format_bytes(now.memory_available_bytes)} available of "
+            f"{format_bytes(now.memory_total_bytes)}, {format_bytes(now.swap_used_bytes)} swapped",
+        ),
+        ("folder", f"{board.workdir}: {folder}, {format_bytes(now.workdir_free_bytes)} free"),
+        ("load", f"{now.load_1min:.2f}"),
+    ]
+    if now.governors:
+        rows.append(("governor", ", ".join(now.governors)))
+    if now.celsius is not None:
+        rows.append(("temperature", f"{now.celsius:.0f} °C"))
+    rows.append(("tools lacking", ", ".join(lacking) if lacking else "none"))
+    return rows

@@ -41,9 +41,7 @@ def folder(path: str | PurePosixPath, *, permissions: int = 0o755) -> Entry:
 
 def link(path: str | PurePosixPath, destination: str) -> Entry:
     """Return a symbolic link."""
-    return Entry(
-        path=PurePosixPath(path), mode=stat.S_IFLNK | 0o777, content=destination.encode()
-    )
+    return Entry(path=PurePosixPath(path), mode=stat.S_IFLNK | 0o777, content=destination.encode())
 
 
 def archive(entries: Iterable[Entry]) -> bytes:

@@ -1,4 +1,4 @@
-"""What every virtual board boots: a kernel and the first part of its root file system.
+"""What every virtual board boots: a kernel, and the programs of its root file system.
 
 The image folder holds ``kernel``, ``base.cpio`` and ``packages.json``. It depends on no
 machine and may be copied to a laptop that has no apt; ``ARMLOAD_IMAGES`` names it there.
@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from armload.boards.virtual import cpio
 from armload.boards.virtual.packages import (
@@ -26,7 +26,7 @@ from armload.boards.virtual.packages import (
 from armload.core.errors import DataError, MissingToolError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder, data_path
+from armload.core.workspace import cache_folder
 
 _KERNEL_FILE = "kernel"
 _BASE_FILE = "base.cpio"
@@ -124,40 +124,22 @@ def _kernel(tree: Path) -> Path:
 
 
 def _entries(tree: Path) -> list[cpio.Entry]:
-    folders = (
-        "data",
-        "dev",
-        "etc",
-        "proc",
-        "root",
-        "run",
-        "sys",
-        "tmp",
-        "usr",
-        "usr/bin",
-        "usr/lib",
-        "usr/lib/modules",
-    )
+    folders = ("usr", "usr/bin", "usr/lib", "usr/lib/modules")
     entries = [cpio.folder(name) for name in folders]
-    entries += [cpio.link(name, f"usr/{name}") for name in ("bin", "lib")]
-    entries += [cpio.link("sbin", "usr/bin"), cpio.link("usr/sbin", "bin")]
     programs = [_program(tree, name) for name in _PROGRAMS]
-    for path in programs:
-        entries.append(cpio.file(f"usr/bin/{path.name}", path.read_bytes(), permissions=0o755))
-    entries.append(cpio.link("usr/bin/sh", "mksh"))
-    toybox = (tree / "usr/bin/toybox").read_bytes()
-    wanted = data_path("deploy", "virtual", "toybox.txt").read_text(encoding="ascii").split()
-    for command in sorted(wanted):
-        if f"\0{command}\0".encode() in toybox:
-            entries.append(cpio.link(f"usr/bin/{command}", "toybox"))
-    for name, path in sorted(_libraries(tree, programs).items()):
-        entries.append(cpio.file(f"usr/lib/{name}", path.read_bytes(), permissions=0o755))
+    entries += [
+        cpio.file(f"usr/bin/{path.name}", path.read_bytes(), permissions=0o755) for path in programs
+    ]
+    entries += [
+        cpio.file(f"usr/lib/{name}", path.read_bytes(), permissions=0o755)
+        for name, path in sorted(_libraries(tree, programs).items())
+    ]
     modules = _modules(tree)
-    for name, content in modules.items():
-        entries.append(cpio.file(f"usr/lib/modules/{name}.ko", content))
+    entries += [
+        cpio.file(f"usr/lib/modules/{name}.ko", content) for name, content in modules.items()
+    ]
     order = "".join(f"{name}.ko\n" for name in modules)
-    entries.append(cpio.file("usr/lib/modules/order", order.encode()))
-    return entries
+    return [*entries, cpio.file("usr/lib/modules/order", order.encode())]
 
 
 def _program(tree: Path, name: str) -> Path:
@@ -187,7 +169,9 @@ def _libraries(tree: Path, programs: Iterable[Path]) -> dict[str, Path]:
             if name in found:
                 continue
             if name not in places:
-                raise MissingToolError(f"The packages for the virtual board hold no library {name}.")
+                raise MissingToolError(
+                    f"The packages for the virtual board hold no library {name}."
+                )
             found[name] = places[name].resolve()
             waiting.append(found[name])
     return found
@@ -219,64 +203,6 @@ def _uncompressed(path: Path) -> bytes:
         return lzma.decompress(path.read_bytes())
     if path.suffix == ".ko":
         return path.read_bytes()
-    raise MissingToolError(f"The kernel's module {path.name} is packed in a way armload cannot read.")
-
-
-def overlay(init: str, host_key: bytes, client_key: str) -> bytes:
-    """Return the archive with what is one machine's own.
-
-    Args:
-        init: the script that the kernel starts.
-        host_key: the SSH server's key, in Dropbear's format.
-        client_key: the public key that may log in.
-    """
-    users = b"root:x:0:0:root:/root:/bin/sh\n"
-    return cpio.archive(
-        [
-            cpio.file("init", init.encode(), permissions=0o755),
-            cpio.file("etc/passwd", users),
-            cpio.file("etc/group", b"root:x:0:\n"),
-            cpio.file("etc/shells", b"/bin/sh\n"),
-            cpio.folder("etc/dropbear", permissions=0o700),
-            cpio.file("etc/dropbear/host_key", host_key, permissions=0o600),
-            cpio.folder("root", permissions=0o700),
-            cpio.folder("root/.ssh", permissions=0o700),
-            cpio.file("root/.ssh/authorized_keys", f"{client_key}\n".encode(), permissions=0o600),
-        ]
+    raise MissingToolError(
+        f"The kernel's module {path.name} is packed in a way armload cannot read."
     )
-
-
-def tool_path(name: str, remedy: str) -> PurePosixPath:
-    """Return where a system tool is, even one that only root has in its path.
-
-    Raises:
-        MissingToolError: it is nowhere.
-    """
-    places = [*os.get_exec_path(), "/usr/sbin", "/sbin", "/opt/homebrew/opt/e2fsprogs/sbin"]
-    found = shutil.which(name, path=os.pathsep.join(places))
-    if found is None:
-        raise MissingToolError(f"{name} is not on this machine.", remedy)
-    return PurePosixPath(found)
-
-
-def make_disk(path: Path, size_bytes: int) -> None:
-    """Make an empty ext4 file system in a file that takes room only as it is filled.
-
-    Raises:
-        MissingToolError: there is no mke2fs, or it failed.
-    """
-    import subprocess
-
-    mke2fs = tool_path("mke2fs", "Install the package e2fsprogs.")
-    beside = path.with_suffix(".new")
-    with beside.open("wb") as file:
-        file.truncate(size_bytes)
-    options = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"
-    command = [str(mke2fs), "-q", "-F", "-t", "ext4", "-m", "0", "-L", "data", "-E", options]
-    done = subprocess.run(
-        [*command, str(beside)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    if done.returncode != 0:
-        beside.unlink(missing_ok=True)
-        raise MissingToolError(f"mke2fs could not make {path}: {done.stderr.strip()[-300:]}")
-    beside.rename(path)

@@ -18,6 +18,7 @@ from armload.boards.virtual import qemu as qemus
 from armload.boards.virtual.keys import KeyPair, dropbear_form, key_pair
 from armload.boards.virtual.process import Started, free_port, locked, ssh_answers
 from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.storage import make_disk, root_archive
 from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
@@ -129,21 +130,17 @@ def _keys(folder: Path) -> tuple[KeyPair, KeyPair]:
     return key_pair(folder / "host_key"), key_pair(folder / "client_key")
 
 
-def _switched_on(
-    board: Board, reach: VirtualReach, folder: Path, progress: Progress
-) -> _Powered:
+def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Progress) -> _Powered:
     with locked(cache_folder() / "packages" / "lock", progress):
         image = images.image(progress)
         qemu = qemus.qemu_for(reach.cpu, progress)
     folder.chmod(0o700)
     disk = folder / "disk.img"
     if not disk.exists():
-        images.make_disk(disk, reach.disk)
+        make_disk(disk, reach.disk)
     host_key, client_key = _keys(folder)
-    init = render(
-        "virtual/init.sh.j2", {"hostname": board.name, "address": qemus.GUEST_ADDRESS}
-    )
-    own = images.overlay(init, dropbear_form(host_key.private), client_key.public)
+    init = render("virtual/init.sh.j2", {"hostname": board.name, "address": qemus.GUEST_ADDRESS})
+    own = root_archive(init, dropbear_form(host_key.private), client_key.public)
     initramfs = folder / "initramfs.cpio"
     write_whole(initramfs, image.base.read_bytes() + own)
     for port in (free_port(), free_port(), free_port()):

@@ -148,7 +148,14 @@ def _machine_sources() -> Iterator[_Source]:
 
 
 def _configured_places() -> tuple[Path, Path]:
-    question = ["apt-config", "shell", "L", "Dir::Etc::sourcelist/f", "P", "Dir::Etc::sourceparts/d"]
+    question = [
+        "apt-config",
+        "shell",
+        "L",
+        "Dir::Etc::sourcelist/f",
+        "P",
+        "Dir::Etc::sourceparts/d",
+    ]
     answer = subprocess.run(question, capture_output=True, text=True, check=True).stdout
     settings = dict(word.split("=", 1) for word in shlex.split(answer))
     return Path(settings["L"]), Path(settings["P"])

@@ -78,7 +78,12 @@ class Apt:
         }
         # The machine's hooks would act on its own state, and its foreign architectures would
         # be asked of every archive.
-        cleared = ("APT::Architectures", "APT::Update", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs")
+        cleared = (
+            "APT::Architectures",
+            "APT::Update",
+            "DPkg::Post-Invoke",
+            "DPkg::Pre-Install-Pkgs",
+        )
         lines = [f"#clear {key};" for key in cleared]
         lines += [f'{key} "{value}";' for key, value in values.items()]
         self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -141,7 +146,9 @@ class Apt:
         command = [words[0], "-q", "-c", str(self._settings), *words[1:]]
         with (
             tempfile.TemporaryFile("w+") as log,
-            subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process,
+            subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            ) as process,
         ):
             try:
                 while process.poll() is None:

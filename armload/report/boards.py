@@ -53,7 +53,7 @@ def probe_table(board: Board, found: Probe) -> Table:
 
 def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
     now = found.conditions
-    cores = ", ".join(f"{cluster.cores} × {cluster.name}" for cluster in found.clusters)
+    cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
@@ -62,6 +62,10 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
         folder = "cannot be written"
     elif not found.workdir_executable:
         folder = "programs in it cannot be run"
+    memory = (
+        f"{format_bytes(now.memory_available_bytes)} available of "
+        f"{format_bytes(now.memory_total_bytes)}, {format_bytes(now.swap_used_bytes)} swapped"
+    )
     rows = [
         ("board", f"{board.name} (target {board.target})"),
         ("machine", f"{found.machine}, Linux {now.kernel}, up {now.uptime_s / 3600:.1f} h"),
@@ -69,8 +73,7 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
         ("CPU features", " ".join(found.cpu_features)),
         (
             "memory",
-            f"{format_bytes(now.memory_available_bytes)} available of "
-            f"{format_bytes(now.memory_total_bytes)}, {format_bytes(now.swap_used_bytes)} swapped",
+            memory,
         ),
         ("folder", f"{board.workdir}: {folder}, {format_bytes(now.workdir_free_bytes)} free"),
         ("load", f"{now.load_1min:.2f}"),

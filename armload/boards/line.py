@@ -57,6 +57,11 @@ class ServerKey(Value):
     line: str
     fingerprint: str
 
+    @property
+    def kind(self) -> str:
+        """Such as ``ssh-ed25519``."""
+        return self.line.split(" ", 1)[0]
+
 
 class Line:
     """An open, authenticated connection."""

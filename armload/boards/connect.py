@@ -1,0 +1,72 @@
+"""From a board's file to a live connection, whatever kind of board it is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from armload.boards.address import SshAddress
+from armload.boards.board import Board, EmulatedReach, SshReach
+from armload.boards.host import Host
+from armload.boards.trust import ssh_address
+from armload.core.errors import UsageError
+from armload.core.progress import Progress
+
+
+class _Machine(Protocol):
+    def up(self, board: Board, progress: Progress) -> SshAddress: ...
+
+    def running(self, board: Board) -> SshAddress | None: ...
+
+    def down(self, board: Board) -> bool: ...
+
+
+def connect(board: Board, progress: Progress) -> Host:
+    """Reach a board; a virtual one is started when it is not up.
+
+    The line itself is opened by the first command.
+
+    Raises:
+        ConnectError: a virtual board did not come up.
+        MissingToolError: the laptop lacks what a virtual board needs.
+    """
+    from armload.boards.ssh import SshHost
+
+    if isinstance(board.reach, SshReach):
+        return SshHost(ssh_address(board), board.name)
+    address = _machine(board).running(board)
+    if address is None:
+        progress.say(f"{board.name} is not up; starting it.")
+        address = _machine(board).up(board, progress)
+    return SshHost(address, board.name)
+
+
+def start(board: Board, progress: Progress) -> SshAddress:
+    """Start a virtual board, if it is not up, and say how to reach it.
+
+    Raises:
+        UsageError: the board is a real one.
+        ConnectError, MissingToolError: as for ``connect``.
+    """
+    machine = _machine(board)
+    return machine.running(board) or machine.up(board, progress)
+
+
+def stop(board: Board) -> bool:
+    """Stop a virtual board; say whether it was up.
+
+    Raises:
+        UsageError: the board is a real one.
+    """
+    return _machine(board).down(board)
+
+
+def _machine(board: Board) -> _Machine:
+    if isinstance(board.reach, SshReach):
+        raise UsageError(f"{board.name} is a real board: switch it on and off by hand.")
+    if isinstance(board.reach, EmulatedReach):
+        from armload.boards import emulated
+
+        return emulated
+    from armload.boards.virtual import machine
+
+    return machine

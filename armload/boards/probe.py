@@ -1,0 +1,232 @@
+"""What a board is and how it is, found out in one round trip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from armload.boards.board import Board
+from armload.boards.conditions import Conditions
+from armload.boards.host import Host
+from armload.core.errors import BoardError
+from armload.core.shell import render
+from armload.core.values import Value
+
+TOOLS = (
+    "cat",
+    "dd",
+    "df",
+    "du",
+    "mkfifo",
+    "nohup",
+    "setsid",
+    "sha256sum",
+    "sleep",
+    "stat",
+    "sync",
+    "tail",
+    "tar",
+    "taskset",
+    "timeout",
+    "truncate",
+)
+
+# MIDR_EL1 part numbers of implementer 0x41, as in the Linux kernel's cputype.h.
+_ARM_PARTS = {
+    0xD03: "Cortex-A53",
+    0xD04: "Cortex-A35",
+    0xD05: "Cortex-A55",
+    0xD07: "Cortex-A57",
+    0xD08: "Cortex-A72",
+    0xD09: "Cortex-A73",
+    0xD0A: "Cortex-A75",
+    0xD0B: "Cortex-A76",
+    0xD0C: "Neoverse-N1",
+    0xD0D: "Cortex-A77",
+    0xD40: "Neoverse-V1",
+    0xD41: "Cortex-A78",
+    0xD44: "Cortex-X1",
+    0xD46: "Cortex-A510",
+    0xD47: "Cortex-A710",
+    0xD48: "Cortex-X2",
+    0xD49: "Neoverse-N2",
+    0xD4B: "Cortex-A78C",
+    0xD4D: "Cortex-A715",
+    0xD4E: "Cortex-X3",
+    0xD4F: "Neoverse-V2",
+    0xD80: "Cortex-A520",
+    0xD81: "Cortex-A720",
+    0xD82: "Cortex-X4",
+    0xD84: "Neoverse-V3",
+    0xD8E: "Neoverse-N3",
+}
+_ARM = 0x41
+
+
+class FoundCluster(Value):
+    """Equal cores that a board shows.
+
+    Attributes:
+        cores: how many.
+        name: such as ``Cortex-A55``, or the kernel's numbers where the name is unknown.
+    """
+
+    cores: int
+    name: str
+
+
+class Probe(Value):
+    """What a board is, and its state at the moment of asking.
+
+    Attributes:
+        machine: ``uname -m``, such as ``aarch64``.
+        cpu_features: in the words of ``/proc/cpuinfo``, those that every core has.
+        cores: that are online.
+        clusters: the cores by kind.
+        max_khz: highest frequency of each core; empty where there is no cpufreq.
+        tools: which of the useful tools are there.
+        workdir_writable: armload's folder exists, or could be made, and can be written.
+        workdir_executable: programs in it may be run.
+        conditions: its state.
+    """
+
+    machine: str
+    cpu_features: tuple[str, ...]
+    cores: int
+    clusters: tuple[FoundCluster, ...]
+    max_khz: tuple[int, ...] = ()
+    tools: tuple[str, ...] = ()
+    workdir_writable: bool
+    workdir_executable: bool
+    conditions: Conditions
+
+
+def probe(host: Host, board: Board) -> Probe:
+    """Ask a board for all of it.
+
+    Raises:
+        ConnectError: it does not answer.
+        BoardError: what answers has no Linux under it.
+    """
+    script = probe_script(board)
+    return parse_probe(host.run(script).stdout, board.name)
+
+
+def conditions(host: Host, board: Board) -> Conditions:
+    """Ask a board for its state; errors as for ``probe``."""
+    return probe(host, board).conditions
+
+
+def probe_script(board: Board) -> str:
+    """Return the shell script whose output ``parse_probe`` reads."""
+    return render("probe.sh.j2", {"workdir": board.workdir, "tools": TOOLS})
+
+
+def parse_probe(output: bytes, board_name: str) -> Probe:
+    """Read what the probing script wrote.
+
+    Raises:
+        BoardError: the output is cut short, or ``/proc`` lacks what Linux always has.
+    """
+    parts = _parts(output.decode("utf-8", "replace"))
+    if "end" not in parts:
+        raise BoardError(f"{board_name}: the probing script stopped halfway.")
+    try:
+        return _probe(parts)
+    except (KeyError, ValueError, IndexError) as error:
+        raise BoardError(
+            f"{board_name}: /proc does not look like Linux: {error}.",
+            "armload needs a board that runs Linux or OpenHarmony's Linux kernel.",
+        ) from error
+
+
+def _parts(text: str) -> dict[str, list[str]]:
+    parts: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#armload "):
+            lines = parts.setdefault(line.removeprefix("#armload "), [])
+        else:
+            lines.append(line)
+    return parts
+
+
+def _probe(parts: Mapping[str, list[str]]) -> Probe:
+    kernel, machine = parts["uname"][0].split()
+    cores = _cores(parts["cpuinfo"])
+    features = [set(core.get("Features", core.get("flags", "")).split()) for core in cores]
+    common = set.intersection(*features) if features else set()
+    ordered = (cores[0].get("Features", cores[0].get("flags", "")) if cores else "").split()
+    memory = _memory_bytes(parts["meminfo"])
+    temperatures = [float(line) for line in parts["temperatures"] if _is_number(line)]
+    return Probe(
+        machine=machine,
+        cpu_features=tuple(name for name in ordered if name in common),
+        cores=len(cores),
+        clusters=_clusters(cores),
+        max_khz=tuple(int(line) for line in parts["max_khz"] if line.isdigit()),
+        tools=tuple(parts["tools"]),
+        workdir_writable="writable" in parts["workdir"],
+        workdir_executable="executable" in parts["workdir"],
+        conditions=Conditions(
+            boot_id=parts["boot_id"][0].strip(),
+            uptime_s=float(parts["uptime"][0].split()[0]),
+            kernel=kernel,
+            load_1min=float(parts["loadavg"][0].split()[0]),
+            memory_total_bytes=memory["MemTotal"],
+            memory_available_bytes=memory.get("MemAvailable", memory["MemFree"]),
+            swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
+            workdir_free_bytes=free_bytes(parts.get("df", [])),
+            governors=tuple(sorted(set(parts["governors"]))),
+            celsius=max(map(_celsius, temperatures), default=None),
+        ),
+    )
+
+
+def _cores(cpuinfo: list[str]) -> list[dict[str, str]]:
+    cores: list[dict[str, str]] = []
+    for line in cpuinfo:
+        key, colon, value = line.partition(":")
+        if not colon:
+            continue
+        if key.strip() == "processor":
+            cores.append({})
+        if cores:
+            cores[-1][key.strip()] = value.strip()
+    return cores
+
+
+def _clusters(cores: list[dict[str, str]]) -> tuple[FoundCluster, ...]:
+    names = [_core_name(core) for core in cores]
+    return tuple(FoundCluster(cores=names.count(name), name=name) for name in dict.fromkeys(names))
+
+
+def _core_name(core: Mapping[str, str]) -> str:
+    if "model name" in core and "CPU part" not in core:
+        return core["model name"]
+    implementer = int(core.get("CPU implementer", "0"), 0)
+    part = int(core.get("CPU part", "0"), 0)
+    if implementer == _ARM and part in _ARM_PARTS:
+        return _ARM_PARTS[part]
+    return f"implementer {implementer:#04x} part {part:#05x}"
+
+
+def _memory_bytes(meminfo: list[str]) -> dict[str, int]:
+    matches = (re.match(r"(\w+):\s+(\d+) kB", line) for line in meminfo)
+    return {match[1]: int(match[2]) * 1024 for match in matches if match}
+
+
+def free_bytes(df: list[str]) -> int:
+    """Read the free space from ``df -k``'s lines; 0 when they say nothing."""
+    # The percentage is the one column that can be told apart wherever a name holds spaces.
+    match = re.search(r"(\d+)\s+(\d+)\s+(-?\d+)\s+\d+%", " ".join(df[1:]))
+    return max(int(match[3]), 0) * 1024 if match else 0
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(\.\d+)?", text.strip()) is not None
+
+
+def _celsius(raw: float) -> float:
+    # The kernel gives thousandths; some vendors' drivers give degrees.
+    return raw / 1000 if abs(raw) >= 1000 else raw

@@ -1,0 +1,117 @@
+"""Fetching what runs left on a board."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from armload.boards.host import Host
+from armload.core.errors import BoardError, TransferError
+from armload.core.files import write_whole
+from armload.core.shell import render
+from armload.core.values import Value
+from armload.deploy.layout import Layout
+
+COLLECT_TIMEOUT_S = 600.0
+
+
+class StoredRun(Value):
+    """A run that lies on a board.
+
+    Attributes:
+        id: its name.
+        folder: where it lies.
+        state: ``interrupted`` when it neither ended nor goes on, as after a restart.
+        status: exit status of an ended one.
+    """
+
+    id: str
+    folder: PurePosixPath
+    state: Literal["ended", "running", "interrupted"]
+    status: int | None = None
+
+
+def list_runs(host: Host, workdir: PurePosixPath) -> tuple[StoredRun, ...]:
+    """List the runs that lie on a board, by name.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    runs = Layout(workdir=workdir).runs
+    lines = host.run(render("runs.sh.j2", {"runs": runs})).text.splitlines()
+    return tuple(
+        StoredRun.model_validate(
+            {
+                "id": name,
+                "folder": runs / name,
+                "state": state,
+                "status": int(status) if status.isdigit() else None,
+            }
+        )
+        for state, status, name in (line.split(" ", 2) for line in lines)
+    )
+
+
+def collect(host: Host, run_folder: PurePosixPath, local_folder: Path) -> tuple[str, ...]:
+    """Copy a run's files into ``local_folder`` and return their names; can be repeated.
+
+    An ended run's files are compared with their checksums on the board where it has a tool
+    for that, any file with its length.
+
+    Raises:
+        BoardError: there is no such run.
+        TransferError: a file did not arrive as it is there.
+    """
+    done = host.run(render("collect.sh.j2", {"folder": run_folder}), timeout_s=COLLECT_TIMEOUT_S)
+    if done.status != 0:
+        reason = done.stderr.decode("utf-8", "replace").strip()
+        raise BoardError(f"{host.name}: there is no run to collect in {run_folder}: {reason}.")
+    files, sums = _unpacked(done.stdout, host.name)
+    for name, content in files.items():
+        if name in sums and hashlib.sha256(content).hexdigest() != sums[name]:
+            raise TransferError(
+                f"{host.name}: {run_folder / name} did not arrive as it is there.",
+                "Collect it again.",
+            )
+    for name, content in files.items():
+        path = local_folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            write_whole(path, content)
+    return tuple(files)
+
+
+def peak_memory_bytes(folder: Path) -> tuple[int, int] | None:
+    """Read the peak resident and virtual memory that the board saw; none when it saw nothing.
+
+    The board looks once a second, so growth in the last second may be missing.
+    """
+    try:
+        virtual_kib, resident_kib = (folder / "memory").read_text(encoding="ascii").split()
+        return int(resident_kib) * 1024, int(virtual_kib) * 1024
+    except (OSError, ValueError):
+        return None
+
+
+def _unpacked(output: bytes, board_name: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    files: dict[str, bytes] = {}
+    position = 0
+    while (end := output.find(b"\n", position)) >= 0:
+        line = output[position:end].decode("utf-8", "surrogateescape")
+        position = end + 1
+        if line == "#sums":
+            return files, dict(_sums(output[position:]))
+        word, size, name = line.split(" ", 2)
+        if word != "#file" or "/" in name:
+            break
+        content = output[position : position + int(size)]
+        files[name] = content
+        position += len(content)
+    raise TransferError(f"{board_name}: the run's files were cut short.", "Collect them again.")
+
+
+def _sums(lines: bytes) -> Iterator[tuple[str, str]]:
+    for line in lines.decode("utf-8", "surrogateescape").splitlines():
+        sha256, _, name = line.partition("  ")
+        yield name, sha256

@@ -1,0 +1,36 @@
+"""Where things lie in a board's work folder."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from armload.core.values import Value
+
+_DIGITS = 12
+
+
+class Layout(Value):
+    """The paths under one work folder.
+
+    Attributes:
+        workdir: armload's folder on the board.
+    """
+
+    workdir: PurePosixPath
+
+    @property
+    def runs(self) -> PurePosixPath:
+        """The folder of all runs."""
+        return self.workdir / "runs"
+
+    def program(self, sha256: str, name: str) -> PurePosixPath:
+        """Return where a program with this checksum lies."""
+        return self.workdir / "bin" / sha256[:_DIGITS] / name
+
+    def model(self, sha256: str, name: str) -> PurePosixPath:
+        """Return where a model with this checksum lies."""
+        return self.workdir / "models" / sha256[:_DIGITS] / name
+
+    def run(self, run_id: str) -> PurePosixPath:
+        """Return the folder of one run."""
+        return self.runs / run_id

@@ -1,0 +1,102 @@
+"""Models from the Hugging Face hub, named ``hf:ORG/REPO/FILE.gguf``."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armload.core.errors import ConnectError, MissingToolError, UsageError
+from armload.core.progress import Progress
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+PREFIX = "hf:"
+_REFERENCE = re.compile(
+    r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.gguf)", re.ASCII
+)
+
+
+def fetch(reference: str, progress: Progress) -> Path:
+    """Download a model file unless it is in the hub's own cache, and return its path there.
+
+    The hub library checks the size, resumes a broken download, and sends the token of
+    ``hf auth login`` for models that need one.
+
+    Raises:
+        UsageError: the reference is malformed, or there is no such file or permission.
+        MissingToolError: the extra ``hub`` is not installed.
+        ConnectError: the hub cannot be reached.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    if match is None or ".." in reference:
+        raise UsageError(
+            f"{reference!r} names no model on the hub.",
+            "Write hf:ORG/REPO/FILE.gguf, such as hf:ggml-org/models/tinyllamas/stories260K.gguf.",
+        )
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise MissingToolError(
+            "Models from the hub need the package huggingface_hub.",
+            "Install it with `pip install 'armload[hub]'`.",
+        )
+    return _download(match["repo"], match["file"], progress)
+
+
+def _download(repo: str, file: str, progress: Progress) -> Path:
+    from huggingface_hub import errors, hf_hub_download
+
+    progress.say(f"Asking the hub for {repo}/{file}")
+    try:
+        return Path(hf_hub_download(repo, file, tqdm_class=_bar_class(file, progress)))
+    except errors.GatedRepoError as error:
+        raise UsageError(
+            f"The hub lets only some accounts have {repo}.",
+            f"Accept its conditions on the page of {repo}, then log in with `hf auth login`.",
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise UsageError(
+            f"The hub has no {repo}, or not for you.",
+            "Check the spelling; if it is private, log in with `hf auth login`.",
+        ) from error
+    except errors.RemoteEntryNotFoundError as error:
+        raise UsageError(
+            f"The hub's {repo} has no file {file}.", f"Look at the list of files of {repo}."
+        ) from error
+    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError) as error:
+        raise ConnectError(
+            f"The hub cannot be reached for {repo}/{file}: {_first_line(error)}",
+            "Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or download the file "
+            "elsewhere and give its path.",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _bar_class(file: str, progress: Progress) -> type[tqdm[Any]]:
+    from tqdm import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg] # not subscriptable at run time
+        """Passes the download's progress on instead of drawing a bar."""
+
+        def __init__(self, *, total: float | None = None, initial: int = 0, **_: object) -> None:
+            super().__init__(total=total, initial=initial, disable=True)
+            self._shown = ExitStack()
+            opened = progress.step(f"Downloading {file}", total=total, unit="B")
+            self._step = self._shown.enter_context(opened)
+
+        def update(self, n: float | None = 1) -> bool | None:
+            self.n += n or 0
+            self._step.update(self.n, total=self.total)
+            return None
+
+        def close(self) -> None:
+            self._shown.close()
+
+    return Bar

@@ -1,0 +1,91 @@
+"""A small vocabulary that reads any text and, with random weights, writes English words.
+
+It is of the SentencePiece kind that llama.cpp calls ``llama``: pieces are merged from left
+to right, so each word brings all its beginnings along, and whatever has no piece is read
+as bytes.
+"""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from importlib import resources
+
+SPACE = "\u2581"
+"""SentencePiece's mark for the space before a word."""
+
+UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
+
+
+class Kind(IntEnum):
+    """llama.cpp's token types (``llama_token_type``)."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """Tokens in the order of their ids.
+
+    Attributes:
+        tokens: the pieces.
+        kinds: their types.
+        scores: what SentencePiece merges by; higher first.
+        words: ids of the whole words, the only ones a model should say.
+    """
+
+    tokens: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    scores: tuple[float, ...]
+    words: range
+
+
+@cache
+def english_words() -> tuple[str, ...]:
+    """Return some hundred common English words."""
+    text = resources.files("armload.models").joinpath("words.txt").read_text(encoding="utf-8")
+    return tuple(dict.fromkeys(text.split()))
+
+
+def smallest_vocabulary() -> int:
+    """Return the number of tokens that ``vocabulary`` needs at least."""
+    return len(_needed()[0])
+
+
+def vocabulary(size: int) -> Vocabulary:
+    """Return a vocabulary of exactly ``size`` tokens; what is not needed is marked unused.
+
+    Raises:
+        ValueError: ``size`` is below ``smallest_vocabulary()``.
+    """
+    needed, words = _needed()
+    if size < len(needed):
+        raise ValueError(f"a vocabulary needs {len(needed)} tokens at least, not {size}")
+    unused = [(f"<unused{number}>", Kind.UNUSED) for number in range(size - len(needed))]
+    tokens, kinds = zip(*needed, *unused, strict=True)
+    return Vocabulary(
+        tokens=tokens,
+        kinds=kinds,
+        scores=tuple(0.0 if kind is not Kind.NORMAL else -float(i) for i, kind in enumerate(kinds)),
+        words=words,
+    )
+
+
+@cache
+def _needed() -> tuple[tuple[tuple[str, Kind], ...], range]:
+    control = (("<unk>", Kind.UNKNOWN), ("<s>", Kind.CONTROL), ("</s>", Kind.CONTROL))
+    single_bytes = ((f"<0x{byte:02X}>", Kind.BYTE) for byte in range(256))
+    words = [SPACE + word for word in english_words()]
+    beginnings = {word[:length]: None for word in words for length in range(1, len(word))}
+    letters = dict.fromkeys(string.ascii_letters + string.digits + string.punctuation)
+    pieces = dict.fromkeys([*letters, *beginnings])
+    others = [piece for piece in pieces if piece not in set(words)]
+    before = [*control, *single_bytes, *((piece, Kind.NORMAL) for piece in others)]
+    needed = (*before, *((word, Kind.NORMAL) for word in words))
+    return needed, range(len(before), len(needed))

@@ -1,0 +1,160 @@
+"""Models from the hub, fetched from a local server that answers as the hub does."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from armload.core.errors import UsageError
+from armload.core.progress import Silent
+from armload.models import hub
+
+CONTENT = b"GGUF" + bytes(range(256)) * 1024
+REPOSITORY = "/armload/tiny/resolve/main/"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+needs_extra = pytest.mark.skipif(
+    importlib.util.find_spec("huggingface_hub") is None,
+    reason="the extra `hub` is not installed",
+)
+
+
+class _Hub(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def _answer(self, *, with_body: bool) -> None:
+        if self.path != f"{REPOSITORY}q/model.gguf":
+            known = self.path.startswith(REPOSITORY)
+            self.send_response(404)
+            self.send_header("X-Error-Code", "EntryNotFound" if known else "RepoNotFound")
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha256(CONTENT).hexdigest()}"')
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(CONTENT)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base's name
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+PROGRAM = """
+import json, sys
+from contextlib import contextmanager
+from armload.core.errors import ArmloadError
+from armload.models.hub import fetch
+
+seen = []
+
+class Step:
+    def update(self, completed, *, total=None, note=""):
+        seen.append(completed)
+
+class Recorder:
+    @contextmanager
+    def step(self, label, *, total=None, unit=""):
+        yield Step()
+    def say(self, text):
+        pass
+
+try:
+    print(json.dumps({"path": str(fetch(sys.argv[1], Recorder())), "seen": seen}))
+except ArmloadError as error:
+    print(json.dumps({"kind": type(error).__name__, "message": error.message}))
+"""
+
+
+def _fetch(reference: str, home: Path, **environment: str) -> dict[str, object]:
+    """Fetch in a process of its own: the hub library reads its settings when it is imported."""
+    completed = subprocess.run(
+        [sys.executable, "-c", PROGRAM, reference],
+        env={**os.environ, "HF_HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    answer: dict[str, object] = json.loads(completed.stdout)
+    return answer
+
+
+@needs_extra
+def test_a_file_arrives_whole_and_its_progress_is_seen(endpoint: str, tmp_path: Path) -> None:
+    answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_ENDPOINT=endpoint)
+    assert Path(str(answer["path"])).read_bytes() == CONTENT
+    seen = answer["seen"]
+    assert isinstance(seen, list)
+    assert seen[-1] == len(CONTENT)
+
+
+@needs_extra
+def test_a_fetched_file_needs_no_network_the_second_time(endpoint: str, tmp_path: Path) -> None:
+    first = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_ENDPOINT=endpoint)
+    again = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_HUB_OFFLINE="1")
+    assert again["path"] == first["path"]
+
+
+@needs_extra
+@pytest.mark.parametrize(
+    ("reference", "part"),
+    [
+        ("hf:armload/tiny/absent.gguf", "has no file absent.gguf"),
+        ("hf:armload/nothing/model.gguf", "has no armload/nothing"),
+    ],
+)
+def test_what_the_hub_lacks_is_a_usage_error(
+    reference: str, part: str, endpoint: str, tmp_path: Path
+) -> None:
+    answer = _fetch(reference, tmp_path, HF_ENDPOINT=endpoint)
+    assert answer["kind"] == "UsageError"
+    assert part in str(answer["message"])
+
+
+@needs_extra
+@pytest.mark.parametrize(
+    "environment",
+    [{"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}],
+    ids=["offline", "refused"],
+)
+def test_an_unreachable_hub_is_a_connect_error(environment: dict[str, str], tmp_path: Path) -> None:
+    answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, **environment)
+    assert answer["kind"] == "ConnectError"
+    assert "cannot be reached" in str(answer["message"])
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["hf:", "hf:tiny.gguf", "hf:org/tiny.gguf", "hf:org/repo/file.bin", "hf:org/repo/../x.gguf"],
+)
+def test_a_malformed_reference_is_a_usage_error(reference: str) -> None:
+    with pytest.raises(UsageError, match="names no model"):
+        hub.fetch(reference, Silent())

@@ -1,0 +1,179 @@
+"""Models of random weights: what must hold of the file. Running it is a system test."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGUFReader
+from gguf.quants import dequantize
+
+from armload.core.errors import UsageError
+from armload.core.progress import Silent, Step
+from armload.models.blocks import TYPES
+from armload.models.gguf import read_model
+from armload.models.header import read_header
+from armload.models.synth import LOGIT_DEVIATION, Shape, synthesise
+from armload.models.vocabulary import Kind, smallest_vocabulary, vocabulary
+
+SMALL = Shape(
+    layers=2,
+    width=256,
+    feed_forward=512,
+    heads=4,
+    kv_heads=2,
+    vocabulary=2048,
+    context_length=128,
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+
+
+def _made(path: Path, quantisation: str = "Q4_0", seed: int = 1) -> Path:
+    synthesise(SMALL, path, quantisation=quantisation, seed=seed, progress=Silent())
+    return path
+
+
+@pytest.mark.parametrize("quantisation", TYPES)
+def test_facts_are_those_that_were_ordered(quantisation: str, tmp_path: Path) -> None:
+    model = read_model(_made(tmp_path / "m.gguf", quantisation))
+    assert model.architecture == "llama"
+    assert model.quantisation == quantisation
+    assert (model.layers, model.vocabulary, model.context_length) == (2, 2048, 128)
+    per_layer = 2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512
+    norms = 5 * 256
+    assert model.parameters == 2 * per_layer + 2 * 2048 * 256 + norms
+    assert model.kv_bytes_per_token == 2 * 2 * 2 * 64 * 2
+
+
+@pytest.mark.parametrize("quantisation", TYPES)
+def test_weights_have_mean_zero_and_the_deviation_that_keeps_activations(
+    quantisation: str, tmp_path: Path
+) -> None:
+    reader = GGUFReader(_made(tmp_path / "m.gguf", quantisation))
+    for name, deviation in (("token_embd", 1.0), ("blk.1.ffn_down", 512**-0.5)):
+        (tensor,) = [each for each in reader.tensors if each.name == f"{name}.weight"]
+        weights = dequantize(tensor.data, tensor.tensor_type)
+        assert np.isfinite(weights).all()
+        assert weights.std() == pytest.approx(deviation, rel=0.02)
+        assert abs(weights.mean()) < 6 * deviation / math.sqrt(weights.size / 32)
+
+
+@pytest.mark.parametrize("quantisation", TYPES)
+def test_only_whole_words_can_win(quantisation: str, tmp_path: Path) -> None:
+    reader = GGUFReader(_made(tmp_path / "m.gguf", quantisation))
+    (output,) = [each for each in reader.tensors if each.name == "output.weight"]
+    rows = dequantize(output.data, output.tensor_type)
+    words = vocabulary(SMALL.vocabulary).words
+    spoken = np.flatnonzero(np.abs(rows).max(axis=1) > 0)
+    assert spoken.tolist() == list(words)
+    assert rows[spoken].std() == pytest.approx(LOGIT_DEVIATION / 16, rel=0.02)
+
+
+def test_equal_orders_give_equal_bytes_and_other_seeds_others(tmp_path: Path) -> None:
+    first = _made(tmp_path / "a.gguf").read_bytes()
+    assert _made(tmp_path / "b.gguf").read_bytes() == first
+    assert _made(tmp_path / "c.gguf", seed=2).read_bytes() != first
+
+
+class _Watching(Silent):
+    """Keeps what was reported, and ends the disk's space after so many bytes."""
+
+    def __init__(self, space_bytes: float = math.inf) -> None:
+        self.space_bytes = space_bytes
+        self.total: float | None = None
+        self.completed = 0.0
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        self.total = total
+        yield self
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        self.completed = completed
+        if completed > self.space_bytes:
+            raise OSError(28, "No space left on device")
+
+
+def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path) -> None:
+    full = _Watching(space_bytes=1e6)
+    with pytest.raises(OSError, match="No space"):
+        synthesise(SMALL, tmp_path / "m.gguf", quantisation="F16", seed=1, progress=full)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_ends_with_every_byte_of_the_weights(tmp_path: Path) -> None:
+    watching = _Watching()
+    synthesise(SMALL, tmp_path / "m.gguf", quantisation="F32", seed=1, progress=watching)
+    norms_bytes = 5 * 256 * 4
+    tensors = read_header(tmp_path / "m.gguf").tensors
+    weights_bytes = sum(tensor.size_bytes for tensor in tensors) - norms_bytes
+    assert watching.completed == watching.total == weights_bytes
+
+
+def test_memory_stays_bounded_by_far_less_than_the_model(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys; from pathlib import Path;"
+        "from armload.models.synth import Shape, synthesise;"
+        "from armload.core.progress import Silent;"
+        "shape = Shape(layers=1, width=2048, feed_forward=8192, heads=16, kv_heads=4,"
+        " vocabulary=32000, context_length=512);"
+        "synthesise(shape, Path(sys.argv[1]), quantisation='F32', seed=1, progress=Silent());"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    path = tmp_path / "large.gguf"
+    completed = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    peak_bytes = int(completed.stdout) * 1024
+    assert path.stat().st_size > 700e6
+    assert peak_bytes < 200e6
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"width": 250}, "multiple of"),
+        ({"kv_heads": 3}, "multiple of kv_heads"),
+        ({"vocabulary": 300}, "vocabulary must be"),
+        ({"feed_forward": 500}, "feed_forward"),
+    ],
+)
+def test_an_impossible_shape_is_a_usage_error(
+    change: dict[str, int], part: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=part):
+        synthesise(
+            SMALL.model_copy(update=change),
+            tmp_path / "m.gguf",
+            quantisation="Q4_0",
+            seed=1,
+            progress=Silent(),
+        )
+
+
+def test_an_unknown_quantisation_is_answered_with_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        _made(tmp_path / "m.gguf", "Q9_9")
+    assert "Q4_0" in caught.value.remedy
+
+
+def test_every_byte_has_a_token_and_every_word_all_its_beginnings() -> None:
+    words = vocabulary(smallest_vocabulary())
+    tokens = set(words.tokens)
+    assert len(tokens) == len(words.tokens)
+    assert words.kinds.count(Kind.BYTE) == 256
+    for number in words.words:
+        word = words.tokens[number]
+        assert all(word[:length] in tokens for length in range(1, len(word)))
+        assert word[1:].isascii()
+        assert word[1:].isalpha()

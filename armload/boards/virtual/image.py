@@ -50,7 +50,7 @@ class Image(Value):
     base: Path
 
 
-def image(progress: Progress) -> Image:
+def image_for_boards(progress: Progress) -> Image:
     """Return the image; make it from packages the first time.
 
     Raises:
@@ -151,6 +151,7 @@ def _program(tree: Path, name: str) -> Path:
 
 def _libraries(tree: Path, programs: Iterable[Path]) -> dict[str, Path]:
     """Return every library that the programs load, by the name that they load it by."""
+    from elftools.elf.dynamic import DynamicSection
     from elftools.elf.elffile import ELFFile
 
     places = {
@@ -164,7 +165,10 @@ def _libraries(tree: Path, programs: Iterable[Path]) -> dict[str, Path]:
     while waiting:
         with waiting.pop().open("rb") as file:
             dynamic = ELFFile(file).get_section_by_name(".dynamic")
-            names = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] if dynamic else []
+            if not isinstance(dynamic, DynamicSection):
+                continue  # a static program
+            tags = dynamic.iter_tags("DT_NEEDED")
+            names = [tag.needed for tag in tags]  # type: ignore[attr-defined] # set at run time
         for name in names:
             if name in found:
                 continue

@@ -54,11 +54,13 @@ def archives() -> list[Archive]:
     if "ubuntu" in kinds:
         suite = release.get("UBUNTU_CODENAME") or release.get("VERSION_CODENAME", "")
         keyring = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
-        components, kernel = ("main", "universe"), "linux-image-virtual"
+        components: tuple[str, ...] = ("main", "universe")
+        kernel = "linux-image-virtual"
     elif "debian" in kinds:
         suite = DEBIAN_SUITE
         keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-        components, kernel = ("main",), "linux-image-cloud-arm64"
+        components = ("main",)
+        kernel = "linux-image-cloud-arm64"
     else:
         raise MissingToolError(
             f"A virtual board is made from Debian packages, and {release.get('NAME', 'this')} "
@@ -148,14 +150,9 @@ def _machine_sources() -> Iterator[_Source]:
 
 
 def _configured_places() -> tuple[Path, Path]:
-    question = [
-        "apt-config",
-        "shell",
-        "L",
-        "Dir::Etc::sourcelist/f",
-        "P",
-        "Dir::Etc::sourceparts/d",
-    ]
-    answer = subprocess.run(question, capture_output=True, text=True, check=True).stdout
+    question = ["L", "Dir::Etc::sourcelist/f", "P", "Dir::Etc::sourceparts/d"]
+    answer = subprocess.run(
+        ["apt-config", "shell", *question], capture_output=True, text=True, check=True
+    ).stdout
     settings = dict(word.split("=", 1) for word in shlex.split(answer))
     return Path(settings["L"]), Path(settings["P"])

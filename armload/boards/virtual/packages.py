@@ -181,7 +181,7 @@ def require_apt() -> None:
     for tool in ("apt-get", "apt-config", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise MissingToolError(
-                f"{tool} is not on this machine, so the parts of a virtual board cannot be fetched.",
+                f"{tool} is not on this machine, so no virtual board can be made.",
                 WITHOUT_APT,
             )
 

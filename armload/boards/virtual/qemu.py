@@ -141,15 +141,15 @@ def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> 
         "id": "storage",
         "format": "raw",
         "discard": "unmap",
-        "file": str(wiring.disk).replace(",", ",,"),
+        "file": _escaped(wiring.disk),
     }
     if reach.disk_read_bytes_per_s is not None:
         drive["throttling.bps-read"] = str(reach.disk_read_bytes_per_s)
     forward = f"tcp:127.0.0.1:{wiring.port}-{GUEST_ADDRESS}:22"
-    serial = f"socket,id=serial,path={wiring.console},server=on,wait=off"
+    serial = f"socket,id=serial,path={_escaped(wiring.console)},server=on,wait=off"
     return [
         *qemu.words,
-        *("-name", f"armload-{name}".replace(",", ",,")),
+        *("-name", f"armload-{_escaped(name)}"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-daemonize"),
         *("-machine", "virt", "-cpu", reach.cpu, "-smp", str(reach.cores)),
         *("-m", f"{reach.memory >> 20}M", "-accel", "tcg,thread=multi", "-rtc", "base=utc"),
@@ -160,11 +160,16 @@ def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> 
         *("-netdev", f"user,id=network,ipv6=off,restrict=on,hostfwd={forward}"),
         *("-device", "virtio-net-pci,id=nic,netdev=network,romfile="),
         *("-device", "virtio-rng-pci"),
-        *("-chardev", f"{serial},logfile={str(wiring.console_log).replace(',', ',,')}"),
+        *("-chardev", f"{serial},logfile={_escaped(wiring.console_log)}"),
         *("-serial", "chardev:serial"),
-        *("-qmp", f"unix:{wiring.qmp},server=on,wait=off"),
+        *("-qmp", f"unix:{_escaped(wiring.qmp)},server=on,wait=off"),
         *("-pidfile", str(wiring.pid_file), "-D", str(wiring.qemu_log)),
     ]
+
+
+def _escaped(value: str | Path) -> str:
+    """Write a comma as QEMU's options want it."""
+    return str(value).replace(",", ",,")
 
 
 def start(qemu: Qemu, command: list[str]) -> None:

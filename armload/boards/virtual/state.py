@@ -1,0 +1,126 @@
+"""What is kept on the laptop about a board that runs there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from armload.boards.address import SshAddress
+from armload.boards.board import Board
+from armload.boards.virtual.keys import KeyPair, key_pair
+from armload.boards.virtual.process import Started
+from armload.core.errors import ConnectError
+from armload.core.files import write_whole
+from armload.core.values import Value
+from armload.core.workspace import cache_folder, workspace
+
+_FILE = "machine.json"
+_LONGEST_SOCKET_PATH = 100  # the systems' limits are 104 and 108 bytes
+
+
+class Powered(Value):
+    """A board that was switched on.
+
+    Attributes:
+        process: that holds the port.
+        port: of its SSH server, on the loopback interface.
+        answered: the SSH server has greeted since.
+    """
+
+    process: Started
+    port: int
+    answered: bool
+
+
+class Keys(Value):
+    """The board's own key and the one that logs in there."""
+
+    host: KeyPair
+    client: KeyPair
+
+
+def machine_folder(board: Board) -> Path:
+    """Return where a machine's disk, keys and state are: one for each board and workspace."""
+    where = hashlib.sha256(str(workspace().resolve()).encode()).hexdigest()[:8]
+    what = hashlib.sha256(board.reach.model_dump_json().encode()).hexdigest()[:8]
+    return cache_folder() / "machines" / f"{board.name}-{where}-{what}"
+
+
+def sibling_folders(board: Board) -> list[Path]:
+    """Return the folders of all machines for this board, whatever its file said at the time."""
+    own = machine_folder(board)
+    prefix = own.name.rpartition("-")[0]
+    return sorted(path for path in own.parent.glob("*") if path.name.rpartition("-")[0] == prefix)
+
+
+def machine_keys(folder: Path) -> Keys:
+    """Return a machine's keys; make them the first time."""
+    return Keys(host=key_pair(folder / "host_key"), client=key_pair(folder / "client_key"))
+
+
+def powered_state(folder: Path) -> Powered | None:
+    """Return the machine's state, if the very process that was started still has the port."""
+    try:
+        found = Powered.model_validate_json((folder / _FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
+    alive = found.process.is_alive() and found.process.listens_on(found.port)
+    return found if alive else None
+
+
+def keep(folder: Path, state: Powered) -> Powered:
+    """Write the state down; return it."""
+    write_whole(folder / _FILE, state.model_dump_json(indent=1).encode())
+    return state
+
+
+def forget(folder: Path) -> None:
+    """Write down that the machine is off."""
+    (folder / _FILE).unlink(missing_ok=True)
+
+
+def address_of(
+    folder: Path, state: Powered, *, user: str, launcher: tuple[str, ...] = ()
+) -> SshAddress:
+    """Return how to log in: with the machine's key pinned, so no other can answer for it."""
+    keys = machine_keys(folder)
+    return SshAddress(
+        host="127.0.0.1",
+        port=state.port,
+        user=user,
+        key=keys.client.private,
+        host_key=keys.host.public,
+        launcher=launcher,
+    )
+
+
+def last_lines(path: Path) -> str:
+    """Return the end of a log, for an error message."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(lines[-5:]) or "it said nothing."
+
+
+def socket_path(folder: Path, name: str) -> Path:
+    """Return a path that is short enough for a socket, in a folder that only we can enter.
+
+    Raises:
+        ConnectError: someone else has made a folder of that name.
+    """
+    beside = folder.resolve() / f"{name}.sock"
+    if len(os.fsencode(beside)) <= _LONGEST_SOCKET_PATH:
+        return beside
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    private = runtime / f"armload-{os.getuid()}"
+    private.mkdir(mode=0o700, exist_ok=True)
+    status = private.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise ConnectError(f"{private} belongs to someone else.", "Set XDG_RUNTIME_DIR.")
+    short = hashlib.sha256(os.fsencode(beside)).hexdigest()[:16]
+    return private / f"{short}.{name}"

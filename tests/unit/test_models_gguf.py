@@ -226,6 +226,15 @@ def test_a_path_resolves_to_itself_and_a_missing_one_says_what_can_be_given(
     assert "hf:ORG/REPO/FILE.gguf" in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    "reference",
+    ["hf:", "hf:tiny.gguf", "hf:org/tiny.gguf", "hf:org/repo/file.bin", "hf:org/repo/../x.gguf"],
+)
+def test_a_malformed_name_of_a_hub_model_is_a_usage_error(reference: str) -> None:
+    with pytest.raises(UsageError, match="names no model"):
+        resolve(reference, Silent())
+
+
 def test_the_demo_model_is_made_once(cache: Path) -> None:
     first = resolve(DEMO, Silent())
     made_ns = first.stat().st_mtime_ns

@@ -15,10 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from armload.core.errors import UsageError
-from armload.core.progress import Silent
-from armload.models import hub
-
 CONTENT = b"GGUF" + bytes(range(256)) * 1024
 REPOSITORY = "/armload/tiny/resolve/main/"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -149,12 +145,3 @@ def test_an_unreachable_hub_is_a_connect_error(environment: dict[str, str], tmp_
     answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, **environment)
     assert answer["kind"] == "ConnectError"
     assert "cannot be reached" in str(answer["message"])
-
-
-@pytest.mark.parametrize(
-    "reference",
-    ["hf:", "hf:tiny.gguf", "hf:org/tiny.gguf", "hf:org/repo/file.bin", "hf:org/repo/../x.gguf"],
-)
-def test_a_malformed_reference_is_a_usage_error(reference: str) -> None:
-    with pytest.raises(UsageError, match="names no model"):
-        hub.fetch(reference, Silent())

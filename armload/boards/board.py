@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armload.core.values import ByteCount, Value
+from armload.core.workspace import cache_folder
 from armload.core.yamlfile import load_named
 
 
@@ -95,7 +96,8 @@ class Board(Value):
         description: one line for people.
         target: name of the target whose binaries it runs.
         reach: how to get there.
-        workdir: the folder that armload may use there; made when missing.
+        workdir: the folder that armload may use there; made when missing. A board of kind
+            ``qemu-user`` may give one relative to armload's cache folder.
         facts: what is known beforehand.
     """
 
@@ -114,4 +116,8 @@ def load_board(name: str) -> Board:
         UsageError: there is none.
         DataError: its file is malformed.
     """
-    return load_named("boards", name, Board)
+    board = load_named("boards", name, Board)
+    if isinstance(board.reach, EmulatedReach):
+        workdir = PurePosixPath(cache_folder().resolve(), board.workdir)
+        return board.model_copy(update={"workdir": workdir})
+    return board

@@ -97,7 +97,7 @@ def qemu_for(cpu: str, progress: Progress) -> Qemu:
 def knows_cpu(qemu: Qemu, cpu: str) -> bool:
     """Say whether a QEMU can emulate a CPU."""
     done = subprocess.run(
-        [*qemu.words, "-machine", "virt", "-cpu", "help"],
+        [*qemu.words, "-cpu", "help"],
         env=qemu.environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,

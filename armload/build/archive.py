@@ -1,0 +1,196 @@
+"""Fetches a source archive from the package index and unpacks llama.cpp from it."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Protocol
+
+from armload.core.errors import BuildError
+from armload.core.files import sha256_of, written_whole
+from armload.core.progress import Progress, Step
+
+if TYPE_CHECKING:
+    from pypi_simple import ProgressTracker
+
+
+class Wanted(Protocol):
+    """The archive to fetch; see ``Archive``."""
+
+    @property
+    def project(self) -> str:
+        """Its name in the package index."""
+
+    @property
+    def version(self) -> str:
+        """Of the project."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the archive."""
+
+    @property
+    def folder(self) -> str:
+        """The folder inside the archive that is wanted."""
+
+
+def unpacked(wanted: Wanted, place: Path, progress: Progress) -> Path:
+    """Return ``place``, filled with the wanted folder; fetch and unpack it when it is not there.
+
+    Raises:
+        BuildError: the index does not have it or does not answer, or the checksum is wrong.
+    """
+    if place.is_dir():
+        return place
+    archive = place.parent / f"{wanted.project}-{wanted.version}.tar.gz"
+    if not (archive.is_file() and sha256_of(archive) == wanted.sha256):
+        fetch(wanted, archive, progress)
+    unpack(archive, wanted.folder, place, progress)
+    archive.unlink()
+    return place
+
+
+def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
+    """Download the archive to ``path``, whole and with the right checksum, or not at all.
+
+    Raises:
+        BuildError: the index does not have it or does not answer, or the checksum is wrong.
+    """
+    from pypi_simple import NoSuchProjectError, PyPISimple
+    from requests import RequestException
+
+    label = f"{wanted.project} {wanted.version}"
+    index = package_index()
+    try:
+        with PyPISimple(index) if index else PyPISimple() as client:
+            page = client.get_project_page(wanted.project, timeout=30)
+            found = [
+                package
+                for package in page.packages
+                if package.version == wanted.version and package.package_type == "sdist"
+            ]
+            if not found:
+                raise BuildError(
+                    f"The package index at {client.endpoint} has no source archive of {label}.",
+                    "Look at pip's index-url, or name a folder as the source.",
+                )
+            with (
+                written_whole(path) as beside,
+                progress.step(f"Fetching {label}", unit="B") as step,
+            ):
+                client.download_package(
+                    found[0], beside, verify=False, timeout=30, progress=_shown(step)
+                )
+                _check(beside, wanted, label)
+    except NoSuchProjectError as error:
+        raise BuildError(
+            f"The package index has no project {wanted.project!r}.",
+            "Look at pip's index-url, or name a folder as the source.",
+        ) from error
+    except RequestException as error:
+        raise BuildError(
+            f"{label} cannot be fetched from the package index: {error}.",
+            "Look at the network and at pip's index-url, then run the same command again.",
+        ) from error
+
+
+def _shown(step: Step) -> Callable[[int | None], ProgressTracker]:
+    class Tracker:
+        def __init__(self, total: int | None) -> None:
+            self._total = total
+            self._done = 0
+
+        def __enter__(self) -> Tracker:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def update(self, increment: int) -> None:
+            self._done += increment
+            step.update(self._done, total=self._total)
+
+    return Tracker
+
+
+def _check(file: Path, wanted: Wanted, label: str) -> None:
+    actual = sha256_of(file)
+    if actual != wanted.sha256:
+        raise BuildError(
+            f"The source archive of {label} has the SHA-256 {actual}, and {wanted.sha256} "
+            "was expected.",
+            "It was changed or damaged on its way; it is thrown away. Try again, and if it "
+            "stays so, do not use that index.",
+        )
+
+
+def package_index() -> str | None:
+    """Return the index that pip is configured to use; none when it is not configured.
+
+    It is looked up as pip does: ``PIP_INDEX_URL``, then ``index-url`` in pip's files.
+    """
+    from_environment = os.environ.get("PIP_INDEX_URL")
+    if from_environment:
+        return from_environment
+    named = os.environ.get("PIP_CONFIG_FILE")
+    files = [
+        Path("/etc/pip.conf"),
+        Path.home() / ".pip" / "pip.conf",
+        Path.home() / ".config" / "pip" / "pip.conf",
+        Path.home() / "Library" / "Application Support" / "pip" / "pip.conf",
+        Path(os.environ.get("VIRTUAL_ENV", "/nowhere")) / "pip.conf",
+        *([Path(named)] if named else []),
+    ]
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(files, encoding="utf-8")
+    except configparser.Error:
+        return None
+    for section in ("download", "install", "global"):
+        address = parser.get(section, "index-url", fallback="").strip()
+        if address:
+            return address
+    return None
+
+
+def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
+    """Unpack ``folder`` from inside the archive's top folder to ``place``, whole or not at all.
+
+    Raises:
+        BuildError: the archive is damaged, tries to write elsewhere, or lacks that folder.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        with (
+            progress.step(f"Unpacking {archive.name}", unit="files") as step,
+            tarfile.open(archive) as tar,
+        ):
+            count = 0
+            for member in tar:
+                inner = _inside(member.name, folder)
+                if inner is None or not (member.isfile() or member.isdir()):
+                    continue
+                member.name = str(inner)
+                tar.extract(member, beside, filter="data")
+                count += 1
+                step.update(count)
+        if count == 0:
+            raise BuildError(f"{archive}: there is no folder {folder!r} in it.")
+        beside.chmod(0o755)
+        beside.replace(place)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise BuildError(f"{archive}: cannot be unpacked: {error}.") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _inside(name: str, folder: str) -> PurePosixPath | None:
+    """Return the member's path below ``<top>/<folder>``; none when it is not there."""
+    path = PurePosixPath(*PurePosixPath(name).parts[1:])
+    return path.relative_to(folder) if path.is_relative_to(folder) else None

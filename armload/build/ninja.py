@@ -1,0 +1,105 @@
+"""Runs CMake and ninja, and reads how far they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from armload.core.errors import BuildError
+
+LOG_LINES_SHOWN = 30
+END_PATIENCE_S = 5.0
+
+
+class Status(NamedTuple):
+    """A status line of ninja."""
+
+    done: int
+    total: int
+    what: str
+
+
+def read_status(line: str) -> Status | None:
+    """Read a line such as ``[3/137] Building CXX object common.dir/chat.cpp.o``; none if other."""
+    match = re.fullmatch(r"\[(\d+)/(\d+)\] (.*)", line.rstrip())
+    if match is None:
+        return None
+    what = match.group(3).rpartition("/")[2].removesuffix(".o")
+    return Status(done=int(match.group(1)), total=int(match.group(2)), what=what)
+
+
+def run_logged(
+    command: Sequence[str],
+    *,
+    log: Path,
+    environment: Mapping[str, str],
+    watch: Callable[[str], None],
+    keep_open: int,
+) -> None:
+    """Run a program, append its output to ``log``, and show each line to ``watch``.
+
+    When this is interrupted, the program and its children are ended first. ``keep_open`` is
+    a file descriptor that they inherit: a lock that is held as long as one of them lives.
+
+    Raises:
+        BuildError: the program failed; shows the end of its output.
+    """
+    tail: deque[str] = deque(maxlen=LOG_LINES_SHOWN)
+    with (
+        log.open("a", encoding="utf-8") as file,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | environment,
+            text=True,
+            errors="replace",
+            pass_fds=[keep_open],
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None  # noqa: S101 - it is a pipe, as asked for above
+            for line in process.stdout:
+                file.write(line)
+                file.flush()
+                tail.append(line.rstrip())
+                watch(line)
+            status = process.wait()
+        except BaseException:
+            _end(process)
+            raise
+    if status != 0:
+        raise _failure(Path(command[0]).name, status, list(tail), log)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the program and its children; ninja removes half-written files when told kindly."""
+    for kind in (signal.SIGINT, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, kind)
+            try:
+                process.wait(END_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def _failure(program: str, status: int, tail: list[str], log: Path) -> BuildError:
+    shown = "\n".join(f"  {line}" for line in tail)
+    if "No space left on device" in shown or "NoSpaceLeft" in shown:
+        return BuildError(
+            f"The disk that holds {log.parent} is full.",
+            "Make room (a build takes 1 GB for a while) or set ARMLOAD_CACHE to a folder on "
+            "another disk, then run the same command again: it goes on from here.",
+        )
+    return BuildError(
+        f"{program} failed with status {status}. The end of its output:\n{shown}",
+        f"All of it is in {log}.",
+    )

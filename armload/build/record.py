@@ -1,0 +1,125 @@
+"""What ``build.json`` says: all that went into a build, and what came out."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from armload.build.binary import Binary, FeatureUse
+from armload.build.target import Target
+from armload.core.values import Value
+
+VERSION_PATIENCE_S = 20.0
+
+
+class Inputs(Value):
+    """All that decides what a build gives.
+
+    Attributes:
+        source: says which content the engine's source has.
+        source_label: the source for people.
+        target: the CPU.
+        compiler: name and version.
+        compiler_flags: for the engine's CPU library.
+        files: SHA-256 of each of our own files that take part.
+        programs: as asked for; empty for the one that measuring needs.
+    """
+
+    source: str
+    source_label: str
+    target: Target
+    compiler: str
+    compiler_flags: tuple[str, ...]
+    files: Mapping[str, str]
+    programs: tuple[str, ...]
+
+    @property
+    def build_id(self) -> str:
+        """The first twelve digits of the hash of it all."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+
+class Program(Value):
+    """One program that was built.
+
+    Attributes:
+        name: of the program and its file.
+        sha256, size_bytes: of the file.
+        version: first line of what it says to ``--version``; none where it cannot be run here.
+        features: CPU features that its code uses.
+    """
+
+    name: str
+    sha256: str
+    size_bytes: int
+    version: str | None
+    features: tuple[FeatureUse, ...]
+
+
+class BuildRecord(Value):
+    """A finished build.
+
+    Attributes:
+        build_id: of the inputs.
+        inputs: what went in.
+        engine_commit: upstream's commit or version, as the source says it.
+        tools: versions of what took part without changing the result.
+        seconds: that it took, the last time it was started.
+        programs: what came out.
+    """
+
+    format: Literal[1] = 1
+    build_id: str
+    inputs: Inputs
+    engine_commit: str
+    tools: Mapping[str, str]
+    seconds: float
+    programs: tuple[Program, ...]
+
+    def binaries(self, folder: Path) -> tuple[Binary, ...]:
+        """Return the programs, which lie in ``folder``."""
+        return tuple(
+            Binary(
+                program=program.name,
+                path=folder / program.name,
+                sha256=program.sha256,
+                size_bytes=program.size_bytes,
+                target=self.inputs.target.name,
+                compiler=self.inputs.compiler,
+                source=self.inputs.source_label,
+                engine_commit=self.engine_commit,
+                build_id=self.build_id,
+                features=program.features,
+            )
+            for program in self.programs
+        )
+
+
+def reported_version(program: Path) -> str | None:
+    """Return what an aarch64 program says to ``--version``, where this machine can run it."""
+    emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+    if platform.machine() in {"aarch64", "arm64"} and platform.system() == "Linux":
+        command = [str(program)]
+    elif emulator:
+        command = [emulator, "-cpu", "max", str(program)]
+    else:
+        return None
+    try:
+        answer = subprocess.run(
+            [*command, "--version"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=VERSION_PATIENCE_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = [line for line in answer.stdout.splitlines() if line.startswith("version")]
+    return lines[0] if lines else None

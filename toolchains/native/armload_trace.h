@@ -1,0 +1,24 @@
+// What llama.cpp's tools call in the place of llama.cpp's own functions: each forwards to the
+// function it is named after and notes the time. The renaming is done by compile definitions,
+// so that llama.cpp stays unpatched and no linker feature is needed.
+
+#pragma once
+
+#include "llama.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef ARMLOAD_HAS_PROCESS
+int32_t armload_process(struct llama_context * ctx, enum llama_process_type type,
+                        struct llama_batch_ext * batch);
+#endif
+
+int32_t armload_decode(struct llama_context * ctx, struct llama_batch batch);
+float * armload_get_logits_ith(struct llama_context * ctx, int32_t i);
+void    armload_memory_clear(llama_memory_t memory, bool data);
+
+#ifdef __cplusplus
+}
+#endif

@@ -80,8 +80,9 @@ def new_job(
             storage_read_bytes_per_s=board.facts.storage_read_bytes_per_s,
             memory_bytes_per_s=board.facts.memory_bytes_per_s,
         ),
-        binary=BinaryRecord.model_validate(
-            binary.model_dump(include=set(BinaryRecord.model_fields))
+        binary=BinaryRecord(
+            **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
+            features=tuple(use.feature for use in binary.features if not use.guarded),
         ),
         model=ModelRecord(
             name=model.name,

@@ -84,7 +84,7 @@ class BoardRecord(Value):
 
 
 class BinaryRecord(Value):
-    """The program that ran."""
+    """The program that ran; ``features`` are the CPU features that its code uses unasked."""
 
     program: str
     sha256: str
@@ -93,6 +93,7 @@ class BinaryRecord(Value):
     compiler: str
     source: str
     engine_commit: str
+    features: tuple[str, ...] = ()
 
 
 class ModelRecord(Value):
@@ -164,10 +165,12 @@ class Exit(Value):
     Attributes:
         status: as a shell reports it; none when it was never known.
         meaning: in words.
+        remedy: what to do; empty when nothing is wrong or nothing is known.
     """
 
     status: int | None
     meaning: str
+    remedy: str = ""
 
 
 class Limit(Value):

@@ -15,7 +15,7 @@ from armload.cli.verb import Verb
     klass=Verb,
     help={
         "board": "a file in boards/, such as virtual or dayu200",
-        "model": "a GGUF file, or hf:ORG/REPO/FILE.gguf; left out: the demo's model",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or demo: one of random weights",
         "prompt": "the text to continue",
         "n-predict": "tokens to generate",
         "threads": "worker threads; 0: the engine chooses",
@@ -32,7 +32,7 @@ from armload.cli.verb import Verb
 def bench(
     c: Context,
     board: str = "virtual",
-    model: str = "",
+    model: str = "demo",
     prompt: str = SEED_PROMPT,
     n_predict: int = SEED_N_PREDICT,
     threads: int = 0,

@@ -12,29 +12,29 @@ from armload.cli.verb import Verb
     klass=Verb,
     help={
         "board": "a file in boards/, such as virtual or dayu200",
-        "model": "a GGUF file, or hf:ORG/REPO/FILE.gguf; left out: the demo's model",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or demo: one of random weights",
         "source": "a llama.cpp folder; left out: the pinned source archive",
         "json": "print one JSON document",
     },
 )
 def deploy(
-    c: Context, board: str = "virtual", model: str = "", source: str = "", json: bool = False
+    c: Context, board: str = "virtual", model: str = "demo", source: str = "", json: bool = False
 ) -> None:
     """Put the engine and a model on a board, each checked where it arrives.
 
     Builds first what is not built yet. Example: armload deploy --board dayu200 --model m.gguf
     """
     del c
-    from armload.bench.runner import Request, prepare
+    from armload.bench.runner import Request, prepared
     from armload.cli import terminal
 
-    ready = prepare(Request(board=board, model=model, source=source), terminal.progress())
-    ready.host.close()
+    request = Request(board=board, model=model, source=source)
+    with prepared(request, terminal.progress()) as (_, ready):
+        done = ready.deployment
     if json:
-        terminal.show_json(ready.deployment.model_dump_json())
+        terminal.show_json(done.model_dump_json(exclude={"found"}))
         return
+    word = "Put" if done.sent else "Already"
     terminal.results().print(
-        f"On {board}: {ready.deployment.program}\n{' ' * (5 + len(board))}{ready.deployment.model}",
-        highlight=False,
-        soft_wrap=True,
+        f"{word} on {board}:\n  {done.program}\n  {done.model}", highlight=False, soft_wrap=True
     )

@@ -195,3 +195,12 @@ def engine_commit(source: Source, folder: Path) -> str:
     if isinstance(source, Archive):
         return f"{source.project}-{source.version}"
     return "unknown"
+
+
+def choose(folder: str) -> Source:
+    """Return a folder as a source, or the pinned source where the name is empty.
+
+    Raises:
+        UsageError: the folder holds no llama.cpp.
+    """
+    return folder_source(Path(folder).expanduser()) if folder else pinned_source()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 from invoke.collection import Collection
@@ -14,7 +15,6 @@ namespace = Collection("armload")
 for verb in (
     demo.demo,
     build.build,
-    build.inspect,
     deploy.deploy,
     bench.bench,
     bench.pull,
@@ -36,6 +36,11 @@ class _Armload(Program):
         self.print_columns([("-h, --help", "This page."), ("-V, --version", "The version.")])
         print("Exit statuses: 0 done, 2 wrong argument, 3 malformed file, 4 tool missing, 5 build,")
         print("6 no connection, 7 board unable, 8 transfer, 9 run failed, 130 interrupted.")
+
+    def print_task_help(self, name: str) -> None:
+        print(f"Usage: armload {name} [--options]\n")
+        print(f"{inspect.getdoc(self.collection[name])}\n\nOptions:\n")
+        self.print_columns(self.parser.contexts[name].help_tuples())
 
     def _verbs(self) -> list[tuple[str, str | None]]:
         return [

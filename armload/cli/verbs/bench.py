@@ -37,7 +37,7 @@ def bench(
     n_predict: int = SEED_N_PREDICT,
     threads: int = 0,
     context: int = 0,
-    temperature: float = 0.0,
+    temperature: str = "0",
     seed: int = 1,
     stop_at_end: bool = False,
     engine_args: str = "",
@@ -45,8 +45,9 @@ def bench(
     source: str = "",
     json: bool = False,
 ) -> None:
-    """Run a model on a board and time every token; build and deploy first if need be.
+    """Run a model on a board and time every token.
 
+    Builds and deploys first what is missing.
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     del c

@@ -14,7 +14,7 @@ _JSON = {"json": "print one JSON document"}
 
 @task(name="list", klass=Verb, help=_JSON)
 def list_boards(c: Context, json: bool = False) -> None:
-    """List the boards that have a file, with how each is reached.
+    """List the boards, and how each is reached.
 
     Example: armload board.list
     """

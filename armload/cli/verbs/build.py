@@ -20,7 +20,7 @@ from armload.cli.verb import Verb
 def build(
     c: Context, target: str = "rk3568", source: str = "", jobs: int = 0, json: bool = False
 ) -> None:
-    """Build static llama.cpp binaries for a board's CPU, and inspect them.
+    """Build static llama.cpp for a board's CPU, and inspect it.
 
     Example: armload build --target rk3568
     """

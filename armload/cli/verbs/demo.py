@@ -26,8 +26,9 @@ def demo(
     n_predict: int = _DEMO_N_PREDICT,
     json: bool = False,
 ) -> None:
-    """Build, boot a virtual ARM board, deploy, run, and show every token's time.
+    """The whole way, with no board: every token's time.
 
+    Builds, boots a virtual ARM board, deploys, runs, and says what limited the run.
     Example: armload demo
     """
     del c

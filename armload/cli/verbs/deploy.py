@@ -20,7 +20,7 @@ from armload.cli.verb import Verb
 def deploy(
     c: Context, board: str = "virtual", model: str = "demo", source: str = "", json: bool = False
 ) -> None:
-    """Put the engine and a model on a board, each checked where it arrives.
+    """Put the engine and a model on a board, checked there.
 
     Builds first what is not built yet. Example: armload deploy --board dayu200 --model m.gguf
     """

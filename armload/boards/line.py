@@ -284,45 +284,61 @@ def _refuse_unknown(board_name: str) -> paramiko.MissingHostKeyPolicy:
 def _explained(connection: fabric.Connection, board_name: str) -> Iterator[None]:
     import paramiko
 
-    where = f"{board_name}: {connection.user}@{connection.host} port {connection.port}"
-    reach = f"Check 'reach' in boards/{board_name}.yaml and ~/.ssh/config."
     try:
         yield
-    except paramiko.BadHostKeyException as error:
-        raise ConnectError(
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        where = f"{board_name}: {connection.user}@{connection.host} port {connection.port}"
+        if isinstance(error, paramiko.SSHException):
+            raise _about_ssh(error, connection, where, board_name) from error
+        raise _about_network(error, connection.host, where, board_name) from error
+
+
+def _about_ssh(
+    error: paramiko.SSHException, connection: fabric.Connection, where: str, board_name: str
+) -> ConnectError:
+    import paramiko
+
+    if isinstance(error, paramiko.BadHostKeyException):
+        return ConnectError(
             f"{where}: THE SERVER'S KEY HAS CHANGED. It shows {error.key.fingerprint}, known is "
             f"{error.expected_key.fingerprint}.",
             "Someone may be listening in, or the board was set up anew. When you know that it "
             f"was: armload board.trust --board {board_name}",
-        ) from error
-    except paramiko.PasswordRequiredException as error:
-        raise ConnectError(
+        )
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return ConnectError(
             f"{where}: the private key is locked by a passphrase.",
             f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
-        ) from error
-    except paramiko.AuthenticationException as error:
-        raise _refused(connection, where) from error
-    except socket.gaierror as error:
-        raise ConnectError(
-            f"{board_name}: there is no host called {connection.host!r}.", reach
-        ) from error
-    except paramiko.ssh_exception.NoValidConnectionsError as error:
-        raise ConnectError(f"{where}: {_reason(error)}.", f"Is the board on? {reach}") from error
-    except TimeoutError as error:
-        raise ConnectError(
-            f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", f"Is the board on? {reach}"
-        ) from error
-    except paramiko.SSHException as error:
-        if "No authentication methods" in str(error):
-            raise _refused(connection, where) from error
-        if "banner" in str(error):
-            raise ConnectError(
-                f"{where}: what answers there is no SSH server.", f"Check the port. {reach}"
-            ) from error
-        raise ConnectError(f"{where}: SSH failed: {error}.", reach) from error
-    except (OSError, EOFError) as error:
-        detail = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConnectError(f"{where}: {detail or 'the server hung up'}.", reach) from error
+        )
+    no_key = "No authentication methods" in str(error)
+    if no_key or isinstance(error, paramiko.AuthenticationException):
+        return _refused(connection, where)
+    if "banner" in str(error):
+        return ConnectError(
+            f"{where}: what answers there is no SSH server.",
+            f"Check the port. {_check(board_name)}",
+        )
+    return ConnectError(f"{where}: SSH failed: {error}.", _check(board_name))
+
+
+def _about_network(
+    error: OSError | EOFError, host: str, where: str, board_name: str
+) -> ConnectError:
+    import paramiko
+
+    if isinstance(error, socket.gaierror):
+        return ConnectError(f"{board_name}: there is no host called {host!r}.", _check(board_name))
+    is_it_on = f"Is the board on? {_check(board_name)}"
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        return ConnectError(f"{where}: {_reason(error)}.", is_it_on)
+    if isinstance(error, TimeoutError):
+        return ConnectError(f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", is_it_on)
+    said = error.strerror if isinstance(error, OSError) else ""
+    return ConnectError(f"{where}: {said or str(error) or 'the server hung up'}.", is_it_on)
+
+
+def _check(board_name: str) -> str:
+    return f"Check 'reach' in boards/{board_name}.yaml and ~/.ssh/config."
 
 
 def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:

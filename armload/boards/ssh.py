@@ -84,12 +84,7 @@ class SshHost:
         target = quote(path)
         command = f"cat >{target}"
         if offset_bytes:
-            # Toybox can leave out either tool.
-            command = (
-                f"{{ truncate -s {offset_bytes} {target} 2>/dev/null"
-                f" || dd if=/dev/null of={target} bs=1 seek={offset_bytes} 2>/dev/null; }}"
-                f" && cat >>{target}"
-            )
+            command = f"{_cut(path, offset_bytes)} && cat >>{target}"
         with self._started(command, None) as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
             for chunk in chunks:
@@ -165,6 +160,17 @@ class SshHost:
         if self._status(channel, TRANSFER_SILENCE_S) != 0:
             reason = said.decode("utf-8", "replace").strip().removeprefix("sh: ")
             raise BoardError(f"{self._name}: {complaint}: {reason or 'the board gave no reason'}.")
+
+
+def _cut(path: PurePosixPath, length: int) -> str:
+    # A board can lack truncate and dd; mostly there is nothing to cut.
+    target, beside = quote(path), quote(path.with_name(f"{path.name}.cut"))
+    return (
+        f'{{ [ "$(wc -c <{target})" -eq {length} ]'
+        f" || truncate -s {length} {target} 2>/dev/null"
+        f" || dd if=/dev/null of={target} bs=1 seek={length} 2>/dev/null"
+        f" || {{ head -c {length} <{target} >{beside} && mv -f {beside} {target}; }}; }}"
+    )
 
 
 def _sent(channel: paramiko.Channel, chunk: bytes) -> bool:

@@ -95,3 +95,75 @@ def openssh(folder: Path, *, port: int | None = None, extra: str = "") -> Iterat
         )
     finally:
         end(process)
+
+
+# What an OpenHarmony product may leave out; each has another way.
+RARE_TOOLS = frozenset({"sha256sum", "stat", "mkfifo", "setsid", "truncate", "nohup", "timeout"})
+
+
+@contextmanager
+def dropbear(
+    folder: Path, *, shell: str, tools: str, without: frozenset[str] = frozenset()
+) -> Iterator[SshAddress]:
+    """Run dropbear, without SFTP, with nothing but ``shell`` and ``tools`` in its PATH.
+
+    It lives in a mount namespace of its own, in which it finds its own /usr/bin and password
+    file; that takes root.
+
+    Args:
+        folder: for its files.
+        shell: a program that is a POSIX shell.
+        tools: a program that is many, such as toybox.
+        without: tools that are left out.
+    """
+    found = {name: shutil.which(name) for name in (shell, tools, "unshare", "dropbearconvert")}
+    server = shutil.which("dropbear", path="/usr/sbin:/usr/bin")
+    missing = [name for name, path in found.items() if path is None]
+    if server is None or missing:
+        pytest.skip(f"not installed: {', '.join(missing) or 'dropbear'} (Debian: dropbear-bin)")
+    if os.geteuid() != 0:
+        pytest.skip("a server with a /usr/bin of its own takes root")
+    binaries = folder / "bin"
+    home = folder / "home"
+    (home / ".ssh").mkdir(parents=True, mode=0o700)
+    binaries.mkdir()
+    shutil.copy(str(found[tools]), binaries / tools)
+    if shell != tools:
+        shutil.copy(str(found[shell]), binaries / shell)
+    (binaries / "sh").symlink_to(shell)
+    listing = [str(found[tools]), "--list"] if tools == "busybox" else [str(found[tools])]
+    names = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.split()
+    for name in sorted({*names} - {"sh", shell, tools} - without):
+        (binaries / name).symlink_to(tools)
+    make_key(folder / "login")
+    host_key = make_key(folder / "host")
+    convert = str(found["dropbearconvert"])
+    subprocess.run(
+        [convert, "openssh", "dropbear", str(folder / "host"), str(folder / "host.dropbear")],
+        check=True,
+        capture_output=True,
+    )
+    shutil.copy(folder / "login.pub", home / ".ssh" / "authorized_keys")
+    (folder / "passwd").write_text(f"root:x:0:0::{home}:/bin/sh\n")
+    port = free_port()
+    script = (
+        f"mount --make-rprivate / && mount --bind {folder}/passwd /etc/passwd && "
+        f"mount --bind {binaries} /usr/bin && "
+        f"exec {server} -F -E -s -m -r {folder}/host.dropbear -p 127.0.0.1:{port} -P {folder}/pid"
+    )
+    log = folder / "dropbear.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(found["unshare"]), "-m", "/bin/sh", "-c", script], stdout=output, stderr=output
+        )
+    try:
+        wait_for_banner(port, process, log)
+        yield SshAddress(
+            host="127.0.0.1",
+            port=port,
+            user="root",
+            key=folder / "login",
+            host_key=host_key,
+        )
+    finally:
+        end(process)

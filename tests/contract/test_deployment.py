@@ -1,0 +1,325 @@
+"""The whole way of a run, on every kind of host."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from armload.boards.address import SshAddress
+from armload.boards.board import Board
+from armload.boards.probe import probe
+from armload.boards.ssh import SshHost
+from armload.build.binary import Binary
+from armload.core.errors import BoardError, RunError
+from armload.core.files import sha256_of
+from armload.core.progress import Silent
+from armload.deploy.collect import collect, list_runs, peak_memory_bytes
+from armload.deploy.deployment import Deployment, deploy
+from armload.deploy.ending import explain
+from armload.deploy.follow import follow, stop
+from armload.deploy.launch import launch
+from armload.deploy.layout import Layout
+from armload.deploy.transfer import push
+from armload.models.model import Model
+
+SILENT = Silent()
+
+
+def nothing(steps: int, text: str) -> None:
+    del steps, text
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    return Board.model_validate(
+        {
+            "name": "bench-board",
+            "target": "rk3568",
+            "reach": {"kind": "ssh", "host": "unused"},
+            "workdir": str(tmp_path / "work dir's $(id)"),
+        }
+    )
+
+
+@pytest.fixture
+def emulated(address: SshAddress) -> Iterator[SshHost]:
+    """A host whose programs are this machine's own: run by ``env``, as others by an emulator."""
+    host = SshHost(address.model_copy(update={"launcher": ("env",)}), "bench-board")
+    yield host
+    host.close()
+
+
+def some_model(folder: Path, size: int = 3_000_000) -> Model:
+    path = folder / "a model.gguf"
+    path.write_bytes(os.urandom(size))
+    return Model(
+        path=path,
+        sha256=sha256_of(path),
+        size_bytes=size,
+        architecture="llama",
+        quantisation="Q4_0",
+        parameters=1,
+        layers=1,
+        context_length=1,
+        vocabulary=1,
+        bytes_per_token=1,
+        kv_bytes_per_token=1,
+    )
+
+
+def some_binary(folder: Path) -> Binary:
+    path = folder / "program"
+    path.write_text('#!/bin/sh\necho "$@"\n')
+    return Binary(
+        program="program",
+        path=path,
+        sha256=sha256_of(path),
+        size_bytes=path.stat().st_size,
+        target="rk3568",
+        compiler="none",
+        source="none",
+        engine_commit="none",
+        build_id="none",
+        features=(),
+    )
+
+
+def run_to_end(
+    host: SshHost, board: Board, argv: list[str], local: Path, *, limit_s: float = 60
+) -> int:
+    folder = Layout(workdir=board.workdir).run(local.name)
+    launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=limit_s)
+    status = follow(host, folder, nothing)
+    collect(host, folder, local)
+    return status
+
+
+def test_a_board_is_probed_in_one_command(host: SshHost, board: Board) -> None:
+    found = probe(host, board)
+    assert found.machine == os.uname().machine
+    assert found.cores == os.cpu_count()
+    assert found.workdir_writable
+    assert found.workdir_executable
+    assert found.conditions.workdir_free_bytes > 0
+    assert found.conditions.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert "cat" in found.tools
+
+
+def test_deploying_twice_sends_once(emulated: SshHost, board: Board, tmp_path: Path) -> None:
+    binary, model = some_binary(tmp_path), some_model(tmp_path)
+
+    def deployed() -> Deployment:
+        return deploy(emulated, board, binary=binary, model=model, progress=SILENT)
+
+    first, second = deployed(), deployed()
+    assert (first.sent, second.sent) == (True, False)
+    assert Path(second.model).read_bytes() == model.path.read_bytes()
+    assert os.access(second.program, os.X_OK)
+    local = tmp_path / "run"
+    assert run_to_end(emulated, board, ["env", str(second.program), "a  b"], local) == 0
+    assert (local / "stdout").read_text() == "a  b\n"
+
+
+def test_a_board_without_aarch64_is_refused(host: SshHost, board: Board, tmp_path: Path) -> None:
+    if os.uname().machine == "aarch64":
+        pytest.skip("this machine is aarch64")
+    with pytest.raises(BoardError, match="need aarch64"):
+        deploy(
+            host,
+            board,
+            binary=some_binary(tmp_path),
+            model=some_model(tmp_path),
+            progress=SILENT,
+        )
+    assert not Path(Layout(workdir=board.workdir).runs.parent / "models").exists()
+
+
+def test_a_changed_file_on_the_board_is_replaced(
+    host: SshHost, board: Board, tmp_path: Path
+) -> None:
+    model = some_model(tmp_path)
+    remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
+
+    def pushed() -> bool:
+        return push(
+            host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
+        )
+
+    assert pushed()
+    Path(remote).write_bytes(b"rubbish")
+    assert pushed()
+    assert Path(remote).read_bytes() == model.path.read_bytes()
+    Path(remote).touch()
+    assert not pushed(), "the same content with a new time is checked, not sent"
+    assert not pushed()
+
+
+@pytest.mark.parametrize("start", [None, b"x" * 2_000_000], ids=["sound", "spoilt"])
+def test_a_part_is_continued_only_when_it_is_sound(
+    host: SshHost, board: Board, tmp_path: Path, start: bytes | None
+) -> None:
+    model = some_model(tmp_path)
+    remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
+    part = Path(f"{remote}.part")
+    part.parent.mkdir(parents=True)
+    data = model.path.read_bytes()
+    part.write_bytes(start or data[:2_000_000])
+    assert push(host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT)
+    assert Path(remote).read_bytes() == data
+    assert not part.exists()
+
+
+def test_a_file_in_the_way_of_the_work_folder_is_said(host: SshHost, tmp_path: Path) -> None:
+    model = some_model(tmp_path)
+    (tmp_path / "file").touch()
+    remote = PurePosixPath(tmp_path / "file" / "models" / "0" / "m.gguf")
+    with pytest.raises(BoardError, match="cannot be made"):
+        push(host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT)
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=30)
+
+
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(words=st.lists(WORDS, max_size=3), number=st.integers(0, 1 << 60))
+def test_every_argument_of_a_run_arrives_unchanged(
+    emulated: SshHost, board: Board, tmp_path: Path, words: list[str], number: int
+) -> None:
+    awkward = ["-x", "$(id)", "a b", "q'\"", "é\n%", "", *words]
+    script = 'for word in "$@"; do cat <<E\n$word\nE\ndone'
+    local = tmp_path / f"run-{number}-{os.urandom(4).hex()}"
+    assert run_to_end(emulated, board, ["sh", "-c", script, "name", *awkward], local) == 0
+    assert (local / "stdout").read_bytes() == "".join(f"{word}\n" for word in awkward).encode()
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "meaning"),
+    [
+        ("exit 0", 0, "done"),
+        ("echo no such model >&2; exit 1", 1, "no such model"),
+        ("kill -ILL $$", 132, "illegal instruction"),
+        ("kill -KILL $$", 137, "killed from outside"),
+        ("kill -SEGV $$", 139, "SIGSEGV"),
+        ("exec /no/such/program", 127, "not found"),
+        ("exec /etc/passwd", 126, "cannot be run"),
+        ("cat /etc/passwd >/dev/full", 1, "storage is full"),
+    ],
+)
+def test_every_ending_is_told_apart(
+    host: SshHost, board: Board, tmp_path: Path, script: str, status: int, meaning: str
+) -> None:
+    local = tmp_path / "run"
+    assert run_to_end(host, board, ["sh", "-c", script], local) == status
+    ending = explain(local)
+    assert ending.status == status
+    assert meaning in ending.meaning
+    assert ending.good == (status == 0)
+
+
+def test_the_board_itself_ends_a_run_that_takes_too_long(
+    host: SshHost, board: Board, tmp_path: Path
+) -> None:
+    local = tmp_path / "run"
+    assert run_to_end(host, board, ["sleep", "600"], local, limit_s=1) == 124
+    assert explain(local).meaning == "stopped by its time limit"
+
+
+def test_a_run_grows_before_the_followers_eyes(host: SshHost, board: Board, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = (
+        'echo \'{"format":1}\' >"$ARMLOAD_TRACE"; echo \'{"step":0}\' >>"$ARMLOAD_TRACE"; '
+        f"echo Once; until [ -e '{gate}' ]; do sleep 1; done; "
+        'echo \'{"step":1}\' >>"$ARMLOAD_TRACE"; echo upon'
+    )
+    folder = Layout(workdir=board.workdir).run("run")
+    launch(host, run_folder=folder, argv=["sh", "-c", script], trace=True, time_limit_s=60)
+    seen = []
+
+    def grown(steps: int, text: str) -> None:
+        seen.append((steps, text))
+        if steps:
+            gate.touch()
+
+    assert follow(host, folder, grown) == 0
+    assert (1, "Once\n") in seen
+    assert seen[-1] == (2, "Once\nupon\n")
+
+
+def test_memory_is_watched(host: SshHost, board: Board, tmp_path: Path) -> None:
+    local = tmp_path / "run"
+    assert run_to_end(host, board, ["sleep", "1.5"], local) == 0
+    peak = peak_memory_bytes(local)
+    assert peak is not None
+    assert 100_000 < peak[0] <= peak[1]
+
+
+def test_a_run_is_stopped_on_request(host: SshHost, board: Board, tmp_path: Path) -> None:
+    folder = Layout(workdir=board.workdir).run("run")
+    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600)
+    assert [run.state for run in list_runs(host, board.workdir)] == ["running"]
+    stop(host, folder)
+    stop(host, folder)
+    assert follow(host, folder, nothing) == 143
+    collect(host, folder, tmp_path / "local")
+    assert explain(tmp_path / "local").meaning == "stopped on request"
+    (run,) = list_runs(host, board.workdir)
+    assert (run.state, run.status, run.folder) == ("ended", 143, folder)
+
+
+def test_a_run_whose_script_is_killed_is_called_interrupted(
+    host: SshHost, board: Board, tmp_path: Path
+) -> None:
+    folder = Layout(workdir=board.workdir).run("run")
+    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600)
+    killed = False
+
+    def grown(steps: int, text: str) -> None:
+        nonlocal killed
+        if not killed:
+            killed = True
+            os.kill(int(Path(folder / "wrapper").read_text()), signal.SIGKILL)
+
+    try:
+        with pytest.raises(RunError, match="watches the program"):
+            follow(host, folder, grown)
+        assert [run.state for run in list_runs(host, board.workdir)] == ["interrupted"]
+        collect(host, folder, tmp_path / "local")
+        assert explain(tmp_path / "local").status is None
+    finally:
+        os.kill(int(Path(folder / "pid").read_text()), signal.SIGKILL)
+
+
+def test_a_run_of_a_former_boot_is_called_interrupted(host: SshHost, board: Board) -> None:
+    folder = Layout(workdir=board.workdir).run("run")
+    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=600)
+    follow(host, folder, nothing)
+    Path(folder / "exit").unlink()
+    Path(folder / "boot_id").write_text("another-boot\n")
+    with pytest.raises(RunError, match="restarted"):
+        follow(host, folder, nothing)
+
+
+def test_a_run_that_is_not_there_is_said(host: SshHost, board: Board, tmp_path: Path) -> None:
+    folder = Layout(workdir=board.workdir).run("never")
+    assert list_runs(host, board.workdir) == ()
+    with pytest.raises(RunError, match="no such run"):
+        follow(host, folder, nothing)
+    with pytest.raises(BoardError, match="no run to collect"):
+        collect(host, folder, tmp_path / "local")
+
+
+def test_a_run_folder_is_used_once(host: SshHost, board: Board) -> None:
+    folder = Layout(workdir=board.workdir).run("run")
+    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60)
+    with pytest.raises(BoardError, match="cannot be started"):
+        launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60)

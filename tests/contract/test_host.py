@@ -1,0 +1,121 @@
+"""What every host must do, whatever its server and shell are."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from armload.boards.ssh import SshHost
+from armload.core.errors import BoardError, ConnectError
+from armload.core.shell import join, quote
+
+WORDS = st.text(
+    st.characters(exclude_characters="\0", codec="utf-8"), max_size=40
+) | st.sampled_from(["-n", "$(id)", "`id`", "a b", "'", '"', "\n", "é", "\\", "*", "~", ""])
+
+
+def test_output_streams_and_status_are_told_apart(host: SshHost) -> None:
+    done = host.run("echo out; echo err >&2; exit 3")
+    assert (done.status, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+
+
+def test_a_signalled_program_gives_128_and_its_signal(host: SshHost) -> None:
+    assert host.run("sh -c 'kill -ILL $$'").status == 132
+    assert host.run("sh -c 'kill -KILL $$'").status == 137
+
+
+def test_standard_input_arrives_unchanged(host: SshHost) -> None:
+    data = bytes(range(256)) * 4096
+    assert host.run("cat", stdin=data).stdout == data
+
+
+def test_a_command_without_input_reads_nothing(host: SshHost) -> None:
+    assert host.run("cat; echo done").stdout == b"done\n"
+
+
+def test_large_output_on_both_streams_does_not_block(host: SshHost) -> None:
+    size = 8_000_000
+    done = host.run(f"head -c {size} /dev/zero & head -c {size} /dev/zero >&2; wait")
+    assert (len(done.stdout), len(done.stderr)) == (size, size)
+
+
+def test_a_command_longer_than_small_servers_take_is_run(host: SshHost) -> None:
+    text = "x" * 50_000
+    done = host.run(f"cat\necho {text}\nexit 4")
+    assert (done.status, done.text) == (4, text)
+
+
+def test_a_command_that_takes_too_long_is_given_up(host: SshHost) -> None:
+    with pytest.raises(ConnectError, match=r"longer than 0\.3 s"):
+        host.run("sleep 600", timeout_s=0.3)
+    assert host.run("echo again").text == "again"
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.lists(WORDS, min_size=1, max_size=4))
+def test_every_word_reaches_a_program_unchanged(host: SshHost, words: list[str]) -> None:
+    script = (
+        'for word in "$@"; do echo "${#word}"; done; for word in "$@"; do cat <<E\n$word\nE\ndone'
+    )
+    done = host.run(join(["sh", "-c", script, "name", *words]))
+    expected = "".join(f"{word}\n" for word in words).encode()
+    assert done.stdout.endswith(expected)
+    assert done.status == 0
+
+
+def test_a_file_is_written_and_read_back(host: SshHost, tmp_path: Path) -> None:
+    path = PurePosixPath(tmp_path / "a name with 'quotes' and $(id)\nand a line")
+    data = bytes(range(256)) * 10_000
+    host.write(path, [data[:1_000_000], data[1_000_000:]])
+    assert b"".join(host.read(path)) == data
+    assert b"".join(host.read(path, offset_bytes=2_559_990)) == data[-10:]
+
+
+def test_writing_from_an_offset_cuts_the_file_there(host: SshHost, tmp_path: Path) -> None:
+    path = PurePosixPath(tmp_path / "file")
+    host.write(path, [b"0123456789"])
+    host.write(path, [b"ab"], offset_bytes=4)
+    assert b"".join(host.read(path)) == b"0123ab"
+    host.write(path, [b"new"])
+    assert b"".join(host.read(path)) == b"new"
+
+
+def test_a_stream_yields_output_before_the_command_ends(host: SshHost, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    pieces = host.stream(f"echo first; until [ -e {quote(gate)} ]; do sleep 1; done; echo last")
+    assert next(pieces) == ("stdout", b"first\n")
+    gate.touch()
+    assert list(pieces) == [("stdout", b"last\n")]
+
+
+def test_a_silent_stream_is_given_up(host: SshHost) -> None:
+    with pytest.raises(ConnectError, match="nothing was heard"):
+        list(host.stream("sleep 600", silence_s=0.3))
+
+
+def test_a_missing_file_and_a_full_disk_are_the_boards_fault(host: SshHost, tmp_path: Path) -> None:
+    with pytest.raises(BoardError, match="cannot be read"):
+        list(host.read(PurePosixPath(tmp_path / "missing")))
+    with pytest.raises(BoardError, match="No space left on device"):
+        host.write(PurePosixPath("/dev/full"), [bytes(1 << 20)] * 50)
+    with pytest.raises(BoardError, match="cannot be written"):
+        host.write(PurePosixPath(tmp_path / "missing" / "file"), [b"data"])
+    assert host.run("echo again").text == "again"
+
+
+def test_large_content_survives(host: SshHost, tmp_path: Path) -> None:
+    path = PurePosixPath(tmp_path / "large")
+    block = hashlib.sha256(b"seed").digest() * 32768
+    host.write(path, (block for _ in range(20)))
+    digest = hashlib.sha256()
+    for chunk in host.read(path):
+        digest.update(chunk)
+    assert digest.digest() == hashlib.sha256(block * 20).digest()

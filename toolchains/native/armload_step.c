@@ -57,16 +57,28 @@ static int64_t clock_ns(clockid_t clock) {
     return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-struct armload_counters armload_count(void) {
+static void count_work(struct armload_counters * counters) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    return (struct armload_counters) {
-        .time_ns              = clock_ns(CLOCK_MONOTONIC),
-        .cpu_ns               = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
-        .major_faults         = usage.ru_majflt,
-        .involuntary_switches = usage.ru_nivcsw,
-        .read_bytes           = (int64_t) usage.ru_inblock * BLOCK_BYTES,
-    };
+    counters->cpu_ns               = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    counters->major_faults         = usage.ru_majflt;
+    counters->involuntary_switches = usage.ru_nivcsw;
+    counters->read_bytes           = (int64_t) usage.ru_inblock * BLOCK_BYTES;
+}
+
+// The clock is read last at the start and first at the end, so that counting is not timed.
+struct armload_counters armload_count_at_start(void) {
+    struct armload_counters counters;
+    count_work(&counters);
+    counters.time_ns = clock_ns(CLOCK_MONOTONIC);
+    return counters;
+}
+
+struct armload_counters armload_count_at_end(void) {
+    struct armload_counters counters;
+    counters.time_ns = clock_ns(CLOCK_MONOTONIC);
+    count_work(&counters);
+    return counters;
 }
 
 static bool read_number(int file, long * number) {

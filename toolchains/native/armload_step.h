@@ -28,7 +28,8 @@ bool armload_trace_wanted(void);
 // Writes the first line, once.
 void armload_trace_begin(int32_t threads);
 
-struct armload_counters armload_count(void);
+struct armload_counters armload_count_at_start(void);
+struct armload_counters armload_count_at_end(void);
 
 // Looks at memory, frequencies and temperature, and writes the step as one line.
 void armload_trace_write(const struct armload_step * step);

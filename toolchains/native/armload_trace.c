@@ -32,12 +32,12 @@ static bool before(struct llama_context * ctx, struct armload_step * step) {
     release();
     pthread_mutex_unlock(&state.lock);
     llama_synchronize(ctx);
-    step->start = armload_count();
+    step->start = armload_count_at_start();
     return true;
 }
 
 static void after(struct llama_context * ctx, struct armload_step * step) {
-    step->end = armload_count();
+    step->end = armload_count_at_end();
     pthread_mutex_lock(&state.lock);
     release();
     step->phase   = state.sampled == ctx && step->tokens == 1 ? ARMLOAD_GENERATE : ARMLOAD_PROMPT;

@@ -34,7 +34,9 @@ class Archive(Value):
     kernel: str
 
 
-class _Source(Value):
+class Source(Value):
+    """One entry of apt's sources that is in use."""
+
     uris: tuple[str, ...]
     suites: tuple[str, ...]
     components: tuple[str, ...]
@@ -69,7 +71,7 @@ def archives() -> list[Archive]:
         )
     found = [
         Archive(uri=uri, suite=suite, components=components, keyring=keyring, kernel=kernel)
-        for uri in _distribution_uris(list(_machine_sources()), keyring)
+        for uri in distribution_uris(list(_machine_sources()), keyring)
     ]
     if not found or not keyring.exists():
         raise MissingToolError(
@@ -80,7 +82,7 @@ def archives() -> list[Archive]:
     return found
 
 
-def parse_deb822(text: str) -> list[_Source]:
+def parse_deb822(text: str) -> list[Source]:
     """Read a ``.sources`` file: stanzas of ``Key: value`` lines."""
     found = []
     for stanza in re.split(r"\n\s*\n", text):
@@ -98,7 +100,7 @@ def parse_deb822(text: str) -> list[_Source]:
         usable = "deb" in fields.get("types", "").split() and fields.get("enabled") != "no"
         if usable:
             found.append(
-                _Source(
+                Source(
                     uris=tuple(fields.get("uris", "").split()),
                     suites=tuple(fields.get("suites", "").split()),
                     components=tuple(fields.get("components", "").split()),
@@ -108,14 +110,14 @@ def parse_deb822(text: str) -> list[_Source]:
     return found
 
 
-def parse_one_line(text: str) -> list[_Source]:
+def parse_one_line(text: str) -> list[Source]:
     """Read a ``.list`` file: lines such as ``deb [signed-by=…] URI suite component…``."""
     found = []
     pattern = re.compile(r"^\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*([^#\n]*)", re.MULTILINE)
     for options, uri, suite, components in pattern.findall(text):
         settings = dict(word.split("=", 1) for word in options.split() if "=" in word)
         found.append(
-            _Source(
+            Source(
                 uris=(uri,),
                 suites=(suite,),
                 components=tuple(components.split()),
@@ -125,13 +127,16 @@ def parse_one_line(text: str) -> list[_Source]:
     return found
 
 
-def _distribution_uris(sources: list[_Source], keyring: Path) -> list[str]:
-    """Sort out the distribution's own: they name its keyring, or none as older ones do."""
+def distribution_uris(sources: list[Source], keyring: Path) -> list[str]:
+    """Return the distribution's own archives: sources name its keyring, or none at all.
+
+    Those that name it come first; security archives lack most packages and are left out.
+    """
     family = keyring.name.split("-")[0]
     ranked: dict[str, int] = {}
     for source in sources:
-        security = all("security" in suite or "/" in suite for suite in source.suites)
-        if "main" not in source.components or security:
+        is_security = all("security" in suite or "/" in suite for suite in source.suites)
+        if "main" not in source.components or is_security:
             continue
         if source.signed_by and f"{family}-archive" not in source.signed_by:
             continue
@@ -140,7 +145,7 @@ def _distribution_uris(sources: list[_Source], keyring: Path) -> list[str]:
     return sorted(ranked, key=lambda uri: ranked[uri])
 
 
-def _machine_sources() -> Iterator[_Source]:
+def _machine_sources() -> Iterator[Source]:
     listing, parts = _configured_places()
     files = [listing, *sorted(parts.glob("*.list")), *sorted(parts.glob("*.sources"))]
     for path in files:

@@ -1,0 +1,104 @@
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from armload.boards.board import Board, load_board
+from armload.boards.virtual.process import Started
+from armload.boards.virtual.state import (
+    Powered,
+    address_of,
+    keep,
+    machine_folder,
+    powered_state,
+    sibling_folders,
+    socket_path,
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def own_state(port: int) -> Powered:
+    process = Started.of(os.getpid())
+    assert process is not None
+    return Powered(process=process, port=port, answered=True)
+
+
+def test_kept_state_is_read_back_while_the_process_has_the_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        state = keep(tmp_path, own_state(server.getsockname()[1]))
+        assert powered_state(tmp_path) == state
+    assert powered_state(tmp_path) is None
+
+
+def test_port_that_someone_else_took_is_not_ours(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        state = own_state(server.getsockname()[1])
+        gone = state.process.model_copy(update={"start_mark": "0"})
+        keep(tmp_path, state.model_copy(update={"process": gone}))
+        assert powered_state(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"port": 1}'])
+def test_damaged_state_means_off(tmp_path: Path, content: str) -> None:
+    (tmp_path / "machine.json").write_text(content)
+    assert powered_state(tmp_path) is None
+
+
+def test_address_pins_the_machines_key_and_names_only_our_login_key(tmp_path: Path) -> None:
+    address = address_of(tmp_path, own_state(4022), user="root")
+    assert address.host_key == (tmp_path / "host_key.pub").read_text().strip()
+    assert address.key == tmp_path / "client_key"
+    assert (address.host, address.port, address.user) == ("127.0.0.1", 4022, "root")
+
+
+def changed(board: Board, **reach: object) -> Board:
+    return board.model_copy(update={"reach": board.reach.model_copy(update=reach)})
+
+
+def test_each_board_workspace_and_definition_has_its_own_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = load_board("virtual")
+    folders = {
+        machine_folder(board),
+        machine_folder(load_board("virtual-dayu200")),
+        machine_folder(changed(board, memory=1 << 30)),
+    }
+    (tmp_path / "boards").mkdir()
+    monkeypatch.chdir(tmp_path)
+    folders.add(machine_folder(board))
+    assert len(folders) == 4
+
+
+def test_machines_of_an_edited_board_are_found_but_not_those_of_others() -> None:
+    board = load_board("virtual")
+    edited = changed(board, memory=1 << 30)
+    for one in (board, edited, load_board("virtual-dayu200")):
+        machine_folder(one).mkdir(parents=True)
+    assert set(sibling_folders(board)) == {machine_folder(board), machine_folder(edited)}
+
+
+def test_deep_folders_get_a_socket_path_that_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        path = socket_path(deep, "qmp")
+        assert path != socket_path(deep, "console")
+        assert path == socket_path(deep, "qmp")
+        assert path.parent.stat().st_mode & 0o077 == 0
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+
+
+def test_emulated_boards_work_folder_is_in_the_users_own_cache(cache: Path) -> None:
+    assert load_board("qemu-user").workdir == cache.resolve() / "qemu-user"

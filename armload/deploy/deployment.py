@@ -22,11 +22,13 @@ class Deployment(Value):
     Attributes:
         program, model: checked files.
         sent: something had to be copied.
+        found: what the board said of itself before that.
     """
 
     program: PurePosixPath
     model: PurePosixPath
     sent: bool
+    found: Probe
 
 
 def deploy(
@@ -57,10 +59,11 @@ def deploy(
         ),
     )
     said = host.run(probe_script(board) + stored_script(items)).stdout
-    check_fit(board, binary, parse_probe(said, board.name), emulated=bool(host.launcher))
+    found = parse_probe(said, board.name)
+    check_fit(board, binary, found, emulated=bool(host.launcher))
     stored = parse_stored(said.decode("utf-8", "replace").splitlines())
     sent = [deliver(host, item, state, progress) for item, state in zip(items, stored, strict=True)]
-    return Deployment(program=items[0].remote, model=items[1].remote, sent=any(sent))
+    return Deployment(program=items[0].remote, model=items[1].remote, sent=any(sent), found=found)
 
 
 def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> None:

@@ -18,6 +18,7 @@ def launch(
     argv: Sequence[str],
     trace: bool,
     time_limit_s: float,
+    job: bytes,
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
 
@@ -27,7 +28,8 @@ def launch(
         argv: the program and its arguments, with the host's launcher before them where it
             has one.
         trace: let our library write ``trace.jsonl`` there.
-        time_limit_s: the board itself ends the program after that long, to whole seconds.
+        time_limit_s: the board itself ends the program after that long, give or take a second.
+        job: is kept there as ``job.json``, so that the run explains itself to whoever fetches it.
 
     Raises:
         ConnectError: the line broke; whether the program was started shows in the list of runs.
@@ -42,8 +44,12 @@ def launch(
             "time_limit_s": math.ceil(time_limit_s),
         },
     )
-    command = render("launch.sh.j2", {"folder": run_folder, "runs": run_folder.parent})
-    done = host.run(command, stdin=script.encode())
-    if done.status != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(f"{host.name}: the run cannot be started in {run_folder}: {reason}.")
+    folder = {"folder": run_folder, "runs": run_folder.parent}
+    for command, stdin in (
+        (render("run-folder.sh.j2", folder), job),
+        (render("launch.sh.j2", folder), script.encode()),
+    ):
+        done = host.run(command, stdin=stdin)
+        if done.status != 0:
+            reason = done.stderr.decode("utf-8", "replace").strip()
+            raise BoardError(f"{host.name}: the run cannot be started in {run_folder}: {reason}.")

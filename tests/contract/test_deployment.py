@@ -29,6 +29,7 @@ from armload.deploy.transfer import push
 from armload.models.model import Model
 
 SILENT = Silent()
+JOB = b'{"id": "run"}'
 
 
 def nothing(steps: int, text: str) -> None:
@@ -94,7 +95,7 @@ def run_to_end(
     host: SshHost, board: Board, argv: list[str], local: Path, *, limit_s: float = 60
 ) -> int:
     folder = Layout(workdir=board.workdir).run(local.name)
-    launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=limit_s)
+    launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=limit_s, job=JOB)
     status = follow(host, folder, nothing)
     collect(host, folder, local)
     return status
@@ -124,6 +125,7 @@ def test_deploying_twice_sends_once(emulated: SshHost, board: Board, tmp_path: P
     local = tmp_path / "run"
     assert run_to_end(emulated, board, ["env", str(second.program), "a  b"], local) == 0
     assert (local / "stdout").read_text() == "a  b\n"
+    assert (local / "job.json").read_bytes() == JOB
 
 
 def test_a_board_without_aarch64_is_refused(host: SshHost, board: Board, tmp_path: Path) -> None:
@@ -242,7 +244,7 @@ def test_a_run_grows_before_the_followers_eyes(host: SshHost, board: Board, tmp_
         'echo \'{"step":1}\' >>"$ARMLOAD_TRACE"; echo upon'
     )
     folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["sh", "-c", script], trace=True, time_limit_s=60)
+    launch(host, run_folder=folder, argv=["sh", "-c", script], trace=True, time_limit_s=60, job=JOB)
     seen = []
 
     def grown(steps: int, text: str) -> None:
@@ -265,7 +267,7 @@ def test_memory_is_watched(host: SshHost, board: Board, tmp_path: Path) -> None:
 
 def test_a_run_is_stopped_on_request(host: SshHost, board: Board, tmp_path: Path) -> None:
     folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600)
+    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600, job=JOB)
     assert [run.state for run in list_runs(host, board.workdir)] == ["running"]
     stop(host, folder)
     stop(host, folder)
@@ -280,7 +282,7 @@ def test_a_run_whose_script_is_killed_is_called_interrupted(
     host: SshHost, board: Board, tmp_path: Path
 ) -> None:
     folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600)
+    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600, job=JOB)
     killed = False
 
     def grown(steps: int, text: str) -> None:
@@ -301,7 +303,7 @@ def test_a_run_whose_script_is_killed_is_called_interrupted(
 
 def test_a_run_of_a_former_boot_is_called_interrupted(host: SshHost, board: Board) -> None:
     folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=600)
+    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=600, job=JOB)
     follow(host, folder, nothing)
     Path(folder / "exit").unlink()
     Path(folder / "boot_id").write_text("another-boot\n")
@@ -320,6 +322,6 @@ def test_a_run_that_is_not_there_is_said(host: SshHost, board: Board, tmp_path: 
 
 def test_a_run_folder_is_used_once(host: SshHost, board: Board) -> None:
     folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60)
+    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60, job=JOB)
     with pytest.raises(BoardError, match="cannot be started"):
-        launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60)
+        launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60, job=JOB)

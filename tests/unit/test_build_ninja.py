@@ -1,0 +1,95 @@
+"""Running CMake and ninja."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from armload.build.ninja import Status, read_status, run_logged
+from armload.core.errors import BuildError
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (
+            "[3/137] Building CXX object common/CMakeFiles/common.dir/chat.cpp.o\n",
+            Status(done=3, total=137, what="chat.cpp"),
+        ),
+        (
+            "[137/137] Linking CXX executable bin/llama-completion",
+            Status(done=137, total=137, what="llama-completion"),
+        ),
+        ("[0/2] Re-running CMake...", Status(done=0, total=2, what="Re-running CMake...")),
+        ("ninja: no work to do.", None),
+        ("chat.cpp:12:3: warning: [1/2] is odd", None),
+        ("", None),
+    ],
+)
+def test_a_status_line_of_ninja_is_told_from_other_output(line: str, status: Status | None) -> None:
+    assert read_status(line) == status
+
+
+def _run(code: str, folder: Path) -> list[str]:
+    seen: list[str] = []
+    reader, writer = os.pipe()
+    os.close(writer)
+    try:
+        run_logged(
+            [sys.executable, "-c", code],
+            log=folder / "build.log",
+            environment={"GREETING": "hello"},
+            watch=seen.append,
+            keep_open=reader,
+        )
+    finally:
+        os.close(reader)
+    return seen
+
+
+def test_output_reaches_the_watcher_and_the_log(tmp_path: Path) -> None:
+    seen = _run("import os; print(os.environ['GREETING']); print('there')", tmp_path)
+    assert seen == ["hello\n", "there\n"]
+    assert (tmp_path / "build.log").read_text() == "hello\nthere\n"
+
+
+def test_a_failure_shows_the_last_thirty_lines_and_names_the_log(tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as caught:
+        _run("for n in range(50): print(f'line {n}.')\nraise SystemExit(3)", tmp_path)
+    assert "status 3" in caught.value.message
+    assert "line 20." in caught.value.message
+    assert "line 19." not in caught.value.message
+    assert str(tmp_path / "build.log") in caught.value.remedy
+
+
+def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="is full"):
+        _run("print('error: No space left on device')\nraise SystemExit(1)", tmp_path)
+
+
+def test_an_interrupted_program_does_not_live_on(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    def interrupt(line: str) -> None:
+        numbers.append(int(line))
+        raise KeyboardInterrupt
+
+    reader, writer = os.pipe()
+    os.close(writer)
+    code = "import os,time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_logged(
+                [sys.executable, "-c", code],
+                log=tmp_path / "build.log",
+                environment={},
+                watch=interrupt,
+                keep_open=reader,
+            )
+    finally:
+        os.close(reader)
+    with pytest.raises(ProcessLookupError):
+        os.kill(numbers[0], 0)

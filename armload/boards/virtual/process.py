@@ -75,10 +75,12 @@ def _start_mark(pid: int) -> str | None:
     if Path("/proc/self/stat").exists():
         try:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            threads = len(list(stat.with_name("task").iterdir()))
         except OSError:
             return None
         state, start_ticks = fields[0], fields[19]
-        return None if state in "ZX" else start_ticks
+        # A killed process keeps its files and ports until the last of its threads has ended.
+        return None if state in "ZX" and threads <= 1 else start_ticks
 
     import psutil
 

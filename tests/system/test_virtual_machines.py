@@ -1,0 +1,281 @@
+"""A virtual board is a board: it boots, keeps what is synced, and is never mistaken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from armload.boards.address import SshAddress
+from armload.boards.board import Board, VirtualReach
+from armload.boards.ssh import SshHost
+from armload.boards.virtual import machine
+from armload.boards.virtual.qemu import qemu_for
+from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.state import machine_folder, powered_state
+from armload.core.errors import ConnectError, MissingToolError
+from armload.core.progress import Silent
+from armload.core.workspace import data_path
+from tests.virtual_boards import private_cache, switched_off_at_the_end, virtual_board
+
+pytestmark = pytest.mark.machine
+
+BOARD = virtual_board(
+    "test-dayu200",
+    VirtualReach(kind="virtual", disk=2 << 30, disk_read_bytes_per_s=165_000_000),
+)
+SMALL = VirtualReach(kind="virtual", memory=512 << 20, disk=256 << 20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with private_cache(tmp_path_factory.mktemp("cache")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def address(cache: Path) -> Iterator[SshAddress]:
+    with switched_off_at_the_end(BOARD):
+        yield machine.up(BOARD, Silent())
+
+
+@pytest.fixture
+def host(address: SshAddress) -> Iterator[SshHost]:
+    with closing(SshHost(address, BOARD.name)) as connected:
+        yield connected
+
+
+def said(address: SshAddress, command: str) -> str:
+    with closing(SshHost(address, "test")) as host:
+        done = host.run(command)
+    assert done.status == 0, done.stderr
+    return done.text
+
+
+def kill(board: Board) -> None:
+    powered = powered_state(machine_folder(board))
+    assert powered is not None
+    os.kill(powered.process.pid, signal.SIGKILL)
+    assert powered.process.wait_gone(5.0)
+
+
+def test_it_is_an_arm_machine_with_the_features_of_a_cortex_a55(host: SshHost) -> None:
+    assert host.run("uname -m").text == "aarch64"
+    cpuinfo = host.run("cat /proc/cpuinfo").text
+    assert cpuinfo.count("processor\t:") == 2
+    (features,) = {line for line in cpuinfo.splitlines() if line.startswith("Features")}
+    assert {"asimddp", "fphp", "asimdhp", "atomics"} <= set(features.split())
+    assert not {"i8mm", "bf16", "sve", "asimdfhm"} & set(features.split())
+
+
+def test_it_has_the_memory_that_its_file_says(host: SshHost) -> None:
+    meminfo = host.run("cat /proc/meminfo").text.split()
+    total_bytes = int(meminfo[meminfo.index("MemTotal:") + 1]) * 1024
+    assert 1.9e9 < total_bytes < 2 << 30
+
+
+def test_it_has_the_tools_that_it_claims(host: SshHost) -> None:
+    claimed = data_path("deploy", "virtual", "toybox.txt").read_text().split()
+    assert set(claimed) <= set(host.run("toybox").text.split())
+    assert host.run("readlink -f /bin/sh").text == "/usr/bin/mksh"
+
+
+def test_only_its_data_folder_can_be_written(host: SshHost) -> None:
+    assert host.run("touch /usr/x").status != 0
+    assert host.run("touch /data/local/tmp/x && echo done >/dev/stderr").stderr == b"done\n"
+    mounted = host.run("mount").text
+    for place in ("/proc ", "/sys ", "/dev/pts ", "/tmp ", "/data type ext4"):
+        assert f" on {place}" in mounted
+
+
+def test_its_clock_is_right_and_random_numbers_are_there_at_once(host: SshHost) -> None:
+    assert abs(int(host.run("date +%s").text) - time.time()) < 5
+    assert host.run("head -c 16 /dev/random | wc -c").text == "16"
+
+
+def test_its_storage_is_as_slow_as_its_file_says(host: SshHost) -> None:
+    size_mb = 100
+    command = f"head -c {size_mb}000000 /dev/zero >/data/big && sync"
+    assert host.run(command).status == 0
+    host.run("echo 3 >/proc/sys/vm/drop_caches")
+    began = time.monotonic()
+    assert host.run("cat /data/big >/dev/null && rm /data/big").status == 0
+    rate = size_mb / (time.monotonic() - began)
+    assert 30 < rate < 200
+
+
+def test_it_has_no_sftp_server(address: SshAddress) -> None:
+    sftp = shutil.which("sftp")
+    if sftp is None:
+        pytest.skip("sftp is not installed")
+    options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"]
+    done = subprocess.run(
+        [
+            *(sftp, "-b", "-", "-P", str(address.port), "-i", str(address.key)),
+            *(word for option in options for word in ("-o", option)),
+            f"{address.user}@{address.host}",
+        ],
+        input="ls\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+
+
+def test_up_again_is_quick_and_changes_nothing(address: SshAddress) -> None:
+    began = time.monotonic()
+    assert machine.up(BOARD, Silent()) == address
+    assert machine.running(BOARD) == address
+    assert time.monotonic() - began < 0.3
+
+
+def test_its_power_and_network_are_under_control(address: SshAddress, host: SshHost) -> None:
+    with Qmp(machine.qmp_path(BOARD)) as control:
+        assert control.execute("query-status")["running"] is True
+        control.execute("set_link", {"name": "nic", "up": False})
+        control.execute("set_link", {"name": "nic", "up": True})
+    assert host.run("echo back").text == "back"
+
+
+def test_another_machines_key_is_refused(address: SshAddress, tmp_path: Path) -> None:
+    from armload.boards.virtual.keys import key_pair
+
+    other = key_pair(tmp_path / "other").public
+    with (
+        closing(SshHost(address.model_copy(update={"host_key": other}), "test")) as host,
+        pytest.raises(ConnectError),
+    ):
+        host.run("true")
+
+
+def test_machine_started_by_a_program_outlives_it_and_what_is_synced_outlives_a_power_cut() -> None:
+    board = virtual_board("test-power", SMALL)
+    start = (
+        "import sys\n"
+        "from armload.boards.board import Board\n"
+        "from armload.boards.virtual import machine\n"
+        "from armload.core.progress import Silent\n"
+        "machine.up(Board.model_validate_json(sys.argv[1]), Silent())\n"
+    )
+    with switched_off_at_the_end(board):
+        subprocess.run([sys.executable, "-c", start, board.model_dump_json()], check=True)
+        first = machine.running(board)
+        assert first is not None
+        boot = said(first, "cat /proc/sys/kernel/random/boot_id")
+        said(first, "seq 1 100000 >/data/local/tmp/kept && sync")
+        kill(board)
+        assert machine.running(board) is None
+
+        assert first.port is not None
+        with socket.create_server((first.host, first.port)) as impostor:
+            greeter = threading.Thread(target=greet, args=(impostor,), daemon=True)
+            greeter.start()
+            assert machine.running(board) is None
+            second = machine.up(board, Silent())
+            assert second.port != first.port
+        assert second.host_key == first.host_key
+        assert said(second, "cat /proc/sys/kernel/random/boot_id") != boot
+        assert said(second, "wc -l </data/local/tmp/kept").strip() == "100000"
+
+        said(second, "echo unsynced >/data/local/tmp/late")
+        assert machine.down(board)
+        assert machine.running(board) is None
+        assert not machine.down(board)
+        third = machine.up(board, Silent())
+        assert said(third, "cat /data/local/tmp/late") == "unsynced"
+
+
+def greet(impostor: socket.socket) -> None:
+    try:
+        line, _ = impostor.accept()
+    except OSError:
+        return
+    with line:
+        line.sendall(b"SSH-2.0-impostor\r\n")
+
+
+def test_two_boards_run_at_once_one_from_a_copied_image_folder(
+    address: SshAddress, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree((cache / "images" / "toybox").resolve(), tmp_path / "copied")
+    monkeypatch.setenv("ARMLOAD_IMAGES", str(tmp_path / "copied"))
+    board = virtual_board("test-second", SMALL)
+    with switched_off_at_the_end(board):
+        second = machine.up(board, Silent())
+        assert second.port != address.port
+        assert second.host_key != address.host_key
+        assert said(second, "hostname") == "test-second"
+        assert said(address, "hostname") == BOARD.name
+        powered = powered_state(machine_folder(board))
+        assert powered is not None
+        assert str(tmp_path / "copied") in " ".join(psutil.Process(powered.process.pid).cmdline())
+
+
+def test_two_calls_at_once_start_one_machine() -> None:
+    board = virtual_board("test-twice", SMALL)
+    found: list[SshAddress] = []
+    callers = [
+        threading.Thread(target=lambda: found.append(machine.up(board, Silent()))) for _ in range(2)
+    ]
+    with switched_off_at_the_end(board):
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        first, second = found
+        assert first == second
+        assert said(first, "echo up") == "up"
+
+
+def test_qemu_whose_start_was_interrupted_does_not_hold_the_disk_for_ever() -> None:
+    board = virtual_board("test-forgotten", SMALL)
+    with switched_off_at_the_end(board):
+        machine.up(board, Silent())
+        former = powered_state(machine_folder(board))
+        assert former is not None
+        (machine_folder(board) / "machine.json").unlink()
+        assert said(machine.up(board, Silent()), "echo up") == "up"
+        assert not former.process.is_alive()
+
+
+def test_board_whose_storage_is_destroyed_says_so_at_once() -> None:
+    board = virtual_board("test-broken", SMALL)
+    with switched_off_at_the_end(board):
+        machine.up(board, Silent())
+        machine.down(board)
+        with (machine_folder(board) / "disk.img").open("r+b") as disk:
+            disk.write(bytes(1 << 20))
+        with pytest.raises(ConnectError, match="storage cannot be mounted"):
+            machine.up(board, Silent())
+        assert machine.running(board) is None
+
+
+def test_installed_qemu_that_lacks_the_cpu_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "qemu-system-aarch64"
+    old.write_text("#!/bin/sh\necho '  cortex-a57'\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert qemu_for("cortex-a57", Silent()).words == (str(old),)
+    fetched = qemu_for("cortex-a55", Silent())
+    assert str(old) not in fetched.words
+    done = subprocess.run([*fetched.words, "-version"], capture_output=True, text=True, check=True)
+    assert "QEMU emulator version" in done.stdout
+
+
+def test_cpu_that_no_qemu_knows_is_told() -> None:
+    with pytest.raises(MissingToolError, match="No QEMU here knows the CPU 'cortex-a5'"):
+        qemu_for("cortex-a5", Silent())

@@ -1,0 +1,50 @@
+"""Virtual boards for tests: machines of their own, packages shared with the person's cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from armload.boards.board import Board, VirtualReach
+from armload.boards.virtual import machine
+from armload.boards.virtual.image import image_for_boards
+from armload.boards.virtual.qemu import qemu_for
+from armload.core.progress import Silent
+from armload.core.workspace import cache_folder
+
+
+@contextmanager
+def private_cache(folder: Path) -> Iterator[Path]:
+    """Make ``folder`` the cache, with the packages that the usual one has or now gets."""
+    former = os.environ.get("ARMLOAD_CACHE")
+    usual = cache_folder().resolve()
+    image_for_boards(Silent())
+    qemu_for("cortex-a55", Silent())
+    (usual / "packages").mkdir(parents=True, exist_ok=True)
+    for kind in ("images", "packages"):
+        (folder / kind).symlink_to(usual / kind)
+    os.environ["ARMLOAD_CACHE"] = str(folder)
+    try:
+        yield folder
+    finally:
+        if former is None:
+            del os.environ["ARMLOAD_CACHE"]
+        else:
+            os.environ["ARMLOAD_CACHE"] = former
+
+
+def virtual_board(name: str, reach: VirtualReach) -> Board:
+    return Board(
+        name=name, target="rk3568", reach=reach, workdir=PurePosixPath("/data/local/tmp/armload")
+    )
+
+
+@contextmanager
+def switched_off_at_the_end(*boards: Board) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for board in boards:
+            machine.down(board)

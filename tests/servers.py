@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import shutil
@@ -9,8 +10,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -167,3 +169,47 @@ def dropbear(
         )
     finally:
         end(process)
+
+
+@contextmanager
+def cut_line(port: int, *, after_bytes: list[int]) -> Iterator[int]:
+    """Relay a port; connection after connection is cut once so many bytes went to the server.
+
+    When the list has run out, connections last.
+    """
+    allowances = iter(after_bytes)
+    listener = socket.create_server(("127.0.0.1", 0))
+    lines: list[socket.socket] = []
+
+    def close(*ends: socket.socket) -> None:
+        for one in ends:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def copy(source: socket.socket, sink: socket.socket, allowance: float) -> None:
+        with suppress(OSError):
+            while allowance > 0 and (data := source.recv(1 << 16)):
+                sink.sendall(data)
+                allowance -= len(data)
+        close(source, sink)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.create_connection(("127.0.0.1", port))
+                lines.extend((client, server))
+                allowance = next(allowances, math.inf)
+                for ends in ((client, server, allowance), (server, client, math.inf)):
+                    Thread(target=copy, args=ends, daemon=True).start()
+
+    thread = Thread(target=serve, daemon=True)
+    thread.start()
+    chosen: int = listener.getsockname()[1]
+    try:
+        yield chosen
+    finally:
+        close(listener, *lines)
+        for one in (listener, *lines):
+            one.close()
+        thread.join(timeout=5)

@@ -313,7 +313,7 @@ def _about_ssh(
     no_key = "No authentication methods" in str(error)
     if no_key or isinstance(error, paramiko.AuthenticationException):
         return _refused(connection, where)
-    if "banner" in str(error):
+    if "banner" in str(error) or "protocol version" in str(error):
         return ConnectError(
             f"{where}: what answers there is no SSH server.",
             f"Check the port. {_check(board_name)}",

@@ -1,0 +1,208 @@
+"""What a person is told when a board cannot be reached, and how keys are found."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from armload.boards.address import SshAddress
+from armload.boards.board import Board
+from armload.boards.connect import connect
+from armload.boards.line import LoginRefusedError
+from armload.boards.ssh import SshHost
+from armload.boards.trust import fetch_host_key, pin
+from armload.core.errors import ConnectError
+from armload.core.progress import Silent
+from tests.servers import free_port, make_key, openssh
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    (folder / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "ARMLOAD_SSH_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SshAddress]:
+    with openssh(tmp_path / "server") as address:
+        yield address
+
+
+def failure(address: SshAddress) -> ConnectError:
+    host = SshHost(address, "my-board")
+    with pytest.raises(ConnectError) as caught:
+        host.run("true")
+    assert caught.value.message.startswith("my-board")
+    return caught.value
+
+
+def fingerprint(public_key: Path) -> str:
+    listing = subprocess.run(
+        ["ssh-keygen", "-l", "-f", str(public_key)], check=True, capture_output=True, text=True
+    )
+    return listing.stdout.split()[1]
+
+
+def board_at(address: SshAddress) -> Board:
+    reach = {"kind": "ssh", "host": address.host, "port": address.port, "key": address.key}
+    return Board.model_validate(
+        {"name": "my-board", "target": "rk3568", "reach": reach, "workdir": "/tmp/x"}
+    )
+
+
+def test_a_name_that_nobody_has_is_said() -> None:
+    assert (
+        "no host called 'no-such-board.invalid'"
+        in failure(SshAddress(host="no-such-board.invalid")).message
+    )
+
+
+def test_a_port_where_nobody_listens_is_said() -> None:
+    error = failure(SshAddress(host="127.0.0.1", port=free_port()))
+    assert "connection refused" in error.message
+    assert "boards/my-board.yaml" in error.remedy
+
+
+def test_what_is_no_ssh_server_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        address = SshAddress(host="127.0.0.1", port=port)
+        client = subprocess.Popen(
+            [sys.executable, "-c", _ANSWER_LIKE_A_WEB_SERVER], stdin=listener.fileno()
+        )
+        try:
+            assert "no SSH server" in failure(address).message
+        finally:
+            client.kill()
+            client.wait()
+
+
+_ANSWER_LIKE_A_WEB_SERVER = """
+import socket
+listener = socket.socket(fileno=0)
+while True:
+    line, _ = listener.accept()
+    line.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n" * 300)
+    line.close()
+"""
+
+
+def test_an_unknown_key_is_refused_with_the_line_that_pins_it(
+    server: SshAddress, tmp_path: Path
+) -> None:
+    error = failure(server.model_copy(update={"host_key": None}))
+    assert fingerprint(tmp_path / "server" / "host.pub") in error.message
+    assert "armload board.trust --board my-board" in error.remedy
+
+
+def test_a_key_that_was_pinned_is_trusted(server: SshAddress, tmp_path: Path) -> None:
+    board = board_at(server)
+    shown = fetch_host_key(board)
+    assert shown.fingerprint == fingerprint(tmp_path / "server" / "host.pub")
+    assert shown.kind == "ssh-ed25519"
+    file = pin(shown)
+    assert file.is_relative_to(tmp_path / "home")
+    host = connect(board, Silent())
+    assert host.run("echo in").text == "in"
+    host.close()
+
+
+def test_a_changed_key_is_refused_loudly(server: SshAddress, tmp_path: Path) -> None:
+    other = make_key(tmp_path / "other")
+    error = failure(server.model_copy(update={"host_key": other}))
+    assert "KEY HAS CHANGED" in error.message
+    assert fingerprint(tmp_path / "other.pub") in error.message
+    assert fingerprint(tmp_path / "server" / "host.pub") in error.message
+
+
+def test_a_changed_key_is_refused_until_it_is_trusted_anew(
+    server: SshAddress, tmp_path: Path, home: Path
+) -> None:
+    other = make_key(tmp_path / "other")
+    (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {other}\n")
+    unpinned = server.model_copy(update={"host_key": None})
+    assert "KEY HAS CHANGED" in failure(unpinned).message
+    pin(fetch_host_key(board_at(server)))
+    assert SshHost(unpinned, "my-board").run("echo in").text == "in"
+
+
+def test_a_refused_login_names_the_keys_that_were_tried(
+    server: SshAddress, tmp_path: Path, home: Path
+) -> None:
+    make_key(tmp_path / "stranger")
+    make_key(home / ".ssh" / "id_ed25519")
+    error = failure(server.model_copy(update={"key": tmp_path / "stranger"}))
+    assert isinstance(error, LoginRefusedError)
+    assert str(tmp_path / "stranger") in error.message
+    assert str(home / ".ssh" / "id_ed25519") in error.message
+    assert not error.password_would_do
+
+
+def test_a_board_that_wants_a_password_says_where_to_put_it(tmp_path: Path) -> None:
+    with openssh(tmp_path / "server", extra="Match all\nPasswordAuthentication yes\n") as address:
+        make_key(tmp_path / "stranger")
+        error = failure(address.model_copy(update={"key": tmp_path / "stranger"}))
+    assert isinstance(error, LoginRefusedError)
+    assert error.password_would_do
+    assert "ARMLOAD_SSH_PASSWORD" in error.remedy
+
+
+def test_a_wrong_password_is_named_among_what_was_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", "wrong")
+    with openssh(tmp_path / "server", extra="Match all\nPasswordAuthentication yes\n") as address:
+        make_key(tmp_path / "stranger")
+        error = failure(address.model_copy(update={"key": tmp_path / "stranger"}))
+    assert "the password in ARMLOAD_SSH_PASSWORD" in error.message
+
+
+def test_a_key_file_that_is_missing_is_said(server: SshAddress, tmp_path: Path) -> None:
+    error = failure(server.model_copy(update={"key": tmp_path / "missing"}))
+    assert "no key file" in error.message
+
+
+def test_a_locked_key_is_said(server: SshAddress, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    make_key(locked)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret words", "-f", str(locked)], check=True
+    )
+    assert "passphrase" in failure(server.model_copy(update={"key": locked})).message
+
+
+def test_the_ssh_configuration_is_honoured(server: SshAddress, home: Path) -> None:
+    (home / ".ssh" / "config").write_text(
+        f"Host alias\n  HostName 127.0.0.1\n  Port {server.port}\n  User {server.user}\n"
+        f"  IdentityFile {server.key}\n  IdentityFile {home}/missing\n"
+    )
+    host = SshHost(SshAddress(host="alias", host_key=server.host_key), "my-board")
+    assert host.run("echo in").text == "in"
+    host.close()
+
+
+def test_a_board_behind_another_host_is_reached(
+    server: SshAddress, tmp_path: Path, home: Path
+) -> None:
+    with openssh(tmp_path / "jump") as jump:
+        (home / ".ssh" / "config").write_text(
+            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n"
+            f"  IdentityFile {jump.key}\n"
+            f"Host behind\n  HostName 127.0.0.1\n  Port {server.port}\n  User {server.user}\n"
+            f"  IdentityFile {server.key}\n  ProxyJump jump\n"
+        )
+        address = SshAddress(host="behind", host_key=server.host_key)
+        assert "not known yet" in failure(address).message, "the host between is checked, too"
+        (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+        host = SshHost(address, "my-board")
+        assert host.run("echo in").text == "in"
+        host.close()

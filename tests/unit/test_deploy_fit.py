@@ -1,0 +1,70 @@
+"""A program goes only where it can run."""
+
+from __future__ import annotations
+
+import pytest
+
+from armload.boards.board import Board
+from armload.boards.probe import parse_probe
+from armload.build.binary import Binary, FeatureUse
+from armload.core.errors import BoardError
+from armload.deploy.deployment import check_fit, lacking_features
+from tests.unit.test_boards_probe import core, output
+
+BOARD = Board.model_validate(
+    {
+        "name": "my-board",
+        "target": "rk3568",
+        "reach": {"kind": "ssh", "host": "x"},
+        "workdir": "/data/armload",
+    }
+)
+
+
+def binary(*uses: FeatureUse) -> Binary:
+    return Binary.model_validate(
+        {
+            "program": "llama-completion",
+            "path": "/x",
+            "sha256": "0" * 64,
+            "size_bytes": 1,
+            "target": "yitian710",
+            "compiler": "zig",
+            "source": "s",
+            "engine_commit": "c",
+            "build_id": "b",
+            "features": uses,
+        }
+    )
+
+
+def use(feature: str, *, guarded: bool = False) -> FeatureUse:
+    return FeatureUse(feature=feature, count=3, address=4096, mnemonic="x", guarded=guarded)
+
+
+def test_a_missing_feature_is_named() -> None:
+    found = parse_probe(output(core(0)), "my-board")
+    with pytest.raises(BoardError, match="lacks i8mm, which llama-completion built for yitian710"):
+        check_fit(BOARD, binary(use("asimddp"), use("i8mm")), found, emulated=False)
+
+
+def test_a_feature_behind_a_run_time_check_may_be_missing() -> None:
+    found = parse_probe(output(core(0)), "my-board")
+    assert lacking_features(binary(use("sve", guarded=True)), found) == ()
+    check_fit(BOARD, binary(use("asimddp"), use("sve", guarded=True)), found, emulated=False)
+
+
+def test_an_emulators_cpu_is_not_judged_by_the_laptops() -> None:
+    found = parse_probe(output(core(0), uname="6.1 x86_64\n"), "my-board")
+    check_fit(BOARD, binary(use("i8mm")), found, emulated=True)
+    with pytest.raises(BoardError, match="need aarch64"):
+        check_fit(BOARD, binary(), found, emulated=False)
+
+
+@pytest.mark.parametrize(
+    ("workdir", "complaint"), [("", "cannot be written"), ("writable\n", "noexec")]
+)
+def test_a_work_folder_of_no_use_is_refused(workdir: str, complaint: str) -> None:
+    found = parse_probe(output(core(0), workdir=workdir), "my-board")
+    with pytest.raises(BoardError, match=complaint):
+        check_fit(BOARD, binary(), found, emulated=False)

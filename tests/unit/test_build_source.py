@@ -41,7 +41,12 @@ def _llama_cpp(folder: Path, tools: dict[str, str], cmake: str = "") -> Path:
     return folder
 
 
-NEW = "set(TARGET llama-completion-impl)\nadd_library(${TARGET} completion.cpp)\nset(TARGET llama-completion)\nadd_executable(${TARGET} main.cpp)\n"
+NEW = """
+set(TARGET llama-completion-impl)
+add_library(${TARGET} completion.cpp)
+set(TARGET llama-completion)
+add_executable(${TARGET} main.cpp)
+"""
 OLD = "set(TARGET llama-cli)\nadd_executable(${TARGET} main.cpp)\n"
 
 
@@ -110,7 +115,9 @@ def test_only_the_wanted_folder_is_unpacked(tmp_path: Path) -> None:
         {"top/vendor/llama.cpp/include/llama.h": "x", "top/README": "y", "top/vendor/other": "z"},
     )
     unpack(archive, "vendor/llama.cpp", tmp_path / "out", Silent())
-    files = [str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()]
+    files = [
+        str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()
+    ]
     assert files == ["include/llama.h"]
 
 

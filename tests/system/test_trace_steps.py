@@ -1,0 +1,179 @@
+"""The trace: one line for each step, from engines before and after the change of their API."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from armload.build.binary import Binary
+from armload.core.progress import Silent
+from armload.models.synth import Shape, synthesise
+from tests.system.engines import LAST_WITH_DECODE, command, engine, run, shared
+
+pytestmark = pytest.mark.build
+
+PROMPT = "Once upon a time"
+PROMPT_TOKENS = 5
+
+
+@pytest.fixture(scope="module", params=["llama_process", "llama_decode"])
+def binary(request: pytest.FixtureRequest) -> Binary:
+    return engine(None if request.param == "llama_process" else LAST_WITH_DECODE)
+
+
+@pytest.fixture(scope="module")
+def stories() -> Path:
+    return shared("stories260K.gguf")
+
+
+def test_the_program_is_the_one_that_continues_a_prompt(binary: Binary) -> None:
+    is_old = LAST_WITH_DECODE.version in binary.source
+    assert binary.program == ("llama-cli" if is_old else "llama-completion")
+
+
+def test_text_is_the_model_authors_and_each_token_has_its_step(
+    binary: Binary, stories: Path, tmp_path: Path
+) -> None:
+    ran = run(binary, stories, tmp_path, PROMPT, "-n", "252")
+    expected = shared("stories260K.expected.txt").read_text()
+    assert ran.text.strip().removeprefix(PROMPT).rstrip() == expected.rstrip()
+    assert [step.tokens for step in ran.of_phase("prompt")] == [PROMPT_TOKENS]
+    assert [step.tokens for step in ran.of_phase("generate")] == [1] * 251
+    assert [step.step for step in ran.steps] == list(range(252))
+    counts = {phase: count for phase, (_, count) in ran.engine_sums().items()}
+    assert counts == {"prompt": PROMPT_TOKENS, "generate": 251}
+
+
+def test_steps_follow_each_other_on_one_clock(
+    binary: Binary, stories: Path, tmp_path: Path
+) -> None:
+    ran = run(binary, stories, tmp_path, PROMPT, "-n", "20")
+    times = [ran.header.start_ns]
+    for step in ran.steps:
+        times += [step.start_ns, step.end_ns]
+        assert step.cpu_ns > 0
+        assert step.rss_bytes > stories.stat().st_size
+        assert step.major_faults >= 0
+        assert step.involuntary_switches >= 0
+    assert times == sorted(times)
+
+
+def test_the_header_says_what_ran(binary: Binary, stories: Path, tmp_path: Path) -> None:
+    header = run(binary, stories, tmp_path, PROMPT, "-n", "2", "-t", "3").header
+    assert header.format == 1
+    assert header.clock == "CLOCK_MONOTONIC"
+    assert header.threads == 3
+    assert header.page_bytes in {4096, 16384, 65536}
+    assert header.engine_commit == binary.engine_commit
+
+
+@pytest.mark.parametrize(
+    ("extra", "prompt_steps"),
+    [
+        (["--no-warmup"], [5]),
+        (["--warmup"], [5]),
+        (["--no-warmup", "-b", "3"], [3, 2]),
+        (["-b", "4"], [4, 1]),
+        (["-b", "1"], [1, 1, 1, 1, 1]),
+        (["--no-warmup", "-b", "2"], [2, 2, 1]),
+    ],
+)
+def test_a_prompt_is_told_from_generated_tokens_however_it_is_cut(
+    binary: Binary, stories: Path, tmp_path: Path, extra: list[str], prompt_steps: list[int]
+) -> None:
+    ran = run(binary, stories, tmp_path, PROMPT, "-n", "6", *extra)
+    assert [step.tokens for step in ran.of_phase("prompt")] == prompt_steps
+    assert [step.tokens for step in ran.of_phase("generate")] == [1] * 5
+
+
+@pytest.mark.parametrize("warmup", ["--warmup", "--no-warmup"])
+def test_a_prompt_of_one_token_is_a_prompt(
+    binary: Binary, stories: Path, tmp_path: Path, warmup: str
+) -> None:
+    ran = run(binary, stories, tmp_path, "", "-n", "3", warmup)
+    assert [(step.phase, step.tokens) for step in ran.steps] == [
+        ("prompt", 1),
+        ("generate", 1),
+        ("generate", 1),
+    ]
+
+
+def test_one_generated_token_needs_the_prompts_step_alone(
+    binary: Binary, stories: Path, tmp_path: Path
+) -> None:
+    ran = run(binary, stories, tmp_path, PROMPT, "-n", "1")
+    assert [(step.phase, step.tokens) for step in ran.steps] == [("prompt", PROMPT_TOKENS)]
+
+
+def test_the_traces_sums_are_the_engines_within_one_percent(binary: Binary, tmp_path: Path) -> None:
+    shape = Shape(
+        layers=4,
+        width=512,
+        feed_forward=1536,
+        heads=8,
+        kv_heads=4,
+        vocabulary=2048,
+        context_length=256,
+    )
+    model = tmp_path / "model.gguf"
+    synthesise(shape, model, quantisation="Q8_0", seed=1, progress=Silent())
+    ran = run(binary, model, tmp_path, "Once upon a time there was", "-n", "40", "--ignore-eos")
+    for phase, (engine_ms, _) in ran.engine_sums().items():
+        ours_ms = 1000 * sum(step.duration_s for step in ran.of_phase(phase))
+        assert ours_ms == pytest.approx(engine_ms, rel=0.01)
+
+
+def test_the_text_is_the_same_without_a_trace_and_none_is_written(
+    binary: Binary, stories: Path, tmp_path: Path
+) -> None:
+    traced = run(binary, stories, tmp_path, PROMPT, "-n", "40")
+    (tmp_path / "trace.jsonl").unlink()
+    untraced = subprocess.run(
+        command(binary, stories, PROMPT, ["-n", "40"]),
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if name != "ARMLOAD_TRACE"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert untraced.stdout == traced.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_that_cannot_be_written_is_said_and_the_run_goes_on(
+    binary: Binary, stories: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        command(binary, stories, PROMPT, ["-n", "2"]),
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"ARMLOAD_TRACE": str(tmp_path / "absent" / "trace.jsonl")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "cannot be opened: No such file or directory" in done.stderr
+    assert PROMPT in done.stdout
+
+
+def test_a_killed_program_leaves_whole_lines(binary: Binary, stories: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    with subprocess.Popen(
+        command(binary, stories, PROMPT, ["-n", "400", "-c", "512"]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"ARMLOAD_TRACE": str(trace)},
+    ) as process:
+        while process.poll() is None and (
+            not trace.exists() or trace.read_bytes().count(b"\n") < 10
+        ):
+            pass
+        process.kill()
+    lines = trace.read_text().splitlines(keepends=True)
+    assert len(lines) >= 10
+    assert all(line.endswith("\n") and json.loads(line) for line in lines[:-1])

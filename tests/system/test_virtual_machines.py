@@ -32,8 +32,8 @@ from tests.virtual_boards import private_cache, switched_off_at_the_end, virtual
 pytestmark = pytest.mark.machine
 
 BOARD = virtual_board(
-    "test-dayu200",
-    VirtualReach(kind="virtual", disk=2 << 30, disk_read_bytes_per_s=165_000_000),
+    "test-first",
+    VirtualReach(kind="virtual", disk=2 << 30, disk_read_bytes_per_s=20_000_000),
 )
 SMALL = VirtualReach(kind="virtual", memory=512 << 20, disk=256 << 20)
 
@@ -105,14 +105,14 @@ def test_its_clock_is_right_and_random_numbers_are_there_at_once(host: SshHost) 
 
 
 def test_its_storage_is_as_slow_as_its_file_says(host: SshHost) -> None:
-    size_mb = 100
+    size_mb = 40
     command = f"head -c {size_mb}000000 /dev/zero >/data/big && sync"
     assert host.run(command).status == 0
     host.run("echo 3 >/proc/sys/vm/drop_caches")
     began = time.monotonic()
     assert host.run("cat /data/big >/dev/null && rm /data/big").status == 0
     rate = size_mb / (time.monotonic() - began)
-    assert 30 < rate < 200
+    assert 10 < rate < 25
 
 
 def test_it_has_no_sftp_server(address: SshAddress) -> None:

@@ -177,17 +177,17 @@ def _awaited(board: Board, folder: Path, powered: Powered, progress: Progress) -
     with progress.step(f"Booting {board.name}", total=_USUAL_BOOT_S, unit="s") as step:
         while not ssh_answers(powered.port, 0.5):
             waited_s = time.monotonic() - began
-            console = last_lines(folder / "console.log")
             if not powered.process.is_alive():
                 raise ConnectError(
-                    f"The virtual board {board.name!r} went off while it booted: {console}",
+                    f"The virtual board {board.name!r} went off while it booted: "
+                    f"{last_lines(folder / 'console.log')}",
                     f"The whole log is in {folder}.",
                 )
             if waited_s > BOOT_LIMIT_S:
                 powered.process.end()
                 raise ConnectError(
                     f"The virtual board {board.name!r} did not boot within {BOOT_LIMIT_S:.0f} s: "
-                    f"{console}",
+                    f"{last_lines(folder / 'console.log')}",
                     f"The whole log is in {folder}.",
                 )
             step.update(waited_s, total=max(_USUAL_BOOT_S, waited_s))

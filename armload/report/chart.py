@@ -1,0 +1,135 @@
+"""Time per token over a run, as one Vega-Lite specification for page and picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armload.bench.run import Run, Step
+from armload.report import words
+
+Specification = dict[str, Any]
+
+IN_MEMORY, FROM_STORAGE, PROMPT = "output token", "output token, storage read", "prompt, per token"
+
+COLOURS = {IN_MEMORY: "#0072B2", FROM_STORAGE: "#D55E00", PROMPT: "#009E73"}
+"""Colours that people with any colour vision tell apart (Okabe and Ito, 2008)."""
+
+SHAPES = {IN_MEMORY: "circle", FROM_STORAGE: "triangle-up", PROMPT: "diamond"}
+
+STEPS, MEDIAN = "steps", "median"
+"""Names of the data sets."""
+
+WIDTH_PIXELS, HEIGHT_PIXELS = 760, 300
+PIXELS_PER_UNIT = 2
+
+
+def token_chart(run: Run) -> Specification:
+    """Return the specification: x is the output token's number, y milliseconds per token.
+
+    The prompt's last step yields output token 1 and stands there, its earlier steps left of it,
+    each with its mean time per prompt token.
+    """
+    import altair as alt
+
+    rows = _rows(run)
+    kinds = [kind for kind in COLOURS if any(row["kind"] == kind for row in rows)] or [PROMPT]
+    base = alt.Chart(alt.NamedData(name=STEPS))
+    x = alt.X("number:Q").title("output token").axis(tickCount=10, tickMinStep=1, format=",d")
+    x = x.scale(domain=_numbers_shown(run, rows), nice=False, padding=8)
+    y = alt.Y("ms:Q").title("time per token (ms)").axis(tickCount=6, format=",.10~g")
+    y = y.scale(zero=True) if rows else y.scale(domain=(0, 1))
+    line = (
+        base.transform_filter(f"datum.kind != '{PROMPT}'")
+        .mark_line(color="#888888", strokeWidth=1, opacity=0.5)
+        .encode(x, y)
+    )
+    points = base.mark_point(filled=True, size=44, opacity=0.9).encode(
+        x,
+        y,
+        alt.Color("kind:N")
+        .title(None)
+        .scale(domain=kinds, range=[COLOURS[kind] for kind in kinds]),
+        alt.Shape("kind:N").title(None).scale(domain=kinds, range=[SHAPES[kind] for kind in kinds]),
+        tooltip=[
+            alt.Tooltip("kind:N", title="what"),
+            alt.Tooltip("number:Q", title="output token"),
+            alt.Tooltip("ms:Q", title="ms per token", format=".1f"),
+            alt.Tooltip("tokens:Q", title="tokens in this step"),
+            alt.Tooltip("read_mb:Q", title="read from storage (MB)", format=".1f"),
+            alt.Tooltip("major_faults:Q", title="major faults"),
+            alt.Tooltip("cpu_share:Q", title="CPU time / wall time", format=".2f"),
+            alt.Tooltip("involuntary_switches:Q", title="involuntary switches"),
+        ],
+    )
+    layers: list[alt.Chart] = [line, points]
+    medians: list[dict[str, float]] = []
+    title = words.headline(run)
+    if run.summary.token_s is not None:
+        title += f", {words.seconds(run.summary.token_s.p50)} per token at the median (dashed)"
+        medians.append({"ms": run.summary.token_s.p50 * 1000})
+        median = alt.Chart(alt.NamedData(name=MEDIAN))
+        layers.append(median.mark_rule(color="#888888", strokeDash=[5, 4]).encode(y))
+    subtitle = f"{run.model.name} ({run.model.quantisation}), {words.started(run)}"
+    chart = (
+        alt.layer(*layers)
+        .properties(
+            width=WIDTH_PIXELS,
+            height=HEIGHT_PIXELS,
+            title=alt.TitleParams(title, subtitle=subtitle, anchor="start"),
+        )
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
+        .configure_axisX(grid=False)
+        .configure_title(fontSize=16, subtitleFontSize=12, subtitlePadding=6, offset=14)
+        .configure_legend(orient="bottom", labelFontSize=12, symbolSize=80, labelLimit=0)
+    )
+    specification: Specification = chart.to_dict()
+    specification["datasets"] = {STEPS: rows, MEDIAN: medians}
+    return specification
+
+
+def png(specification: Specification) -> bytes:
+    """Draw a specification on white, sharp enough for a slide."""
+    import vl_convert
+
+    picture: bytes = vl_convert.vegalite_to_png(
+        specification, scale=PIXELS_PER_UNIT, config={"background": "white", "padding": 16}
+    )
+    return picture
+
+
+def svg(specification: Specification) -> str:
+    """Draw a specification as an SVG element without a background."""
+    import vl_convert
+
+    picture: str = vl_convert.vegalite_to_svg(specification, config={"background": "transparent"})
+    return picture
+
+
+def _numbers_shown(run: Run, rows: list[dict[str, Any]]) -> tuple[int, int]:
+    numbers = [row["number"] for row in rows] or [1, run.plan.n_predict]
+    return min(numbers), max(*numbers, min(numbers) + 1)
+
+
+def _rows(run: Run) -> list[dict[str, Any]]:
+    prompt = [step for step in run.tokens if step.phase == "prompt"]
+    decode = [step for step in run.tokens if step.phase == "generate"]
+    rows = [_row(step, number, PROMPT) for number, step in enumerate(prompt, 2 - len(prompt))]
+    number = 1
+    for step in decode:
+        number += step.tokens
+        rows.append(_row(step, number, FROM_STORAGE if words.reads_storage(step) else IN_MEMORY))
+    return rows
+
+
+def _row(step: Step, number: int, kind: str) -> dict[str, Any]:
+    return {
+        "number": number,
+        "kind": kind,
+        "ms": step.duration_s * 1000 / step.tokens,
+        "tokens": step.tokens,
+        "read_mb": None if step.read_bytes is None else step.read_bytes / 1e6,
+        "major_faults": step.major_faults,
+        "cpu_share": step.cpu_ns / 1e9 / step.duration_s if step.duration_s else None,
+        "involuntary_switches": step.involuntary_switches,
+    }

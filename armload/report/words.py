@@ -1,0 +1,80 @@
+"""Figures and facts of a run in the words that table, chart and page share."""
+
+from __future__ import annotations
+
+from armload.bench.run import Run, Step
+from armload.core.values import format_bytes
+
+UNKNOWN = "-"
+
+
+def seconds(value: float | None) -> str:
+    """Write a time with three figures, in milliseconds below one second."""
+    if value is None:
+        return UNKNOWN
+    return f"{_three_figures(value)} s" if value >= 1 else f"{_three_figures(value * 1000)} ms"
+
+
+def rate(tokens_per_s: float | None) -> str:
+    """Write tokens per second with three figures."""
+    return UNKNOWN if tokens_per_s is None else _three_figures(tokens_per_s)
+
+
+def _three_figures(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
+
+
+def size(count: int | None) -> str:
+    """Write a number of bytes."""
+    return UNKNOWN if count is None else format_bytes(count)
+
+
+def weights(count: int) -> str:
+    """Write a number of weights: ``82 M``, ``8.0 B``."""
+    return f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.0f} M"
+
+
+def reads_storage(step: Step) -> bool:
+    """Tell whether a step had to wait for, or fetched, something from storage."""
+    return bool(step.read_bytes) or step.major_faults > 0
+
+
+def headline(run: Run) -> str:
+    """Say the run's result in one sentence."""
+    if run.summary.decode_tps is None:
+        return f"No token was generated on {run.board.name}"
+    return f"{rate(run.summary.decode_tps)} tokens per second on {run.board.name}"
+
+
+def started(run: Run) -> str:
+    """Say when the run began: ``2026-11-21 02:15:00 UTC``."""
+    return run.started_utc.replace("T", " ").replace("+00:00", " UTC")
+
+
+def model_line(run: Run) -> str:
+    """Describe the model."""
+    model = run.model
+    return (
+        f"{model.name} ({model.architecture}, {model.quantisation}, "
+        f"{weights(model.parameters)} weights, {size(model.size_bytes)})"
+    )
+
+
+def binary_line(run: Run) -> str:
+    """Describe the program."""
+    binary = run.binary
+    return (
+        f"{binary.program} for {binary.target} ({binary.source}, {binary.compiler}, "
+        f"build {binary.build_id})"
+    )
+
+
+def board_line(run: Run) -> str:
+    """Describe the board."""
+    described = f": {run.board.description}" if run.board.description else ""
+    return f"{run.board.name}{described}"
+
+
+def verdict_line(run: Run) -> str:
+    """Say whether the figures may be believed."""
+    return "valid" if run.verdict.valid else "not valid: " + " ".join(run.verdict.reasons)

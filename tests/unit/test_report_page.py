@@ -1,0 +1,134 @@
+"""The chart and the page as text; what a browser makes of them is a system test."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from armload.bench.run import Run
+from armload.report.chart import COLOURS, FROM_STORAGE, IN_MEMORY, PROMPT, token_chart
+from armload.report.page import write_report
+from tests.unit.runs import failed_run, quick_run, storage_run
+
+HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARMLOAD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+class _Page(HTMLParser):
+    """Collects the elements, links, and the content of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self.inside_script = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.inside_script = tag == "script"
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside_script = False
+
+    def handle_data(self, data: str) -> None:
+        if self.inside_script:
+            self.scripts[-1] += data
+        else:
+            self.words.append(data)
+
+
+def _page(run: Run, folder: Path) -> str:
+    return write_report(run, folder)[0].read_text(encoding="utf-8")
+
+
+def _rows(run: Run) -> list[dict[str, object]]:
+    rows = token_chart(run)["datasets"]["steps"]
+    assert isinstance(rows, list)
+    return rows
+
+
+def test_the_chart_holds_every_step_at_its_token() -> None:
+    run = quick_run(tokens=5)
+    rows = _rows(run)
+    assert [row["number"] for row in rows] == [1, 2, 3, 4, 5]
+    assert [row["kind"] for row in rows] == [PROMPT, *[IN_MEMORY] * 4]
+    assert rows[0]["ms"] == pytest.approx(330 / 8)
+    assert rows[1]["ms"] == pytest.approx(run.tokens[1].duration_s * 1000)
+
+
+def test_tokens_that_read_storage_are_told_apart() -> None:
+    assert {row["kind"] for row in _rows(storage_run())} == {PROMPT, FROM_STORAGE}
+    assert len(set(COLOURS.values())) == len(COLOURS)
+
+
+def test_page_and_picture_are_there_even_when_nothing_was_decoded(tmp_path: Path) -> None:
+    page, picture = write_report(failed_run(), tmp_path)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "SIGILL" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_asks_for_nothing_but_the_files_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "odd name#1").write_text("")
+    parsed = _Page(_page(quick_run(), tmp_path))
+    assert set(parsed.links) == {"./run.json", "./odd%20name%231", "./tokens.png"}
+
+
+def test_the_page_says_what_limited_the_run_and_shows_the_text(tmp_path: Path) -> None:
+    run = storage_run()
+    shown = " ".join(" ".join(_Page(_page(run, tmp_path)).words).split())
+    assert run.limit.sentence in shown
+    assert run.limit.advice in shown
+    assert "I believe the meaning of life is large side land" in shown.replace(
+        "is  large", "is large"
+    )
+
+
+def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:
+    run = quick_run(text=HOSTILE, prompt=HOSTILE[::-1] + "<b>")
+    run = run.model_copy(
+        update={
+            "command": (HOSTILE,),
+            "model": run.model.model_copy(update={"name": HOSTILE}),
+            "board": run.board.model_copy(update={"description": HOSTILE}),
+        }
+    )
+    parsed = _Page(_page(run, tmp_path))
+    assert parsed.tags.count("script") == 2
+    assert "img" not in parsed.tags
+    assert "b" not in parsed.tags
+    assert HOSTILE in "".join(parsed.words)
+
+
+def test_the_policy_lets_only_the_page_s_own_script_run(tmp_path: Path) -> None:
+    text = _page(quick_run(), tmp_path)
+    data, script = _Page(text).scripts
+    json.loads(data)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert "default-src 'none'" in policy[1]
+    assert f"script-src 'sha256-{digest}' 'unsafe-eval';" in policy[1].replace("&#39;", "'")
+
+
+def test_writing_a_report_again_gives_the_same_page(tmp_path: Path) -> None:
+    assert _page(quick_run(), tmp_path) == _page(quick_run(), tmp_path)

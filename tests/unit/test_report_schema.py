@@ -1,0 +1,37 @@
+"""The published schema and the format it describes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from armload.bench.run import FORMAT, Run
+from armload.report.schema import run_schema
+from tests.unit.runs import failed_run, quick_run, storage_run
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / f"run-{FORMAT}.json"
+
+
+def test_the_published_schema_is_current() -> None:
+    assert PUBLISHED.read_text(encoding="utf-8") == run_schema(), (
+        f"the format changed: python -m armload.report.schema {PUBLISHED}, "
+        "or a new format number when former files no longer fit"
+    )
+
+
+@pytest.mark.parametrize("run", [quick_run(), storage_run(), failed_run()], ids=lambda run: run.id)
+def test_every_run_fits_the_published_schema(run: Run) -> None:
+    schema = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(json.loads(run.model_dump_json()))
+
+
+def test_a_run_without_its_figures_does_not_fit() -> None:
+    schema = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    content = json.loads(quick_run().model_dump_json())
+    del content["summary"]["decode_tps"]
+    with pytest.raises(jsonschema.ValidationError, match="decode_tps"):
+        jsonschema.Draft202012Validator(schema).validate(content)

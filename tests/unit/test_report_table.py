@@ -1,0 +1,109 @@
+"""Tables for a terminal."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from armload.build.binary import Binary, FeatureUse
+from armload.report import words
+from armload.report.table import binaries_table, list_table, run_table
+from tests.unit.runs import failed_run, quick_run, storage_run
+
+
+def _shown(renderable: RenderableType, width: int = 100) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(renderable)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_a_run_shows_its_figures_its_limit_and_the_advice() -> None:
+    run = storage_run()
+    shown = " ".join(_shown(run_table(run)).split())
+    assert run.summary.token_s is not None
+    for part in (
+        words.rate(run.summary.decode_tps),
+        words.rate(run.summary.prefill_tps),
+        words.seconds(run.summary.ttft_s),
+        words.seconds(run.summary.token_s.p99),
+        "1.8 GB",
+        "virtual-dayu200",
+        "Llama-3.1-8B-Instruct-Q2_K.gguf",
+        "llama-completion",
+        "verdict valid",
+        run.limit.sentence,
+        run.limit.advice,
+    ):
+        assert part in shown
+
+
+def test_a_run_fits_a_terminal_of_eighty_columns() -> None:
+    assert max(map(len, _shown(run_table(storage_run()), width=80).splitlines())) <= 80
+
+
+def test_a_failed_run_says_why_and_shows_no_empty_figures() -> None:
+    shown = " ".join(_shown(run_table(failed_run())).split())
+    assert "SIGILL" in shown
+    assert "not valid" in shown
+    assert "tok/s" not in shown
+
+
+def test_names_from_files_are_never_read_as_markup() -> None:
+    run = quick_run()
+    odd = run.model_copy(
+        update={"model": run.model.model_copy(update={"name": "[red]x[/oops].gguf"})}
+    )
+    assert "[red]x[/oops].gguf" in _shown(run_table(odd))
+    assert "[red]x[/oops].gguf" in _shown(list_table([odd]), width=200)
+
+
+def test_a_list_has_a_line_for_each_run() -> None:
+    runs = [quick_run(), storage_run(), failed_run()]
+    shown = _shown(list_table(runs), width=200)
+    assert all(run.id in shown for run in runs)
+    assert shown.count("not valid") == 1
+
+
+def test_binaries_show_the_features_in_their_code() -> None:
+    binary = Binary(
+        program="llama-completion",
+        path=Path("/b/llama-completion"),
+        sha256="0" * 64,
+        size_bytes=7_990_616,
+        target="rk3568",
+        compiler="zig 0.15.2",
+        source="llama-cpp-python 0.3.36",
+        engine_commit="b7000",
+        build_id="3f2a9c81d07e",
+        features=(FeatureUse(feature="asimddp", count=3, address=64, mnemonic="sdot"),),
+    )
+    shown = _shown(binaries_table([binary]))
+    assert "8.0 MB" in shown
+    assert "asimddp" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0664, "66.4 ms"),
+        (0.74, "740 ms"),
+        (1.0, "1.00 s"),
+        (18.18, "18.2 s"),
+        (123.4, "123 s"),
+        (4321.0, "4,321 s"),
+        (None, "-"),
+    ],
+)
+def test_times_have_three_figures(value: float | None, text: str) -> None:
+    assert words.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(15.0, "15.0"), (0.0557, "0.0557"), (320.4, "320"), (None, "-")]
+)
+def test_rates_have_three_figures(value: float | None, text: str) -> None:
+    assert words.rate(value) == text

@@ -65,7 +65,7 @@ def token_chart(run: Run) -> Specification:
     medians: list[dict[str, float]] = []
     title = words.headline(run)
     if run.summary.token_s is not None:
-        title += f", {words.seconds(run.summary.token_s.p50)} per token at the median (dashed)"
+        title += f", median {words.seconds(run.summary.token_s.p50)} per token (dashed)"
         medians.append({"ms": run.summary.token_s.p50 * 1000})
         median = alt.Chart(alt.NamedData(name=MEDIAN))
         layers.append(median.mark_rule(color="#888888", strokeDash=[5, 4]).encode(y))

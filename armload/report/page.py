@@ -25,6 +25,7 @@ _DRAW = """
   const specification = JSON.parse(document.getElementById("specification").textContent);
   delete specification.title;
   specification.width = "container";
+  if (holder.clientWidth < 480) specification.config.legend.columns = 1;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const draw = () => {
     const ink = dark.matches ? "#c9ccd1" : "#3d4147";

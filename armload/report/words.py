@@ -41,9 +41,12 @@ def reads_storage(step: Step) -> bool:
 
 def headline(run: Run) -> str:
     """Say the run's result in one sentence."""
-    if run.summary.decode_tps is None:
+    decode_tps = run.summary.decode_tps
+    if decode_tps is None:
         return f"No token was generated on {run.board.name}"
-    return f"{rate(run.summary.decode_tps)} tokens per second on {run.board.name}"
+    if decode_tps < 1:
+        return f"{seconds(1 / decode_tps)} per token on {run.board.name}"
+    return f"{rate(decode_tps)} tokens per second on {run.board.name}"
 
 
 def started(run: Run) -> str:

@@ -14,6 +14,7 @@ import pytest
 from armload.bench.run import Run
 from armload.report.chart import COLOURS, FROM_STORAGE, IN_MEMORY, PROMPT, token_chart
 from armload.report.page import write_report
+from armload.report.words import headline
 from tests.unit.runs import failed_run, quick_run, storage_run
 
 HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
@@ -101,6 +102,12 @@ def test_the_page_says_what_limited_the_run_and_shows_the_text(tmp_path: Path) -
     assert "I believe the meaning of life is large side land" in shown.replace(
         "is  large", "is large"
     )
+
+
+def test_the_headline_speaks_of_seconds_where_a_token_takes_some() -> None:
+    assert headline(quick_run()).startswith("14.8 tokens per second")
+    assert headline(storage_run()).startswith("18.0 s per token")
+    assert headline(failed_run()).startswith("No token")
 
 
 def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:

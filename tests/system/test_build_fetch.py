@@ -1,0 +1,101 @@
+"""Fetching the source from a real package index on the loopback."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from armload.build.source import Archive
+from armload.core.errors import BuildError
+from armload.core.files import sha256_of
+from armload.core.progress import Silent
+from armload.core.workspace import cache_folder
+
+FILE = "llama_cpp_python-9.9.tar.gz"
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        pass
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package index with one source archive; yields the archive's path."""
+    project = tmp_path / "index" / "simple" / "llama-cpp-python"
+    project.mkdir(parents=True)
+    (project / "index.html").write_text(f'<!DOCTYPE html><a href="{FILE}">{FILE}</a>')
+    content = b"header"
+    with tarfile.open(project / FILE, "w:gz") as tar:
+        member = tarfile.TarInfo("llama_cpp_python-9.9/vendor/llama.cpp/include/llama.h")
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+    handler = functools.partial(_Quiet, directory=str(tmp_path / "index"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/simple"
+        monkeypatch.setenv("PIP_INDEX_URL", address)
+        monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield project / FILE
+        server.shutdown()
+        thread.join()
+
+
+def _archive(**changes: str) -> Archive:
+    values = {
+        "name": "llama-cpp",
+        "project": "llama-cpp-python",
+        "version": "9.9",
+        "sha256": "0" * 64,
+        "folder": "vendor/llama.cpp",
+    }
+    return Archive.model_validate(values | changes)
+
+
+def test_the_archive_comes_from_the_configured_index_and_is_unpacked_once(index: Path) -> None:
+    source = _archive(sha256=sha256_of(index))
+    folder = source.provide(Silent())
+    assert (folder / "include" / "llama.h").read_text() == "header"
+    assert list((cache_folder() / "sources").iterdir()) == [folder]
+    index.unlink()
+    assert source.provide(Silent()) == folder
+
+
+def test_a_file_with_another_checksum_is_refused_and_thrown_away(index: Path) -> None:
+    with pytest.raises(BuildError, match="was expected") as caught:
+        _archive().provide(Silent())
+    assert sha256_of(index) in caught.value.message
+    assert list((cache_folder() / "sources").iterdir()) == []
+
+
+def test_a_damaged_left_over_archive_is_fetched_again(index: Path) -> None:
+    left = cache_folder() / "sources" / "llama-cpp-python-9.9.tar.gz"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(index.read_bytes()[:20])
+    assert (_archive(sha256=sha256_of(index)).provide(Silent()) / "include").is_dir()
+
+
+def test_a_version_that_the_index_lacks_is_named(index: Path) -> None:
+    with pytest.raises(BuildError, match=r"no source archive of llama-cpp-python 9\.8"):
+        _archive(version="9.8").provide(Silent())
+
+
+def test_a_project_that_the_index_lacks_is_named(index: Path) -> None:
+    with pytest.raises(BuildError, match="no project 'llama-cpp-rust'"):
+        _archive(project="llama-cpp-rust").provide(Silent())
+
+
+def test_a_file_that_the_index_lists_and_does_not_have_is_one_clear_error(index: Path) -> None:
+    index.unlink()
+    with pytest.raises(BuildError, match="cannot be fetched"):
+        _archive().provide(Silent())
+    assert list((cache_folder() / "sources").iterdir()) == []

@@ -1,0 +1,78 @@
+"""What decides a build, and target files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.build.record import Inputs
+from armload.build.target import Target, load_target
+from armload.core.errors import DataError, UsageError
+from armload.core.workspace import data_names
+
+INPUTS = Inputs(
+    source="sha256:1",
+    source_label="llama-cpp-python 1",
+    target=Target(name="rk3568", cpu="cortex-a55", features=("asimddp",)),
+    compiler="zig 1",
+    compiler_flags=("-mcpu=cortex_a55",),
+    files={"native/armload_trace.c": "1"},
+    programs=(),
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": "sha256:2"},
+        {"target": Target(name="rk3568", cpu="cortex-a55", features=())},
+        {"compiler": "zig 2"},
+        {"compiler_flags": ("-mcpu=cortex_a76",)},
+        {"files": {"native/armload_trace.c": "2"}},
+        {"programs": ("llama-cli",)},
+    ],
+)
+def test_everything_that_goes_in_changes_the_build_id(change: dict[str, object]) -> None:
+    assert INPUTS.model_copy(update=change).build_id != INPUTS.build_id
+
+
+def test_equal_inputs_have_equal_ids_of_twelve_digits() -> None:
+    again = Inputs.model_validate_json(INPUTS.model_dump_json())
+    assert again.build_id == INPUTS.build_id
+    assert len(INPUTS.build_id) == 12
+
+
+def test_every_shipped_target_is_well_formed_and_may_use_what_it_must_use() -> None:
+    names = data_names("toolchains")
+    assert "rk3568" in names
+    for name in names:
+        target = load_target(name)
+        assert target.description
+        assert set(target.must_use) <= set(target.features)
+
+
+def test_an_unknown_target_is_answered_with_the_nearest_names() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_target("rk3569")
+    assert "rk3568" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cpu: x\nfeatures: [a\n", "not valid YAML"),
+        ("cpu: x\nmustuse: [a]\n", "line 2: there is no key 'mustuse'"),
+        ("description: no cpu\n", "cpu"),
+        ("cpu: x\nfeatures: asimddp\n", "line 2: features"),
+    ],
+)
+def test_a_malformed_target_file_is_answered_with_file_and_place(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toolchains").mkdir()
+    (tmp_path / "toolchains" / "mine.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"mine\.yaml") as caught:
+        load_target("mine")
+    assert said in caught.value.message

@@ -16,7 +16,12 @@ from pathlib import Path
 
 from armload.boards.address import SshAddress
 from armload.boards.board import Board, EmulatedReach
-from armload.boards.virtual.packages import WITHOUT_APT, native_architecture, updated_apt
+from armload.boards.virtual.packages import (
+    WITHOUT_APT,
+    folder_written_whole,
+    native_architecture,
+    updated_apt,
+)
 from armload.boards.virtual.process import Started, free_port, locked, ssh_answers
 from armload.boards.virtual.qemu import Qemu, fetch_program, knows_cpu, private_program
 from armload.boards.virtual.state import (
@@ -132,14 +137,13 @@ def _emulator(cpu: str, progress: Progress) -> None:
         if shutil.which("apt-get") is None:
             lack = f"is older than {cpu}" if installed else "is not installed"
             raise MissingToolError(f"{_PROGRAM} {lack}.", WITHOUT_APT)
-        apt = updated_apt(native_architecture(), progress)
-        with tempfile.TemporaryDirectory(prefix="armload-") as name:
-            tree = Path(name)
-            apt.unpack(apt.alone(["qemu-user"]), tree, progress)
-            fetched.parent.mkdir(parents=True, exist_ok=True)
-            beside = fetched.with_suffix(".new")
-            shutil.copy2(tree / "usr/bin" / _PROGRAM, beside)
-            beside.replace(fetched)
+        with (
+            updated_apt(native_architecture(), progress) as apt,
+            folder_written_whole(fetched.parent) as fresh,
+            tempfile.TemporaryDirectory(dir=fresh) as name,
+        ):
+            apt.unpack(apt.alone(["qemu-user"]), Path(name), progress)
+            shutil.copy2(Path(name, "usr/bin", _PROGRAM), fresh / _PROGRAM)
     if not knows_cpu(Qemu(words=(str(fetched),)), cpu):
         raise MissingToolError(
             f"No qemu-user here knows the CPU {cpu!r}.", f"See: {fetched} -cpu help"

@@ -83,8 +83,8 @@ def test_machine_without_apt_says_what_to_do(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
     monkeypatch.delenv("ARMLOAD_IMAGES", raising=False)
-    with pytest.raises(MissingToolError) as caught:
-        updated_apt("arm64", Silent())
+    with pytest.raises(MissingToolError) as caught, updated_apt("arm64", Silent()):
+        pass
     assert "ARMLOAD_IMAGES" in caught.value.remedy
     with pytest.raises(MissingToolError, match="apt-get is not on this machine"):
         image_for_boards(Silent())

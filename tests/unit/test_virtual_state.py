@@ -1,7 +1,7 @@
 import os
 import socket
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -101,4 +101,4 @@ def test_deep_folders_get_a_socket_path_that_fits(
 
 
 def test_emulated_boards_work_folder_is_in_the_users_own_cache(cache: Path) -> None:
-    assert load_board("qemu-user").workdir == cache.resolve() / "qemu-user"
+    assert load_board("qemu-user").workdir == PurePosixPath(cache.resolve(), "qemu-user")

@@ -20,7 +20,6 @@ from armload.boards.virtual.packages import (
     Apt,
     Package,
     folder_written_whole,
-    require_apt,
     updated_apt,
 )
 from armload.core.errors import DataError, MissingToolError
@@ -83,16 +82,15 @@ def _checked(folder: Path) -> Image:
 
 
 def _make(folder: Path, progress: Progress) -> None:
-    require_apt()
-    apt = updated_apt("arm64", progress)
-    packages = [*apt.closure(_USERLAND), *_kernel_packages(apt)]
-    with tempfile.TemporaryDirectory(prefix="armload-") as name:
+    with (
+        updated_apt("arm64", progress) as apt,
+        folder_written_whole(folder) as fresh,
+        tempfile.TemporaryDirectory(dir=fresh) as name,
+    ):
         tree = Path(name)
+        packages = [*apt.closure(_USERLAND), *_kernel_packages(apt)]
         apt.unpack(packages, tree, progress)
-        with (
-            progress.step("Making the virtual board's image", total=2, unit="parts") as step,
-            folder_written_whole(folder) as fresh,
-        ):
+        with progress.step("Making the virtual board's image", total=2, unit="parts") as step:
             step.update(0, note="kernel")
             shutil.copyfile(_kernel(tree), fresh / _KERNEL_FILE)
             step.update(1, note="root file system")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from armload.boards.virtual.mirrors import Archive, archives
-from armload.core.errors import ArmloadError, MissingToolError
+from armload.core.errors import MissingToolError
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 from armload.core.workspace import cache_folder
@@ -38,16 +38,17 @@ class Package(Value):
 
 
 class Apt:
-    """The machine's apt, with one architecture and every state of its own in our cache.
+    """The machine's apt, for one architecture, with all its state in a private folder.
 
     Args:
         architecture: Debian's name of it: ``arm64``, ``amd64``.
         archive: where packages come from.
+        folder: for the state; exists.
     """
 
-    def __init__(self, architecture: str, archive: Archive) -> None:
+    def __init__(self, architecture: str, archive: Archive, folder: Path) -> None:
         self.archive = archive
-        self._folder = cache_folder() / "packages" / f"{archive.suite}-{architecture}"
+        self._folder = folder
         self._settings = self._folder / "apt.conf"
         lists, caches = self._folder / "lists", self._folder / "cache"
         for folder in (lists / "partial", caches / "archives" / "partial"):
@@ -57,7 +58,7 @@ class Apt:
         sources.write_text(
             f"Types: deb\nURIs: {archive.uri}\nSuites: {archive.suite}\n"
             f"Components: {' '.join(archive.components)}\nArchitectures: {architecture}\n"
-            f"Signed-By: {archive.keyring}\n",
+            f"Targets: Packages\nSigned-By: {archive.keyring}\n",
             encoding="utf-8",
         )
         values = {
@@ -66,6 +67,7 @@ class Apt:
             "Dir::Cache": caches,
             "Dir::Etc::sourcelist": sources,
             "Dir::Etc::sourceparts": "/dev/null",
+            "Dir::Etc::preferences": "/dev/null",
             "Dir::Etc::preferencesparts": "/dev/null",
             "APT::Architecture": architecture,
             "APT::Architectures": architecture,
@@ -76,10 +78,11 @@ class Apt:
             "Acquire::Retries": "3",
             "Debug::NoLocking": "1",
         }
-        # The machine's hooks would act on its own state, and its foreign architectures would
-        # be asked of every archive.
+        # The machine's hooks would act on its own state, and its foreign architectures and its
+        # release would be asked of this archive.
         cleared = (
             "APT::Architectures",
+            "APT::Default-Release",
             "APT::Update",
             "DPkg::Post-Invoke",
             "DPkg::Pre-Install-Pkgs",
@@ -186,24 +189,27 @@ def require_apt() -> None:
             )
 
 
-def updated_apt(architecture: str, progress: Progress) -> Apt:
-    """Return an apt with fresh package lists from the first archive that answers well.
+@contextmanager
+def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
+    """Yield an apt with fresh package lists from the first archive that answers well.
 
     Raises:
         MissingToolError: no apt, no archive, or no network.
     """
     require_apt()
-    failures: list[ArmloadError] = []
-    with progress.step(f"Reading the package lists for {architecture}") as step:
-        for number, archive in enumerate(archives()):
-            step.update(number, note=archive.suite)
-            apt = Apt(architecture, archive)
+    (cache_folder() / "packages").mkdir(parents=True, exist_ok=True)
+    failures: list[MissingToolError] = []
+    for archive in archives():
+        with tempfile.TemporaryDirectory(dir=cache_folder() / "packages", prefix=".apt-") as name:
+            apt = Apt(architecture, archive, Path(name).resolve())
             try:
-                apt.update()
+                with progress.step(f"Reading the package lists for {architecture}"):
+                    apt.update()
             except MissingToolError as error:
                 failures.append(error)
-            else:
-                return apt
+                continue
+            yield apt
+            return
     raise failures[0]
 
 

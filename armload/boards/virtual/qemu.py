@@ -113,8 +113,7 @@ def fetch_program(folder: Path, packages: tuple[str, ...], progress: Progress) -
     Raises:
         MissingToolError: they cannot be had.
     """
-    apt = updated_apt(native_architecture(), progress)
-    with folder_written_whole(folder) as fresh:
+    with updated_apt(native_architecture(), progress) as apt, folder_written_whole(folder) as fresh:
         apt.unpack(apt.closure(packages), fresh, progress)
 
 

@@ -75,7 +75,7 @@ def test_the_header_says_what_ran(binary: Binary, stories: Path, tmp_path: Path)
     ("extra", "prompt_steps"),
     [
         (["--no-warmup"], [5]),
-        (["--warmup"], [5]),
+        ([], [5]),
         (["--no-warmup", "-b", "3"], [3, 2]),
         (["-b", "4"], [4, 1]),
         (["-b", "1"], [1, 1, 1, 1, 1]),
@@ -90,11 +90,11 @@ def test_a_prompt_is_told_from_generated_tokens_however_it_is_cut(
     assert [step.tokens for step in ran.of_phase("generate")] == [1] * 5
 
 
-@pytest.mark.parametrize("warmup", ["--warmup", "--no-warmup"])
+@pytest.mark.parametrize("extra", [[], ["--no-warmup"]])
 def test_a_prompt_of_one_token_is_a_prompt(
-    binary: Binary, stories: Path, tmp_path: Path, warmup: str
+    binary: Binary, stories: Path, tmp_path: Path, extra: list[str]
 ) -> None:
-    ran = run(binary, stories, tmp_path, "", "-n", "3", warmup)
+    ran = run(binary, stories, tmp_path, "", "-n", "3", *extra)
     assert [(step.phase, step.tokens) for step in ran.steps] == [
         ("prompt", 1),
         ("generate", 1),

@@ -89,7 +89,6 @@ def render_page(run: Run, specification: chart.Specification, raw_files: Sequenc
     return environment.get_template(TEMPLATE_NAME).render(
         run=run,
         words=words,
-        continuation=_continuation(run),
         slowest=_slowest(run.tokens),
         specification=specification,
         still=Markup(chart.svg(specification)),  # noqa: S704 - drawn here; text in it is escaped
@@ -97,11 +96,6 @@ def render_page(run: Run, specification: chart.Specification, raw_files: Sequenc
         script_digest=digest,
         raw_files=raw_files,
     )
-
-
-def _continuation(run: Run) -> str:
-    """Leave out the prompt where the program repeats it before the text."""
-    return run.text.lstrip(" ").removeprefix(run.plan.prompt)
 
 
 def _slowest(steps: Sequence[Step]) -> list[tuple[int, Step]]:

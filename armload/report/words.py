@@ -30,8 +30,11 @@ def size(count: int | None) -> str:
 
 
 def weights(count: int) -> str:
-    """Write a number of weights: ``82 M``, ``8.0 B``."""
-    return f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.0f} M"
+    """Write a number of weights as model names do: ``293 k``, ``81.8 M``, ``8.03 B``."""
+    for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= scale:
+            return f"{_three_figures(count / scale)} {unit}"
+    return str(count)
 
 
 def reads_storage(step: Step) -> bool:

@@ -22,8 +22,8 @@ from armload.bench.verdict import judge
 
 START_NS = 41_000_000_000
 TEXT = (
-    " I believe the meaning of life is large side land thing door my study after door kind land "
-    "side on bird happy once heart time number much winter how high kind"
+    " large side land thing door my study after door kind land side on bird happy once heart time "
+    "number much winter how high kind"
 )
 
 BOARD = BoardRecord(

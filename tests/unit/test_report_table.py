@@ -107,3 +107,11 @@ def test_times_have_three_figures(value: float | None, text: str) -> None:
 )
 def test_rates_have_three_figures(value: float | None, text: str) -> None:
     assert words.rate(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(64, "64"), (292_800, "293 k"), (81_808_128, "81.8 M"), (8_030_261_312, "8.03 B")],
+)
+def test_weights_are_counted_as_in_model_names(count: int, text: str) -> None:
+    assert words.weights(count) == text

@@ -90,17 +90,8 @@ class Folder(Value):
         return f"folder:{self.path}:{digest.hexdigest()}"
 
     def provide(self, progress: Progress) -> Path:
-        """Return the folder.
-
-        Raises:
-            UsageError: it holds no llama.cpp.
-        """
+        """Return the folder."""
         del progress
-        if not (self.path / "include" / "llama.h").is_file():
-            raise UsageError(
-                f"{self.path}: this folder holds no llama.cpp: there is no include/llama.h.",
-                "Name the top folder of llama.cpp's source.",
-            )
         return self.path
 
 

@@ -1,0 +1,116 @@
+"""A build that is interrupted, resumed, and asked for twice at once."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from armload.build.source import pinned_source
+from armload.core.progress import Silent
+from armload.core.workspace import cache_folder
+
+pytestmark = pytest.mark.build
+
+BUILD = """
+from armload.build.builder import build
+from armload.build.target import load_target
+from armload.core.progress import Silent
+
+class Told(Silent):
+    def say(self, text):
+        print(text, flush=True)
+
+build(load_target("rk3568"), progress=Told(), jobs=1)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder without builds that shares the sources and zig's libraries."""
+    pinned_source().provide(Silent())
+    (cache_folder() / "zig").mkdir(exist_ok=True)
+    for part in ("sources", "zig"):
+        (tmp_path / part).symlink_to(cache_folder() / part)
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@contextmanager
+def _building() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUILD],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _statuses(cache: Path) -> list[tuple[int, int]]:
+    """Return done and total of each status line so far, of all attempts."""
+    text = "".join(log.read_text() for log in (cache / "builds").glob("*.partial/build.log"))
+    return [
+        (int(done), int(total))
+        for done, total in re.findall(r"^\[(\d+)/(\d+)\]", text, re.MULTILINE)
+    ]
+
+
+def _wait_for_statuses(process: subprocess.Popen[str], cache: Path, count: int) -> None:
+    while len(_statuses(cache)) < count:
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        time.sleep(0.05)
+
+
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert "KeyboardInterrupt" in errors
+
+
+def _working_in(folder: Path) -> list[str]:
+    lines = [
+        " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
+    ]
+    return [line for line in lines if str(folder) in line]
+
+
+def test_an_interrupted_build_leaves_no_process_and_goes_on_where_it_was(cache: Path) -> None:
+    with _building() as first:
+        _wait_for_statuses(first, cache, 4)
+        _interrupt(first)
+    assert _working_in(cache) == []
+    (partial,) = (cache / "builds").glob("*.partial")
+    assert not partial.with_suffix("").exists()
+    before = _statuses(cache)
+
+    with _building() as second:
+        _wait_for_statuses(second, cache, len(before) + 1)
+        _interrupt(second)
+    _, total_before = before[0]
+    _, total_after = _statuses(cache)[len(before)]
+    assert total_after <= total_before - 3
+
+
+def test_a_second_command_waits_for_the_first(cache: Path) -> None:
+    with _building() as first:
+        _wait_for_statuses(first, cache, 1)
+        with _building() as second:
+            assert second.stdout is not None
+            assert "waiting" in second.stdout.readline()
+            second.send_signal(signal.SIGINT)
+            second.wait()
+        assert first.poll() is None
+        _interrupt(first)

@@ -153,11 +153,12 @@ def _parts(text: str) -> dict[str, list[str]]:
 
 def _probe(parts: Mapping[str, list[str]]) -> Probe:
     kernel, machine = parts["uname"][0].split()
-    cores = _cores(parts["cpuinfo"])
+    boot_id, uptime, loadavg, *facts = parts["proc"]
+    cores = _cores(facts)
     features = [set(core.get("Features", core.get("flags", "")).split()) for core in cores]
     common = set.intersection(*features) if features else set()
     ordered = (cores[0].get("Features", cores[0].get("flags", "")) if cores else "").split()
-    memory = _memory_bytes(parts["meminfo"])
+    memory = _memory_bytes(facts)
     temperatures = [float(line) for line in parts["temperatures"] if _is_number(line)]
     return Probe(
         machine=machine,
@@ -169,10 +170,10 @@ def _probe(parts: Mapping[str, list[str]]) -> Probe:
         workdir_writable="writable" in parts["workdir"],
         workdir_executable="executable" in parts["workdir"],
         conditions=Conditions(
-            boot_id=parts["boot_id"][0].strip(),
-            uptime_s=float(parts["uptime"][0].split()[0]),
+            boot_id=boot_id,
+            uptime_s=float(uptime.split()[0]),
             kernel=kernel,
-            load_1min=float(parts["loadavg"][0].split()[0]),
+            load_1min=float(loadavg.split()[0]),
             memory_total_bytes=memory["MemTotal"],
             memory_available_bytes=memory.get("MemAvailable", memory["MemFree"]),
             swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),

@@ -12,9 +12,11 @@ from armload.core.errors import BoardError, TransferError
 from armload.core.files import write_whole
 from armload.core.shell import render
 from armload.core.values import Value
+from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
 
 COLLECT_TIMEOUT_S = 600.0
+_SCRIPT = "run.sh"
 
 
 class StoredRun(Value):
@@ -57,12 +59,12 @@ def list_runs(host: Host, workdir: PurePosixPath) -> tuple[StoredRun, ...]:
 def collect(host: Host, run_folder: PurePosixPath, local_folder: Path) -> tuple[str, ...]:
     """Copy a run's files into ``local_folder`` and return their names; can be repeated.
 
-    An ended run's files are compared with their checksums on the board where it has a tool
-    for that, any file with its length.
+    Files are compared with their checksums on the board where it has a tool for that, else
+    by their lengths. What the run's starter gave as its job becomes ``job.json``.
 
     Raises:
         BoardError: there is no such run.
-        TransferError: a file did not arrive as it is there.
+        TransferError: a file did not arrive as it is there, or the run still goes on.
     """
     done = host.run(render("collect.sh.j2", {"folder": run_folder}), timeout_s=COLLECT_TIMEOUT_S)
     if done.status != 0:
@@ -95,20 +97,22 @@ def peak_memory_bytes(folder: Path) -> tuple[int, int] | None:
 
 
 def _unpacked(output: bytes, board_name: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    listing, _, rest = output.partition(b"#bytes\n")
     files: dict[str, bytes] = {}
-    position = 0
-    while (end := output.find(b"\n", position)) >= 0:
-        line = output[position:end].decode("utf-8", "surrogateescape")
-        position = end + 1
-        if line == "#sums":
-            return files, dict(_sums(output[position:]))
-        word, size, name = line.split(" ", 2)
-        if word != "#file" or "/" in name:
-            break
-        content = output[position : position + int(size)]
-        files[name] = content
-        position += len(content)
-    raise TransferError(f"{board_name}: the run's files were cut short.", "Collect them again.")
+    lines = listing.decode("utf-8", "surrogateescape").splitlines()
+    # After several files, wc adds a line with their sum.
+    for line in lines[:-1] if len(lines) > 1 else lines:
+        size, _, name = line.strip().partition(" ")
+        files[name], rest = rest[: int(size)], rest[int(size) :]
+    if not rest.startswith(b"#sums\n"):
+        raise TransferError(
+            f"{board_name}: the run's files were cut short, or grew meanwhile.",
+            "Collect them again when the run has ended.",
+        )
+    if _SCRIPT in files:
+        _, _, job = files[_SCRIPT].rpartition(b"\n" + JOB_MARK)
+        files["job.json"] = job
+    return files, dict(_sums(rest.removeprefix(b"#sums\n")))
 
 
 def _sums(lines: bytes) -> Iterator[tuple[str, str]]:

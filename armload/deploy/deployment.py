@@ -61,7 +61,7 @@ def deploy(
     said = host.run(probe_script(board) + stored_script(items)).stdout
     found = parse_probe(said, board.name)
     check_fit(board, binary, found, emulated=bool(host.launcher))
-    stored = parse_stored(said.decode("utf-8", "replace").splitlines())
+    stored = parse_stored(items, said)
     sent = [deliver(host, item, state, progress) for item, state in zip(items, stored, strict=True)]
     return Deployment(program=items[0].remote, model=items[1].remote, sent=any(sent), found=found)
 

@@ -10,6 +10,9 @@ from armload.boards.host import Host
 from armload.core.errors import BoardError
 from armload.core.shell import render
 
+JOB_MARK = b"#job "
+"""Begins the last line of a run's script, a comment that holds the job."""
+
 
 def launch(
     host: Host,
@@ -29,7 +32,7 @@ def launch(
             has one.
         trace: let our library write ``trace.jsonl`` there.
         time_limit_s: the board itself ends the program after that long, give or take a second.
-        job: is kept there as ``job.json``, so that the run explains itself to whoever fetches it.
+        job: JSON that comes back as ``job.json`` with the run's files, whoever fetches them.
 
     Raises:
         ConnectError: the line broke; whether the program was started shows in the list of runs.
@@ -44,12 +47,8 @@ def launch(
             "time_limit_s": math.ceil(time_limit_s),
         },
     )
-    folder = {"folder": run_folder, "runs": run_folder.parent}
-    for command, stdin in (
-        (render("run-folder.sh.j2", folder), job),
-        (render("launch.sh.j2", folder), script.encode()),
-    ):
-        done = host.run(command, stdin=stdin)
-        if done.status != 0:
-            reason = done.stderr.decode("utf-8", "replace").strip()
-            raise BoardError(f"{host.name}: the run cannot be started in {run_folder}: {reason}.")
+    command = render("launch.sh.j2", {"folder": run_folder, "runs": run_folder.parent})
+    done = host.run(command, stdin=script.encode() + JOB_MARK + b" ".join(job.splitlines()) + b"\n")
+    if done.status != 0:
+        reason = done.stderr.decode("utf-8", "replace").strip()
+        raise BoardError(f"{host.name}: the run cannot be started in {run_folder}: {reason}.")

@@ -61,13 +61,26 @@ def stored_script(items: Sequence[Item]) -> str:
     return render("stored.sh.j2", {"files": items})
 
 
-def parse_stored(lines: Sequence[str]) -> tuple[Stored, ...]:
-    """Read what the script said, in the order of its items."""
-    start = lines.index("#armload files") + 1
-    words = (line.split() for line in lines[start:])
-    return tuple(
-        Stored.model_validate({"state": state, "part_bytes": int(size)}) for state, size in words
-    )
+def parse_stored(items: Sequence[Item], output: bytes) -> tuple[Stored, ...]:
+    """Read what the script said of these items."""
+    lines = iter(output.decode("utf-8", "replace").splitlines())
+    for line in lines:
+        if line == "#armload files":
+            break
+    return tuple(_stored(item, lines) for item in items)
+
+
+def _stored(item: Item, lines: Iterator[str]) -> Stored:
+    word = next(lines, "")
+    if word == "present":
+        record, mark = next(lines, ""), next(lines, "")
+        state: Literal["present", "unchecked"] = (
+            "present" if record == f"{item.sha256} {mark}" else "unchecked"
+        )
+        return Stored(state=state, part_bytes=0)
+    if word == "part":
+        return Stored(state="part", part_bytes=int(next(lines, "0")))
+    return Stored(state="absent", part_bytes=0)
 
 
 def push(
@@ -91,7 +104,7 @@ def push(
         TransferError: the content differs after it was sent twice.
     """
     item = Item(local=local, remote=remote, sha256=sha256, executable=executable)
-    (stored,) = parse_stored(host.run(stored_script([item])).text.splitlines())
+    (stored,) = parse_stored([item], host.run(stored_script([item])).stdout)
     return deliver(host, item, stored, progress)
 
 
@@ -153,7 +166,7 @@ class _Reader:
 
 
 def _part_bytes(host: Host, item: Item) -> int:
-    (stored,) = parse_stored(host.run(stored_script([item])).text.splitlines())
+    (stored,) = parse_stored([item], host.run(stored_script([item])).stdout)
     return stored.part_bytes
 
 

@@ -125,7 +125,7 @@ def test_deploying_twice_sends_once(emulated: SshHost, board: Board, tmp_path: P
     local = tmp_path / "run"
     assert run_to_end(emulated, board, ["env", str(second.program), "a  b"], local) == 0
     assert (local / "stdout").read_text() == "a  b\n"
-    assert (local / "job.json").read_bytes() == JOB
+    assert (local / "job.json").read_bytes().strip() == JOB
 
 
 def test_a_board_without_aarch64_is_refused(host: SshHost, board: Board, tmp_path: Path) -> None:

@@ -24,12 +24,11 @@ def output(cpuinfo: str, **changed: str) -> bytes:
         "df": "Filesystem     1024-blocks     Used Available Capacity Mounted on\n"
         "/dev/block/by name   25803000 3145728  21324044      13% /data\n",
         "uname": "5.10.110 aarch64\n",
-        "boot_id": "0d5e7a0c-5a3c-4b6e-9c39-6a5f0b9d2c11\n",
-        "uptime": "812.31 3011.02\n",
-        "loadavg": "0.52 0.40 0.31 1/412 2213\n",
-        "meminfo": "MemTotal:        1999652 kB\nMemFree:          902332 kB\n"
-        "MemAvailable:    1433116 kB\nSwapTotal:       1048576 kB\nSwapFree:        1040384 kB\n",
-        "cpuinfo": cpuinfo,
+        "proc": "0d5e7a0c-5a3c-4b6e-9c39-6a5f0b9d2c11\n812.31 3011.02\n"
+        "0.52 0.40 0.31 1/412 2213\n"
+        "MemTotal:        1999652 kB\nMemFree:          902332 kB\n"
+        "MemAvailable:    1433116 kB\nSwapTotal:       1048576 kB\nSwapFree:        1040384 kB\n"
+        + cpuinfo,
         "governors": "schedutil\nschedutil\n",
         "max_khz": "1992000\n1992000\n",
         "temperatures": "41875\n43125\n",
@@ -84,7 +83,7 @@ def test_degrees_without_thousandths_are_understood() -> None:
     assert found.conditions.celsius == 47
 
 
-@pytest.mark.parametrize("cut", [b"#armload end", b"#armload meminfo"])
+@pytest.mark.parametrize("cut", [b"#armload end", b"#armload proc"])
 def test_an_answer_cut_short_is_refused(cut: bytes) -> None:
     whole = output(core(0))
     with pytest.raises(BoardError, match="halfway"):
@@ -93,7 +92,7 @@ def test_an_answer_cut_short_is_refused(cut: bytes) -> None:
 
 def test_a_system_that_is_not_linux_is_refused() -> None:
     with pytest.raises(BoardError, match="does not look like Linux"):
-        parse_probe(output(core(0), boot_id=""), "b")
+        parse_probe(output(core(0), proc=""), "b")
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,11 @@ def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
                 continue
             yield apt
             return
-    raise failures[0]
+    raise MissingToolError(
+        failures[0].message,
+        f"Check the network and this machine's apt sources. One of them must have {architecture} "
+        "packages, which Ubuntu keeps on a mirror of their own.",
+    )
 
 
 @contextmanager

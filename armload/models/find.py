@@ -8,7 +8,7 @@ from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
 from armload.models import hub
-from armload.models.synth import DEMO_QUANTISATION, DEMO_SEED, DEMO_SHAPE, synthesise
+from armload.models.synth import DEMO_QUANTISATION, DEMO_SEED, DEMO_SHAPE, GENERATION, synthesise
 
 DEMO = "demo"
 """The name of the model of random weights that armload makes itself."""
@@ -42,7 +42,7 @@ def demo_model(progress: Progress) -> Path:
     """Return the demo's model; make it when it is missing."""
     shape = DEMO_SHAPE
     sizes = f"{shape.layers}x{shape.width}-{DEMO_QUANTISATION.lower()}-seed{DEMO_SEED}"
-    path = cache_folder() / "models" / f"random-{sizes}.gguf"
+    path = cache_folder() / "models" / f"made-{GENERATION}" / f"random-{sizes}.gguf"
     if not path.is_file():
         synthesise(shape, path, quantisation=DEMO_QUANTISATION, seed=DEMO_SEED, progress=progress)
     return path

@@ -37,6 +37,9 @@ LOGIT_DEVIATION = 3.0
 SHARPNESS = 2.0
 """Factor on the query and key weights: attention that picks places keeps the text varied."""
 
+GENERATION = 1
+"""Goes up when equal arguments come to give other weights or words."""
+
 Count = Annotated[int, Field(ge=1)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from armload.core.progress import Silent, Step
 from armload.models.blocks import TYPES
 from armload.models.gguf import read_model
 from armload.models.header import read_header
-from armload.models.synth import LOGIT_DEVIATION, Shape, synthesise
+from armload.models.synth import GENERATION, LOGIT_DEVIATION, Shape, synthesise
 from armload.models.vocabulary import Kind, smallest_vocabulary, vocabulary
 
 SMALL = Shape(
@@ -83,6 +84,16 @@ def test_equal_orders_give_equal_bytes_and_other_seeds_others(tmp_path: Path) ->
     first = _made(tmp_path / "a.gguf").read_bytes()
     assert _made(tmp_path / "b.gguf").read_bytes() == first
     assert _made(tmp_path / "c.gguf", seed=2).read_bytes() != first
+
+
+def test_this_generation_s_weights_and_words_stay_as_they_are(tmp_path: Path) -> None:
+    path = _made(tmp_path / "m.gguf", "Q4_K")
+    weights = path.read_bytes()[min(each.offset_bytes for each in read_header(path).tensors) :]
+    words = "\n".join(vocabulary(SMALL.vocabulary).tokens).encode()
+    assert (GENERATION, hashlib.sha256(weights + words).hexdigest()) == (
+        1,
+        "da39a8b068dafbb52a5a1fed16431173b49de63b59eed25840384fe97be788a6",
+    ), "they differ from what caches hold: raise GENERATION"
 
 
 class _Watching(Silent):

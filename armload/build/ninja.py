@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections import deque
@@ -15,6 +16,8 @@ from armload.core.errors import BuildError
 
 LOG_LINES_SHOWN = 30
 END_PATIENCE_S = 5.0
+FULL_DISK_BYTES = 16 << 20
+"""With less free space than this a failure is put down to it: compilers rarely say so."""
 
 
 class Status(NamedTuple):
@@ -93,7 +96,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def _failure(program: str, status: int, tail: list[str], log: Path) -> BuildError:
     shown = "\n".join(f"  {line}" for line in tail)
-    if "No space left on device" in shown or "NoSpaceLeft" in shown:
+    is_full = shutil.disk_usage(log.parent).free < FULL_DISK_BYTES
+    if is_full or "No space left on device" in shown:
         return BuildError(
             f"The disk that holds {log.parent} is full.",
             "Make room (a build takes 1 GB for a while) or set ARMLOAD_CACHE to a folder on "

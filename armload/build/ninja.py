@@ -100,8 +100,9 @@ def _failure(program: str, status: int, tail: list[str], log: Path) -> BuildErro
     if is_full or "No space left on device" in shown:
         return BuildError(
             f"The disk that holds {log.parent} is full.",
-            "Make room (a build takes some 500 MB, source and compiler cache included) or set ARMLOAD_CACHE to a folder on "
-            "another disk, then run the same command again: it goes on from here.",
+            "Make room (a build takes some 500 MB, source and compiler cache included) or set "
+            "ARMLOAD_CACHE to a folder on another disk, then run the same command again: it goes "
+            "on from here.",
         )
     return BuildError(
         f"{program} failed with status {status}. The end of its output:\n{shown}",

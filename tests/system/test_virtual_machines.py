@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -25,7 +25,7 @@ from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.qmp import Qmp
 from armload.boards.virtual.state import machine_folder, powered_state
 from armload.core.errors import ConnectError, MissingToolError
-from armload.core.progress import Silent
+from armload.core.progress import Silent, Step
 from armload.core.workspace import data_path
 from tests.virtual_boards import private_cache, switched_off_at_the_end, virtual_board
 
@@ -237,6 +237,25 @@ def test_two_calls_at_once_start_one_machine() -> None:
         first, second = found
         assert first == second
         assert said(first, "echo up") == "up"
+
+
+def test_board_whose_start_was_cut_short_is_waited_for_not_taken_for_ready() -> None:
+    board = virtual_board("test-booting", SMALL)
+    with switched_off_at_the_end(board):
+        with pytest.raises(KeyboardInterrupt):
+            machine.up(board, CtrlCWhileBooting())
+        assert powered_state(machine_folder(board)) is not None
+        assert machine.running(board) is None
+        assert said(machine.up(board, Silent()), "echo up") == "up"
+
+
+class CtrlCWhileBooting(Silent):
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        if label.startswith("Booting"):
+            raise KeyboardInterrupt
+        with super().step(label, total=total, unit=unit) as step:
+            yield step
 
 
 def test_qemu_whose_start_was_interrupted_does_not_hold_the_disk_for_ever() -> None:

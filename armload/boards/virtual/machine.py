@@ -60,9 +60,9 @@ def up(board: Board, progress: Progress) -> SshAddress:
     """
     reach = _reach(board)
     folder = machine_folder(board)
-    powered = powered_state(folder)
-    if powered is not None and powered.answered:
-        return _address(folder, powered)
+    address = running(board)
+    if address is not None:
+        return address
     with locked(folder / "lock", progress):
         powered = powered_state(folder)
         if powered is None:
@@ -73,10 +73,10 @@ def up(board: Board, progress: Progress) -> SshAddress:
 
 
 def running(board: Board) -> SshAddress | None:
-    """Return where the board's SSH server is; none when the board is off."""
+    """Return where the board's SSH server is; none when the board is off or still boots."""
     folder = machine_folder(board)
     powered = powered_state(folder)
-    return None if powered is None else _address(folder, powered)
+    return _address(folder, powered) if powered is not None and powered.answered else None
 
 
 def down(board: Board) -> bool:

@@ -32,7 +32,13 @@ def find_limit(
 ) -> Limit:
     """Say what limited the generating steps, from medians over them."""
     decode = generating(steps)
-    if not decode or header is None:
+    if header is None:
+        return Limit(
+            cause="unknown",
+            sentence="The engine ended before it decoded anything.",
+            advice="See how it ended.",
+        )
+    if not decode:
         return Limit(
             cause="unknown",
             sentence="Too few tokens were generated to say what limits the speed.",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from armload.bench.plan import Plan
 from armload.bench.run import Conditions, Exit, Step, Trace, Verdict
-from armload.bench.summary import generating
+from armload.bench.summary import generating, quantile
 
+UNSTEADY_FROM = 2.0
+"""The 90th percentile of the time per token must stay below so many medians."""
+
+_SPREAD_NEEDS_STEPS = 10
 _SAME_CHARACTER_RUN = 24
 
 
@@ -34,6 +38,7 @@ def judge(
             )
     if ended.status == 0:
         reasons += doubts_about_text(text)
+    reasons += _doubts_about_spread(steps)
     if after is not None:
         if after.boot_id != before.boot_id:
             reasons.append("The board rebooted during the run.")
@@ -55,3 +60,19 @@ def doubts_about_text(text: str) -> list[str]:
     if len(end) == _SAME_CHARACTER_RUN and len(set(end)) == 1:
         doubts.append(f"The text ends in one character over and over: {end[:8]!r}.")
     return doubts
+
+
+def _doubts_about_spread(steps: tuple[Step, ...]) -> list[str]:
+    # Tokens that read storage are slow for a reason that the run's sentence gives.
+    samples = [step.duration_s for step in generating(steps) if not step.read_bytes]
+    if len(samples) < _SPREAD_NEEDS_STEPS:
+        return []
+    median, slow = quantile(samples, 50), quantile(samples, 90)
+    if slow < UNSTEADY_FROM * median:
+        return []
+    return [
+        (
+            f"Unsteady: one token in ten took {slow / median:.1f} times the median or more, "
+            "without reading storage. Something else used the CPU: end it and run again."
+        )
+    ]

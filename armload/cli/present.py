@@ -35,5 +35,7 @@ def bench_and_present(request: Request, plan: Plan, *, as_json: bool) -> None:
 
 
 def _load_charting() -> None:
-    for name in ("altair", "vl_convert"):
-        importlib.import_module(name)
+    from armload.report.page import libraries
+
+    importlib.import_module("altair")
+    libraries()

@@ -84,7 +84,7 @@ def render_page(run: Run, specification: chart.Specification, raw_files: Sequenc
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = _libraries() + _DRAW
+    script = libraries() + _DRAW
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(TEMPLATE_NAME).render(
         run=run,
@@ -109,7 +109,7 @@ def _slowest(steps: Sequence[Step]) -> list[tuple[int, Step]]:
     return numbered[:SLOWEST_SHOWN]
 
 
-def _libraries() -> str:
+def libraries() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script; bundling it takes a second."""
     kept = cache_folder() / "vega" / f"{version('vl-convert-python')}.js"
     with contextlib.suppress(OSError):

@@ -123,6 +123,19 @@ def test_every_doubt_has_its_reason(found: tuple[str, ...], word: str) -> None:
     assert any(word in reason for reason in found), found
 
 
+def test_a_run_that_something_disturbed_is_not_valid() -> None:
+    steps = steps_with_prompt([0.1] * 18 + [1.0] * 4)
+    (reason,) = reasons(steps, n_predict=23)
+    assert "10.0 times the median" in reason
+
+
+def test_tokens_that_read_storage_are_not_called_disturbed() -> None:
+    prompt = step(0, phase="prompt", tokens=8)
+    slow = [step(n, duration_s=2.0, read_bytes=10**8) for n in range(1, 6)]
+    quick = [step(n) for n in range(6, 22)]
+    assert reasons((prompt, *slow, *quick), n_predict=22) == ()
+
+
 @pytest.mark.parametrize("text", ["x\ufffd\ufffdyz", "," * 60, "so: " + "!" * 24])
 def test_garbage_is_found_out(text: str) -> None:
     assert doubts_about_text(text)

@@ -1,0 +1,285 @@
+"""The program as a person uses it, from names to every token's time, on a machine of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armload.core.workspace import cache_folder
+from tests.system.engines import shared
+
+pytestmark = [pytest.mark.machine, pytest.mark.build]
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
+SHARED_CACHE = ("builds", "images", "models", "packages", "sources", "zig")
+
+
+class Person:
+    """Somebody who works in a folder of their own, with one virtual board called ``mine``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.runs = folder / "runs"
+        cache = folder / "cache"
+        for each in (self.home / ".ssh", folder / "boards", cache):
+            each.mkdir(parents=True)
+        usual = cache_folder()
+        for kind in SHARED_CACHE:
+            (usual / kind).mkdir(parents=True, exist_ok=True)
+            (cache / kind).symlink_to((usual / kind).resolve())
+        self.environment = {
+            **os.environ,
+            "ARMLOAD_CACHE": str(cache),
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(self.home / ".config"),
+        }
+        self.environment.pop("SSH_AUTH_SOCK", None)
+        self.add_board("mine", "extends: virtual\n")
+
+    def add_board(self, name: str, text: str) -> None:
+        (self.folder / "boards" / f"{name}.yaml").write_text(text)
+
+    def start(self, *words: str, face: str = "armload") -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(BIN / face), *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def types(
+        self, *words: str, status: int = 0, face: str = "armload"
+    ) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words, face=face)
+        out, err = process.communicate(timeout=800)
+        assert process.returncode == status, f"{words} gave {process.returncode}:\n{out}\n{err}"
+        assert "Traceback" not in err
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def benches(self, *words: str, board: str = "mine") -> dict[str, Any]:
+        run: dict[str, Any] = json.loads(
+            self.types("bench", "--board", board, "--json", *words).stdout
+        )
+        return run
+
+    def on_board(self, command: str) -> str:
+        shown = json.loads(self.types("board.up", "--board", "mine", "--json").stdout)
+        done = subprocess.run(
+            [
+                "ssh",
+                "-q",
+                *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+                *("-i", shown["key"], "-p", str(shown["port"])),
+                f"{shown['user']}@{shown['host']}",
+                command,
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    somebody = Person(tmp_path_factory.mktemp("person"))
+    try:
+        yield somebody
+    finally:
+        for path in (somebody.folder / "boards").glob("*.yaml"):
+            if "extends: virtual" in path.read_text() or "qemu-user" in path.read_text():
+                somebody.types("board.down", "--board", path.stem)
+
+
+@pytest.fixture(scope="module")
+def story(person: Person) -> dict[str, Any]:
+    model = str(shared("stories260K.gguf"))
+    return person.benches("--model", model, "-p", "Once upon a time", "-n", "252")
+
+
+def test_the_text_that_comes_back_is_what_the_models_author_published(
+    story: dict[str, Any],
+) -> None:
+    assert story["text"] + "\n" == shared("stories260K.expected.txt").read_text()
+    assert story["exit"]["status"] == 0
+
+
+def test_the_trace_holds_one_prompt_and_every_decoded_token(story: dict[str, Any]) -> None:
+    phases = [step["phase"] for step in story["tokens"]]
+    assert phases == ["prompt"] + ["generate"] * 251
+    assert story["tokens"][0]["tokens"] == story["engine"]["prompt_tokens"] == 5
+    assert sum(step["tokens"] for step in story["tokens"][1:]) == 251
+    assert story["engine"]["eval_tokens"] == 251
+    assert [step["step"] for step in story["tokens"]] == list(range(252))
+    for former, later in zip(story["tokens"], story["tokens"][1:], strict=False):
+        assert former["start_ns"] < former["end_ns"] <= later["start_ns"]
+
+
+def test_the_run_says_what_it_ran_on(story: dict[str, Any]) -> None:
+    assert {"asimddp", "asimdhp", "atomics"} <= set(story["board"]["cpu_features"])
+    assert story["board"]["cores"] == 2
+    assert 1.9e9 < story["before"]["memory_total_bytes"] < 2.2e9
+    assert story["before"]["boot_id"] == story["after"]["boot_id"]
+    assert story["memory"]["max_rss_bytes"] >= max(s["rss_bytes"] for s in story["tokens"])
+
+
+def test_the_engines_own_sums_agree_with_the_trace(person: Person) -> None:
+    run = person.benches("-n", "24")
+    spent_ms = {
+        phase: sum(s["end_ns"] - s["start_ns"] for s in run["tokens"] if s["phase"] == phase) / 1e6
+        for phase in ("prompt", "generate")
+    }
+    assert spent_ms["prompt"] == pytest.approx(run["engine"]["prompt_ms"], rel=0.01)
+    assert spent_ms["generate"] == pytest.approx(run["engine"]["eval_ms"], rel=0.01)
+
+
+def test_a_run_is_kept_with_its_page_and_picture(person: Person, story: dict[str, Any]) -> None:
+    folder = person.runs / story["id"]
+    assert json.loads((folder / "run.json").read_text()) == story
+    assert (folder / "report.html").stat().st_size > 100_000
+    assert (folder / "tokens.png").read_bytes().startswith(b"\x89PNG")
+    assert {"trace.jsonl", "stdout", "stderr", "exit", "job.json"} <= {
+        path.name for path in folder.iterdir()
+    }
+
+
+def test_show_and_pull_know_the_run(person: Person, story: dict[str, Any]) -> None:
+    assert story["id"] in json.loads(person.types("show", "--json").stdout)
+    assert json.loads(person.types("show", "--run", story["id"][-4:], "--json").stdout) == story
+    assert json.loads(person.types("pull", "--board", "mine", "--json").stdout) == []
+
+
+def test_a_run_that_is_lost_here_is_brought_home_again(
+    person: Person, story: dict[str, Any]
+) -> None:
+    folder = person.runs / story["id"]
+    aside = person.folder / "aside"
+    folder.rename(aside)
+    try:
+        assert story["id"] in json.loads(person.types("pull", "--board", "mine", "--json").stdout)
+        again = json.loads((folder / "run.json").read_text())
+        assert {**again, "after": story["after"]} == story
+    finally:
+        shutil.rmtree(folder)
+        aside.rename(folder)
+
+
+def test_ctrl_c_in_a_run_ends_it_on_the_board_and_keeps_what_is_there(person: Person) -> None:
+    process = person.start("bench", "--board", "mine", "-n", "400")
+    running = 0
+    while not running:
+        assert process.poll() is None
+        time.sleep(0.5)
+        counted = person.on_board(
+            "wc -l </data/local/tmp/armload/runs/$(ls -t "
+            "/data/local/tmp/armload/runs | head -n 1)/trace.jsonl"
+        )
+        newest = person.on_board("pidof llama-completion || true").strip()
+        running = int(counted) if newest else 0
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert person.on_board("pidof llama-completion || true").strip() == ""
+    kept = json.loads(person.types("show", "--run", "latest:mine", "--json").stdout)
+    assert kept["plan"]["n_predict"] == 400
+    assert 1 <= len(kept["tokens"]) < 400
+    assert not kept["verdict"]["valid"]
+
+
+def test_a_killed_laptop_loses_nothing(person: Person) -> None:
+    before = set(json.loads(person.types("show", "--json").stdout))
+    process = person.start("bench", "--board", "mine", "-n", "16")
+    while person.on_board("pidof llama-completion || true").strip() == "":
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.kill()
+    process.communicate()
+    while person.on_board("pidof llama-completion || true").strip():
+        time.sleep(0.5)
+    (pulled,) = json.loads(person.types("pull", "--board", "mine", "--json").stdout)
+    assert pulled not in before
+    run = json.loads((person.runs / pulled / "run.json").read_text())
+    assert (run["exit"]["status"], len(run["tokens"])) == (0, 16)
+
+
+def test_a_board_without_room_is_refused_and_the_same_command_goes_on(person: Person) -> None:
+    person.on_board(
+        "rm -rf /data/local/tmp/armload/models; set -- $(df -k /data | tail -n 1);"
+        "fallocate -l $((($4 - 30000) * 1024)) /data/fill"
+    )
+    words = ("deploy", "--board", "mine")
+    refused = person.types(*words, status=7)
+    assert re.search(r"mine: .*(MB|GB)", refused.stderr)
+    person.on_board("rm /data/fill")
+    assert "Put on mine" in person.types(*words).stdout
+    assert "Already on mine" in person.types(*words).stdout
+
+
+def test_an_engine_that_dies_is_told_in_words(person: Person) -> None:
+    person.add_board("old-cpu", "extends: qemu-user\nreach: {kind: qemu-user, cpu: cortex-a53}\n")
+    failed = person.types("bench", "--board", "old-cpu", "-n", "2", status=9)
+    assert "illegal instruction" in failed.stderr
+    kept = json.loads(person.types("show", "--run", "latest:old-cpu", "--json").stdout)
+    assert kept["exit"]["status"] == 132
+    assert kept["tokens"] == []
+
+
+def test_an_engine_that_refuses_its_arguments_is_told_in_words(person: Person) -> None:
+    failed = person.types(
+        "bench", "--board", "mine", "-n", "2", "--engine-args", "--frobnicate", status=9
+    )
+    assert "--frobnicate" in failed.stderr
+
+
+def test_a_model_beyond_the_boards_memory_is_killed_and_told_so(person: Person) -> None:
+    person.add_board("small", "extends: virtual\nreach: {memory: 192 MiB}\n")
+    failed = person.types(
+        *("bench", "--board", "small", "-n", "2"),
+        *("--engine-args", "--no-mmap --repack -c 2048"),
+        status=9,
+    )
+    assert "out of memory" in failed.stderr
+
+
+def test_a_cut_model_never_leaves_the_laptop(person: Person, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(shared("stories260K.gguf").read_bytes()[:-1000])
+    refused = person.types("bench", "--board", "mine", "--model", str(cut), status=3)
+    assert str(cut) in refused.stderr
+    assert "1000 bytes" in refused.stderr
+
+
+def test_every_way_in_the_readme_works_for_a_board_reached_by_ssh(person: Person) -> None:
+    """The README's third line, with the alias ``dayu200`` leading to the virtual board."""
+    readme = (ROOT / "README.md").read_text()
+    (trust,) = re.findall(r"^    invoke (board\.trust --board dayu200)$", readme, re.MULTILINE)
+    (bench,) = re.findall(r"^    invoke (bench --board dayu200 --model \S+)$", readme, re.MULTILINE)
+    shown = json.loads(person.types("board.up", "--board", "mine", "--json").stdout)
+    (person.home / ".ssh" / "config").write_text(
+        f"Host dayu200\n  HostName {shown['host']}\n  Port {shown['port']}\n"
+        f"  User {shown['user']}\n  IdentityFile {shown['key']}\n"
+    )
+    shutil.copy(shared("stories260K.gguf"), person.folder / bench.split()[-1])
+    shutil.copy(ROOT / "tasks.py", person.folder / "tasks.py")
+    refused = person.types(*bench.split(), status=6, face="invoke")
+    assert "armload board.trust --board dayu200" in refused.stderr
+    person.types(*trust.split(), "--yes", face="invoke")
+    assert "decode" in person.types(*bench.split(), face="invoke").stdout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from armload.bench.engine import engine_times, generated_text
 from armload.bench.job import FILE_NAME, Job
 from armload.bench.limit import find_limit
-from armload.bench.run import Conditions, Exit, Memory, Run
+from armload.bench.run import Conditions, Exit, Memory, Run, Step
 from armload.bench.summary import summarise
 from armload.bench.trace import read_trace
 from armload.bench.verdict import judge
@@ -65,7 +66,7 @@ def assemble(
         tokens=steps,
         summary=summarise(header, steps),
         engine=engine_times(stderr),
-        memory=memory,
+        memory=_peak(memory, steps),
         text=text,
         exit=ended,
         limit=find_limit(steps, header, model=job.model, board=job.board, before=job.before),
@@ -79,6 +80,14 @@ def assemble(
             after=after,
         ),
     )
+
+
+def _peak(memory: Memory | None, steps: Sequence[Step]) -> Memory | None:
+    # The board looks once a second; the trace looks at every step.
+    seen = max((step.rss_bytes for step in steps), default=0)
+    if memory is None or memory.max_rss_bytes >= seen:
+        return memory
+    return Memory(max_rss_bytes=seen, max_vms_bytes=max(memory.max_vms_bytes, seen))
 
 
 def _content(path: Path) -> bytes:

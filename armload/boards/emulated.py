@@ -209,6 +209,8 @@ def _switched_on(server: tuple[str, ...], folder: Path) -> Powered:
             "MaxSessions": 64,
             "MaxStartups": 64,
             "PrintMotd": "no",
+            # An outermost bash reads the start files of its person for each command.
+            "SetEnv": "SHLVL=2",
             "Subsystem": "sftp internal-sftp",
             **_helper_settings(server, folder),
         }

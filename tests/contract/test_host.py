@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from armload.boards.ssh import SshHost
-from armload.boards.storage import storage_read_rate
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import join, quote
 
@@ -120,17 +119,3 @@ def test_large_content_survives(host: SshHost, tmp_path: Path) -> None:
     for chunk in host.read(path):
         digest.update(chunk)
     assert digest.digest() == hashlib.sha256(block * 20).digest()
-
-
-def test_the_storages_read_rate_is_measured_or_unknown(host: SshHost, tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(bytes(8 << 20))
-    path = PurePosixPath(file)
-    assert storage_read_rate(host, path, size_bytes=1000) is None
-    rate = storage_read_rate(host, path, size_bytes=8 << 20)
-    assert rate is None or rate > 0
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    (tmp_path / ".read-rate").write_text(f"{boot} 165000000 100\n")
-    assert storage_read_rate(host, path, size_bytes=8 << 20) == 165e6
-    (tmp_path / ".read-rate").write_text("another-boot 1 1\n")
-    assert storage_read_rate(host, path, size_bytes=8 << 20) != 100

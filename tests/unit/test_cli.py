@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from invoke.collection import Collection
@@ -17,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pydantic", "rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "capstone")
 
 
-def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[object]]:
-    found: dict[str, Task[object]] = {
+def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[Any]]:
+    found: dict[str, Task[Any]] = {
         f"{prefix}{name}": task for name, task in collection.tasks.items()
     }
     for name, inner in collection.collections.items():

@@ -85,7 +85,9 @@ def read_trace(path: Path) -> tuple[Trace, list[Step]]:
 
 
 def command(binary: Binary, model: Path, prompt: str, extra: Sequence[str]) -> list[str]:
-    words = [*emulator(), str(binary.path), "-m", str(model), "-p", prompt, "-no-cnv"]
+    words = [*emulator(), str(binary.path), "-m", str(model), "-p", prompt]
+    if "--single-turn" not in extra:
+        words.append("-no-cnv")
     perf = ["--perf"] if binary.program == "llama-completion" else []
     # One thread: two under an emulator on busy cores mostly wait for each other.
     return [*words, "--temp", "0", "-t", "1", *perf, *extra]

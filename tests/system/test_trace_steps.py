@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from armload.build.binary import Binary
+from armload.build.builder import build
+from armload.build.target import load_target
 from armload.core.progress import Silent
 from armload.models.synth import Shape, synthesise
 from tests.system.engines import LAST_WITH_DECODE, command, engine, run, shared
@@ -177,3 +179,12 @@ def test_a_killed_program_leaves_whole_lines(binary: Binary, stories: Path, tmp_
     lines = trace.read_text().splitlines(keepends=True)
     assert len(lines) >= 10
     assert all(line.endswith("\n") and json.loads(line) for line in lines[:-1])
+
+
+def test_the_chat_client_is_traced_too(stories: Path, tmp_path: Path) -> None:
+    (client,) = build(load_target("rk3568"), programs=["llama-cli"])
+    ran = run(client, stories, tmp_path, PROMPT, "--single-turn", "-n", "20")
+    prompt, *generated = ran.steps
+    assert prompt.phase == "prompt"
+    assert prompt.tokens > PROMPT_TOKENS  # the chat template's words are around it
+    assert [(step.phase, step.tokens) for step in generated] == [("generate", 1)] * 19

@@ -15,7 +15,7 @@ from invoke.tasks import Task
 from armload.cli.main import namespace
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("pydantic", "rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "capstone")
+HEAVY = ("pydantic", "rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools")
 
 
 def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[Any]]:

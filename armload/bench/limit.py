@@ -18,6 +18,9 @@ BUSY_FROM = 0.80
 BANDWIDTH_LIMITED_FROM = 0.60
 """Share of the memory's read bandwidth from which memory is what limits."""
 
+FASTEST_QUANTISATION = "Q4_0"
+"""Has interleaved integer dot-product kernels for every Arm CPU in llama.cpp."""
+
 SLOWEST_BOARD_BYTES_PER_S = 1.5e9
 """No supported board's memory is slower; below this the memory can't be what limits."""
 
@@ -75,7 +78,7 @@ def find_limit(
             ),
             advice="Write facts.memory_bytes_per_s into the board's file to tell the two apart.",
         )
-    return _compute(busy, weights_bytes_per_s, header, board)
+    return _compute(busy, weights_bytes_per_s, header, board, model)
 
 
 def _storage(
@@ -123,8 +126,22 @@ def _waiting(busy: float, decode: Sequence[Step], header: Trace) -> Limit:
     )
 
 
-def _compute(busy: float, weights_bytes_per_s: float, header: Trace, board: BoardRecord) -> Limit:
-    spare = board.cores - header.threads
+def _compute(
+    busy: float,
+    weights_bytes_per_s: float,
+    header: Trace,
+    board: BoardRecord,
+    model: ModelRecord,
+) -> Limit:
+    if header.threads < board.cores:
+        advice = f"Try more threads: --threads {board.cores}."
+    elif model.quantisation == FASTEST_QUANTISATION:
+        advice = "Take a smaller model: this quantisation is already the cheapest to compute."
+    else:
+        advice = (
+            f"Try the model in {FASTEST_QUANTISATION}, the cheapest quantisation to compute on "
+            "this CPU, or a smaller model."
+        )
     return Limit(
         cause="compute",
         sentence=(
@@ -132,10 +149,5 @@ def _compute(busy: float, weights_bytes_per_s: float, header: Trace, board: Boar
             f"the time, nothing was read from storage, and weights went by at "
             f"{format_bytes(weights_bytes_per_s)}/s, less than the memory gives."
         ),
-        advice=(
-            f"Try more threads: --threads {board.cores}."
-            if spare > 0
-            else "Try a quantisation with a fast kernel for this CPU, such as Q4_0, "
-            "or a smaller model."
-        ),
+        advice=advice,
     )

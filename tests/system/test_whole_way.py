@@ -267,19 +267,37 @@ def test_a_cut_model_never_leaves_the_laptop(person: Person, tmp_path: Path) -> 
     assert "and 1000 (1.0 kB) of its 1185376 are missing" in refused.stderr
 
 
-def test_every_way_in_the_readme_works_for_a_board_reached_by_ssh(person: Person) -> None:
-    """The README's third line, with the alias ``dayu200`` leading to the virtual board."""
+def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
+    """The aliases of the README's boards lead to a virtual board."""
     readme = (ROOT / "README.md").read_text()
-    (trust,) = re.findall(r"^    invoke (board\.trust --board dayu200)$", readme, re.MULTILINE)
-    (bench,) = re.findall(r"^    invoke (bench --board dayu200 --model \S+)$", readme, re.MULTILINE)
+    commands = re.findall(r"^    (?:\S+ && \.venv/bin/)?invoke (.+)$", readme, re.MULTILINE)
+    assert [words.split()[0] for words in commands] == [
+        "demo",
+        "board.trust",
+        "bench",
+        "demo",
+        "board.trust",
+        "board.probe",
+    ]
+    (kitchen,) = re.findall(r"```yaml\n(.+?)```", readme, re.DOTALL)
+    person.add_board("kitchen", kitchen)
     shown = json.loads(person.types("board.up", "--board", "mine", "--json").stdout)
     (person.home / ".ssh" / "config").write_text(
-        f"Host dayu200\n  HostName {shown['host']}\n  Port {shown['port']}\n"
+        f"Host dayu200 kitchen\n  HostName {shown['host']}\n  Port {shown['port']}\n"
         f"  User {shown['user']}\n  IdentityFile {shown['key']}\n"
     )
-    shutil.copy(shared("stories260K.gguf"), person.folder / bench.split()[-1])
+    bench = commands[2].split()
+    shutil.copy(shared("stories260K.gguf"), person.folder / bench[-1])
     shutil.copy(ROOT / "tasks.py", person.folder / "tasks.py")
-    refused = person.types(*bench.split(), status=6, face="invoke")
-    assert "armload board.trust --board dayu200" in refused.stderr
-    person.types(*trust.split(), "--yes", face="invoke")
-    assert "decode" in person.types(*bench.split(), face="invoke").stdout
+    try:
+        refused = person.types(*bench, status=6, face="invoke")
+        assert "armload board.trust --board dayu200" in refused.stderr
+        for command in commands:
+            words = command.split()
+            answer = ["--yes"] if words[0] == "board.trust" else []
+            said = person.types(*words, *answer, face="invoke").stdout
+            if words[0] in {"bench", "demo"}:
+                assert all(word in said for word in ("decode", "Limited by", "page", "picture"))
+    finally:
+        for board in ("virtual", "virtual-dayu200"):
+            person.types("board.down", "--board", board)

@@ -65,10 +65,11 @@ def native_engine() -> Path:
     return place / "tree" / "bin" / "llama-completion"
 
 
-def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[float, float]:
+def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[float, float] | None:
     """Return wall and CPU time per token in milliseconds, of prompt and generation together.
 
-    Wall time is the engine's own, without loading; CPU time is the whole process's.
+    Wall time is the engine's own, without loading; CPU time is the whole process's. None when
+    the engine ended without printing its total time, which it does once in a while.
     """
     environment = {name: value for name, value in os.environ.items() if name != "ARMLOAD_TRACE"}
     if trace is not None:
@@ -88,7 +89,7 @@ def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[fl
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = re.search(r"total time = +([\d.]+) ms", done.stderr)
     if total is None:
-        raise SystemExit(f"The engine did not print its total time:\n{done.stderr[-2000:]}")
+        return None
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return float(total.group(1)) / tokens, 1000 * cpu_s / tokens
 
@@ -129,16 +130,21 @@ def main() -> None:
         run(program, model, wanted.tokens, None)
         plain: list[tuple[float, float]] = []
         traced: list[tuple[float, float]] = []
-        for _ in range(wanted.pairs):
-            kinds = [(plain, None), (traced, Path(folder, "trace.jsonl"))]
+        repeated = 0
+        while len(plain) < wanted.pairs:
+            kinds = [("plain", None), ("traced", Path(folder, "trace.jsonl"))]
             chance.shuffle(kinds)
-            for results, trace in kinds:
-                results.append(run(program, model, wanted.tokens, trace))
+            pair = {kind: run(program, model, wanted.tokens, trace) for kind, trace in kinds}
+            without, with_ = pair["plain"], pair["traced"]
+            if without is None or with_ is None:
+                repeated += 1
+                continue
+            plain.append(without)
+            traced.append(with_)
+    print(f"{wanted.pairs} pairs of {wanted.tokens} tokens; {repeated} repeated for lost lines")
     for index, name in enumerate(("wall", "CPU")):
         token_ms = tenth_percentile([result[index] for result in plain])
-        pairs = [
-            (without[index], with_[index]) for without, with_ in zip(plain, traced, strict=True)
-        ]
+        pairs = [(one[index], other[index]) for one, other in zip(plain, traced, strict=True)]
         added, low, high = (1000 * value for value in interval(pairs))
         print(
             f"{name} time: {token_ms:.2f} ms per token; the trace adds {added:+.1f} us "

@@ -65,11 +65,10 @@ def native_engine() -> Path:
     return place / "tree" / "bin" / "llama-completion"
 
 
-def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[float, float] | None:
+def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[float, float]:
     """Return wall and CPU time per token in milliseconds, of prompt and generation together.
 
-    Wall time is the engine's own, without loading; CPU time is the whole process's. None when
-    the engine ended without printing its total time, which it does once in a while.
+    Wall time is the engine's own, without loading; CPU time is the whole process's.
     """
     environment = {name: value for name, value in os.environ.items() if name != "ARMLOAD_TRACE"}
     if trace is not None:
@@ -89,7 +88,7 @@ def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[fl
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = re.search(r"total time = +([\d.]+) ms", done.stderr)
     if total is None:
-        return None
+        raise SystemExit(f"The engine did not print its total time:\n{done.stderr[-2000:]}")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return float(total.group(1)) / tokens, 1000 * cpu_s / tokens
 
@@ -130,18 +129,13 @@ def main() -> None:
         run(program, model, wanted.tokens, None)
         plain: list[tuple[float, float]] = []
         traced: list[tuple[float, float]] = []
-        repeated = 0
-        while len(plain) < wanted.pairs:
+        for _ in range(wanted.pairs):
             kinds = [("plain", None), ("traced", Path(folder, "trace.jsonl"))]
             chance.shuffle(kinds)
             pair = {kind: run(program, model, wanted.tokens, trace) for kind, trace in kinds}
-            without, with_ = pair["plain"], pair["traced"]
-            if without is None or with_ is None:
-                repeated += 1
-                continue
-            plain.append(without)
-            traced.append(with_)
-    print(f"{wanted.pairs} pairs of {wanted.tokens} tokens; {repeated} repeated for lost lines")
+            plain.append(pair["plain"])
+            traced.append(pair["traced"])
+    print(f"{wanted.pairs} pairs of {wanted.tokens} tokens")
     for index, name in enumerate(("wall", "CPU")):
         token_ms = tenth_percentile([result[index] for result in plain])
         pairs = [(one[index], other[index]) for one, other in zip(plain, traced, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -124,9 +125,20 @@ def test_the_traces_sums_are_the_engines_within_one_percent(binary: Binary, tmp_
     model = tmp_path / "model.gguf"
     synthesise(shape, model, quantisation="Q8_0", seed=1, progress=Silent())
     ran = run(binary, model, tmp_path, "Once upon a time there was", "-n", "40", "--ignore-eos")
-    for phase, (engine_ms, _) in ran.engine_sums().items():
+    sums = ran.engine_sums()
+    assert set(sums) == {"prompt", "generate"}
+    for phase, (engine_ms, _) in sums.items():
         ours_ms = 1000 * sum(step.duration_s for step in ran.of_phase(phase))
         assert ours_ms == pytest.approx(engine_ms, rel=0.01)
+
+
+def test_a_programs_last_words_are_never_lost(
+    binary: Binary, stories: Path, tmp_path: Path
+) -> None:
+    for _ in range(20):
+        ran = run(binary, stories, tmp_path, PROMPT, "-n", "4")
+        assert set(ran.engine_sums()) == {"prompt", "generate"}
+        assert ran.text.endswith("\n\n")
 
 
 def test_the_text_is_the_same_without_a_trace_and_none_is_written(
@@ -174,7 +186,7 @@ def test_a_killed_program_leaves_whole_lines(binary: Binary, stories: Path, tmp_
         while process.poll() is None and (
             not trace.exists() or trace.read_bytes().count(b"\n") < 10
         ):
-            pass
+            time.sleep(0.01)
         process.kill()
     lines = trace.read_text().splitlines(keepends=True)
     assert len(lines) >= 10

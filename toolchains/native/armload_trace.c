@@ -1,5 +1,6 @@
 #include "armload_trace.h"
 
+#include "armload_log.h"
 #include "armload_step.h"
 
 #include <pthread.h>
@@ -111,6 +112,7 @@ void armload_memory_clear(llama_memory_t memory, bool data) {
     llama_memory_clear(memory, data);
 }
 
-__attribute__((destructor)) static void write_last_step(void) {
+__attribute__((destructor)) static void at_the_end(void) {
     release();
+    armload_finish_log();
 }

@@ -46,14 +46,12 @@ def context_tokens(plan: Plan, model: Model) -> int:
     return min(rounded, model.context_length)
 
 
-def repacks(plan: Plan, model: Model, memory_available_bytes: int, context: int) -> bool:
+def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     """Tell whether the engine should rearrange the weights in memory.
 
     Rearranged weights are a second copy beside the mapped file, so this pays only where
     both fit.
     """
-    if plan.repack is not None:
-        return plan.repack
     kv_bytes = model.kv_bytes_per_token * context
     return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
 
@@ -94,7 +92,7 @@ def command(
         words += ["-t", str(plan.threads)]
     if not plan.stop_at_end:
         words.append("--ignore-eos")
-    if not repacks(plan, model, memory_available_bytes, context):
+    if not repacks(model, memory_available_bytes, context):
         words += _if_offered(program, "--no-repack")
     words += _if_offered(program, "--perf")
     words += _if_offered(program, "--offline")

@@ -48,6 +48,10 @@ def find_limit(
             advice="Ask for more tokens with -n.",
         )
     token_s = median(step.duration_s / step.tokens for step in decode)
+    if all(step.read_bytes is None for step in decode):
+        waited = median(step.major_faults / step.tokens for step in decode)
+        if waited >= 1:
+            return _uncounted_storage(waited, token_s, model, before)
     read_per_token = median((step.read_bytes or 0) / step.tokens for step in decode)
     busy = median(step.cpu_ns / 1e9 / (step.duration_s * header.threads) for step in decode)
     if read_per_token > READS_COUNT_FROM * model.bytes_per_token:
@@ -107,6 +111,22 @@ def _storage(
         sentence=(
             f"Limited by storage: each token reads {format_bytes(read_per_token)} "
             f"at {format_bytes(rate)}/s{of_known}; {why}."
+        ),
+        advice=f"Take a model file below {format_bytes(0.8 * free)}: then no token reads storage.",
+    )
+
+
+def _uncounted_storage(
+    faults_per_token: float, token_s: float, model: ModelRecord, before: Conditions
+) -> Limit:
+    free = before.memory_available_bytes
+    return Limit(
+        cause="storage",
+        sentence=(
+            f"Limited by storage: each token waited {faults_per_token:,.0f} times for pages of the "
+            f"model to be read, {token_s:.2g} s in all with the computing. This kernel does not "
+            f"count the bytes; the model has {format_bytes(model.size_bytes)}, and "
+            f"{format_bytes(free)} of memory were free."
         ),
         advice=f"Take a model file below {format_bytes(0.8 * free)}: then no token reads storage.",
     )

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
-from armload.bench.defaults import SEED_N_PREDICT, SEED_PROMPT
+from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
 from armload.core.errors import UsageError
 from armload.core.values import Value
+
+LONGEST_RUN_S = 30 * 24 * 3600
+"""Shells on small boards count in 32 bits."""
+
+_OPTION_OF = {"context_tokens": "context", "time_limit_s": "time-limit", "extra": "engine-args"}
 
 
 class Plan(Value):
@@ -22,7 +27,6 @@ class Plan(Value):
         context_tokens: length of the KV cache; none for prompt and ``n_predict`` with some room.
         temperature: 0 is greedy.
         seed: of the sampler.
-        repack: let the engine rearrange the weights in memory; none decides by the board's memory.
         stop_at_end: stop at the model's end-of-text token; without it exactly ``n_predict``
             tokens are generated, as a measurement needs.
         extra: further arguments for the engine.
@@ -33,12 +37,22 @@ class Plan(Value):
     n_predict: Annotated[int, Field(ge=1)] = SEED_N_PREDICT
     threads: Annotated[int, Field(ge=1)] | None = None
     context_tokens: Annotated[int, Field(ge=1)] | None = None
-    temperature: Annotated[float, Field(ge=0)] = 0.0
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     seed: int = 1
-    repack: bool | None = None
     stop_at_end: bool = False
     extra: tuple[str, ...] = ()
-    time_limit_s: Annotated[float, Field(gt=0)] = 6 * 3600.0
+    time_limit_s: Annotated[float, Field(gt=0, le=LONGEST_RUN_S)] = DEFAULT_TIME_LIMIT_S
+
+    @field_validator("prompt")
+    @classmethod
+    def _reaches_a_program(cls, prompt: str) -> str:
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("this is not valid UTF-8") from error
+        if "\0" in prompt:
+            raise ValueError("a prompt cannot hold the character NUL")
+        return prompt
 
 
 def new_plan(wishes: Mapping[str, object]) -> Plan:
@@ -51,5 +65,7 @@ def new_plan(wishes: Mapping[str, object]) -> Plan:
         return Plan.model_validate(wishes)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]).replace("_", "-")
-        raise UsageError(f"--{name} {first['input']}: {first['msg']}.") from error
+        field = str(first["loc"][0])
+        option = _OPTION_OF.get(field, field.replace("_", "-"))
+        said = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"--{option} {first['input']!a}: {said}.") from error

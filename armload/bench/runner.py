@@ -71,9 +71,12 @@ def prepared(request: Request, progress: Progress) -> Iterator[tuple[Host, Ready
     board = load_board(request.board)
     target = load_target(board.target)
     model = read_model(resolve(request.model, progress), progress)
-    (binary, *_) = build(target, source=choose(request.source), progress=progress)
+    source = choose(request.source)
     host = connect(board, progress)
     try:
+        # Minutes of compiling are no time to learn that the board does not answer.
+        host.run(":")
+        (binary, *_) = build(target, source=source, progress=progress)
         deployment = deploy(host, board, binary=binary, model=model, progress=progress)
         yield host, Ready(board=board, binary=binary, model=model, deployment=deployment)
     finally:
@@ -104,20 +107,21 @@ def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
             launcher=host.launcher,
         )
         on_board = Layout(workdir=ready.board.workdir).run(job.id)
-        launch(
-            host,
-            run_folder=on_board,
-            argv=job.command,
-            trace=True,
-            time_limit_s=plan.time_limit_s,
-            job=job.model_dump_json().encode(),
-        )
         try:
+            launch(
+                host,
+                run_folder=on_board,
+                argv=job.command,
+                trace=True,
+                time_limit_s=plan.time_limit_s,
+                job=job.model_dump_json().encode(),
+            )
             _watch(host, on_board, plan, progress)
         except KeyboardInterrupt:
             progress.say("Stopping the run on the board; once more Ctrl-C leaves it running.")
             stop(host, on_board)
             _bring_home(host, ready.board, on_board, job)
+            progress.say(f"What it had done is kept: armload show --run {job.id}")
             raise
         except RunError as error:
             progress.say(error.message)
@@ -125,9 +129,9 @@ def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
 
 
 def pull(board: Board, progress: Progress) -> list[Run]:
-    """Bring home every run on a board that has ended and is not here yet.
+    """Bring home every run on a board that has ended and is not here yet, or not readable.
 
-    A run that still goes on, and one that carries no job, is named and left alone.
+    A run that still goes on, and one that cannot be understood, is named and left alone.
 
     Raises:
         ConnectError: the board does not answer.
@@ -136,7 +140,7 @@ def pull(board: Board, progress: Progress) -> list[Run]:
     try:
         runs = []
         for stored in list_runs(host, board.workdir):
-            if (runs_folder() / stored.id / store.RUN_FILE).is_file():
+            if _is_here(runs_folder() / stored.id):
                 continue
             if stored.state == "running":
                 progress.say(f"{stored.id} still runs on {board.name}.")
@@ -149,15 +153,24 @@ def pull(board: Board, progress: Progress) -> list[Run]:
         host.close()
 
 
+def _is_here(folder: Path) -> bool:
+    try:
+        store.load(folder)
+    except ArmloadError:
+        return False
+    return True
+
+
 def _pull_one(host: Host, stored: StoredRun, progress: Progress) -> Run | None:
     folder = runs_folder() / stored.id
-    collect(host, stored.folder, folder)
     try:
-        job = read_job(folder)
+        collect(host, stored.folder, folder)
+        return _keep(read_job(folder), folder, after=None)
+    except ConnectError:
+        raise
     except ArmloadError as error:
-        progress.say(f"{stored.id}: the raw files are here; {error.message}")
+        progress.say(f"{stored.id} cannot be brought home: {error.message}")
         return None
-    return _keep(job, folder, after=None)
 
 
 def _watch(host: Host, on_board: PurePosixPath, plan: Plan, progress: Progress) -> None:
@@ -181,7 +194,7 @@ def _bring_home(host: Host, board: Board, on_board: PurePosixPath, job: Job) -> 
 def _after(host: Host, board: Board) -> Conditions | None:
     try:
         return probe(host, board).conditions
-    except ConnectError:
+    except ArmloadError:  # the run is done; what the board says now cannot undo it
         return None
 
 

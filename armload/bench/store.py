@@ -101,4 +101,6 @@ def find(reference: str) -> Path:
                 "Give more of the id.",
             )
     near = difflib.get_close_matches(reference, [folder.name for folder in folders], n=3, cutoff=0)
-    raise UsageError(f"No run is called {reference!r}.", f"There are, for instance: {near}.")
+    raise UsageError(
+        f"No run is called {reference!r}.", f"There are, for instance: {', '.join(near)}."
+    )

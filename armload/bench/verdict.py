@@ -64,7 +64,11 @@ def doubts_about_text(text: str) -> list[str]:
 
 def _doubts_about_spread(steps: tuple[Step, ...]) -> list[str]:
     # Tokens that read storage are slow for a reason that the run's sentence gives.
-    samples = [step.duration_s for step in generating(steps) if not step.read_bytes]
+    samples = [
+        step.duration_s
+        for step in generating(steps)
+        if not step.read_bytes and not step.major_faults
+    ]
     if len(samples) < _SPREAD_NEEDS_STEPS:
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)

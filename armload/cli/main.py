@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
 import sys
 
 from invoke.collection import Collection
@@ -40,7 +42,8 @@ class _Armload(Program):
     def print_task_help(self, name: str) -> None:
         print(f"Usage: armload {name} [--options]\n")
         print(f"{inspect.getdoc(self.collection[name])}\n\nOptions:\n")
-        self.print_columns(self.parser.contexts[name].help_tuples())
+        options = self.parser.contexts[name].help_tuples()
+        self.print_columns([(_readable(spec), meaning) for spec, meaning in options])
 
     def _verbs(self) -> list[tuple[str, str | None]]:
         return [
@@ -49,7 +52,20 @@ class _Armload(Program):
         ]
 
 
+def _readable(spec: str) -> str:
+    """Turn Invoke's ``-b STRING, --board=STRING`` into ``-b, --board BOARD``."""
+    match = re.fullmatch(r"(?:(-\w) STRING, )?--([\w-]+)=STRING", spec)
+    if match is None:
+        return spec
+    short = f"{match[1]}, " if match[1] else "    "
+    return f"{short}--{match[2]} {match[2].split('-')[-1].upper()}"
+
+
 def main() -> None:
     """Run the verb that the command line names."""
     program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
-    program.run(sys.argv)
+    try:
+        program.run(sys.argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in 'armload --help | head'
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 
@@ -31,11 +32,13 @@ def bench_and_present(request: Request, plan: Plan, *, as_json: bool) -> None:
         for label, path in (("page", page), ("picture", picture), ("record", folder / "run.json")):
             terminal.results().print(f"{label:8} {path}", highlight=False, soft_wrap=True)
     if run.exit.status != 0:
-        raise RunError(run.exit.meaning, f"Everything that came back lies in {folder}.")
+        remedy = f"{run.exit.remedy} Everything that came back lies in {folder}."
+        raise RunError(f"{run.board.name}: {run.exit.meaning}", remedy.strip())
 
 
 def _load_charting() -> None:
     from armload.report.page import libraries
 
-    importlib.import_module("altair")
-    libraries()
+    with contextlib.suppress(ImportError, OSError):  # writing the page will say it
+        importlib.import_module("altair")
+        libraries()

@@ -29,16 +29,21 @@ from armload.core.values import format_bytes
 _PLAIN_LINE_EVERY_S = 5.0
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 @cache
 def errors() -> Console:
     """Return the console on standard error."""
-    return Console(stderr=True)
+    return _Console(stderr=True)
 
 
 @cache
 def results() -> Console:
     """Return the console on standard output."""
-    return Console()
+    return _Console()
 
 
 def show(renderable: RenderableType) -> None:
@@ -170,4 +175,7 @@ def confirm(question: str) -> bool:
         return False
     from rich.prompt import Confirm
 
-    return Confirm.ask(question, console=errors(), default=False)
+    try:
+        return Confirm.ask(question, console=errors(), default=False)
+    except EOFError:
+        return False

@@ -22,14 +22,17 @@ class Verb(Task[Any]):
             Exit: the verb failed; with its exit status. The words are on standard error.
         """
         try:
-            return super().__call__(*args, **kwargs)
+            while True:
+                try:
+                    return super().__call__(*args, **kwargs)
+                except ConnectError as error:
+                    if not _password_is_given(error):
+                        raise
         except ArmloadError as error:
-            if _password_was_given(error):
-                return self(*args, **kwargs)
             _show(error.message, error.remedy)
             raise Exit(code=error.exit_status) from error
         except KeyboardInterrupt:
-            _show("Interrupted. What was done so far is kept; the same command goes on from there.")
+            _show("Interrupted. What was built, fetched and copied so far is kept.")
             raise Exit(code=INTERRUPTED_EXIT_STATUS) from None
         except BrokenPipeError:
             # The reader has seen enough; the interpreter must not try to flush to it.
@@ -41,8 +44,8 @@ class Verb(Task[Any]):
             raise Exit(code=ArmloadError.exit_status) from error
 
 
-def _password_was_given(error: ArmloadError) -> bool:
-    if not isinstance(error, ConnectError) or not sys.stdin.isatty():
+def _password_is_given(error: ConnectError) -> bool:
+    if not sys.stdin.isatty():
         return False
     from armload.boards.line import PASSWORD_VARIABLE, LoginRefusedError
 
@@ -51,7 +54,10 @@ def _password_was_given(error: ArmloadError) -> bool:
     from getpass import getpass
 
     _show(error.message)
-    os.environ[PASSWORD_VARIABLE] = getpass("Password: ")
+    try:
+        os.environ[PASSWORD_VARIABLE] = getpass("Password: ")
+    except EOFError:
+        return False
     return True
 
 

@@ -12,6 +12,16 @@ from pathlib import Path
 CHUNK_BYTES = 1 << 20
 
 
+def _umask() -> int:
+    # It can only be read by setting it, for all threads: once, before there are any.
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+_UMASK = _umask()
+
+
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's content as 64 hexadecimal digits, in bounded memory."""
     with path.open("rb") as file:
@@ -33,10 +43,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         yield beside
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        beside.chmod(0o666 & ~umask)
+        beside.chmod(0o666 & ~_UMASK)
         beside.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

@@ -45,8 +45,11 @@ def cache_folder() -> Path:
 def data_folders(kind: str) -> Iterator[Path]:
     """Yield the existing folders of a kind (``"boards"``, …), the person's own first."""
     package = Path(__file__).resolve().parent.parent
+    candidates = [workspace() / kind, package / "data" / kind]
+    if (package.parent / "pyproject.toml").is_file():  # an editable installation
+        candidates.append(package.parent / kind)
     seen = set()
-    for candidate in (workspace() / kind, package / "data" / kind, package.parent / kind):
+    for candidate in candidates:
         if candidate.is_dir() and candidate.resolve() not in seen:
             seen.add(candidate.resolve())
             yield candidate

@@ -32,16 +32,6 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
     return _validated(model, content, path, root)
 
 
-def load_file(path: Path, model: type[Model]) -> Model:
-    """Read one YAML file into ``model``.
-
-    Raises:
-        DataError: as for ``load_named``.
-    """
-    content, root = _read(path)
-    return _validated(model, content, path, root)
-
-
 def _read(path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
     try:
         text = path.read_text(encoding="utf-8")

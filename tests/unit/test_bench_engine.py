@@ -13,7 +13,6 @@ from armload.bench.engine import (
     engine_times,
     generated_text,
     offers,
-    repacks,
 )
 from armload.bench.plan import Plan, new_plan
 from armload.core.errors import UsageError
@@ -59,7 +58,6 @@ def test_a_measurement_does_not_stop_at_the_end_of_the_text(program: Path) -> No
 def test_weights_are_rearranged_only_where_two_copies_fit(program: Path) -> None:
     assert "--no-repack" not in words(Plan(), program, memory_available_bytes=10**9)
     assert "--no-repack" in words(Plan(), program, memory_available_bytes=80_000_000)
-    assert repacks(Plan(repack=True), model(), 0, 512)
 
 
 def test_the_cache_holds_prompt_and_output_and_not_more_than_the_model_knows() -> None:
@@ -76,8 +74,27 @@ def test_a_prompt_beyond_a_command_line_is_refused(program: Path) -> None:
 
 
 def test_a_wish_out_of_range_names_its_option() -> None:
-    with pytest.raises(UsageError, match=r"--n-predict 0: .*greater than or equal to 1"):
-        new_plan({"n_predict": 0})
+    with pytest.raises(UsageError, match=r"--n-predict '0': .*greater than or equal to 1"):
+        new_plan({"n_predict": "0"})
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"n_predict": "abc"}, "--n-predict 'abc': .*valid integer"),
+        ({"context_tokens": "-1"}, "--context '-1'"),
+        ({"time_limit_s": "0"}, "--time-limit '0'"),
+        ({"time_limit_s": "1e9"}, "--time-limit '1e9'"),
+        ({"temperature": "inf"}, "--temperature 'inf': .*finite"),
+        ({"prompt": "a\udcffb"}, "--prompt .*not valid UTF-8"),
+        ({"prompt": "a\0b"}, "--prompt .*NUL"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_answered_by_its_option(
+    wishes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        new_plan(wishes)
 
 
 @pytest.mark.parametrize(

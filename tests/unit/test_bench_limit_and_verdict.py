@@ -46,6 +46,16 @@ def test_the_seed_experiment_was_limited_by_storage() -> None:
     assert "1.4 GB" in limit.advice
 
 
+def test_storage_is_found_out_where_the_kernel_counts_no_bytes() -> None:
+    steps = [
+        step(n, duration_s=18.18, read_bytes=None, major_faults=20_000, busy_threads=0.3)
+        for n in range(12)
+    ]
+    limit = limit_of(steps, model_record(3_000_000_000), available=1_700_000_000)
+    assert limit.cause == "storage"
+    assert "20,000 times" in limit.sentence
+
+
 def test_busy_threads_that_read_most_of_the_bandwidth_are_limited_by_memory() -> None:
     steps = [step(n, duration_s=0.4) for n in range(9)]
     limit = limit_of(steps, model_record(1_100_000_000), board_record(memory_bytes_per_s=3 * 10**9))

@@ -7,7 +7,7 @@ import shlex
 from invoke.context import Context
 from invoke.tasks import task
 
-from armload.bench.defaults import SEED_N_PREDICT, SEED_PROMPT
+from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
 from armload.cli.verb import Verb
 
 
@@ -34,14 +34,14 @@ def bench(
     board: str = "virtual",
     model: str = "demo",
     prompt: str = SEED_PROMPT,
-    n_predict: int = SEED_N_PREDICT,
-    threads: int = 0,
-    context: int = 0,
+    n_predict: str = str(SEED_N_PREDICT),
+    threads: str = "0",
+    context: str = "0",
     temperature: str = "0",
-    seed: int = 1,
+    seed: str = "1",
     stop_at_end: bool = False,
     engine_args: str = "",
-    time_limit: int = 6 * 3600,
+    time_limit: str = str(DEFAULT_TIME_LIMIT_S),
     source: str = "",
     json: bool = False,
 ) -> None:
@@ -59,12 +59,12 @@ def bench(
         {
             "prompt": prompt,
             "n_predict": n_predict,
-            "threads": threads or None,
-            "context_tokens": context or None,
+            "threads": None if threads == "0" else threads,
+            "context_tokens": None if context == "0" else context,
             "temperature": temperature,
             "seed": seed,
             "stop_at_end": stop_at_end,
-            "extra": tuple(shlex.split(engine_args)),
+            "extra": _words(engine_args),
             "time_limit_s": time_limit,
         }
     )
@@ -98,3 +98,14 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
         terminal.show(list_table(runs))
     else:
         terminal.results().print(f"Nothing on {board} that is not here already.")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    from armload.core.errors import UsageError
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(
+            f"--engine-args {text!r}: {error}.", "Quote it as a shell's command line."
+        ) from error

@@ -56,8 +56,8 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
         terminal.show(probe_table(chosen, found))
 
 
-@task(klass=Verb, help=_BOARD | {"yes": "pin it without a question"})
-def trust(c: Context, board: str = "", yes: bool = False) -> None:
+@task(klass=Verb, help=_BOARD | {"yes": "pin it without a question"} | _JSON)
+def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) -> None:
     """Show a board's SSH host key, and pin it after a question.
 
     Example: armload board.trust --board dayu200
@@ -76,6 +76,8 @@ def trust(c: Context, board: str = "", yes: bool = False) -> None:
     if not yes and not terminal.confirm("Is that the board's own key? Pin it?"):
         raise UsageError("Nothing was pinned.", "Say --yes to pin it without a question.")
     path = pin(key)
+    if json:
+        terminal.show_json(key.model_dump_json())
     terminal.errors().print(f"Pinned in {path}.", highlight=False)
 
 
@@ -101,8 +103,8 @@ def up(c: Context, board: str = "virtual", json: bool = False) -> None:
         )
 
 
-@task(klass=Verb, help=_BOARD)
-def down(c: Context, board: str = "virtual") -> None:
+@task(klass=Verb, help=_BOARD | _JSON)
+def down(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Stop a virtual board; its disk is kept.
 
     Example: armload board.down --board virtual
@@ -113,6 +115,9 @@ def down(c: Context, board: str = "virtual") -> None:
     from armload.cli import terminal
 
     was_up = stop(load_board(board))
+    if json:
+        terminal.show_json('{"was_up": true}' if was_up else '{"was_up": false}')
+        return
     terminal.results().print(f"{board} {'is down.' if was_up else 'was not up.'}")
 
 

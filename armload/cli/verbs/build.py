@@ -18,7 +18,7 @@ from armload.cli.verb import Verb
     },
 )
 def build(
-    c: Context, target: str = "rk3568", source: str = "", jobs: int = 0, json: bool = False
+    c: Context, target: str = "rk3568", source: str = "", jobs: str = "0", json: bool = False
 ) -> None:
     """Build static llama.cpp for a board's CPU, and inspect it.
 
@@ -35,9 +35,17 @@ def build(
         load_target(target),
         source=choose(source),
         progress=terminal.progress(),
-        jobs=jobs or None,
+        jobs=_count(jobs),
     )
     if json:
         terminal.show_json("[" + ",".join(each.model_dump_json() for each in binaries) + "]")
     else:
         terminal.show(binaries_table(binaries))
+
+
+def _count(text: str) -> int | None:
+    from armload.core.errors import UsageError
+
+    if not text.isdecimal():
+        raise UsageError(f"--jobs {text}: a whole number is needed.", "0 lets the builder choose.")
+    return int(text) or None

@@ -7,7 +7,7 @@ from invoke.tasks import task
 
 from armload.cli.verb import Verb
 
-_DEMO_N_PREDICT = 48
+_DEMO_N_PREDICT = "48"
 
 
 @task(
@@ -23,7 +23,7 @@ def demo(
     c: Context,
     board: str = "virtual",
     model: str = "demo",
-    n_predict: int = _DEMO_N_PREDICT,
+    n_predict: str = _DEMO_N_PREDICT,
     json: bool = False,
 ) -> None:
     """The whole way, with no board: every token's time.

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from invoke.context import Context
 from invoke.tasks import task
 
 from armload.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from armload.bench.run import Run
 
 _RUN = "a run's id or the end of it, its folder, latest, or latest:TEXT"
 
@@ -37,20 +44,37 @@ def show(c: Context, run: str = "", json: bool = False) -> None:
     if json:
         terminal.show_json(json_format.dumps([folder.name for folder in folders]))
     else:
-        terminal.show(list_table([store.load(folder) for folder in folders]))
+        terminal.show(list_table(list(_readable(folders))))
 
 
-@task(klass=Verb, help={"run": _RUN})
-def report(c: Context, run: str = "latest") -> None:
+def _readable(folders: list[Path]) -> Iterator[Run]:
+    from armload.bench import store
+    from armload.cli import terminal
+    from armload.core.errors import ArmloadError
+
+    for folder in folders:
+        try:
+            yield store.load(folder)
+        except ArmloadError as error:
+            terminal.progress().say(f"left out: {error}")
+
+
+@task(klass=Verb, help={"run": _RUN, "json": "print one JSON document"})
+def report(c: Context, run: str = "latest", json: bool = False) -> None:
     """Write a run's page and picture again.
 
     Example: armload report --run latest
     """
     del c
+    import json as json_format
+
     from armload.bench import store
     from armload.cli import terminal
     from armload.report.page import write_report
 
     folder = store.find(run)
     page, picture = write_report(store.load(folder), folder)
+    if json:
+        terminal.show_json(json_format.dumps({"page": str(page), "picture": str(picture)}))
+        return
     terminal.results().print(f"{page}\n{picture}", highlight=False, soft_wrap=True)

@@ -1,0 +1,51 @@
+"""One process at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from armload.core.locks import locked
+from armload.core.progress import Silent
+
+_HOLD = """
+import sys
+from pathlib import Path
+from armload.core.locks import locked
+from armload.core.progress import Silent
+with locked(Path(sys.argv[1]), Silent(), waiting=""):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Ended(Silent):
+    """Ends the process that holds the lock when it is told that someone waits for it."""
+
+    def __init__(self, holder: subprocess.Popen[str]) -> None:
+        self.said: list[str] = []
+        self._holder = holder
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+        self._holder.kill()
+
+
+def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        progress = Ended(holder)
+        with locked(path, progress, waiting="Waiting for the other one."):
+            assert holder.wait() != 0
+        assert progress.said == ["Waiting for the other one."]
+    with locked(path, progress, waiting="Waiting again."):
+        pass
+    assert progress.said == ["Waiting for the other one."]

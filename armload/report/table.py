@@ -97,7 +97,10 @@ def _facts(run: Run) -> Table:
         ("binary", words.binary_line(run)),
     ):
         table.add_row(label, Text(value))
-    table.add_row("exit", Text(run.exit.meaning, style="" if run.exit.status == 0 else "red"))
+    ended = Text(run.exit.meaning, style="" if run.exit.status == 0 else "red")
+    if run.exit.remedy:
+        ended = Text.assemble(ended, "\n", (run.exit.remedy, "bold"))
+    table.add_row("exit", ended)
     table.add_row("verdict", _verdict(run, short=False))
     return table
 

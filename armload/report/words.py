@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from armload.bench.run import Run, Step
+from armload.core.shell import join
 from armload.core.values import format_bytes
 
 UNKNOWN = "-"
@@ -12,7 +13,9 @@ def seconds(value: float | None) -> str:
     """Write a time with three figures, in milliseconds below one second."""
     if value is None:
         return UNKNOWN
-    return f"{_three_figures(value)} s" if value >= 1 else f"{_three_figures(value * 1000)} ms"
+    # The unit is chosen after rounding: 0.99996 s is 1.00 s, not 1,000 ms.
+    rounded = _rounded(value)
+    return f"{_three_figures(value)} s" if rounded >= 1 else f"{_three_figures(rounded * 1000)} ms"
 
 
 def rate(tokens_per_s: float | None) -> str:
@@ -20,8 +23,13 @@ def rate(tokens_per_s: float | None) -> str:
     return UNKNOWN if tokens_per_s is None else _three_figures(tokens_per_s)
 
 
+def _rounded(value: float) -> float:
+    return float(f"{value:.2e}")
+
+
 def _three_figures(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:,.{max(0, 2 - exponent)}f}"
 
 
 def size(count: int | None) -> str:
@@ -32,7 +40,7 @@ def size(count: int | None) -> str:
 def weights(count: int) -> str:
     """Write a number of weights as model names do: ``293 k``, ``81.8 M``, ``8.03 B``."""
     for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= scale:
+        if _rounded(count) >= scale:
             return f"{_three_figures(count / scale)} {unit}"
     return str(count)
 
@@ -64,6 +72,11 @@ def model_line(run: Run) -> str:
         f"{model.name} ({model.architecture}, {model.quantisation}, "
         f"{weights(model.parameters)} weights, {size(model.size_bytes)})"
     )
+
+
+def command(run: Run) -> str:
+    """Return the command line, quoted so that a POSIX shell runs the same program again."""
+    return join(run.command)
 
 
 def binary_line(run: Run) -> str:

@@ -104,7 +104,11 @@ def storage_run() -> Run:
 
 def failed_run() -> Run:
     """Return a run that ended before it decoded anything."""
-    ended = Exit(status=132, meaning="The program used an instruction that the CPU lacks (SIGILL).")
+    ended = Exit(
+        status=132,
+        meaning="The program used an instruction that the CPU lacks (SIGILL).",
+        remedy="Build it for this board's target.",
+    )
     return _run(Plan(), SMALL_MODEL, (), text="", rss_bytes=None, ended=ended)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
+import shlex
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -36,6 +39,8 @@ class _Page(HTMLParser):
         self.links: list[str] = []
         self.scripts: list[str] = []
         self.words: list[str] = []
+        self.code = ""
+        self.inside_code = False
         self.inside_script = False
         self.feed(text)
         self.close()
@@ -43,14 +48,17 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.inside_script = tag == "script"
+        self.inside_code = tag == "pre"
         self.links += [value or "" for name, value in attrs if name in ("href", "src")]
         if tag == "script":
             self.scripts.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        self.inside_script = False
+        self.inside_script = self.inside_code = False
 
     def handle_data(self, data: str) -> None:
+        if self.inside_code:
+            self.code += data
         if self.inside_script:
             self.scripts[-1] += data
         else:
@@ -104,6 +112,22 @@ def test_the_page_says_what_limited_the_run_and_shows_the_text(tmp_path: Path) -
     )
 
 
+def test_a_failed_run_s_page_says_what_to_do_and_a_good_one_s_has_nothing_to_say(
+    tmp_path: Path,
+) -> None:
+    run = failed_run()
+    assert run.exit.remedy in html.unescape(_page(run, tmp_path))
+    assert 'class="limit ending"' not in _page(quick_run(), tmp_path)
+
+
+def test_the_command_copied_from_the_page_runs_the_same(tmp_path: Path) -> None:
+    words = ["two  words", "it's", "$(false)", "a\nb", "", "<b>&amp;</b>", "\\"]
+    run = quick_run().model_copy(update={"command": ("printf", "%s\\0", *words)})
+    copied = _Page(_page(run, tmp_path)).code
+    said = subprocess.run(["sh", "-c", copied], capture_output=True, text=True, check=True).stdout
+    assert said.split("\0") == [*words, ""]
+
+
 def test_the_headline_speaks_of_seconds_where_a_token_takes_some() -> None:
     assert headline(quick_run()).startswith("14.8 tokens per second")
     assert headline(storage_run()).startswith("18.0 s per token")
@@ -124,6 +148,7 @@ def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:
     assert "img" not in parsed.tags
     assert "b" not in parsed.tags
     assert HOSTILE in "".join(parsed.words)
+    assert shlex.split(parsed.code) == [HOSTILE]
 
 
 def test_the_policy_lets_only_the_page_s_own_script_run(tmp_path: Path) -> None:

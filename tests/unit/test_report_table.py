@@ -6,6 +6,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from armload.build.binary import Binary, FeatureUse
@@ -48,6 +50,7 @@ def test_a_run_fits_a_terminal_of_eighty_columns() -> None:
 def test_a_failed_run_says_why_and_shows_no_empty_figures() -> None:
     shown = " ".join(_shown(run_table(failed_run())).split())
     assert "SIGILL" in shown
+    assert failed_run().exit.remedy in shown
     assert "not valid" in shown
     assert "tok/s" not in shown
 
@@ -91,7 +94,10 @@ def test_binaries_show_the_features_in_their_code() -> None:
     [
         (0.0664, "66.4 ms"),
         (0.74, "740 ms"),
+        (0.99949, "999 ms"),
+        (0.99996, "1.00 s"),
         (1.0, "1.00 s"),
+        (9.996, "10.0 s"),
         (18.18, "18.2 s"),
         (123.4, "123 s"),
         (4321.0, "4,321 s"),
@@ -103,7 +109,16 @@ def test_times_have_three_figures(value: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(15.0, "15.0"), (0.0557, "0.0557"), (320.4, "320"), (None, "-")]
+    ("value", "text"),
+    [
+        (15.0, "15.0"),
+        (0.0557, "0.0557"),
+        (0.00001, "0.0000100"),
+        (320.4, "320"),
+        (999.9, "1,000"),
+        (0.0, "0.00"),
+        (None, "-"),
+    ],
 )
 def test_rates_have_three_figures(value: float | None, text: str) -> None:
     assert words.rate(value) == text
@@ -111,7 +126,30 @@ def test_rates_have_three_figures(value: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(64, "64"), (292_800, "293 k"), (81_808_128, "81.8 M"), (8_030_261_312, "8.03 B")],
+    [
+        (64, "64"),
+        (999_999, "1.00 M"),
+        (292_800, "293 k"),
+        (81_808_128, "81.8 M"),
+        (8_030_261_312, "8.03 B"),
+    ],
 )
 def test_weights_are_counted_as_in_model_names(count: int, text: str) -> None:
     assert words.weights(count) == text
+
+
+@given(value=st.floats(1e-6, 1e7))
+@example(0.99996)
+@example(999.9)
+@example(1e-5)
+def test_a_figure_is_never_written_with_an_exponent(value: float) -> None:
+    rate, time, count = words.rate(value), words.seconds(value), words.weights(round(value))
+    assert not any("e" in text for text in (rate, time, count))
+    number, unit = time.split()
+    shown = float(number.replace(",", "")) / {"s": 1, "ms": 1000}[unit]
+    assert (unit == "s") == (shown >= 1)
+    for figure, exact in ((float(rate.replace(",", "")), value), (shown, value)):
+        assert figure == pytest.approx(exact, rel=0.00501)
+    for text in (rate, number):
+        figures = text.replace(",", "").replace(".", "").lstrip("0")
+        assert len(figures) == 3 or ("." not in text and len(figures) > 3)

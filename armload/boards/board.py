@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder
@@ -23,8 +23,8 @@ class SshReach(Value):
     """
 
     kind: Literal["ssh"] = "ssh"
-    host: str
-    port: int | None = None
+    host: str = Field(min_length=1)
+    port: int | None = Field(default=None, ge=1, le=65535)
     user: str | None = None
     key: Path | None = None
 
@@ -34,20 +34,18 @@ class VirtualReach(Value):
 
     Attributes:
         cpu: QEMU's name of the CPU.
-        cores: number of cores.
+        cores: number of cores; QEMU's board has at most 8.
         memory: of the machine.
         disk: size of its storage.
         disk_read_bytes_per_s: storage is throttled to this; none for as fast as the laptop.
-        userland: ``toybox`` is mksh and toybox, as on OpenHarmony.
     """
 
     kind: Literal["virtual"]
     cpu: str = "cortex-a55"
-    cores: int = 2
-    memory: ByteCount = 2 << 30
-    disk: ByteCount = 8 << 30
-    disk_read_bytes_per_s: ByteCount | None = None
-    userland: Literal["toybox"] = "toybox"
+    cores: int = Field(default=2, ge=1, le=8)
+    memory: ByteCount = Field(default=2 << 30, ge=64 << 20)
+    disk: ByteCount = Field(default=8 << 30, ge=64 << 20)
+    disk_read_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
 
 
 class EmulatedReach(Value):
@@ -67,9 +65,9 @@ Reach = Annotated[SshReach | VirtualReach | EmulatedReach, Field(discriminator="
 class CpuCluster(Value):
     """Equal cores of a board."""
 
-    cores: int
+    cores: int = Field(ge=1)
     name: str
-    max_mhz: int | None = None
+    max_mhz: int | None = Field(default=None, gt=0)
 
 
 class Facts(Value):
@@ -82,9 +80,9 @@ class Facts(Value):
         clusters: its CPU cores.
     """
 
-    memory: ByteCount | None = None
-    storage_read_bytes_per_s: ByteCount | None = None
-    memory_bytes_per_s: ByteCount | None = None
+    memory: ByteCount | None = Field(default=None, gt=0)
+    storage_read_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
+    memory_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
     clusters: tuple[CpuCluster, ...] = ()
 
 
@@ -107,6 +105,14 @@ class Board(Value):
     reach: Reach
     workdir: PurePosixPath
     facts: Facts = Facts()
+
+    @field_validator("workdir")
+    @classmethod
+    def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
+        reach = info.data.get("reach")
+        if not workdir.is_absolute() and not isinstance(reach, EmulatedReach):
+            raise ValueError(f"'{workdir}' must be a whole path on the board, beginning with /")
+        return workdir
 
 
 def load_board(name: str) -> Board:

@@ -20,10 +20,12 @@ from armload.boards.virtual.packages import (
     WITHOUT_APT,
     folder_written_whole,
     native_architecture,
+    packages_locked,
     updated_apt,
 )
-from armload.boards.virtual.process import Started, free_port, locked, ssh_answers
+from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import Qemu, fetch_program, knows_cpu, private_program
+from armload.boards.virtual.room import usable_cache
 from armload.boards.virtual.state import (
     Powered,
     address_of,
@@ -36,6 +38,7 @@ from armload.boards.virtual.state import (
     sibling_folders,
 )
 from armload.core.errors import ConnectError, MissingToolError, UsageError
+from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.workspace import cache_folder
@@ -52,16 +55,18 @@ def up(board: Board, progress: Progress) -> SshAddress:
     Raises:
         ConnectError: the server does not start; with its last lines.
         MissingToolError: OpenSSH or qemu-user cannot be had.
+        BoardError: the laptop's disk is full.
         UsageError: the board is not of this kind.
     """
     reach = _reach(board)
     folder = machine_folder(board)
     powered = powered_state(folder)
     if powered is None:
-        with locked(folder / "lock", progress):
+        waiting = f"Another armload starts {board.name}; waiting for it."
+        with usable_cache(), locked(folder / "lock", progress, waiting=waiting):
             powered = powered_state(folder)
             if powered is None:
-                with locked(cache_folder() / "packages" / "lock", progress):
+                with packages_locked(progress):
                     _emulator(reach.cpu, progress)
                     server = _server(progress)
                 powered = _switched_on(server, folder.resolve())

@@ -63,8 +63,8 @@ class Host(Protocol):
             ConnectError: the line broke, or nothing came for ``silence_s``.
         """
 
-    def read(self, path: PurePosixPath, *, offset_bytes: int = 0) -> Iterator[bytes]:
-        """Yield the file's bytes from an offset to the end.
+    def read(self, path: PurePosixPath) -> Iterator[bytes]:
+        """Yield the file's bytes.
 
         Raises:
             BoardError: the file cannot be read.

@@ -18,16 +18,11 @@ TOOLS = (
     "df",
     "du",
     "mkfifo",
-    "nohup",
     "setsid",
     "sha256sum",
     "sleep",
     "stat",
     "sync",
-    "tail",
-    "tar",
-    "taskset",
-    "timeout",
     "truncate",
 )
 
@@ -110,11 +105,6 @@ def probe(host: Host, board: Board) -> Probe:
     """
     script = probe_script(board)
     return parse_probe(host.run(script).stdout, board.name)
-
-
-def conditions(host: Host, board: Board) -> Conditions:
-    """Ask a board for its state; errors as for ``probe``."""
-    return probe(host, board).conditions
 
 
 def probe_script(board: Board) -> str:

@@ -23,12 +23,14 @@ PIECE_BYTES = 1 << 18
 TRANSFER_SILENCE_S = 60.0
 # Dropbear cuts the connection at longer command lines: 9000 bytes now, 1024 in old releases.
 LONGEST_COMMAND_BYTES = 900
+# The start file of a person's shell may say something first; a command's own output follows this.
+_MARK = "armload-output-begins"
 
 
 class SshHost:
     """The Host protocol over SSH.
 
-    Needs nothing of the board but an SSH server, a POSIX shell, ``cat``, ``tail`` and ``dd``.
+    Needs nothing of the board but an SSH server, a POSIX shell, ``cat`` and ``dd``.
 
     Args:
         address: where it is and how to log in.
@@ -70,13 +72,11 @@ class SshHost:
             yield from self._pieces(channel, lambda: silence_s, late)
             self._status(channel, silence_s)
 
-    def read(self, path: PurePosixPath, *, offset_bytes: int = 0) -> Iterator[bytes]:
-        """Yield the file's bytes from an offset to the end."""
-        tool = f"tail -c +{offset_bytes + 1}" if offset_bytes else "cat"
-        with self._started(f"{tool} <{quote(path)}", b"") as channel, translated(self._name):
+    def read(self, path: PurePosixPath) -> Iterator[bytes]:
+        """Yield the file's bytes."""
+        with self._started(f"cat <{quote(path)}", b"") as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
-            while data := channel.recv(PIECE_BYTES):
-                yield data
+            yield from _output(channel)
             self._check_done(channel, f"{path} cannot be read")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
@@ -111,11 +111,11 @@ class SshHost:
     @contextlib.contextmanager
     def _started(self, command: str, stdin: bytes | None) -> Iterator[paramiko.Channel]:
         # A signalled program ends this shell's command, not the shell: it still tells the status.
-        script = f"{command}\nexit $?\n"
+        script = f"echo {_MARK}\n{command}\nexit $?\n"
         line = f"exec sh -c {quote(script)}"
         if stdin == b"" and len(line.encode()) > LONGEST_COMMAND_BYTES:
             # Shells may read ahead, so the script has standard input to itself.
-            line, stdin = "exec sh", f"{{\n{command}\n}} </dev/null\nexit $?\n".encode()
+            line, stdin = "exec sh", f"{{\n{script}}} </dev/null\n".encode()
         channel = self._new_channel()
         try:
             with translated(self._name):
@@ -162,6 +162,17 @@ class SshHost:
             raise BoardError(f"{self._name}: {complaint}: {reason or 'the board gave no reason'}.")
 
 
+def _output(channel: paramiko.Channel) -> Iterator[bytes]:
+    """Yield what the command itself writes, to its end."""
+    before: bytes | None = b""
+    while data := channel.recv(PIECE_BYTES):
+        if before is not None:
+            before, mark, data = (before + data).partition(f"{_MARK}\n".encode())
+            before = None if mark else before
+        if data:
+            yield data
+
+
 def _cut(path: PurePosixPath, length: int) -> str:
     # A board can lack truncate and dd; mostly there is nothing to cut.
     target, beside = quote(path), quote(path.with_name(f"{path.name}.cut"))
@@ -194,7 +205,7 @@ def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
 
 def _read_stdout(channel: paramiko.Channel, pieces: queue.SimpleQueue[Piece | None]) -> None:
     with contextlib.suppress(OSError, EOFError):
-        while data := channel.recv(PIECE_BYTES):
+        for data in _output(channel):
             pieces.put(("stdout", data))
     pieces.put(None)
 

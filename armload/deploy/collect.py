@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -40,20 +40,37 @@ def list_runs(host: Host, workdir: PurePosixPath) -> tuple[StoredRun, ...]:
 
     Raises:
         ConnectError: the board does not answer.
+        TransferError: its answer makes no sense.
     """
     runs = Layout(workdir=workdir).runs
     lines = host.run(render("runs.sh.j2", {"runs": runs})).text.splitlines()
-    return tuple(
-        StoredRun.model_validate(
-            {
+    return parse_runs(lines, runs, host.name)
+
+
+def parse_runs(lines: Iterable[str], runs: PurePosixPath, board_name: str) -> tuple[StoredRun, ...]:
+    """Read the list that a board gives of the runs in its folder ``runs``.
+
+    Raises:
+        TransferError: a line makes no sense, or names something outside of that folder.
+    """
+    found = []
+    for line in lines:
+        try:
+            state, status, name = line.split(" ", 2)
+            _check_name(name)
+            values = {
                 "id": name,
                 "folder": runs / name,
                 "state": state,
-                "status": int(status) if status.isdigit() else None,
+                "status": None if status in ("-", "") else int(status),
             }
-        )
-        for state, status, name in (line.split(" ", 2) for line in lines)
-    )
+            found.append(StoredRun.model_validate(values))
+        except ValueError as error:
+            raise TransferError(
+                f"{board_name}: the list of runs in {runs} makes no sense: {line[:200]!r}.",
+                "See what lies there on the board, and remove what is no run of armload's.",
+            ) from error
+    return tuple(found)
 
 
 def collect(host: Host, run_folder: PurePosixPath, local_folder: Path) -> tuple[str, ...]:
@@ -70,12 +87,12 @@ def collect(host: Host, run_folder: PurePosixPath, local_folder: Path) -> tuple[
     if done.status != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()
         raise BoardError(f"{host.name}: there is no run to collect in {run_folder}: {reason}.")
-    files, sums = _unpacked(done.stdout, host.name)
+    files, sums = unpacked(done.stdout, host.name)
     for name, content in files.items():
         if name in sums and hashlib.sha256(content).hexdigest() != sums[name]:
             raise TransferError(
                 f"{host.name}: {run_folder / name} did not arrive as it is there.",
-                "Collect it again.",
+                _again(host.name),
             )
     for name, content in files.items():
         path = local_folder / name
@@ -96,19 +113,43 @@ def peak_memory_bytes(folder: Path) -> tuple[int, int] | None:
         return None
 
 
-def _unpacked(output: bytes, board_name: str) -> tuple[dict[str, bytes], dict[str, str]]:
+def unpacked(output: bytes, board_name: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Read what the collecting script sent: the files by their names, and their checksums.
+
+    Raises:
+        TransferError: it was cut short, makes no sense, or names a file outside of its folder.
+    """
+    try:
+        return _unpacked(output)
+    except ValueError as error:
+        raise TransferError(
+            f"{board_name}: the run's files cannot be taken over: {error}.", _again(board_name)
+        ) from error
+
+
+def _again(board_name: str) -> str:
+    return f"When the run has ended: armload pull --board {board_name}"
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that a board could use to write elsewhere."""
+    if name != PurePosixPath(name).name or name in ("", ".", "..") or "\0" in name:
+        raise ValueError(f"{name[:200]!r} is no name of a file")
+
+
+def _unpacked(output: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
     listing, _, rest = output.partition(b"#bytes\n")
     files: dict[str, bytes] = {}
     lines = listing.decode("utf-8", "surrogateescape").splitlines()
     # After several files, wc adds a line with their sum.
     for line in lines[:-1] if len(lines) > 1 else lines:
         size, _, name = line.strip().partition(" ")
+        _check_name(name)
+        if not size.isdecimal():
+            raise ValueError(f"{line[:200]!r} gives no length")
         files[name], rest = rest[: int(size)], rest[int(size) :]
     if not rest.startswith(b"#sums\n"):
-        raise TransferError(
-            f"{board_name}: the run's files were cut short, or grew meanwhile.",
-            "Collect them again when the run has ended.",
-        )
+        raise ValueError("they were cut short, or grew meanwhile")
     if _SCRIPT in files:
         _, _, job = files[_SCRIPT].rpartition(b"\n" + JOB_MARK)
         files["job.json"] = job

@@ -24,11 +24,6 @@ class Ending(Value):
     meaning: str
     remedy: str = ""
 
-    @property
-    def good(self) -> bool:
-        """Whether the program says that it did its work."""
-        return self.status == 0
-
 
 def explain(folder: Path, *, lacking: Sequence[str] = ()) -> Ending:
     """Say how the run whose files were collected into ``folder`` ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -62,7 +63,7 @@ def stored_script(items: Sequence[Item]) -> str:
 
 
 def parse_stored(items: Sequence[Item], output: bytes) -> tuple[Stored, ...]:
-    """Read what the script said of these items."""
+    """Read what the script said of these items; what makes no sense counts as not there."""
     lines = iter(output.decode("utf-8", "replace").splitlines())
     for line in lines:
         if line == "#armload files":
@@ -79,7 +80,10 @@ def _stored(item: Item, lines: Iterator[str]) -> Stored:
         )
         return Stored(state=state, part_bytes=0)
     if word == "part":
-        return Stored(state="part", part_bytes=int(next(lines, "0")))
+        length = next(lines, "").strip()
+        return Stored(
+            state="part", part_bytes=int(length) if re.fullmatch(r"[0-9]{1,18}", length) else 0
+        )
     return Stored(state="absent", part_bytes=0)
 
 

@@ -1,16 +1,10 @@
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
-import pytest
-
-from armload.boards.virtual.process import Started, free_port, locked, ssh_answers
-from armload.core.errors import ConnectError
-from armload.core.progress import Silent
+from armload.boards.virtual.process import Started, free_port, ssh_answers
 
 
 def test_process_is_known_until_it_ends() -> None:
@@ -86,29 +80,3 @@ def test_banner_after_other_lines_counts() -> None:
         greeter.start()
         assert ssh_answers(server.getsockname()[1], 2.0)
         greeter.join()
-
-
-def test_lock_is_exclusive_and_ends_with_its_process(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    hold = (
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from armload.boards.virtual.process import locked\n"
-        "from armload.core.progress import Silent\n"
-        "with locked(Path(sys.argv[1]), Silent()):\n"
-        "    print('held', flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(path)], stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with (
-            pytest.raises(ConnectError, match="Another process has held"),
-            locked(path, Silent(), timeout_s=0.3),
-        ):
-            pass
-        holder.kill()
-    with locked(path, Silent(), timeout_s=5.0):
-        pass

@@ -11,7 +11,8 @@ from armload.boards.address import SshAddress
 from armload.boards.board import Board, VirtualReach
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.keys import dropbear_form
-from armload.boards.virtual.process import Started, free_port, locked, ssh_answers
+from armload.boards.virtual.packages import packages_locked
+from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import (
     GUEST_ADDRESS,
     Qemu,
@@ -21,6 +22,7 @@ from armload.boards.virtual.qemu import (
     start,
 )
 from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.room import usable_cache
 from armload.boards.virtual.state import (
     Powered,
     address_of,
@@ -36,9 +38,9 @@ from armload.boards.virtual.state import (
 from armload.boards.virtual.storage import make_disk, root_archive
 from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.files import write_whole
+from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.shell import render
-from armload.core.workspace import cache_folder
 
 BOOT_LIMIT_S = 120.0
 """A machine that has not answered by then never will, even on a busy laptop."""
@@ -56,6 +58,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     Raises:
         ConnectError: it does not come up; with the last lines from its console.
         MissingToolError: QEMU or the packages cannot be had.
+        BoardError: the laptop's disk is full.
         UsageError: the board is not a virtual one.
     """
     reach = _reach(board)
@@ -63,7 +66,8 @@ def up(board: Board, progress: Progress) -> SshAddress:
     address = running(board)
     if address is not None:
         return address
-    with locked(folder / "lock", progress):
+    waiting = f"Another armload starts {board.name}; waiting for it."
+    with usable_cache(), locked(folder / "lock", progress, waiting=waiting):
         powered = powered_state(folder)
         if powered is None:
             powered = _switched_on(board, reach, folder, progress)
@@ -113,7 +117,7 @@ def _address(folder: Path, powered: Powered) -> SshAddress:
 
 
 def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Progress) -> Powered:
-    with locked(cache_folder() / "packages" / "lock", progress):
+    with packages_locked(progress):
         image = image_for_boards(progress)
         qemu = qemu_for(reach.cpu, progress)
     folder = folder.resolve()

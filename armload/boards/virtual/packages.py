@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from armload.boards.virtual.mirrors import Archive, archives
-from armload.core.errors import MissingToolError
+from armload.boards.virtual.room import REMEDY, in_english, tells_no_room
+from armload.core.errors import ArmloadError, BoardError, MissingToolError
+from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 from armload.core.workspace import cache_folder
@@ -150,7 +152,12 @@ class Apt:
         with (
             tempfile.TemporaryFile("w+") as log,
             subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                cwd=folder,
+                env=in_english(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             ) as process,
         ):
             try:
@@ -190,11 +197,20 @@ def require_apt() -> None:
 
 
 @contextmanager
+def packages_locked(progress: Progress) -> Iterator[None]:
+    """Keep other armload processes from fetching the same meanwhile."""
+    waiting = "Another armload fetches packages; waiting for it."
+    with locked(cache_folder() / "packages" / "lock", progress, waiting=waiting):
+        yield
+
+
+@contextmanager
 def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
     """Yield an apt with fresh package lists from the first archive that answers well.
 
     Raises:
         MissingToolError: no apt, no archive, or no network.
+        BoardError: no room on the laptop, here as in all that is done with it.
     """
     require_apt()
     (cache_folder() / "packages").mkdir(parents=True, exist_ok=True)
@@ -251,18 +267,29 @@ def _size_bytes(folder: Path) -> int:
 
 def _checked(command: list[str], folder: Path) -> str:
     done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=in_english(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     if done.returncode != 0:
         raise _failure(command, done.stdout + done.stderr)
     return done.stdout
 
 
-def _failure(command: list[str], output: str) -> MissingToolError:
+def _failure(command: list[str], output: str) -> ArmloadError:
     lines = [line for line in output.splitlines() if line.startswith(("E:", "Err:", "dpkg"))]
     reason = " ".join(lines[:3] or output.splitlines()[-1:])
     verb = next((word for word in command[1:] if word in ("update", "install", "download")), "")
+    message = f"{' '.join(filter(None, (command[0], verb)))} failed: {reason}"
+    if tells_no_room(output):
+        return BoardError(f"There is no room on this laptop: {message}", REMEDY)
     return MissingToolError(
-        f"{command[0]} {verb} failed: {reason}".strip(),
+        message,
         "Check the network and this machine's apt sources, then run the same command again.",
     )

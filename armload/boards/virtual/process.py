@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from armload.core.errors import ConnectError
-from armload.core.progress import Progress
 from armload.core.values import Value
 
 
@@ -113,32 +108,3 @@ def ssh_answers(port: int, timeout_s: float) -> bool:
     except OSError:
         return False
     return b"SSH-" in received
-
-
-@contextmanager
-def locked(path: Path, progress: Progress, *, timeout_s: float = 900.0) -> Iterator[None]:
-    """Hold a lock that other armload processes respect; it ends with the process.
-
-    Raises:
-        ConnectError: another process held it for longer than ``timeout_s``.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        if not _locked_at_once(file.fileno()):
-            with progress.step("Waiting for another armload", total=timeout_s, unit="s") as step:
-                began = time.monotonic()
-                while not _locked_at_once(file.fileno()):
-                    waited_s = time.monotonic() - began
-                    if waited_s > timeout_s:
-                        raise ConnectError(f"Another process has held {path} for {waited_s:.0f} s.")
-                    step.update(waited_s)
-                    time.sleep(0.1)
-        yield
-
-
-def _locked_at_once(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -155,7 +155,8 @@ def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> 
         *("-kernel", str(wiring.kernel), "-initrd", str(wiring.initramfs)),
         *("-append", "console=ttyAMA0 quiet loglevel=4 panic=5"),
         *("-drive", ",".join(f"{key}={value}" for key, value in drive.items())),
-        *("-device", "virtio-blk-pci,drive=storage"),
+        # Otherwise a full disk of the laptop's would stop the machine without a word.
+        *("-device", "virtio-blk-pci,drive=storage,werror=report,rerror=report"),
         *("-netdev", f"user,id=network,ipv6=off,restrict=on,hostfwd={forward}"),
         *("-device", "virtio-net-pci,id=nic,netdev=network,romfile="),
         *("-device", "virtio-rng-pci"),

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 from armload.boards.virtual import cpio
-from armload.core.errors import MissingToolError
+from armload.boards.virtual.room import REMEDY, in_english, tells_no_room
+from armload.core.errors import BoardError, MissingToolError
 from armload.core.workspace import data_path
 
 _FOLDERS = ("data", "dev", "etc", "proc", "run", "sys", "tmp")
@@ -53,6 +54,7 @@ def make_disk(path: Path, size_bytes: int) -> None:
 
     Raises:
         MissingToolError: there is no mke2fs, or it failed.
+        BoardError: no room on the laptop.
     """
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:
@@ -62,12 +64,15 @@ def make_disk(path: Path, size_bytes: int) -> None:
     done = subprocess.run(
         [*command, str(beside)],
         stdin=subprocess.DEVNULL,
+        env=in_english(),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
         beside.unlink()
+        if tells_no_room(done.stderr):
+            raise BoardError(f"There is no room on this laptop for {path}.", REMEDY)
         raise MissingToolError(f"mke2fs could not make {path}: {done.stderr.strip()[-300:]}")
     beside.rename(path)
 

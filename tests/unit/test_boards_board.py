@@ -1,0 +1,102 @@
+"""A mistake in a board's file is answered with the key and its line."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.boards.board import load_board
+from armload.core.errors import DataError
+from armload.core.workspace import data_names
+
+_SSH = """target: rk3568
+reach:
+  kind: ssh
+  host: {host}
+  port: {port}
+workdir: {workdir}
+facts:
+  memory: {memory}
+  clusters:
+    - {{cores: {cluster}, name: Cortex-A55}}
+"""
+_SSH_VALUES = {
+    "host": "a",
+    "port": "22",
+    "workdir": "/data/armload",
+    "memory": "2 GiB",
+    "cluster": "4",
+}
+_VIRTUAL = """target: rk3568
+reach:
+  kind: virtual
+  cores: {cores}
+  memory: {memory}
+  disk: {disk}
+  disk_read_bytes_per_s: {rate}
+workdir: /data/armload
+"""
+_VIRTUAL_VALUES = {"cores": "2", "memory": "1 GiB", "disk": "1 GiB", "rate": "20 MB"}
+
+
+@pytest.fixture(autouse=True)
+def boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "boards"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("name", data_names("boards"))
+def test_every_shipped_board_is_sound(name: str) -> None:
+    assert load_board(name).workdir.is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("changed", "line", "key"),
+    [
+        ({"host": "''"}, 4, "host"),
+        ({"port": "0"}, 5, "port"),
+        ({"port": "65536"}, 5, "port"),
+        ({"workdir": "data/armload"}, 6, "workdir"),
+        ({"memory": "0"}, 8, "memory"),
+        ({"cluster": "0"}, 10, "cores"),
+    ],
+)
+def test_a_wrong_value_of_a_real_board_is_told(
+    boards: Path, changed: dict[str, str], line: int, key: str
+) -> None:
+    (boards / "mine.yaml").write_text(_SSH.format(**_SSH_VALUES))
+    load_board("mine")
+    (boards / "mine.yaml").write_text(_SSH.format(**{**_SSH_VALUES, **changed}))
+    with pytest.raises(DataError, match=rf"mine\.yaml, line {line}: (\S+\.)?{key}: "):
+        load_board("mine")
+
+
+@pytest.mark.parametrize(
+    ("changed", "line", "key"),
+    [
+        ({"cores": "0"}, 4, "cores"),
+        ({"cores": "9"}, 4, "cores"),
+        ({"memory": "2"}, 5, "memory"),
+        ({"disk": "-1"}, 6, "disk"),
+        ({"rate": "0 MB"}, 7, "disk_read_bytes_per_s"),
+    ],
+)
+def test_a_wrong_value_of_a_virtual_board_is_told(
+    boards: Path, changed: dict[str, str], line: int, key: str
+) -> None:
+    (boards / "mine.yaml").write_text(_VIRTUAL.format(**_VIRTUAL_VALUES))
+    load_board("mine")
+    (boards / "mine.yaml").write_text(_VIRTUAL.format(**{**_VIRTUAL_VALUES, **changed}))
+    with pytest.raises(DataError, match=rf"mine\.yaml, line {line}: (\S+\.)?{key}: "):
+        load_board("mine")
+
+
+def test_only_the_laptop_as_a_board_may_have_a_work_folder_in_the_cache(
+    boards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", "/cache")
+    (boards / "own.yaml").write_text("target: rk3568\nreach:\n  kind: qemu-user\nworkdir: work\n")
+    assert load_board("own").workdir == PurePosixPath("/cache/work")

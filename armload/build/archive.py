@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
-import os
 import shutil
 import tarfile
 import tempfile
@@ -11,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
+from armload.build.index import package_index, without_login
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress, Step
@@ -61,8 +60,9 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
     Raises:
         BuildError: the index does not have it or does not answer, or the checksum is wrong.
     """
-    from pypi_simple import NoSuchProjectError, PyPISimple
+    from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError
     from requests import RequestException
+    from requests.exceptions import InvalidURL
 
     label = f"{wanted.project} {wanted.version}"
     index = package_index()
@@ -76,7 +76,8 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
             ]
             if not found:
                 raise BuildError(
-                    f"The package index at {client.endpoint} has no source archive of {label}.",
+                    f"The package index at {without_login(client.endpoint)} has no source "
+                    f"archive of {label}.",
                     "Look at pip's index-url, or name a folder as the source.",
                 )
             with (
@@ -92,9 +93,14 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
             f"The package index has no project {wanted.project!r}.",
             "Look at pip's index-url, or name a folder as the source.",
         ) from error
-    except RequestException as error:
+    except InvalidURL as error:  # whose words may quote half a password
         raise BuildError(
-            f"{label} cannot be fetched from the package index: {error}.",
+            "The address of the package index is malformed.",
+            "Look at pip's index-url; in a user or password, write %2F for / and %40 for @.",
+        ) from error
+    except (RequestException, UnsupportedRepoVersionError, ValueError) as error:
+        raise BuildError(
+            f"{label} cannot be fetched from the package index: {without_login(str(error))}.",
             "Look at the network and at pip's index-url, then run the same command again.",
         ) from error
 
@@ -127,35 +133,6 @@ def _check(file: Path, wanted: Wanted, label: str) -> None:
             "It was changed or damaged on its way; it is thrown away. Try again, and if it "
             "stays so, do not use that index.",
         )
-
-
-def package_index() -> str | None:
-    """Return the index that pip is configured to use; none when it is not configured.
-
-    It is looked up as pip does: ``PIP_INDEX_URL``, then ``index-url`` in pip's files.
-    """
-    from_environment = os.environ.get("PIP_INDEX_URL")
-    if from_environment:
-        return from_environment
-    named = os.environ.get("PIP_CONFIG_FILE")
-    files = [
-        Path("/etc/pip.conf"),
-        Path.home() / ".pip" / "pip.conf",
-        Path.home() / ".config" / "pip" / "pip.conf",
-        Path.home() / "Library" / "Application Support" / "pip" / "pip.conf",
-        Path(os.environ.get("VIRTUAL_ENV", "/nowhere")) / "pip.conf",
-        *([Path(named)] if named else []),
-    ]
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read(files, encoding="utf-8")
-    except configparser.Error:
-        return None
-    for section in ("download", "install", "global"):
-        address = parser.get(section, "index-url", fallback="").strip()
-        if address:
-            return address
-    return None
 
 
 def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:

@@ -15,7 +15,7 @@ from armload.core.values import Value
 from armload.core.workspace import cache_folder
 from armload.core.yamlfile import load_named
 
-PINNED = "llama-cpp"
+_PINNED = "llama-cpp"
 MAIN_PROGRAMS = ("llama-completion", "llama-cli")
 """Programs that continue a prompt; the first that a source has is the one for measuring."""
 
@@ -98,14 +98,13 @@ class Folder(Value):
 Source = Archive | Folder
 
 
-def pinned_source(name: str = PINNED) -> Archive:
-    """Read the pinned source called ``name``.
+def pinned_source() -> Archive:
+    """Read the pinned source, ``toolchains/sources/llama-cpp.yaml``.
 
     Raises:
-        UsageError: there is none.
         DataError: its file is malformed.
     """
-    return load_named("toolchains/sources", name, Archive)
+    return load_named("toolchains/sources", _PINNED, Archive)
 
 
 def folder_source(path: Path) -> Folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import io
+import os
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -99,3 +100,38 @@ def test_a_file_that_the_index_lists_and_does_not_have_is_one_clear_error(index:
     with pytest.raises(BuildError, match="cannot be fetched"):
         _archive().provide(Silent())
     assert list((cache_folder() / "sources").iterdir()) == []
+
+
+def test_an_index_that_speaks_no_known_format_is_one_clear_error(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = index.with_name("index.html")
+    page.write_text('<meta name="pypi:repository-version" content="9.0">' + page.read_text())
+    with pytest.raises(BuildError, match=r"cannot be fetched.*version \(9\.0\)"):
+        _archive().provide(Silent())
+    monkeypatch.setitem(_Quiet.extensions_map, ".html", "text/plain")
+    with pytest.raises(BuildError, match=r"cannot be fetched.*'text/plain'"):
+        _archive().provide(Silent())
+
+
+@pytest.mark.parametrize("what", ["version", "project", "file", "format", "address"])
+def test_a_password_in_the_index_s_address_is_never_shown(
+    what: str, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = os.environ["PIP_INDEX_URL"].replace("://", "://someone:s3cret@")
+    wanted = _archive()
+    match what:
+        case "version":
+            wanted = _archive(version="9.8")
+        case "project":
+            wanted = _archive(project="llama-cpp-rust")
+        case "file":
+            index.unlink()
+        case "format":
+            monkeypatch.setitem(_Quiet.extensions_map, ".html", "text/plain")
+        case "address":
+            address = address.replace("s3cret", "s3cret/more")
+    monkeypatch.setenv("PIP_INDEX_URL", address)
+    with pytest.raises(BuildError) as caught:
+        wanted.provide(Silent())
+    assert "s3cret" not in str(caught.value)

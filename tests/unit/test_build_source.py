@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.archive import package_index, unpack, unpacked
+from armload.build.archive import unpack, unpacked
 from armload.build.source import (
     Archive,
     engine_commit,
@@ -61,10 +61,10 @@ def test_a_wrong_key_in_a_source_file_is_named(
 ) -> None:
     folder = tmp_path / "toolchains" / "sources"
     folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text("project: x\nversion: 1\nsha: 0\nfolder: y\n")
+    (folder / "llama-cpp.yaml").write_text("project: x\nversion: 1\nsha: 0\nfolder: y\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"mine\.yaml, line"):
-        pinned_source("mine")
+    with pytest.raises(DataError, match=r"llama-cpp\.yaml, line"):
+        pinned_source()
 
 
 def test_programs_are_looked_up_in_the_source(tmp_path: Path) -> None:
@@ -159,14 +159,3 @@ def test_an_index_that_does_not_answer_is_one_clear_error(
     with pytest.raises(BuildError, match="cannot be fetched"):
         unpacked(pinned_source(), tmp_path / "place", Silent())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_index_is_the_one_that_pip_uses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
-    (tmp_path / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:1/a\n")
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
-    assert package_index() == "http://127.0.0.1:1/a"
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/b")
-    assert package_index() == "http://127.0.0.1:1/b"

@@ -17,6 +17,7 @@ from threading import Thread
 import pytest
 
 from armload.boards.address import SshAddress
+from armload.core.shell import quote
 
 
 def free_port() -> int:
@@ -60,8 +61,17 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def openssh(folder: Path, *, port: int | None = None, extra: str = "") -> Iterator[SshAddress]:
-    """Run OpenSSH's server as this user until the block ends."""
+def openssh(
+    folder: Path, *, port: int | None = None, extra: str = "", says: str = ""
+) -> Iterator[SshAddress]:
+    """Run OpenSSH's server as this user until the block ends.
+
+    Args:
+        folder: for its files.
+        port: a free one when left out.
+        extra: more lines of its configuration.
+        says: what the start file of the person's shell prints before each command.
+    """
     sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
     if sshd is None:
         pytest.skip("no OpenSSH server is installed (Debian: openssh-server)")
@@ -74,6 +84,13 @@ def openssh(folder: Path, *, port: int | None = None, extra: str = "") -> Iterat
     host_key = " ".join((folder / "host.pub").read_text().split()[:2])
     shutil.copy(folder / "login.pub", folder / "authorized")
     chosen = port or free_port()
+    if says:
+        start = folder / "shell"
+        start.write_text(
+            f'#!/bin/sh\nprintf %s {quote(says)}\nexec /bin/sh -c "$SSH_ORIGINAL_COMMAND"\n'
+        )
+        start.chmod(0o755)
+        extra += f"ForceCommand {start}\n"
     (folder / "sshd_config").write_text(
         f"ListenAddress 127.0.0.1\nPort {chosen}\nHostKey {folder}/host\nPidFile none\n"
         f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"

@@ -12,12 +12,14 @@ from armload.boards.address import SshAddress
 from armload.boards.ssh import SshHost
 from tests.servers import RARE_TOOLS, dropbear, openssh
 
-KINDS = ("openssh", "mksh and toybox", "busybox", "a poor toybox")
+KINDS = ("openssh", "a talkative shell", "mksh and toybox", "busybox", "a poor toybox")
 
 
 def server(kind: str, folder: Path) -> AbstractContextManager[SshAddress]:
     if kind == "openssh":
         return openssh(folder)
+    if kind == "a talkative shell":
+        return openssh(folder, says='Welcome!\n#exit 3\n{"step"')
     if kind == "busybox":
         return dropbear(folder, shell="busybox", tools="busybox")
     without = RARE_TOOLS if kind == "a poor toybox" else frozenset()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +21,9 @@ from armload.build.source import Source, engine_commit, pinned_source, programs_
 from armload.build.target import Target
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, write_whole
+from armload.core.locks import locked
 from armload.core.progress import Progress, Silent
 from armload.core.workspace import cache_folder, data_path
-
-LOCK_POLL_S = 0.2
 
 
 def build(
@@ -69,7 +66,11 @@ def build(
     place = cache_folder() / "builds" / inputs.build_id
     finished = _finished(place)
     if finished is None:
-        with _disk_errors(place), _locked(place, progress) as lock:
+        waiting = "Another armload is building the same; waiting for it."
+        with (
+            _disk_errors(place),
+            locked(Path(f"{place}.lock"), progress, waiting=waiting) as lock,
+        ):
             finished = (
                 _finished(place)
                 or _Build(place, inputs, source, compiler, progress, jobs, lock).run()
@@ -99,27 +100,6 @@ def _finished(place: Path) -> BuildRecord | None:
         if not path.is_file() or sha256_of(path) != program.sha256:
             return None
     return record
-
-
-@contextmanager
-def _locked(place: Path, progress: Progress) -> Iterator[int]:
-    """Hold the lock of one build; say so when another program holds it."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        is_told = False
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not is_told:
-                    progress.say("Another armload is building the same; waiting for it.")
-                    is_told = True
-                time.sleep(LOCK_POLL_S)
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

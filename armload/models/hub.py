@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armload.core.errors import ConnectError, MissingToolError, UsageError
+from armload.core.errors import ConnectError, MissingToolError, TransferError, UsageError
 from armload.core.progress import Progress
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
 PREFIX = "hf:"
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 _REFERENCE = re.compile(
     r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.gguf)", re.ASCII
 )
@@ -23,13 +25,14 @@ _REFERENCE = re.compile(
 def fetch(reference: str, progress: Progress) -> Path:
     """Download a model file unless it is in the hub's own cache, and return its path there.
 
-    The hub library checks the size, resumes a broken download, and sends the token of
-    ``hf auth login`` for models that need one.
+    The hub library checks the size and sends the token of ``hf auth login`` for models that
+    need one.
 
     Raises:
         UsageError: the reference is malformed, or there is no such file or permission.
         MissingToolError: the extra ``hub`` is not installed.
         ConnectError: the hub cannot be reached.
+        TransferError: the hub's cache cannot be written, for want of space or permission.
     """
     match = _REFERENCE.fullmatch(reference)
     if match is None or ".." in reference:
@@ -46,7 +49,7 @@ def fetch(reference: str, progress: Progress) -> Path:
 
 
 def _download(repo: str, file: str, progress: Progress) -> Path:
-    from huggingface_hub import errors, hf_hub_download
+    from huggingface_hub import constants, errors, hf_hub_download
 
     progress.say(f"Asking the hub for {repo}/{file}")
     try:
@@ -66,6 +69,12 @@ def _download(repo: str, file: str, progress: Progress) -> Path:
             f"The hub's {repo} has no file {file}.", f"Look at the list of files of {repo}."
         ) from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError) as error:
+        if error.errno in _DISK_ERRORS:
+            raise TransferError(
+                f"{repo}/{file} cannot be kept in {constants.HF_HUB_CACHE}: {error.strerror}.",
+                "Make room there and see that it may be written, or set HF_HUB_CACHE to another "
+                "folder.",
+            ) from error
         raise ConnectError(
             f"The hub cannot be reached for {repo}/{file}: {_first_line(error)}",
             "Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or download the file "

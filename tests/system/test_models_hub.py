@@ -6,10 +6,11 @@ import hashlib
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -89,10 +90,12 @@ except ArmloadError as error:
 """
 
 
-def _fetch(reference: str, home: Path, **environment: str) -> dict[str, object]:
+def _fetch(
+    reference: str, home: Path, *, before: Sequence[str] = (), **environment: str
+) -> dict[str, object]:
     """Fetch in a process of its own: the hub library reads its settings when it is imported."""
     completed = subprocess.run(
-        [sys.executable, "-c", PROGRAM, reference],
+        [*before, sys.executable, "-c", PROGRAM, reference],
         env={**os.environ, "HF_HOME": str(home), **environment},
         capture_output=True,
         text=True,
@@ -145,3 +148,24 @@ def test_an_unreachable_hub_is_a_connect_error(environment: dict[str, str], tmp_
     answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, **environment)
     assert answer["kind"] == "ConnectError"
     assert "cannot be reached" in str(answer["message"])
+
+
+ON_A_FULL_DISK = 'mount -t tmpfs -o size=100k none "$HF_HOME" && exec "$@"'
+
+
+def _may_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    asked = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+@needs_extra
+@pytest.mark.skipif(not _may_mount(), reason="no disk of its own can be mounted for the test")
+def test_a_full_disk_is_named_and_not_taken_for_a_hub_out_of_reach(
+    endpoint: str, tmp_path: Path
+) -> None:
+    mounted = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", ON_A_FULL_DISK, "-")
+    answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, before=mounted, HF_ENDPOINT=endpoint)
+    assert answer["kind"] == "TransferError"
+    assert f"{tmp_path}/hub: No space left on device" in str(answer["message"])

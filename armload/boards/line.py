@@ -1,7 +1,4 @@
-"""Opening SSH lines: configuration, keys of both sides, and what can go wrong on the way.
-
-The one file that imports Fabric and paramiko; their exceptions end here.
-"""
+"""Opening SSH lines: configuration, and the keys of both sides."""
 
 from __future__ import annotations
 
@@ -9,11 +6,18 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armload.boards.address import SshAddress
+from armload.boards.failures import (
+    CONNECT_TIMEOUT_S,
+    PASSWORD_VARIABLE,
+    explained,
+    refuse_unknown,
+    translated,
+)
 from armload.boards.known_keys import known_keys_name, persons_key_files, pinned_keys_file
 from armload.core.errors import ConnectError
 from armload.core.values import Value
@@ -22,24 +26,10 @@ if TYPE_CHECKING:
     import fabric
     import paramiko
 
-PASSWORD_VARIABLE = "ARMLOAD_SSH_PASSWORD"  # noqa: S105 - the variable's name
-CONNECT_TIMEOUT_S = 10.0
 DEAD_AFTER_MS = 20_000
 KEEPALIVE_S = 5
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
-
-
-class LoginRefusedError(ConnectError):
-    """The server is the right one and lets nobody in with the keys at hand.
-
-    Attributes:
-        password_would_do: the server takes passwords, and none was given.
-    """
-
-    def __init__(self, message: str, remedy: str, *, password_would_do: bool) -> None:
-        super().__init__(message, remedy)
-        self.password_would_do = password_would_do
 
 
 class ServerKey(Value):
@@ -97,20 +87,6 @@ class Line:
             connection = connection.gateway
 
 
-@contextlib.contextmanager
-def translated(board_name: str) -> Iterator[None]:
-    """Turn what paramiko and the sockets raise for a line that broke into ``ConnectError``."""
-    import paramiko
-
-    try:
-        yield
-    except TimeoutError as error:
-        raise ConnectError(f"{board_name}: the board has gone silent.") from error
-    except (paramiko.SSHException, OSError, EOFError) as error:
-        detail = f": {error}" if str(error) else ""
-        raise ConnectError(f"{board_name}: the line to the board broke{detail}.") from error
-
-
 def open_line(address: SshAddress, board_name: str) -> Line:
     """Connect, check the server's key, and log in.
 
@@ -118,10 +94,9 @@ def open_line(address: SshAddress, board_name: str) -> Line:
         LoginRefusedError: the keys at hand do not open it.
         ConnectError: anything else; says which.
     """
-    connection = _prepared(address, board_name, paramiko_policy=_refuse_unknown(board_name))
+    connection = _prepared(address, board_name)
     try:
-        with _explained(connection, board_name):
-            connection.open()
+        _open(connection, board_name)
     except BaseException:
         Line(connection, board_name).close()
         raise
@@ -150,12 +125,11 @@ def shown_key(address: SshAddress, board_name: str) -> ServerKey:
         ) -> None:
             raise Shown(key)
 
-    connection = _prepared(address, board_name, paramiko_policy=Show())
-    connection.client.get_host_keys().clear()
-    connection.client._system_host_keys.clear()  # noqa: SLF001 - has no public way to be emptied
+    connection = _prepared(address, board_name)
+    connection.client.set_missing_host_key_policy(Show())
+    _forget_keys(connection)
     try:
-        with _explained(connection, board_name):
-            connection.open()
+        _open(connection, board_name)
     except Shown as shown:
         return ServerKey(
             host=connection.host,
@@ -168,9 +142,22 @@ def shown_key(address: SshAddress, board_name: str) -> ServerKey:
     raise ConnectError(f"{board_name}: {connection.host} showed no key.")
 
 
-def _prepared(
-    address: SshAddress, board_name: str, *, paramiko_policy: paramiko.MissingHostKeyPolicy
-) -> fabric.Connection:
+def _open(connection: fabric.Connection, board_name: str) -> None:
+    # Hop by hop, so that a failure is told of the one that it happened at.
+    for hop in reversed([connection, *_hops(connection)]):
+        with explained(hop, board_name, is_board=hop is connection):
+            hop.open()
+
+
+def _hops(connection: fabric.Connection) -> Iterator[fabric.Connection]:
+    """Yield the hosts that a connection jumps over, the nearest to the board first."""
+    gateway = connection.gateway
+    while gateway is not None and not isinstance(gateway, str):
+        yield gateway
+        gateway = gateway.gateway
+
+
+def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     import fabric
     import paramiko
 
@@ -196,15 +183,10 @@ def _prepared(
             f"{board_name}: the SSH configuration cannot be used: {error}.",
             "Correct ~/.ssh/config.",
         ) from error
-    hop = connection
-    while hop is not None and not isinstance(hop, str):
-        _set_keys(hop)
-        hop = hop.gateway
-    gateway = connection.gateway
-    while gateway is not None and not isinstance(gateway, str):
-        gateway.client.set_missing_host_key_policy(_refuse_unknown(board_name))
-        gateway = gateway.gateway
-    connection.client.set_missing_host_key_policy(paramiko_policy)
+    for hop in (connection, *_hops(connection)):
+        policy = refuse_unknown(hop, board_name, is_board=hop is connection)
+        hop.client.set_missing_host_key_policy(policy)
+        _set_keys(hop, board_name)
     if address.key is not None:
         connection.connect_kwargs["key_filename"].insert(0, str(address.key.expanduser()))
     if address.host_key is not None:
@@ -213,7 +195,7 @@ def _prepared(
     return connection
 
 
-def _set_keys(hop: fabric.Connection) -> None:
+def _set_keys(hop: fabric.Connection, board_name: str) -> None:
     hop.connect_timeout = hop.connect_timeout or CONNECT_TIMEOUT_S
     given = hop.connect_kwargs.get("key_filename") or []
     existing = [name for name in given if Path(name).expanduser().is_file()]
@@ -222,9 +204,48 @@ def _set_keys(hop: fabric.Connection) -> None:
     # What armload pinned comes first: the person asked for it later.
     pinned = pinned_keys_file()
     if pinned.is_file():
-        hop.client.load_system_host_keys(str(pinned))
+        _load_keys(hop.client.load_system_host_keys, pinned, board_name)
     for path in persons_key_files(hop.ssh_config.get("userknownhostsfile")):
-        hop.client.get_host_keys().load(str(path))
+        _load_keys(hop.client.get_host_keys().load, path, board_name)
+
+
+def _load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
+    import paramiko
+
+    try:
+        load(str(path))
+    except OSError as error:
+        raise ConnectError(
+            f"{board_name}: {path} cannot be read: {error.strerror}.",
+            "armload looks there for the board's key: make it readable for you.",
+        ) from error
+    except paramiko.hostkeys.InvalidHostKey as error:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        number = next(n for n, line in enumerate(lines, 1) if line.strip() == error.line)
+        raise _spoilt(path, number, board_name) from error
+    except UnicodeDecodeError as error:
+        raise _spoilt(path, _first_undecodable(path), board_name) from error
+
+
+def _first_undecodable(path: Path) -> int:
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return number
+    return 1
+
+
+def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
+    return ConnectError(
+        f"{board_name}: {path}, line {line}: this is no host key.",
+        "Correct or remove that line.",
+    )
+
+
+def _forget_keys(connection: fabric.Connection) -> None:
+    connection.client.get_host_keys().clear()
+    connection.client._system_host_keys.clear()  # noqa: SLF001 - has no public way to be emptied
 
 
 def _pin(connection: fabric.Connection, kind: str, base64: str, board_name: str) -> None:
@@ -238,9 +259,8 @@ def _pin(connection: fabric.Connection, kind: str, base64: str, board_name: str)
         raise ConnectError(
             f"{board_name}: the pinned host key {kind!r} cannot be read: {error}."
         ) from error
-    connection.client._system_host_keys.clear()  # noqa: SLF001 - has no public way to be emptied
+    _forget_keys(connection)
     keys = connection.client.get_host_keys()
-    keys.clear()
     keys.add(known_keys_name(connection.host, connection.port), kind, key)
 
 
@@ -261,125 +281,3 @@ def _notice_silence(sock: object) -> None:
     # Linux only; elsewhere a dead line is noticed by the caller's time-outs.
     if isinstance(sock, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
-
-
-def _refuse_unknown(board_name: str) -> paramiko.MissingHostKeyPolicy:
-    import paramiko
-
-    class Refuse(paramiko.MissingHostKeyPolicy):
-        def missing_host_key(
-            self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
-        ) -> None:
-            raise ConnectError(
-                f"{board_name}: the key of {hostname} is not known yet: {key.fingerprint}"
-                f" ({key.get_name()}).",
-                f"Compare it with the board's own; to pin it: armload board.trust "
-                f"--board {board_name}",
-            )
-
-    return Refuse()
-
-
-@contextlib.contextmanager
-def _explained(connection: fabric.Connection, board_name: str) -> Iterator[None]:
-    import paramiko
-
-    try:
-        yield
-    except (paramiko.SSHException, OSError, EOFError) as error:
-        where = f"{board_name}: {connection.user}@{connection.host} port {connection.port}"
-        if isinstance(error, paramiko.SSHException):
-            raise _about_ssh(error, connection, where, board_name) from error
-        raise _about_network(error, connection.host, where, board_name) from error
-
-
-def _about_ssh(
-    error: paramiko.SSHException, connection: fabric.Connection, where: str, board_name: str
-) -> ConnectError:
-    import paramiko
-
-    if isinstance(error, paramiko.BadHostKeyException):
-        return ConnectError(
-            f"{where}: THE SERVER'S KEY HAS CHANGED. It shows {error.key.fingerprint}, known is "
-            f"{error.expected_key.fingerprint}.",
-            "Someone may be listening in, or the board was set up anew. When you know that it "
-            f"was: armload board.trust --board {board_name}",
-        )
-    if isinstance(error, paramiko.PasswordRequiredException):
-        return ConnectError(
-            f"{where}: the private key is locked by a passphrase.",
-            f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
-        )
-    no_key = "No authentication methods" in str(error)
-    if no_key or isinstance(error, paramiko.AuthenticationException):
-        return _refused(connection, where)
-    if "banner" in str(error) or "protocol version" in str(error):
-        return ConnectError(
-            f"{where}: what answers there is no SSH server.",
-            f"Check the port. {_check(board_name)}",
-        )
-    return ConnectError(f"{where}: SSH failed: {error}.", _check(board_name))
-
-
-def _about_network(
-    error: OSError | EOFError, host: str, where: str, board_name: str
-) -> ConnectError:
-    import paramiko
-
-    if isinstance(error, socket.gaierror):
-        return ConnectError(f"{board_name}: there is no host called {host!r}.", _check(board_name))
-    is_it_on = f"Is the board on? {_check(board_name)}"
-    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
-        return ConnectError(f"{where}: {_reason(error)}.", is_it_on)
-    if isinstance(error, TimeoutError):
-        return ConnectError(f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", is_it_on)
-    said = error.strerror if isinstance(error, OSError) else ""
-    return ConnectError(f"{where}: {said or str(error) or 'the server hung up'}.", is_it_on)
-
-
-def _check(board_name: str) -> str:
-    return f"Check 'reach' in boards/{board_name}.yaml and ~/.ssh/config."
-
-
-def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
-    import errno
-
-    numbers = {one.errno for one in error.errors.values() if isinstance(one, OSError)}
-    if errno.ECONNREFUSED in numbers:
-        return "connection refused; no SSH server listens there"
-    return "no route to the host"
-
-
-def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
-    tried = [*connection.connect_kwargs["key_filename"]]
-    usual = (Path.home() / ".ssh" / f"id_{kind}" for kind in ("rsa", "ecdsa", "ed25519"))
-    tried += [str(path) for path in usual if path.is_file() and str(path) not in tried]
-    if connection.connect_kwargs["allow_agent"] and os.environ.get("SSH_AUTH_SOCK"):
-        tried.append("the agent's keys")
-    with_password = connection.connect_kwargs["password"] is not None
-    if with_password:
-        tried.append(f"the password in {PASSWORD_VARIABLE}")
-    allowed = _allowed_methods(connection)
-    would_do = not with_password and bool({"password", "keyboard-interactive"} & allowed)
-    hint = f" It takes a password: put it in {PASSWORD_VARIABLE}." if would_do else ""
-    return LoginRefusedError(
-        f"{where}: the login is refused. Tried: {', '.join(tried) or 'nothing, there is no key'}.",
-        f"Put your public key into the board's authorized_keys, or name a key as 'key' under "
-        f"'reach'.{hint}",
-        password_would_do=would_do,
-    )
-
-
-def _allowed_methods(connection: fabric.Connection) -> set[str]:
-    import paramiko
-
-    transport = connection.client.get_transport()
-    if transport is None:
-        return set()
-    try:
-        transport.auth_none(connection.user)
-    except paramiko.BadAuthenticationType as error:
-        return set(error.allowed_types)
-    except (paramiko.SSHException, OSError, EOFError):
-        return set()
-    return set()

@@ -11,8 +11,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from armload.boards.address import SshAddress
+from armload.boards.failures import translated
 from armload.boards.host import Completed, Piece
-from armload.boards.line import Line, open_line, translated
+from armload.boards.line import Line, open_line
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
 

@@ -47,7 +47,7 @@ class Verb(Task[Any]):
 def _password_is_given(error: ConnectError) -> bool:
     if not sys.stdin.isatty():
         return False
-    from armload.boards.line import PASSWORD_VARIABLE, LoginRefusedError
+    from armload.boards.failures import PASSWORD_VARIABLE, LoginRefusedError
 
     if not isinstance(error, LoginRefusedError) or not error.password_would_do:
         return False

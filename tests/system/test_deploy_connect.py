@@ -13,7 +13,8 @@ import pytest
 from armload.boards.address import SshAddress
 from armload.boards.board import Board
 from armload.boards.connect import connect
-from armload.boards.line import LoginRefusedError
+from armload.boards.failures import LoginRefusedError
+from armload.boards.known_keys import pinned_keys_file
 from armload.boards.ssh import SshHost
 from armload.boards.trust import fetch_host_key, pin
 from armload.core.errors import ConnectError
@@ -94,6 +95,37 @@ while True:
     line.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n" * 300)
     line.close()
 """
+
+
+def test_a_host_that_takes_connections_and_stays_silent_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for room in ("line", "failures"):
+        monkeypatch.setattr(f"armload.boards.{room}.CONNECT_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        error = failure(SshAddress(host="127.0.0.1", port=port))
+    assert "no SSH server has answered within 0.5 s" in error.message
+
+
+@pytest.mark.parametrize("spoilt", [b"other ssh-ed25519 AAAAC", b"\xff\xfe ssh-ed25519 AAAA"])
+def test_a_spoilt_line_among_the_known_keys_is_told(
+    server: SshAddress, home: Path, spoilt: bytes
+) -> None:
+    good = f"[127.0.0.1]:{server.port} {server.host_key}\n".encode()
+    own = home / ".ssh" / "known_hosts"
+    unpinned = server.model_copy(update={"host_key": None})
+    own.write_bytes(b"# mine\n" + good + spoilt + b"\n")
+    error = failure(unpinned)
+    assert f"{own}, line 3" in error.message
+    assert error.remedy == "Correct or remove that line."
+    own.write_bytes(good)
+    pinned = pinned_keys_file()
+    pinned.parent.mkdir(parents=True)
+    pinned.write_bytes(spoilt + b"\n")
+    assert f"{pinned}, line 1" in failure(unpinned).message
+    pinned.unlink()
+    assert SshHost(unpinned, "my-board").run("echo in").text == "in"
 
 
 def test_an_unknown_key_is_refused_with_the_line_that_pins_it(
@@ -201,8 +233,15 @@ def test_a_board_behind_another_host_is_reached(
             f"  IdentityFile {server.key}\n  ProxyJump jump\n"
         )
         address = SshAddress(host="behind", host_key=server.host_key)
-        assert "not known yet" in failure(address).message, "the host between is checked, too"
-        (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+        error = failure(address)
+        assert "not known yet" in error.message, "the host between is checked, too"
+        assert error.remedy.endswith(": ssh jump")
+        known = home / ".ssh" / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{jump.port} {make_key(tmp_path / 'other')}\n")
+        error = failure(address)
+        assert "KEY HAS CHANGED" in error.message
+        assert error.remedy.endswith(f": ssh-keygen -R '[127.0.0.1]:{jump.port}' && ssh jump")
+        known.write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
         host = SshHost(address, "my-board")
         assert host.run("echo in").text == "in"
         host.close()

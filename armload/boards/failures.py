@@ -1,0 +1,218 @@
+"""What went wrong on the way to a board, in words that say what to do.
+
+What Fabric and paramiko raise is translated here and goes no further.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armload.boards.known_keys import known_keys_name
+from armload.core.errors import ConnectError
+from armload.core.shell import join
+
+if TYPE_CHECKING:
+    import fabric
+    import paramiko
+
+PASSWORD_VARIABLE = "ARMLOAD_SSH_PASSWORD"  # noqa: S105 - the variable's name
+CONNECT_TIMEOUT_S = 10.0
+
+# What paramiko says when its two time-outs pass; other reasons follow the first one's words.
+_SILENT = ("Error reading SSH protocol banner", "No existing session")
+
+
+class LoginRefusedError(ConnectError):
+    """The server is the right one and lets nobody in with the keys at hand.
+
+    Attributes:
+        password_would_do: the server takes passwords, and none was given.
+    """
+
+    def __init__(self, message: str, remedy: str, *, password_would_do: bool) -> None:
+        super().__init__(message, remedy)
+        self.password_would_do = password_would_do
+
+
+@contextlib.contextmanager
+def translated(board_name: str) -> Iterator[None]:
+    """Turn what paramiko and the sockets raise for a line that broke into ``ConnectError``."""
+    import paramiko
+
+    try:
+        yield
+    except TimeoutError as error:
+        raise ConnectError(f"{board_name}: the board has gone silent.") from error
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        detail = f": {error}" if str(error) else ""
+        raise ConnectError(f"{board_name}: the line to the board broke{detail}.") from error
+
+
+@contextlib.contextmanager
+def explained(connection: fabric.Connection, board_name: str, *, is_board: bool) -> Iterator[None]:
+    """Turn what paramiko and the sockets raise while a host is logged in to into ``ConnectError``.
+
+    Args:
+        connection: to that host.
+        board_name: the board that it is, or that it leads to.
+        is_board: which of the two.
+    """
+    import paramiko
+
+    try:
+        yield
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        where = f"{board_name}: {connection.user}@{connection.host} port {connection.port}"
+        if isinstance(error, paramiko.SSHException):
+            if isinstance(error, paramiko.BadHostKeyException):
+                raise _changed(error, connection, where, board_name, is_board=is_board) from error
+            raise _about_ssh(error, connection, where, board_name) from error
+        raise _about_network(error, connection.host, where, board_name) from error
+
+
+def _changed(
+    error: paramiko.BadHostKeyException,
+    connection: fabric.Connection,
+    where: str,
+    board_name: str,
+    *,
+    is_board: bool,
+) -> ConnectError:
+    trust = _way_to_trust(connection, board_name, is_board=is_board)
+    if not is_board:
+        name = known_keys_name(connection.host, connection.port)
+        trust = f"{join(['ssh-keygen', '-R', name])} && {trust}"
+    return ConnectError(
+        f"{where}: THE SERVER'S KEY HAS CHANGED. It shows {error.key.fingerprint}, known is "
+        f"{error.expected_key.fingerprint}.",
+        "Someone may be listening in, or that host was set up anew. When you know that it "
+        f"was: {trust}",
+    )
+
+
+def _about_ssh(
+    error: paramiko.SSHException, connection: fabric.Connection, where: str, board_name: str
+) -> ConnectError:
+    import paramiko
+
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return ConnectError(
+            f"{where}: the private key is locked by a passphrase.",
+            f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
+        )
+    no_key = "No authentication methods" in str(error)
+    if no_key or isinstance(error, paramiko.AuthenticationException):
+        return _refused(connection, where)
+    if str(error) in _SILENT:
+        return ConnectError(
+            f"{where}: it takes connections, but no SSH server has answered within "
+            f"{CONNECT_TIMEOUT_S:g} s.",
+            f"Is the board still booting, or overloaded? {_check(board_name)}",
+        )
+    if "banner" in str(error) or "protocol version" in str(error):
+        return ConnectError(
+            f"{where}: what answers there is no SSH server.",
+            f"Check the port. {_check(board_name)}",
+        )
+    return ConnectError(f"{where}: SSH failed: {error}.", _check(board_name))
+
+
+def _about_network(
+    error: OSError | EOFError, host: str, where: str, board_name: str
+) -> ConnectError:
+    import paramiko
+
+    if isinstance(error, socket.gaierror):
+        return ConnectError(f"{board_name}: there is no host called {host!r}.", _check(board_name))
+    is_it_on = f"Is the board on? {_check(board_name)}"
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        return ConnectError(f"{where}: {_reason(error)}.", is_it_on)
+    if isinstance(error, TimeoutError):
+        return ConnectError(f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", is_it_on)
+    said = error.strerror if isinstance(error, OSError) else ""
+    return ConnectError(f"{where}: {said or str(error) or 'the server hung up'}.", is_it_on)
+
+
+def _check(board_name: str) -> str:
+    return f"Check 'reach' in boards/{board_name}.yaml and ~/.ssh/config."
+
+
+def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
+    import errno
+
+    numbers = {one.errno for one in error.errors.values() if isinstance(one, OSError)}
+    if errno.ECONNREFUSED in numbers:
+        return "connection refused; no SSH server listens there"
+    return "no route to the host"
+
+
+def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
+    tried = [*connection.connect_kwargs["key_filename"]]
+    usual = (Path.home() / ".ssh" / f"id_{kind}" for kind in ("rsa", "ecdsa", "ed25519"))
+    tried += [str(path) for path in usual if path.is_file() and str(path) not in tried]
+    if connection.connect_kwargs["allow_agent"] and os.environ.get("SSH_AUTH_SOCK"):
+        tried.append("the agent's keys")
+    with_password = connection.connect_kwargs["password"] is not None
+    if with_password:
+        tried.append(f"the password in {PASSWORD_VARIABLE}")
+    allowed = _allowed_methods(connection)
+    would_do = not with_password and bool({"password", "keyboard-interactive"} & allowed)
+    hint = f" It takes a password: put it in {PASSWORD_VARIABLE}." if would_do else ""
+    return LoginRefusedError(
+        f"{where}: the login is refused. Tried: {', '.join(tried) or 'nothing, there is no key'}.",
+        f"Put your public key into the board's authorized_keys, or name a key as 'key' under "
+        f"'reach'.{hint}",
+        password_would_do=would_do,
+    )
+
+
+def _allowed_methods(connection: fabric.Connection) -> set[str]:
+    import paramiko
+
+    transport = connection.client.get_transport()
+    if transport is None:
+        return set()
+    try:
+        transport.auth_none(connection.user)
+    except paramiko.BadAuthenticationType as error:
+        return set(error.allowed_types)
+    except (paramiko.SSHException, OSError, EOFError):
+        return set()
+    return set()
+
+
+def refuse_unknown(
+    connection: fabric.Connection, board_name: str, *, is_board: bool
+) -> paramiko.MissingHostKeyPolicy:
+    """Return the policy that refuses a host whose key is not known; arguments as ``explained``."""
+    import paramiko
+
+    trust = _way_to_trust(connection, board_name, is_board=is_board)
+
+    class Refuse(paramiko.MissingHostKeyPolicy):
+        def missing_host_key(
+            self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+        ) -> None:
+            raise ConnectError(
+                f"{board_name}: the key of {hostname} is not known yet: {key.fingerprint}"
+                f" ({key.get_name()}).",
+                f"Compare it with that host's own; to make it known: {trust}",
+            )
+
+    return Refuse()
+
+
+def _way_to_trust(hop: fabric.Connection, board_name: str, *, is_board: bool) -> str:
+    """Return the command that makes the key known which a host shows now."""
+    if is_board:
+        return f"armload board.trust --board {board_name}"
+    words = ["ssh"]
+    if hop.port != int(hop.ssh_config.get("port", 22)):
+        words += ["-p", str(hop.port)]
+    named = hop.user == hop.ssh_config.get("user", hop.config.user)
+    return join([*words, hop.original_host if named else f"{hop.user}@{hop.original_host}"])

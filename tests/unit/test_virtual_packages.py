@@ -1,0 +1,99 @@
+"""What apt and the other tools say is understood."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from armload.boards.virtual.mirrors import Archive
+from armload.boards.virtual.packages import Apt
+from armload.core.errors import ArmloadError, BoardError, MissingToolError
+from armload.core.progress import Silent
+
+# Like apt: LANGUAGE counts in every locale but plain C.
+_APT = """#!/bin/sh
+depends=Depends
+case "$LC_ALL:$LANGUAGE" in C:*) ;; de*:* | *:de*) depends='Hängt ab von' ;; esac
+case "$*" in
+  *depends*) printf 'linux-image-arm64\\n  %s: linux-image-6.1-arm64\\n' "$depends" ;;
+  *) echo "$FAKE_APT_SAYS" >&2; exit 100 ;;
+esac
+"""
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Apt:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("apt-cache", "apt-get"):
+        (programs / name).write_text(_APT)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("LANGUAGE", "de")
+    archive = Archive(
+        uri="file:/nowhere", suite="x", components=("main",), keyring=tmp_path / "none", kernel="x"
+    )
+    return Apt("arm64", archive, tmp_path)
+
+
+def test_dependencies_are_found_whatever_the_persons_language_is(apt: Apt) -> None:
+    assert apt.dependencies("linux-image-arm64") == ["linux-image-6.1-arm64"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "remedy"),
+    [
+        ("E: Failed to fetch x  Could not connect", MissingToolError, "Check the network"),
+        ("E: Write error - write (28: No space left on device)", BoardError, "ARMLOAD_CACHE"),
+        ("E: You don't have enough free space in /x/.", BoardError, "ARMLOAD_CACHE"),
+    ],
+)
+def test_a_full_disk_is_told_from_a_missing_network(
+    apt: Apt, monkeypatch: pytest.MonkeyPatch, said: str, kind: type[ArmloadError], remedy: str
+) -> None:
+    monkeypatch.setenv("FAKE_APT_SAYS", said)
+    for failing in (apt.update, lambda: apt.unpack([], Path("/tmp"), Silent())):
+        with pytest.raises(kind, match=r"apt-get .*failed: E: ") as caught:
+            failing()
+        assert remedy in caught.value.remedy
+
+
+_ON_A_FULL_DISK = """
+import sys
+from pathlib import Path
+from armload.boards.virtual.room import usable_cache
+from armload.boards.virtual.storage import make_disk
+from armload.core.errors import BoardError
+folder = Path(sys.argv[1])
+try:
+    make_disk(folder / "disk.img", 4 << 30)
+except BoardError as error:
+    print(error)
+try:
+    with usable_cache():
+        (folder / "file").write_bytes(bytes(1 << 20))
+except BoardError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_of_the_laptop_is_told(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None or os.geteuid() != 0:
+        pytest.skip("a small file system takes root and unshare")
+    script = 'mount -t tmpfs -o size=256k none "$1" && exec "$2" -c "$3" "$1"'
+    words = ["sh", str(tmp_path), sys.executable, _ON_A_FULL_DISK]
+    done = subprocess.run(
+        [unshare, "-m", "sh", "-c", script, *words], check=True, capture_output=True, text=True
+    )
+    disk, remedy, file, same_remedy = done.stdout.splitlines()
+    assert disk == f"There is no room on this laptop for {tmp_path}/disk.img."
+    assert "cannot be written: No space left on device" in file
+    assert remedy == same_remedy
+    assert "ARMLOAD_CACHE" in remedy

@@ -38,6 +38,7 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
             parameters=sum(tensor.elements for tensor in header.tensors),
             layers=facts.layers,
             context_length=facts.number("context_length"),
+            vocabulary=facts.vocabulary,
             bytes_per_token=facts.bytes_per_token,
             kv_bytes_per_token=facts.kv_bytes_per_token,
             sha256=cached_sha256(path, progress or Silent()),
@@ -82,6 +83,13 @@ class _Facts:
 
     def number(self, key: str, default: int | None = None) -> int:
         return self._at_layer(self._value(key, default), 0, key)
+
+    @property
+    def vocabulary(self) -> int:
+        tokens = self._metadata.get("tokenizer.ggml.tokens")
+        if isinstance(tokens, Array):
+            return tokens.length
+        return self._tensors[EMBEDDING].shape[-1]
 
     @property
     def bytes_per_token(self) -> int:

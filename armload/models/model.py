@@ -19,6 +19,7 @@ class Model(Value):
         parameters: number of weights.
         layers: number of transformer blocks.
         context_length: the longest context the model was trained for, in tokens.
+        vocabulary: number of tokens.
         bytes_per_token: weight bytes that one decode step reads.
         kv_bytes_per_token: KV-cache bytes per token of context, at 16 bits a value.
     """
@@ -31,6 +32,7 @@ class Model(Value):
     parameters: int
     layers: int
     context_length: int
+    vocabulary: int
     bytes_per_token: int
     kv_bytes_per_token: int
 

@@ -71,7 +71,7 @@ def test_facts_of_a_real_model() -> None:
     assert model.sha256 == hashlib.sha256(STORIES.read_bytes()).hexdigest()
     assert model.size_bytes == STORIES.stat().st_size
     assert (model.architecture, model.quantisation, model.layers) == ("llama", "F32", 5)
-    assert model.context_length == 512
+    assert (model.vocabulary, model.context_length) == (512, 512)
     assert model.kv_bytes_per_token == 2 * 5 * 4 * 8 * 2
     embedding_bytes, row_bytes = 512 * 64 * 4, 64 * 4
     assert model.bytes_per_token == model.parameters * 4 - embedding_bytes + row_bytes

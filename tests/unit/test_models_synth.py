@@ -49,7 +49,7 @@ def test_facts_are_those_that_were_ordered(quantisation: str, tmp_path: Path) ->
     model = read_model(_made(tmp_path / "m.gguf", quantisation))
     assert model.architecture == "llama"
     assert model.quantisation == quantisation
-    assert (model.layers, model.context_length) == (2, 128)
+    assert (model.layers, model.vocabulary, model.context_length) == (2, 2048, 128)
     per_layer = 2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512
     norms = 5 * 256
     assert model.parameters == 2 * per_layer + 2 * 2048 * 256 + norms

@@ -115,6 +115,23 @@ def test_its_storage_is_as_slow_as_its_file_says(host: SshHost) -> None:
     assert 10 < rate < 25
 
 
+def test_it_is_told_of_a_full_disk_of_the_laptops_instead_of_standing_still(cache: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a small file system takes root")
+    board = virtual_board("test-full", SMALL)
+    folder = machine_folder(board)
+    folder.mkdir(parents=True)
+    small = ["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(folder)]
+    subprocess.run(small, check=True)
+    try:
+        with switched_off_at_the_end(board):
+            address = machine.up(board, Silent())
+            said(address, "head -c 100000000 /dev/zero >/data/big; sync; sync")
+            assert "I/O error" in said(address, "dmesg")
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
 def test_it_has_no_sftp_server(address: SshAddress) -> None:
     sftp = shutil.which("sftp")
     if sftp is None:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from armload.boards.virtual.room import in_english
 from armload.core.errors import MissingToolError
 from armload.core.values import Value
 
@@ -157,7 +158,11 @@ def _machine_sources() -> Iterator[Source]:
 def _configured_places() -> tuple[Path, Path]:
     question = ["L", "Dir::Etc::sourcelist/f", "P", "Dir::Etc::sourceparts/d"]
     answer = subprocess.run(
-        ["apt-config", "shell", *question], capture_output=True, text=True, check=True
+        ["apt-config", "shell", *question],
+        env=in_english(),
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     settings = dict(word.split("=", 1) for word in shlex.split(answer))
     return Path(settings["L"]), Path(settings["P"])

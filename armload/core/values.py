@@ -50,6 +50,6 @@ ByteCount = Annotated[int, BeforeValidator(parse_bytes)]
 def format_bytes(count: float) -> str:
     """Write a number of bytes in decimal units, as storage makers do: ``1.5 GB``."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(count) >= size:
+        if abs(count) >= 0.99995 * size:  # what would be written as 1000.0 of the smaller unit
             return f"{count / size:.1f} {unit}"
     return f"{count:.0f} B"

@@ -71,7 +71,7 @@ def data_file(kind: str, name: str) -> Path:
     names = data_names(kind)
     near = difflib.get_close_matches(name, names, n=3) or names
     raise UsageError(
-        f"No {_ONE_OF[kind]} is called {name!r}.",
+        f"No {_ONE_OF.get(kind, 'file')} is called {name!r}.",
         f"There are: {', '.join(near)}. A new one is a file {kind}/{name}.yaml.",
     )
 

@@ -68,6 +68,7 @@ def test_a_size_without_a_known_unit_is_refused(text: str) -> None:
 
 
 def test_sizes_are_written_as_storage_makers_do() -> None:
+    assert format_bytes(999_999) == "1.0 MB"
     assert [format_bytes(n) for n in (0, 999, 1500, 2_900_000_000)] == [
         "0 B",
         "999 B",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,6 +98,24 @@ def _line_of(root: yaml.Node | None, keys: tuple[int | str, ...]) -> int:
     return line
 
 
+def _pairs(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key.value, value
+
+
+def _key_of(root: yaml.Node | None, loc: tuple[int | str, ...]) -> str:
+    # Pydantic puts the kind that it chose of several between the keys of the file.
+    names = []
+    node = root
+    for place, part in enumerate(loc):
+        pairs = dict(_pairs(node))
+        if part in pairs or place == len(loc) - 1 or isinstance(part, int):
+            names.append(str(part))
+            node = pairs.get(str(part), node)
+    return ".".join(names)
+
+
 def _validated(
     model: type[Model], content: dict[str, Any], path: Path, root: yaml.Node | None
 ) -> Model:
@@ -105,7 +124,7 @@ def _validated(
     except ValidationError as error:
         first = error.errors()[0]
         line = _line_of(root, first["loc"])
-        key = ".".join(str(part) for part in first["loc"])
+        key = _key_of(root, first["loc"])
         if first["type"] == "extra_forbidden":
             allowed = [name for name in model.model_fields if name != "name"]
             near = difflib.get_close_matches(key, allowed, n=1)

@@ -65,6 +65,7 @@ def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
         (GOOD + "facts:\n  memory: lots\n", 5, "facts.memory.*'lots' is no size"),
         (GOOD + "facts:\n  memry: 2 GiB\n", 5, "facts.memry"),
         ("target: rk3568\nworkdir: /x\nreach:\n  kind: carrier-pigeon\n", 3, "reach.*pigeon"),
+        (GOOD.replace("bench-7", "b, port: 99999"), 2, "reach.port: "),
         ("target: [rk3568\n", 2, "not valid YAML"),
         ("target: rk3568\n  workdir: /x\n", 2, "not valid YAML"),
         ("just words\n", 1, "expected keys"),

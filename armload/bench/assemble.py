@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.bench.engine import engine_times, generated_text
-from armload.bench.job import FILE_NAME, Job
+from armload.bench.job import FILE_NAME
 from armload.bench.limit import find_limit
-from armload.bench.run import Conditions, Exit, Memory, Run, Step
+from armload.bench.run import Conditions, Exit, Job, Memory, Run, Step
 from armload.bench.summary import summarise
 from armload.bench.trace import read_trace
 from armload.bench.verdict import judge
@@ -52,15 +52,7 @@ def assemble(
     text = generated_text(_content(folder / "stdout"))
     stderr = _content(folder / "stderr").decode("utf-8", "replace")
     return Run(
-        id=job.id,
-        started_utc=job.started_utc,
-        armload=job.armload,
-        plan=job.plan,
-        command=job.command,
-        board=job.board,
-        binary=job.binary,
-        model=job.model,
-        before=job.before,
+        **dict(job),
         after=after,
         trace=header,
         tokens=steps,

@@ -1,4 +1,4 @@
-"""Everything that is known about a run before its program starts."""
+"""Describing a run that is about to start."""
 
 from __future__ import annotations
 
@@ -10,33 +10,14 @@ from pathlib import PurePosixPath
 from armload import __version__
 from armload.bench.engine import command
 from armload.bench.plan import Plan
-from armload.bench.run import BinaryRecord, BoardRecord, Conditions, ModelRecord
+from armload.bench.run import BinaryRecord, BoardRecord, Job, ModelRecord
 from armload.boards.board import Board
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
-from armload.core.values import Value
 from armload.models.model import Model
 
 FILE_NAME = "job.json"
 """The job lies under this name in the run's folder, on the board and on the laptop."""
-
-
-class Job(Value):
-    """A run that is about to start, or has started.
-
-    With the raw files beside it, it is all that a ``Run`` is computed from, so a run can be
-    brought home by a laptop that did not start it.
-    """
-
-    id: str
-    started_utc: str
-    armload: str
-    plan: Plan
-    command: tuple[str, ...]
-    board: BoardRecord
-    binary: BinaryRecord
-    model: ModelRecord
-    before: Conditions
 
 
 def new_job(

@@ -194,8 +194,12 @@ class Verdict(Value):
     reasons: tuple[str, ...] = ()
 
 
-class Run(Value):
-    """One run, as kept in ``run.json``."""
+class Job(Value):
+    """Everything that is known about a run before its program starts.
+
+    With the raw files beside it, it is all that a ``Run`` is computed from, so a run can be
+    brought home by a laptop that did not start it.
+    """
 
     format: Literal[1] = 1
     id: str
@@ -207,6 +211,11 @@ class Run(Value):
     binary: BinaryRecord
     model: ModelRecord
     before: Conditions
+
+
+class Run(Job):
+    """One run, as kept in ``run.json``."""
+
     after: Conditions | None
     trace: Trace | None
     tokens: tuple[Step, ...]

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 
 from armload.bench import store
 from armload.bench.assemble import assemble, read_job
-from armload.bench.job import FILE_NAME, Job, new_job
+from armload.bench.job import FILE_NAME, new_job
 from armload.bench.plan import Plan
-from armload.bench.run import Exit, Memory, Run
+from armload.bench.run import Exit, Job, Memory, Run
 from armload.boards.board import Board, load_board
 from armload.boards.conditions import Conditions
 from armload.boards.connect import connect

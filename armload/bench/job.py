@@ -14,6 +14,7 @@ from armload.bench.run import BinaryRecord, BoardRecord, Job, ModelRecord
 from armload.boards.board import Board
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
+from armload.core.errors import UsageError
 from armload.models.model import Model
 
 FILE_NAME = "job.json"
@@ -34,8 +35,14 @@ def new_job(
     """Describe a run of ``plan`` that starts now.
 
     Raises:
-        UsageError: the plan does not suit the model.
+        UsageError: the plan does not suit the model or the board.
     """
+    if plan.threads is not None and plan.threads > probe.cores:
+        raise UsageError(
+            f"{plan.threads} threads were asked for, and {board.name} has {probe.cores} cores: "
+            "more threads than cores only wait for each other.",
+            f"Say --threads {probe.cores} or less.",
+        )
     words = command(
         plan,
         model,

@@ -20,7 +20,7 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
-from armload.core.errors import ArmloadError, ConnectError, RunError
+from armload.core.errors import ArmloadError, ConnectError, RunError, TransferError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -185,10 +185,17 @@ def _watch(host: Host, on_board: PurePosixPath, plan: Plan, progress: Progress) 
 
 def _bring_home(host: Host, board: Board, on_board: PurePosixPath, job: Job) -> tuple[Run, Path]:
     folder = runs_folder() / job.id
-    # The job is known here even if the board lost it.
-    write_whole(folder / FILE_NAME, job.model_dump_json(indent=1).encode())
-    collect(host, on_board, folder)
-    return _keep(job, folder, after=_after(host, board)), folder
+    try:
+        # The job is known here even if the board lost it.
+        write_whole(folder / FILE_NAME, job.model_dump_json(indent=1).encode())
+        collect(host, on_board, folder)
+        return _keep(job, folder, after=_after(host, board)), folder
+    except OSError as error:
+        raise TransferError(
+            f"{error.filename or folder}: {error.strerror or error}.",
+            f"The run still lies on the board. Make room here, then: "
+            f"armload pull --board {board.name}",
+        ) from error
 
 
 def _after(host: Host, board: Board) -> Conditions | None:

@@ -35,7 +35,10 @@ def connect(board: Board, progress: Progress) -> Host:
         return SshHost(ssh_address(board), board.name)
     address = _machine(board).running(board)
     if address is None:
-        progress.say(f"{board.name} is not up; starting it.")
+        progress.say(
+            f"{board.name} is not up; starting it. To stop it later: "
+            f"armload board.down --board {board.name}"
+        )
         address = _machine(board).up(board, progress)
     return SshHost(address, board.name)
 

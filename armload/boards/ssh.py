@@ -82,10 +82,7 @@ class SshHost:
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
         """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
-        target = quote(path)
-        command = f"cat >{target}"
-        if offset_bytes:
-            command = f"{_cut(path, offset_bytes)} && cat >>{target}"
+        command = _receive(path, offset_bytes)
         with self._started(command, None) as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
             for chunk in chunks:
@@ -172,6 +169,22 @@ def _output(channel: paramiko.Channel) -> Iterator[bytes]:
             before = None if mark else before
         if data:
             yield data
+
+
+def _receive(path: PurePosixPath, offset_bytes: int) -> str:
+    # What a broken line had sent may still be on its way into the file, out of an old cat.
+    target, mark = quote(path), quote(path.with_name(f"{path.name}.writer"))
+    end_former = (
+        f"[ -r {mark} ] && read -r p <{mark} && "
+        f'while [ "/proc/$p/fd/1" -ef {target} ]; do kill "$p"; sleep 0.1 2>/dev/null || sleep 1; '
+        f"done; "
+    )
+    cut = f"{_cut(path, offset_bytes)} && " if offset_bytes else ""
+    redirect = ">>" if offset_bytes else ">"
+    return (
+        f"{end_former}exec 3<&0; {cut}{{ cat <&3 {redirect}{target} & p=$!; }} && exec 3<&- && "
+        f'echo "$p" >{mark}; wait "$p"; s=$?; rm -f {mark}; (exit "$s")'
+    )
 
 
 def _cut(path: PurePosixPath, length: int) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 import re
 import sys
 
 from invoke.collection import Collection
+from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from armload import __version__
 from armload.cli.verbs import bench, board, build, demo, deploy, show
+from armload.core.errors import UsageError
 
 namespace = Collection("armload")
 for verb in (
@@ -28,6 +31,16 @@ namespace.add_collection(board.collection, name="board")
 
 
 class _Armload(Program):
+    def parse_tasks(self) -> None:
+        try:
+            super().parse_tasks()
+        except ParseError as error:
+            verb = f"{error.context.name} " if error.context and error.context.name else ""
+            raise Exit(
+                f"error: {error}\n{_meant(str(error))}See: armload {verb}--help",
+                code=UsageError.exit_status,
+            ) from error
+
     def print_help(self) -> None:
         print("Usage: armload VERB [--options]      armload VERB --help\n")
         print("Put language models on ARM boards: build llama.cpp, deploy, run, and see why it is")
@@ -36,8 +49,10 @@ class _Armload(Program):
         self.print_columns(self._verbs())
         print("Options:\n")
         self.print_columns([("-h, --help", "This page."), ("-V, --version", "The version.")])
-        print("Exit statuses: 0 done, 2 wrong argument, 3 malformed file, 4 tool missing, 5 build,")
-        print("6 no connection, 7 board unable, 8 transfer, 9 run failed, 130 interrupted.")
+        print("Exit statuses: 0 done, 1 fault, 2 wrong argument, 3 malformed file, 4 tool missing,")
+        print(
+            "5 build, 6 no connection, 7 board unable, 8 transfer, 9 run failed, 130 interrupted."
+        )
 
     def print_task_help(self, name: str) -> None:
         print(f"Usage: armload {name} [--options]\n")
@@ -50,6 +65,12 @@ class _Armload(Program):
             (name, (task.__doc__ or "").split("\n")[0])
             for name, task in ((name, namespace[name]) for name in namespace.task_names)
         ]
+
+
+def _meant(complaint: str) -> str:
+    quoted = re.search(r"'(.+?)'", complaint)
+    near = difflib.get_close_matches(quoted[1], list(namespace.task_names), n=1) if quoted else []
+    return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def _readable(spec: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,9 @@ from armload.core.progress import Progress as ProgressProtocol
 from armload.core.progress import Step
 from armload.core.values import format_bytes
 
+_FIRST_LINE_AFTER_S = 2.0
 _PLAIN_LINE_EVERY_S = 5.0
+_PLAIN_WIDTH = 160
 
 
 class _Console(Console):
@@ -42,8 +45,8 @@ def errors() -> Console:
 
 @cache
 def results() -> Console:
-    """Return the console on standard output."""
-    return _Console()
+    """Return the console on standard output; a file or a pipe gets lines of a generous width."""
+    return _Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
 
 
 def show(renderable: RenderableType) -> None:
@@ -128,29 +131,44 @@ class _Bars:
 
 
 class _LineStep:
+    """Says now and then how far it is, whether or not anything moved meanwhile."""
+
     def __init__(self, console: Console, label: str, total: float | None, unit: str) -> None:
         self._console = console
         self._label = label
         self._total = total
         self._unit = unit
-        self._start = self._last = time.monotonic()
+        self._note = ""
+        self._completed = 0.0
+        self._start = time.monotonic()
+        self._ended = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        self._ticker.start()
 
     def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
-        if total is not None:
-            self._total = total
-        now = time.monotonic()
-        if now - self._last < _PLAIN_LINE_EVERY_S:
-            return
-        self._last = now
+        self._completed = completed
+        self._total = total if total is not None else self._total
+        self._note = note or self._note
+
+    def end(self) -> None:
+        self._ended.set()
+        self._ticker.join()
+
+    def _tick(self) -> None:
+        pause_s = _FIRST_LINE_AFTER_S
+        while not self._ended.wait(pause_s):
+            self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
+            pause_s = _PLAIN_LINE_EVERY_S
+
+    def _line(self) -> str:
         parts = [f"{self._label}:"]
-        if self._unit:
-            parts.append(_done_of(completed, self._total, self._unit))
-        if self._total and 0 < completed <= self._total:
-            left_s = (now - self._start) * (self._total - completed) / completed
-            parts.append(f"({completed / self._total:.0%}, {left_s:.0f} s left)")
-        if note:
-            parts.append(note)
-        self._console.print(" ".join(parts), highlight=False, markup=False, soft_wrap=True)
+        if self._unit and (self._completed or self._total):
+            parts.append(_done_of(self._completed, self._total, self._unit))
+        if self._total and 0 < self._completed < self._total:
+            spent_s = time.monotonic() - self._start
+            left_s = spent_s * (self._total - self._completed) / self._completed
+            parts.append(f"({self._completed / self._total:.0%}, {left_s:.0f} s left)")
+        return " ".join([*parts, self._note]) if self._note else " ".join(parts)
 
 
 class _Lines:
@@ -163,7 +181,11 @@ class _Lines:
     @contextmanager
     def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
         start = time.monotonic()
-        yield _LineStep(self._console, label, total, unit)
+        step = _LineStep(self._console, label, total, unit)
+        try:
+            yield step
+        finally:
+            step.end()
         took_s = time.monotonic() - start
         if took_s >= 1:
             self.say(f"{label}: done in {took_s:.0f} s")

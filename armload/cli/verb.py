@@ -40,7 +40,11 @@ class Verb(Task[Any]):
             raise Exit(code=0) from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else "this machine: "
-            _show(f"{where}{error.strerror or error}.", "Nothing half-made is taken for done.")
+            _show(
+                f"{where}{error.strerror or error}.",
+                "Make room or change its rights. What is built and fetched lies in the folder that "
+                "ARMLOAD_CACHE names, runs lie below the current folder.",
+            )
             raise Exit(code=ArmloadError.exit_status) from error
 
 

@@ -69,10 +69,11 @@ def data_file(kind: str, name: str) -> Path:
     for path in data_files(kind, name):
         return path
     names = data_names(kind)
-    near = difflib.get_close_matches(name, names, n=3) or names
+    near = difflib.get_close_matches(name, names, n=3)
+    names = [*near, *(each for each in names if each not in near)]
     raise UsageError(
         f"No {_ONE_OF.get(kind, 'file')} is called {name!r}.",
-        f"There are: {', '.join(near)}. A new one is a file {kind}/{name}.yaml.",
+        f"There are: {', '.join(names)}. A new one is a file {kind}/{name}.yaml.",
     )
 
 

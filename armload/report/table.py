@@ -30,18 +30,20 @@ def run_table(run: Run) -> Group:
     return Group(
         _facts(run),
         Padding(_figures(run), (1, 0)),
-        Text.assemble(run.limit.sentence, " ", (run.limit.advice, "bold")),
+        Text.assemble(run.limit.sentence, " ", (words.advice(run), "bold")),
     )
 
 
 def list_table(runs: Sequence[Run]) -> Table:
-    """Lay out several runs, one a line."""
+    """Lay out several runs, one a line; a run is found again by the end of its id."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("run", overflow="fold")
-    table.add_column("model", overflow="fold")
+    table.add_column("id", no_wrap=True)
+    table.add_column("when (UTC)", no_wrap=True)
+    for heading in ("board", "model"):
+        table.add_column(heading, overflow="fold")
     for heading in (
         "decode\ntok/s",
         "prefill\ntok/s",
@@ -53,7 +55,9 @@ def list_table(runs: Sequence[Run]) -> Table:
     table.add_column("verdict")
     for run in runs:
         table.add_row(
-            Text(run.id),
+            Text(run.id[-4:], style="bold"),
+            run.started_utc[:16].replace("T", " "),
+            Text(run.board.name),
             Text(f"{run.model.name} {run.model.quantisation}"),
             Text(words.rate(run.summary.decode_tps), style="bold"),
             words.rate(run.summary.prefill_tps),
@@ -92,6 +96,7 @@ def _facts(run: Run) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for label, value in (
+        ("run", run.id),
         ("board", words.board_line(run)),
         ("model", words.model_line(run)),
         ("binary", words.binary_line(run)),

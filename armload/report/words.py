@@ -60,6 +60,11 @@ def headline(run: Run) -> str:
     return f"{rate(decode_tps)} tokens per second on {run.board.name}"
 
 
+def advice(run: Run) -> str:
+    """Return what to try next; nothing where the figures are too doubtful to act on."""
+    return run.limit.advice if run.verdict.valid or run.limit.cause == "storage" else ""
+
+
 def started(run: Run) -> str:
     """Say when the run began: ``2026-11-21 02:15:00 UTC``."""
     return run.started_utc.replace("T", " ").replace("+00:00", " UTC")

@@ -118,3 +118,18 @@ def test_large_content_survives(host: SshHost, tmp_path: Path) -> None:
     for chunk in host.read(path):
         digest.update(chunk)
     assert digest.digest() == hashlib.sha256(block * 20).digest()
+
+
+def test_what_an_old_line_still_writes_does_not_spoil_a_new_transfer(
+    host: SshHost, tmp_path: Path
+) -> None:
+    path = PurePosixPath(tmp_path / "part")
+    target, mark = quote(path), quote(f"{path}.writer")
+    host.write(path, [b"first half, "])
+    host.run(f"sleep 60 >>{target} </dev/null 2>/dev/null & echo $! >{mark}")
+    old = host.run(f"cat {mark}").text
+    assert host.run(f"[ /proc/{old}/fd/1 -ef {target} ]").status == 0
+    host.write(path, [b"second half"], offset_bytes=12)
+    assert host.run(f"[ /proc/{old}/fd/1 -ef {target} ]").status != 0
+    assert not (tmp_path / "part.writer").exists()
+    assert Path(path).read_bytes() == b"first half, second half"

@@ -84,7 +84,6 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
         (["bench", "--engine-args", "it's"], 2, "--engine-args"),
         (["show", "--run", "nothing"], 2, "o run"),
         (["bench", "--model", "README.md"], 3, "README.md"),
-        (["frobnicate"], 1, "frobnicate"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
@@ -119,3 +118,19 @@ def test_a_reader_that_goes_away_is_no_failure(words: str) -> None:
         cwd=ROOT,
     )
     assert (done.stdout.strip(), done.stderr) == ("0", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bnch"], "Did you mean 'bench'"),
+        (["frobnicate"], "frobnicate"),
+        (["bench", "--bord", "x"], "armload bench --help"),
+        (["bench", "-n"], "needed value"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: str) -> None:
+    done = run("armload", *words)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

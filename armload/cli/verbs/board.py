@@ -21,10 +21,16 @@ def list_boards(c: Context, json: bool = False) -> None:
     del c
     from armload.boards.board import load_board
     from armload.cli import terminal
+    from armload.core.errors import DataError
     from armload.core.workspace import data_names
     from armload.report.boards import boards_table
 
-    boards = [load_board(name) for name in data_names("boards")]
+    boards = []
+    for name in data_names("boards"):
+        try:
+            boards.append(load_board(name))
+        except DataError as error:
+            terminal.progress().say(f"left out: {error}")
     if json:
         terminal.show_json("[" + ",".join(board.model_dump_json() for board in boards) + "]")
     else:

@@ -18,7 +18,7 @@ from armload.cli.verb import Verb
     },
 )
 def build(
-    c: Context, target: str = "rk3568", source: str = "", jobs: str = "0", json: bool = False
+    c: Context, target: str = "rk3568", source: str = "", json: bool = False, jobs: str = "0"
 ) -> None:
     """Build static llama.cpp for a board's CPU, and inspect it.
 

@@ -43,8 +43,10 @@ def show(c: Context, run: str = "", json: bool = False) -> None:
     folders = store.run_folders()
     if json:
         terminal.show_json(json_format.dumps([folder.name for folder in folders]))
-    else:
+    elif folders:
         terminal.show(list_table(list(_readable(folders))))
+    else:
+        terminal.progress().say("There are no runs here yet: armload demo, or armload bench.")
 
 
 def _readable(folders: list[Path]) -> Iterator[Run]:

@@ -169,6 +169,7 @@ class _Build:
         }
         with self._progress.step(f"Configuring for {self._inputs.target.name}") as step:
             lines = 0
+            step.update(lines, note="the first time, zig also compiles the C and C++ libraries")
 
             def watch(line: str) -> None:
                 nonlocal lines

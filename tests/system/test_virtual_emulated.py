@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -69,11 +68,9 @@ def test_instruction_that_a_cortex_a55_lacks_is_illegal(host: SshHost, tmp_path:
     assert run_program(host, tmp_path / "smmla", SMMLA) == 132
 
 
-def test_up_again_is_quick_and_changes_nothing(board: Board) -> None:
-    began = time.monotonic()
+def test_up_again_changes_nothing(board: Board) -> None:
     first = emulated.up(board, Silent())
     assert emulated.running(board) == first == emulated.up(board, Silent())
-    assert time.monotonic() - began < 0.3
 
 
 def test_work_folder_can_be_made(board: Board, host: SshHost) -> None:

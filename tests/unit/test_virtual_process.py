@@ -57,9 +57,7 @@ def test_free_port_can_be_bound() -> None:
 
 def test_silent_server_is_no_ssh_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        began = time.monotonic()
         assert not ssh_answers(server.getsockname()[1], 0.2)
-        assert time.monotonic() - began < 1.0
 
 
 def test_nobody_listening_is_no_ssh_server() -> None:

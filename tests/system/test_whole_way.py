@@ -320,6 +320,22 @@ def test_a_model_beyond_the_boards_memory_is_killed_and_told_so(person: Person) 
     assert "out of memory" in failed.stderr
 
 
+def test_a_model_larger_than_memory_is_said_to_wait_for_storage(
+    person: Person, tmp_path: Path
+) -> None:
+    person.add_board("tiny", "extends: virtual-dayu200\nreach: {memory: 192 MiB}\n")
+    model = tmp_path / "large.gguf"
+    shape = DEMO_SHAPE.model_copy(update={"layers": 28})
+    synthesise(shape, model, quantisation="Q8_0", seed=1, progress=Silent())
+    run = person.benches("--model", str(model), "-n", "5", board="tiny")
+    generated = run["tokens"][1:]
+    assert len(generated) == 4
+    assert all(step["read_bytes"] > 0.9 * run["model"]["bytes_per_token"] for step in generated)
+    assert all(step["major_faults"] > 0 for step in generated)
+    assert run["limit"]["cause"] == "storage"
+    assert "larger than the" in run["limit"]["sentence"]
+
+
 def test_a_cut_model_never_leaves_the_laptop(person: Person, tmp_path: Path) -> None:
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(shared("stories260K.gguf").read_bytes()[:-1000])

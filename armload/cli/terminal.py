@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from armload.core.progress import Progress as ProgressProtocol
@@ -113,11 +114,16 @@ class _Bars:
         bars = Progress(
             SpinnerColumn(finished_text="[green]✓[/]"),
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            _Amount(),
+            BarColumn(bar_width=20),
+            _Amount(table_column=Column(no_wrap=True)),
             TimeElapsedColumn(),
             TimeRemainingColumn(elapsed_when_finished=False),
-            TextColumn("{task.fields[note]}", style="dim", markup=False),
+            TextColumn(
+                "{task.fields[note]}",
+                style="dim",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis"),
+            ),
             console=self._console,
             transient=True,
         )

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,92 +14,19 @@ from typing import Any
 import pytest
 
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from armload.models.synth import DEMO_SHAPE, synthesise
+from tests.person import Person
 from tests.system.engines import shared
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 
-BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[2]
+
 COUNT_STEPS = (
     "pidof llama-completion >/dev/null && cd /data/local/tmp/armload/runs && "
     "cat $(ls -t | head -n 1)/trace.jsonl 2>/dev/null | wc -l || echo 0"
 )
 """Counts the lines of the newest trace while an engine runs; 0 when none does."""
-
-SHARED_CACHE = ("builds", "images", "models", "packages", "sources", "zig")
-
-
-class Person:
-    """Somebody who works in a folder of their own, with one virtual board called ``mine``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.home = folder / "home"
-        self.runs = folder / "runs"
-        cache = folder / "cache"
-        for each in (self.home / ".ssh", folder / "boards", cache):
-            each.mkdir(parents=True)
-        usual = cache_folder()
-        for kind in SHARED_CACHE:
-            (usual / kind).mkdir(parents=True, exist_ok=True)
-            (cache / kind).symlink_to((usual / kind).resolve())
-        self.environment = {
-            **os.environ,
-            "ARMLOAD_CACHE": str(cache),
-            "HOME": str(self.home),
-            "XDG_CONFIG_HOME": str(self.home / ".config"),
-        }
-        self.environment.pop("SSH_AUTH_SOCK", None)
-        self.add_board("mine", "extends: virtual\n")
-
-    def add_board(self, name: str, text: str) -> None:
-        (self.folder / "boards" / f"{name}.yaml").write_text(text)
-
-    def start(self, *words: str, face: str = "armload") -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(BIN / face), *words],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def types(
-        self, *words: str, status: int = 0, face: str = "armload"
-    ) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words, face=face)
-        out, err = process.communicate(timeout=800)
-        assert process.returncode == status, f"{words} gave {process.returncode}:\n{out}\n{err}"
-        assert "Traceback" not in err
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
-
-    def benches(self, *words: str, board: str = "mine") -> dict[str, Any]:
-        run: dict[str, Any] = json.loads(
-            self.types("bench", "--board", board, "--json", *words).stdout
-        )
-        return run
-
-    def on_board(self, command: str) -> str:
-        shown = json.loads(self.types("board.up", "--board", "mine", "--json").stdout)
-        done = subprocess.run(
-            [
-                "ssh",
-                "-q",
-                *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
-                *("-i", shown["key"], "-p", str(shown["port"])),
-                f"{shown['user']}@{shown['host']}",
-                command,
-            ],
-            check=True,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
-        return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -211,26 +135,9 @@ def test_ctrl_c_in_a_run_ends_it_on_the_board_and_keeps_what_is_there(person: Pe
     assert not kept["verdict"]["valid"]
 
 
-def interrupted_at(person: Person, line: str, *words: str) -> str:
-    """Type a command, press Ctrl-C when a line that fits is said, and return all that was said."""
-    process = person.start(*words)
-    assert process.stderr is not None
-    said = ""
-    while re.search(line, said) is None:
-        heard = process.stderr.readline()
-        assert heard, f"{words} ended before {line!r}:\n{said}"
-        said += heard
-    process.send_signal(signal.SIGINT)
-    said += process.communicate(timeout=60)[1]
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
-    assert said.count("Interrupted.") == 1
-    return said
-
-
 def test_ctrl_c_while_a_board_boots_leaves_it_to_the_next_command(person: Person) -> None:
     person.types("board.down", "--board", "mine")
-    interrupted_at(person, "mine is not up; starting it.", "deploy", "--board", "mine")
+    person.interrupts("mine is not up; starting it.", "deploy", "--board", "mine")
     assert "on mine:" in person.types("deploy", "--board", "mine").stdout
 
 
@@ -239,7 +146,7 @@ def test_ctrl_c_in_a_copy_keeps_what_arrived(person: Person, tmp_path: Path) -> 
     shape = DEMO_SHAPE.model_copy(update={"layers": 40})
     synthesise(shape, model, quantisation="F16", seed=3, progress=Silent())
     words = ("deploy", "--board", "mine", "--model", str(model))
-    interrupted_at(person, r"Copying wide.gguf: \d+", *words)
+    person.interrupts(r"Copying wide.gguf: \d+", *words)
     part = "/data/local/tmp/armload/models/*/wide.gguf.part"
     arrived = int(person.on_board(f"wc -c <$(echo {part})"))
     assert 0 < arrived < model.stat().st_size
@@ -253,11 +160,11 @@ def test_ctrl_c_in_a_build_leaves_one_that_goes_on(person: Person, tmp_path: Pat
     usual = person.environment["ARMLOAD_CACHE"]
     person.environment["ARMLOAD_CACHE"] = str(tmp_path)
     try:
-        interrupted_at(person, r"Compiling llama-completion for rk3568: [1-9]\d*/", "build")
+        person.interrupts(r"Compiling llama-completion for rk3568: [1-9]\d*/", "build")
         (partial,) = (tmp_path / "builds").glob("*.partial")
         made = sum(1 for _ in partial.rglob("*.o"))
         assert made > 0
-        interrupted_at(person, r"Compiling llama-completion for rk3568: [1-9]\d*/", "build")
+        person.interrupts(r"Compiling llama-completion for rk3568: [1-9]\d*/", "build")
         assert sum(1 for _ in partial.rglob("*.o")) > made
         assert list((tmp_path / "builds").glob("*/build.json")) == []
     finally:

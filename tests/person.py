@@ -1,0 +1,104 @@
+"""Somebody who uses the program as a person does: in a folder of their own, by its words."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from armload.core.workspace import cache_folder
+
+BIN = Path(sys.executable).parent
+SHARED_CACHE = ("builds", "images", "models", "packages", "sources", "zig")
+
+
+class Person:
+    """Somebody who works in a folder of their own, with one virtual board called ``mine``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.runs = folder / "runs"
+        cache = folder / "cache"
+        for each in (self.home / ".ssh", folder / "boards", cache):
+            each.mkdir(parents=True)
+        usual = cache_folder()
+        for kind in SHARED_CACHE:
+            (usual / kind).mkdir(parents=True, exist_ok=True)
+            (cache / kind).symlink_to((usual / kind).resolve())
+        self.environment = {
+            **os.environ,
+            "ARMLOAD_CACHE": str(cache),
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(self.home / ".config"),
+        }
+        self.environment.pop("SSH_AUTH_SOCK", None)
+        self.add_board("mine", "extends: virtual\n")
+
+    def add_board(self, name: str, text: str) -> None:
+        (self.folder / "boards" / f"{name}.yaml").write_text(text)
+
+    def start(self, *words: str, face: str = "armload") -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(BIN / face), *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def types(
+        self, *words: str, status: int = 0, face: str = "armload"
+    ) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words, face=face)
+        out, err = process.communicate(timeout=800)
+        assert process.returncode == status, f"{words} gave {process.returncode}:\n{out}\n{err}"
+        assert "Traceback" not in err
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def benches(self, *words: str, board: str = "mine") -> dict[str, Any]:
+        run: dict[str, Any] = json.loads(
+            self.types("bench", "--board", board, "--json", *words).stdout
+        )
+        return run
+
+    def on_board(self, command: str) -> str:
+        shown = json.loads(self.types("board.up", "--board", "mine", "--json").stdout)
+        done = subprocess.run(
+            [
+                "ssh",
+                "-q",
+                *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+                *("-i", shown["key"], "-p", str(shown["port"])),
+                f"{shown['user']}@{shown['host']}",
+                command,
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return done.stdout
+
+    def interrupts(self, line: str, *words: str) -> str:
+        """Press Ctrl-C when a command says a line that fits; return all that it said."""
+        process = self.start(*words)
+        assert process.stderr is not None
+        said = ""
+        while re.search(line, said) is None:
+            heard = process.stderr.readline()
+            assert heard, f"{words} ended before {line!r}:\n{said}"
+            said += heard
+        process.send_signal(signal.SIGINT)
+        said += process.communicate(timeout=60)[1]
+        assert process.returncode == 130, said
+        assert "Traceback" not in said
+        assert said.count("Interrupted.") == 1
+        return said

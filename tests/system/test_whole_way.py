@@ -283,7 +283,9 @@ def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
             answer = ["--yes"] if words[0] == "board.trust" else []
             said = person.types(*words, *answer, face=face).stdout
             if words[0] in {"bench", "demo"}:
-                assert all(word in said for word in ("decode", "Limited by", "page", "picture"))
+                assert all(word in said for word in ("decode", "page", "picture"))
+                run = json.loads(person.types("show", "--run", "latest", "--json").stdout)
+                assert run["limit"]["sentence"] in " ".join(said.split())
     finally:
         for board in ("virtual", "virtual-dayu200"):
             person.types("board.down", "--board", board)

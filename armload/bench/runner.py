@@ -119,9 +119,12 @@ def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
             _watch(host, on_board, plan, progress)
         except KeyboardInterrupt:
             progress.say("Stopping the run on the board; once more Ctrl-C leaves it running.")
-            stop(host, on_board)
-            _bring_home(host, ready.board, on_board, job)
-            progress.say(f"What it had done is kept: armload show --run {job.id}")
+            try:
+                stop(host, on_board)
+                _bring_home(host, ready.board, on_board, job)
+                progress.say(f"What it had done is kept: armload show --run {job.id}")
+            except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
+                progress.say(str(error))
             raise
         except RunError as error:
             progress.say(error.message)

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.bench import store
 from armload.bench.assemble import assemble, read_job
+from armload.bench.engine import context_tokens
 from armload.bench.job import FILE_NAME, new_job
 from armload.bench.plan import Plan
 from armload.bench.run import Exit, Job, Memory, Run
@@ -59,9 +60,19 @@ class Ready(Value):
     deployment: Deployment
 
 
+def chosen_model(request: Request, progress: Progress) -> Model:
+    """Return the model's facts; make or download it when it is missing.
+
+    Raises:
+        UsageError, DataError: there is no such model, or it is not a whole one.
+        ConnectError, MissingToolError: it cannot be downloaded.
+    """
+    return read_model(resolve(request.model, progress), progress)
+
+
 @contextmanager
-def prepared(request: Request, progress: Progress) -> Iterator[tuple[Host, Ready]]:
-    """Do whatever is missing: make the model, build, start a virtual board, deploy.
+def prepared(request: Request, model: Model, progress: Progress) -> Iterator[tuple[Host, Ready]]:
+    """Do whatever is missing: build, start a virtual board, deploy.
 
     Yields the live connection with what lies at its other end.
 
@@ -70,7 +81,6 @@ def prepared(request: Request, progress: Progress) -> Iterator[tuple[Host, Ready
     """
     board = load_board(request.board)
     target = load_target(board.target)
-    model = read_model(resolve(request.model, progress), progress)
     source = choose(request.source)
     host = connect(board, progress)
     try:
@@ -93,7 +103,9 @@ def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
         ArmloadError: the run could not be started, or its results not be fetched.
         KeyboardInterrupt: after what is there was kept.
     """
-    with prepared(request, progress) as (host, ready):
+    model = chosen_model(request, progress)
+    context_tokens(plan, model)  # a plan that does not suit the model is refused before any work
+    with prepared(request, model, progress) as (host, ready):
         # Copying fills the page cache and wakes the CPU: after it, the board is another.
         found = probe(host, ready.board) if ready.deployment.sent else ready.deployment.found
         job = new_job(

@@ -25,11 +25,13 @@ def deploy(
     Builds first what is not built yet. Example: armload deploy --board dayu200 --model m.gguf
     """
     del c
-    from armload.bench.runner import Request, prepared
+    from armload.bench.runner import Request, chosen_model, prepared
     from armload.cli import terminal
 
     request = Request(board=board, model=model, source=source)
-    with prepared(request, terminal.progress()) as (_, ready):
+    progress = terminal.progress()
+    model_facts = chosen_model(request, progress)
+    with prepared(request, model_facts, progress) as (_, ready):
         done = ready.deployment
     if json:
         terminal.show_json(done.model_dump_json(exclude={"found"}))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import random
 import re
 import resource
@@ -23,10 +22,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from armload.build.compiler import find_zig, tool
-from armload.build.source import engine_commit, pinned_source
+from armload.build.builder import build
+from armload.build.target import load_target
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder, data_path
 from armload.models.synth import Shape, synthesise
 
 SHAPE = Shape(
@@ -43,26 +41,8 @@ RESAMPLES = 2_000
 
 def native_engine() -> Path:
     """Build llama-completion for this machine, with the trace, and return its path."""
-    machine = {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
-    source = pinned_source()
-    compiler = find_zig().model_copy(update={"triple": f"{machine}-linux-musl"})
-    place = cache_folder() / "benchmarks" / f"native-{source.version}"
-    folder = source.provide(Silent())
-    definitions = {
-        **compiler.install(place / "compiler"),
-        "CMAKE_MAKE_PROGRAM": str(tool("ninja", "BIN_DIR", "ninja")),
-        "ARMLOAD_SOURCE": str(folder),
-        "ARMLOAD_NATIVE": str(data_path("toolchains", "native")),
-        "ARMLOAD_CPU_FLAGS": "-mcpu=native",
-        "ARMLOAD_ENGINE_COMMIT": engine_commit(source, folder),
-    }
-    cmake = str(tool("cmake", "CMAKE_BIN_DIR", "cmake"))
-    given = [f"-D{name}={value}" for name, value in definitions.items()]
-    overlay = str(data_path("toolchains", "overlay"))
-    tree = str(place / "tree")
-    subprocess.run([cmake, "-G", "Ninja", "-S", overlay, "-B", tree, *given], check=True)
-    subprocess.run([cmake, "--build", tree, "--target", "llama-completion"], check=True)
-    return place / "tree" / "bin" / "llama-completion"
+    (binary,) = build(load_target("host"))
+    return binary.path
 
 
 def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[float, float]:

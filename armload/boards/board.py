@@ -86,6 +86,22 @@ class Facts(Value):
     clusters: tuple[CpuCluster, ...] = ()
 
 
+class BuildHost(Value):
+    """How a machine compiles for other boards.
+
+    Attributes:
+        compiler: ``native`` is its own, ``gnu`` a cross compiler that it has.
+        jobs: compilers at a time; one per core when left out.
+        nice: how much they step back for other programs, 0 to 19.
+        folder: for sources and builds; ``build`` in the work folder when left out.
+    """
+
+    compiler: Literal["native", "gnu"] = "native"
+    jobs: int | None = Field(default=None, ge=1)
+    nice: int = Field(default=10, ge=0, le=19)
+    folder: PurePosixPath | None = None
+
+
 class Board(Value):
     """What ``boards/<name>.yaml`` says.
 
@@ -96,6 +112,7 @@ class Board(Value):
         reach: how to get there.
         workdir: the folder that armload may use there; made when missing. A board of kind
             ``qemu-user`` may give one relative to armload's cache folder.
+        build_host: how it compiles when a build is sent there.
         facts: what is known beforehand.
     """
 
@@ -104,6 +121,7 @@ class Board(Value):
     target: str
     reach: Reach
     workdir: PurePosixPath
+    build_host: BuildHost = BuildHost()
     facts: Facts = Facts()
 
     @field_validator("workdir")

@@ -13,16 +13,24 @@ class FeatureUse(Value):
     Attributes:
         feature: in the words of ``/proc/cpuinfo``, such as ``asimddp``.
         count: number of instructions.
-        address: of the first one.
-        mnemonic: of the first one, such as ``sdot``.
-        guarded: all uses lie behind the C library's run-time check (outline atomics).
+        guarded_count: of these, how many lie behind a check at run time, as the C library's
+            outline atomics do.
+        address: of the first one that is not guarded; of the first one where all are.
+        mnemonic: of that one, such as ``sdot``.
+        symbol: the function that it lies in; none where the file does not say.
     """
 
     feature: str
     count: int
+    guarded_count: int = 0
     address: int
     mnemonic: str
-    guarded: bool = False
+    symbol: str | None = None
+
+    @property
+    def guarded(self) -> bool:
+        """All uses are reached only where the CPU has the feature."""
+        return self.guarded_count == self.count
 
 
 class Binary(Value):
@@ -34,6 +42,7 @@ class Binary(Value):
         sha256: of the file, 64 hexadecimal digits.
         size_bytes: of the file.
         target: name of the target it was built for.
+        architecture: of its code, in the kernel's words, such as ``aarch64``.
         compiler: name and version, such as ``zig 0.15.2``.
         source: name and version of the engine's source, such as ``llama-cpp-python 0.3.36``.
         engine_commit: upstream's commit or version, as the source says it.
@@ -46,6 +55,7 @@ class Binary(Value):
     sha256: str
     size_bytes: int
     target: str
+    architecture: str
     compiler: str
     source: str
     engine_commit: str

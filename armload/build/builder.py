@@ -5,25 +5,28 @@ from __future__ import annotations
 import errno
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from armload.build.binary import Binary
-from armload.build.compiler import Zig, find_zig, tool
+from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
-from armload.build.ninja import read_status, run_logged
+from armload.build.order import Order, Workshop, native_folder, overlay_folder
 from armload.build.record import BuildRecord, Inputs, Program, reported_version
 from armload.build.source import Source, engine_commit, pinned_source, programs_chosen
+from armload.build.strip import strip
 from armload.build.target import Target
+from armload.build.workshop import LocalWorkshop
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress, Silent
-from armload.core.workspace import cache_folder, data_path
+from armload.core.workspace import cache_folder
 
 
 def build(
@@ -31,8 +34,8 @@ def build(
     *,
     programs: Sequence[str] = (),
     source: Source | None = None,
+    workshop: Workshop | None = None,
     progress: Progress | None = None,
-    jobs: int | None = None,
 ) -> tuple[Binary, ...]:
     """Return inspected static programs for ``target``; compile them when they are not there.
 
@@ -42,23 +45,26 @@ def build(
         target: the CPU to build for.
         programs: names such as ``llama-completion``; empty for the one that measuring needs.
         source: the engine; none for the pinned one.
+        workshop: where the compiler runs; none for zig on this machine.
         progress: where the steps are shown.
-        jobs: compilers at a time; none for one per core.
 
     Raises:
         BuildError: the source cannot be fetched, does not compile, or the program does not
             fit the target.
-        UsageError: the source has no such program.
-        MissingToolError: armload's own packages are incomplete.
+        UsageError: the source has no such program, or the workshop makes no such code.
+        MissingToolError: a compiler, or one of armload's own packages, is not there.
+        ArmloadError: the workshop is another machine, and something is wrong there.
     """
     progress = progress or Silent()
     source = source or pinned_source()
-    compiler = find_zig()
+    workshop = workshop or LocalWorkshop()
+    compiler = workshop.compiler(target)
     inputs = Inputs(
         source=source.identity,
         source_label=source.label,
         target=target,
-        compiler=compiler.label,
+        compiler=compiler.identity,
+        compiler_label=compiler.label,
         compiler_flags=tuple(compiler.cpu_flags(target)),
         files=_own_files(),
         programs=tuple(sorted(set(programs))),
@@ -73,7 +79,7 @@ def build(
         ):
             finished = (
                 _finished(place)
-                or _Build(place, inputs, source, compiler, progress, jobs, lock).run()
+                or _Build(place, inputs, source, workshop, compiler, progress, lock).run()
             )
     return finished.binaries(place)
 
@@ -81,8 +87,7 @@ def build(
 def _own_files() -> Mapping[str, str]:
     """Return the SHA-256 of each of our files that take part in a build, by its path."""
     files = {}
-    for part in ("overlay", "native"):
-        folder = data_path("toolchains", part)
+    for part, folder in (("overlay", overlay_folder()), ("native", native_folder())):
         for path in sorted(folder.iterdir()):
             if path.is_file() and not path.name.startswith("."):
                 files[f"{part}/{path.name}"] = sha256_of(path)
@@ -123,120 +128,76 @@ class _Build:
         place: Path,
         inputs: Inputs,
         source: Source,
-        compiler: Zig,
+        workshop: Workshop,
+        compiler: Compiler,
         progress: Progress,
-        jobs: int | None,
         lock: int,
     ) -> None:
         self._place = place
         self._partial = place.with_name(f"{place.name}.partial")
-        self._tree = self._partial / "tree"
         self._inputs = inputs
         self._source = source
+        self._workshop = workshop
         self._compiler = compiler
         self._progress = progress
-        self._jobs = jobs
         self._lock = lock
 
     def run(self) -> BuildRecord:
         started = time.monotonic()
         folder = self._source.provide(self._progress)
-        programs = programs_chosen(folder, self._inputs.programs)
-        commit = engine_commit(self._source, folder)
-        self._partial.mkdir(parents=True, exist_ok=True)
-        self._configure(folder, commit)
-        self._compile(programs)
-        inspected = self._inspect(programs)
-        record = BuildRecord(
+        order = Order(
             build_id=self._inputs.build_id,
-            inputs=self._inputs,
-            engine_commit=commit,
-            tools={name: metadata.version(name) for name in ("cmake", "ninja", "ziglang")},
-            seconds=round(time.monotonic() - started, 1),
-            programs=inspected,
+            target=self._inputs.target,
+            cpu_flags=self._inputs.compiler_flags,
+            source=folder,
+            engine_commit=engine_commit(self._source, folder),
+            programs=tuple(programs_chosen(folder, self._inputs.programs)),
+            folder=self._partial,
+            lock=self._lock,
         )
-        self._finish(record)
+        self._partial.mkdir(parents=True, exist_ok=True)
+        linked = self._workshop.compile(order, self._compiler, self._progress)
+        record = BuildRecord(
+            build_id=order.build_id,
+            inputs=self._inputs,
+            engine_commit=order.engine_commit,
+            tools={
+                **{name: metadata.version(name) for name in ("cmake", "ninja")},
+                **self._compiler.tools,
+            },
+            built_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            built_on=self._workshop.name,
+            seconds=round(time.monotonic() - started, 1),
+            programs=tuple(self._finished(name, path) for name, path in linked.items()),
+        )
+        self._keep(record)
         return record
 
-    def _configure(self, folder: Path, commit: str) -> None:
-        definitions = {
-            **self._compiler.install(self._partial / "compiler"),
-            "CMAKE_MAKE_PROGRAM": str(tool("ninja", "BIN_DIR", "ninja")),
-            "ARMLOAD_SOURCE": str(folder),
-            "ARMLOAD_NATIVE": str(data_path("toolchains", "native")),
-            "ARMLOAD_CPU_FLAGS": ";".join(self._inputs.compiler_flags),
-            "ARMLOAD_ENGINE_COMMIT": commit,
-        }
-        with self._progress.step(f"Configuring for {self._inputs.target.name}") as step:
-            lines = 0
-            step.update(lines, note="the first time, zig also compiles the C and C++ libraries")
-
-            def watch(line: str) -> None:
-                nonlocal lines
-                lines += 1
-                step.update(lines, note=line.strip().removeprefix("-- ")[:60])
-
-            self._run(
-                [
-                    str(tool("cmake", "CMAKE_BIN_DIR", "cmake")),
-                    *("-G", "Ninja"),
-                    *("-S", str(data_path("toolchains", "overlay"))),
-                    *("-B", str(self._tree)),
-                    *(f"-D{name}={value}" for name, value in definitions.items()),
-                ],
-                watch,
-            )
-
-    def _compile(self, programs: Sequence[str]) -> None:
-        jobs = [f"-j{self._jobs}"] if self._jobs else []
-        ninja = str(tool("ninja", "BIN_DIR", "ninja"))
-        with self._progress.step(
-            f"Compiling {', '.join(programs)} for {self._inputs.target.name}", unit="steps"
-        ) as step:
-
-            def watch(line: str) -> None:
-                status = read_status(line)
-                if status is not None:
-                    step.update(status.done, total=status.total, note=status.what)
-
-            self._run([ninja, "-C", str(self._tree), *jobs, *programs], watch)
-
-    def _inspect(self, programs: Sequence[str]) -> tuple[Program, ...]:
-        found = []
-        for program in programs:
-            inspection = inspect(self._tree / "bin" / program)
+    def _finished(self, name: str, linked: Path) -> Program:
+        """Strip a program, which lies in the build's folder then, and make sure that it fits."""
+        path = self._partial / name
+        with self._progress.step(f"Inspecting {name}"):
+            strip(linked, path)
+            # The symbols, which tell more of the code, go with the stripping.
+            features = inspect(linked).features
+            inspection = inspect(path).model_copy(update={"features": features})
             check(inspection, self._inputs.target)
-            found.append(
-                Program(
-                    name=program,
-                    sha256=inspection.sha256,
-                    size_bytes=inspection.size_bytes,
-                    version=reported_version(inspection.path),
-                    features=inspection.features,
-                )
+            return Program(
+                name=name,
+                sha256=inspection.sha256,
+                size_bytes=inspection.size_bytes,
+                version=reported_version(path, self._inputs.target.architecture),
+                features=features,
             )
-        return tuple(found)
 
-    def _run(self, command: Sequence[str], watch: Callable[[str], None]) -> None:
-        run_logged(
-            command,
-            log=self._partial / "build.log",
-            environment={
-                **self._compiler.environment(),
-                "NINJA_STATUS": "[%f/%t] ",
-                # Any repository further up would answer a question about the engine's commit.
-                "GIT_DIR": str(self._partial / "no-repository"),
-            },
-            watch=watch,
-            keep_open=self._lock,
-        )
-
-    def _finish(self, record: BuildRecord) -> None:
-        for program in record.programs:
-            (self._tree / "bin" / program.name).replace(self._partial / program.name)
+    def _keep(self, record: BuildRecord) -> None:
+        kept = {program.name for program in record.programs} | {"build.log"}
+        for path in self._partial.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in kept:
+                path.unlink()
         write_whole(self._partial / "build.json", record.model_dump_json(indent=2).encode() + b"\n")
-        shutil.rmtree(self._tree)
-        shutil.rmtree(self._partial / "compiler")
         if self._place.exists():
             shutil.rmtree(self._place)
         self._partial.rename(self._place)

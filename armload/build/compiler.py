@@ -1,100 +1,86 @@
-"""The compiler: zig, which makes static programs for any ARM board on any laptop."""
+"""What can compile: zig, which needs nothing else, or a compiler that the system has."""
 
 from __future__ import annotations
 
 import importlib.util
-import shutil
+import os
+import subprocess
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
+from typing import Literal, Protocol, get_args
 
+from armload.build.system_compiler import (
+    asking_script,
+    read_machine,
+    read_system_compiler,
+    words_for,
+)
 from armload.build.target import Target
-from armload.core import shell
-from armload.core.errors import MissingToolError
-from armload.core.values import Value
-from armload.core.workspace import cache_folder
+from armload.build.zig import find_zig
+from armload.core.errors import MissingToolError, UsageError
+
+CompilerName = Literal["zig", "gnu", "native"]
+COMPILERS: tuple[CompilerName, ...] = get_args(CompilerName)
 
 
-class Zig(Value):
-    """zig as a C and C++ compiler, from its Python package.
-
-    Attributes:
-        version: of the package.
-        triple: what it makes code for, in zig's words.
-    """
-
-    version: str
-    triple: str = "aarch64-linux-musl"
+class Compiler(Protocol):
+    """Makes static programs for a target."""
 
     @property
     def label(self) -> str:
         """Name and version for people."""
-        return f"zig {self.version}"
+
+    @property
+    def identity(self) -> str:
+        """Says all that decides which code it makes."""
+
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """Versions, by the tool's name."""
 
     def cpu_flags(self, target: Target) -> list[str]:
-        """Return the flags that make code for the target's CPU; zig writes ``_`` for ``-``."""
-        return [f"-mcpu={target.cpu.replace('-', '_')}", *target.cflags]
+        """Return the flags that make code for the target's CPU."""
 
-    def install(self, folder: Path) -> Mapping[str, str]:
-        """Write small programs that call zig into ``folder`` and return CMake's variables.
-
-        CMake wants a compiler to be one program, and zig is one with a subcommand.
-        """
-        zig = _zig_program()
-        cache = shell.quote(cache_folder() / "zig")
-        folder.mkdir(parents=True, exist_ok=True)
-        variables = {
-            "CMAKE_SYSTEM_NAME": "Linux",
-            "CMAKE_SYSTEM_PROCESSOR": self.triple.partition("-")[0],
-            # Whatever this machine has installed is for this machine.
-            "CMAKE_FIND_ROOT_PATH": str(folder / "nothing"),
-            "CMAKE_FIND_ROOT_PATH_MODE_LIBRARY": "ONLY",
-            "CMAKE_FIND_ROOT_PATH_MODE_INCLUDE": "ONLY",
-            "CMAKE_FIND_ROOT_PATH_MODE_PACKAGE": "ONLY",
-        }
-        for variable, words in {
-            "CMAKE_C_COMPILER": ["cc", "-target", self.triple],
-            "CMAKE_CXX_COMPILER": ["c++", "-target", self.triple],
-            "CMAKE_ASM_COMPILER": ["cc", "-target", self.triple],
-            "CMAKE_AR": ["ar"],
-            "CMAKE_RANLIB": ["ranlib"],
-        }.items():
-            script = folder / f"zig-{words[0]}"
-            script.write_text(
-                "#!/bin/sh\n"
-                f"ZIG_GLOBAL_CACHE_DIR={cache}\nZIG_LOCAL_CACHE_DIR={cache}\n"
-                "export ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR\n"
-                f'exec {shell.join([zig, *words])} "$@"\n',
-                encoding="utf-8",
-            )
-            script.chmod(0o755)
-            variables[variable] = str(script)
-        if shutil.which("ccache"):
-            variables["CMAKE_C_COMPILER_LAUNCHER"] = "ccache"
-            variables["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
-        return variables
+    def definitions(self, target: Target) -> Mapping[str, str]:
+        """Return CMake's variables for this compiler, which is made ready to be called."""
 
     def environment(self) -> Mapping[str, str]:
-        """Return environment variables for ccache, which cannot look into a shell script."""
-        return {
-            "CCACHE_COMPILERTYPE": "clang",
-            "CCACHE_COMPILERCHECK": f"string:zig {self.version} {self.triple}",
-        }
+        """Return environment variables that it is called with."""
 
 
-def find_zig() -> Zig:
-    """Return the installed zig.
+def find_compiler(name: str, target: Target) -> Compiler:
+    """Return a compiler of this machine that makes code for ``target``.
 
     Raises:
-        MissingToolError: there is none.
+        UsageError: there is no compiler of that name, or it makes code for other machines.
+        MissingToolError: it is not installed; says how to get it.
     """
+    kind = compiler_name(name)
+    if kind == "zig":
+        return find_zig(target)
+    words = words_for(kind, target)
     try:
-        return Zig(version=metadata.version("ziglang"))
-    except metadata.PackageNotFoundError as error:
-        raise MissingToolError(
-            "The compiler zig is not installed beside armload.",
-            "Install armload's own packages again: pip install ziglang.",
-        ) from error
+        machine = read_machine(_told_here(asking_script(words)))
+        return read_system_compiler(machine, words, target, where="this machine")
+    except MissingToolError as error:
+        other = "Or let zig compile, which came with armload: --compiler zig."
+        raise MissingToolError(error.message, f"{error.remedy} {other}") from error
+
+
+def compiler_name(name: str) -> CompilerName:
+    """Return the name of a kind of compiler.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    for known in COMPILERS:
+        if name == known:
+            return known
+    raise UsageError(
+        f"There is no compiler {name!r}.",
+        "zig comes with armload; gnu is the distribution's cross compiler for the target; native "
+        "is the machine's own.",
+    )
 
 
 def tool(package: str, folder_name: str, program: str) -> Path:
@@ -113,11 +99,15 @@ def tool(package: str, folder_name: str, program: str) -> Path:
     )
 
 
-def _zig_program() -> Path:
-    spec = importlib.util.find_spec("ziglang")
-    if spec is None or spec.origin is None:
-        raise MissingToolError(
-            "The compiler zig is not installed beside armload.",
-            "Install armload's own packages again: pip install ziglang.",
-        )
-    return Path(spec.origin).parent / "zig"
+def _told_here(script: str) -> str:
+    cmake = tool("cmake", "CMAKE_BIN_DIR", "cmake").parent
+    done = subprocess.run(
+        ["sh", "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=os.environ | {"PATH": f"{cmake}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
+        check=False,
+    )
+    return done.stdout

@@ -6,9 +6,8 @@ chapter C4. Hints that older CPUs ignore (``bti``, ``paciasp``) count as no feat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
-
-from armload.build.binary import FeatureUse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,72 +163,14 @@ ENCODINGS = (
 )
 
 
-def features_used(words: NDArray[np.uint32], address: int) -> dict[str, FeatureUse]:
-    """Return each feature that the instruction words use, by its name.
-
-    Args:
-        words: the code, in the machine's own order.
-        address: of the first word.
-    """
+def found_in(words: NDArray[np.uint32]) -> Iterator[tuple[Encoding, NDArray[np.intp]]]:
+    """Yield each encoding that occurs in the code, and the indexes of its words."""
     import numpy as np
 
-    found: dict[str, FeatureUse] = {}
     for encoding in ENCODINGS:
         hit = (words & np.uint32(encoding.mask)) == np.uint32(encoding.value)
         if encoding.but_mask:
             hit &= (words & np.uint32(encoding.but_mask)) != np.uint32(encoding.but_value)
         where = np.flatnonzero(hit)
         if len(where):
-            use = FeatureUse(
-                feature=encoding.feature,
-                count=len(where),
-                address=address + 4 * int(where[0]),
-                mnemonic=encoding.mnemonic,
-                guarded=_is_guarded(encoding.feature, words, where),
-            )
-            found[use.feature] = joined(found.get(use.feature), use)
-    return found
-
-
-def joined(former: FeatureUse | None, use: FeatureUse) -> FeatureUse:
-    """Return one use for two uses of the same feature."""
-    if former is None:
-        return use
-    first = min(former, use, key=lambda one: one.address)
-    return first.model_copy(
-        update={
-            "count": former.count + use.count,
-            "guarded": former.guarded and use.guarded,
-        }
-    )
-
-
-def _is_guarded(feature: str, words: NDArray[np.uint32], where: NDArray[np.intp]) -> bool:
-    """Tell whether all uses are known to be reached only where the CPU has the feature."""
-    if feature == "atomics":
-        return _follow_a_check(words, where)
-    if feature == "mte":
-        return _clear_tags_while_unwinding(words, where)
-    return False
-
-
-def _follow_a_check(words: NDArray[np.uint32], where: NDArray[np.intp]) -> bool:
-    """Tell whether each use follows ``ldrb w16, …; cbz w16, …``, as outline atomics do."""
-    if where[0] < 2:
-        return False
-    loads = (words[where - 2] & 0xFFC003FF) == 0x39400210
-    branches = (words[where - 1] & 0xFF00001F) == 0x34000010
-    return bool((loads & branches).all())
-
-
-def _clear_tags_while_unwinding(words: NDArray[np.uint32], where: NDArray[np.intp]) -> bool:
-    """Tell whether each use is the loop ``stg x, [x]; add x, x, #16`` of LLVM's libunwind.
-
-    It enters that loop only for frames that were compiled with memory tagging.
-    """
-    if where[-1] + 1 >= len(words):
-        return False
-    register = words[where] & 0x1F
-    stores = words[where] == (0xD9200800 | register << 5 | register)
-    adds = words[where + 1] == (0x91004000 | register << 5 | register)
-    return bool((stores & adds).all())
+            yield encoding, where

@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.build.binary import FeatureUse
-from armload.build.features import features_used, joined
+from armload.build.features import Encoding, found_in
+from armload.build.guards import Symbols, guarded
 from armload.build.target import Target
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of
 from armload.core.values import Value
 
 if TYPE_CHECKING:
+    import numpy as np
     from elftools.elf.elffile import ELFFile
+    from numpy.typing import NDArray
 
 SHF_EXECINSTR = 4
 PF_X = 1
+_IFUNC = "STT_LOOS"  # GNU's meaning of the first number that is left to systems
+_ARCHITECTURES = {"AArch64": "aarch64", "x64": "x86_64"}
 
 
 class Inspection(Value):
@@ -27,7 +32,7 @@ class Inspection(Value):
         path: the file.
         sha256: of the file.
         size_bytes: of the file.
-        architecture: such as ``AArch64``, as ELF's machine field says.
+        architecture: in the kernel's words, such as ``aarch64``; else in those of ELF.
         is_static: it needs neither a loader nor a library.
         is_stripped: it carries neither symbols nor debug information.
         features: CPU features that its code uses, in the order of their names.
@@ -58,7 +63,7 @@ def inspect(path: Path) -> Inspection:
                 path=path,
                 sha256=sha256_of(path),
                 size_bytes=path.stat().st_size,
-                architecture=elf.get_machine_arch(),
+                architecture=_architecture(elf),
                 is_static=_is_static(elf),
                 is_stripped=_is_stripped(elf),
                 features=_features(elf),
@@ -76,10 +81,11 @@ def check(inspection: Inspection, target: Target) -> None:
         BuildError: it does not; says which feature, where in the code, which target.
     """
     path = inspection.path
-    if inspection.architecture != "AArch64":
+    if inspection.architecture != target.architecture:
         raise BuildError(
-            f"{path}: it is built for {inspection.architecture}, not for AArch64.",
-            "Build it with 'armload build'.",
+            f"{path}: it is built for {inspection.architecture}, and the target {target.name!r} is "
+            f"{target.architecture}.",
+            f"Build it with 'armload build --target {target.name}'.",
         )
     if not inspection.is_static:
         raise BuildError(
@@ -88,18 +94,19 @@ def check(inspection: Inspection, target: Target) -> None:
         )
     if not inspection.is_stripped:
         raise BuildError(f"{path}: it carries symbols or debug information.", "Strip it.")
-    uses = {use.feature: use for use in inspection.features}
+    used = {use.feature for use in inspection.features if not use.guarded}
     for use in inspection.features:
         if use.feature not in target.features and not use.guarded:
+            place = f"{'in ' + use.symbol + ' ' if use.symbol else ''}at {use.address:#x}"
             raise BuildError(
-                f"{path}: {use.count} instructions need the CPU feature {use.feature!r}, the "
-                f"first at {use.address:#x} ({use.mnemonic}), and the target {target.name!r} "
-                "does not have it.",
+                f"{path}: {use.count - use.guarded_count} instructions need the CPU feature "
+                f"{use.feature!r}, the first {place} ({use.mnemonic}), and the target "
+                f"{target.name!r} does not have it.",
                 f"If that CPU has it, add it to 'features' in toolchains/{target.name}.yaml; "
-                "else take it out of 'cpu' or 'cflags' there.",
+                "else take it out of 'cpu', 'cflags' and 'cxxflags' there.",
             )
     for feature in target.must_use:
-        if feature not in uses:
+        if feature not in used:
             raise BuildError(
                 f"{path}: no instruction uses the CPU feature {feature!r}, so the engine would be "
                 f"slow on the target {target.name!r}.",
@@ -124,17 +131,73 @@ def _is_stripped(elf: ELFFile) -> bool:
     return not any(name == ".symtab" or name.startswith(".debug_") for name in names)
 
 
+def _architecture(elf: ELFFile) -> str:
+    name: str = elf.get_machine_arch()
+    return _ARCHITECTURES.get(name, name)
+
+
 def _features(elf: ELFFile) -> tuple[FeatureUse, ...]:
     import numpy as np
 
-    if elf.get_machine_arch() != "AArch64":
+    if _architecture(elf) != "aarch64":
         return ()
+    symbols = _symbols(elf)
     found: dict[str, FeatureUse] = {}
     for address, code in _code(elf):
         words = np.frombuffer(code[: len(code) // 4 * 4], dtype="<u4")
-        for use in features_used(words, address).values():
-            found[use.feature] = joined(found.get(use.feature), use)
+        for encoding, where in found_in(words):
+            use = _use(encoding, words, where, address, symbols)
+            found[use.feature] = _joined(found.get(use.feature), use)
     return tuple(found[feature] for feature in sorted(found))
+
+
+def _use(
+    encoding: Encoding,
+    words: NDArray[np.uint32],
+    where: NDArray[np.intp],
+    address: int,
+    symbols: Symbols,
+) -> FeatureUse:
+    """Return the use of one encoding in code that begins at ``address``."""
+    addresses = (where * 4 + address).astype("uint64")
+    names = symbols.names_at(addresses)
+    is_guarded = guarded(encoding.feature, words, where, names, symbols)
+    first = int(is_guarded.argmin())  # of False and True, the first False
+    return FeatureUse(
+        feature=encoding.feature,
+        count=len(where),
+        guarded_count=int(is_guarded.sum()),
+        address=int(addresses[first]),
+        mnemonic=encoding.mnemonic,
+        symbol=names[first],
+    )
+
+
+def _joined(former: FeatureUse | None, use: FeatureUse) -> FeatureUse:
+    if former is None:
+        return use
+    first = min(former, use, key=lambda one: (one.guarded, one.address))
+    return first.model_copy(
+        update={
+            "count": former.count + use.count,
+            "guarded_count": former.guarded_count + use.guarded_count,
+        }
+    )
+
+
+def _symbols(elf: ELFFile) -> Symbols:
+    from elftools.elf.sections import SymbolTableSection
+
+    table = elf.get_section_by_name(".symtab")
+    functions = []
+    chosen = set()
+    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+        kind = symbol["st_info"]["type"]
+        if kind in {"STT_FUNC", _IFUNC} and symbol["st_shndx"] != "SHN_UNDEF":
+            functions.append((symbol["st_value"], symbol.name))
+            if kind == _IFUNC:
+                chosen.add(symbol.name)
+    return Symbols(functions, frozenset(chosen))
 
 
 def _code(elf: ELFFile) -> Iterator[tuple[int, bytes]]:

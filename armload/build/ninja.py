@@ -29,12 +29,15 @@ class Status(NamedTuple):
 
 
 def read_status(line: str) -> Status | None:
-    """Read a line such as ``[3/137] Building CXX object common.dir/chat.cpp.o``; none if other."""
-    match = re.fullmatch(r"\[(\d+)/(\d+)\] (.*)", line.rstrip())
+    """Read a line such as ``[3/137] Building CXX object common.dir/chat.cpp.o``; none if other.
+
+    CMake's makefiles say ``[ 12%]`` instead: these count in hundredths.
+    """
+    match = re.fullmatch(r"\[ *(\d+)(?:/(\d+)|%)\] (.*)", line.rstrip())
     if match is None:
         return None
     what = match.group(3).rpartition("/")[2].removesuffix(".o")
-    return Status(done=int(match.group(1)), total=int(match.group(2)), what=what)
+    return Status(done=int(match.group(1)), total=int(match.group(2) or 100), what=what)
 
 
 def run_logged(
@@ -42,13 +45,15 @@ def run_logged(
     *,
     log: Path,
     environment: Mapping[str, str],
+    nice: int,
     watch: Callable[[str], None],
     keep_open: int,
 ) -> None:
     """Run a program, append its output to ``log``, and show each line to ``watch``.
 
-    When this is interrupted, the program and its children are ended first. ``keep_open`` is
-    a file descriptor that they inherit: a lock that is held as long as one of them lives.
+    When this is interrupted, the program and its children are ended first. ``nice`` is how
+    much they step back for other programs, 0 to 19. ``keep_open`` is a file descriptor that
+    they inherit: a lock that is held as long as one of them lives.
 
     Raises:
         BuildError: the program failed; shows the end of its output.
@@ -69,6 +74,8 @@ def run_logged(
         ) as process,
     ):
         try:
+            if nice:
+                os.setpriority(os.PRIO_PGRP, process.pid, nice)
             assert process.stdout is not None  # noqa: S101 - it is a pipe, as asked for above
             for line in process.stdout:
                 file.write(line)
@@ -80,7 +87,7 @@ def run_logged(
             _end(process)
             raise
     if status != 0:
-        raise _failure(Path(command[0]).name, status, list(tail), log)
+        raise failure(Path(command[0]).name, status, list(tail), log)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -94,7 +101,8 @@ def _end(process: subprocess.Popen[str]) -> None:
                 continue
 
 
-def _failure(program: str, status: int, tail: list[str], log: Path) -> BuildError:
+def failure(program: str, status: int, tail: Sequence[str], log: Path) -> BuildError:
+    """Return the error for a program that failed; ``tail`` is the end of what ``log`` holds."""
     shown = "\n".join(f"  {line}" for line in tail)
     is_full = shutil.disk_usage(log.parent).free < FULL_DISK_BYTES
     if is_full or "No space left on device" in shown:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from armload.build.binary import Binary, FeatureUse
-from armload.build.target import Target
+from armload.build.target import Target, machine_architecture
 from armload.core.values import Value
 
 VERSION_PATIENCE_S = 20.0
@@ -24,7 +24,8 @@ class Inputs(Value):
         source: says which content the engine's source has.
         source_label: the source for people.
         target: the CPU.
-        compiler: name and version.
+        compiler: says all that decides which code the compiler makes.
+        compiler_label: the compiler for people.
         compiler_flags: for the engine's CPU library.
         files: SHA-256 of each of our own files that take part.
         programs: as asked for; empty for the one that measuring needs.
@@ -34,6 +35,7 @@ class Inputs(Value):
     source_label: str
     target: Target
     compiler: str
+    compiler_label: str
     compiler_flags: tuple[str, ...]
     files: Mapping[str, str]
     programs: tuple[str, ...]
@@ -41,7 +43,8 @@ class Inputs(Value):
     @property
     def build_id(self) -> str:
         """The first twelve digits of the hash of it all."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+        told = self.model_dump_json(exclude={"source_label": True, "target": {"description"}})
+        return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
 class Program(Value):
@@ -69,6 +72,8 @@ class BuildRecord(Value):
         inputs: what went in.
         engine_commit: upstream's commit or version, as the source says it.
         tools: versions of what took part without changing the result.
+        built_utc: when it was finished, in ISO 8601.
+        built_on: the machine that compiled it.
         seconds: that it took, the last time it was started.
         programs: what came out.
     """
@@ -78,6 +83,8 @@ class BuildRecord(Value):
     inputs: Inputs
     engine_commit: str
     tools: Mapping[str, str]
+    built_utc: str
+    built_on: str
     seconds: float
     programs: tuple[Program, ...]
 
@@ -90,7 +97,8 @@ class BuildRecord(Value):
                 sha256=program.sha256,
                 size_bytes=program.size_bytes,
                 target=self.inputs.target.name,
-                compiler=self.inputs.compiler,
+                architecture=self.inputs.target.architecture,
+                compiler=self.inputs.compiler_label,
                 source=self.inputs.source_label,
                 engine_commit=self.engine_commit,
                 build_id=self.build_id,
@@ -100,18 +108,15 @@ class BuildRecord(Value):
         )
 
 
-def reported_version(program: Path) -> str | None:
-    """Return what an aarch64 program says to ``--version``, where this machine can run it."""
-    emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-    if platform.machine() in {"aarch64", "arm64"} and platform.system() == "Linux":
-        command = [str(program)]
-    elif emulator:
-        command = [emulator, "-cpu", "max", str(program)]
-    else:
+def reported_version(program: Path, architecture: str) -> str | None:
+    """Return what a program says to ``--version``, where this machine can run it."""
+    command = _runner(architecture)
+    if command is None:
         return None
     try:
         answer = subprocess.run(
-            [*command, "--version"],
+            [*command, str(program), "--version"],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -123,3 +128,11 @@ def reported_version(program: Path) -> str | None:
         return None
     lines = [line for line in answer.stdout.splitlines() if line.startswith("version")]
     return lines[0] if lines else None
+
+
+def _runner(architecture: str) -> list[str] | None:
+    """Return the words before a program that make this machine run it; none where it cannot."""
+    if sys.platform.startswith("linux") and machine_architecture() == architecture:
+        return []
+    emulator = shutil.which(f"qemu-{architecture}") or shutil.which(f"qemu-{architecture}-static")
+    return [emulator, "-cpu", "max"] if emulator else None

@@ -91,10 +91,12 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
         )
     if emulated:
         return
-    if found.machine != "aarch64":
+    if found.machine != binary.architecture:
         raise BoardError(
-            f"{board.name}: its kernel is {found.machine}, and armload's programs need aarch64.",
-            "A 32-bit kernel cannot run them, even on a 64-bit CPU.",
+            f"{board.name}: its kernel is {found.machine}, and {binary.program} built for "
+            f"{binary.target} needs {binary.architecture}.",
+            f"Give the board another target: 'target' in boards/{board.name}.yaml. A 32-bit kernel "
+            "cannot run 64-bit programs, even on a 64-bit CPU.",
         )
     lacking = lacking_features(binary, found)
     if lacking:

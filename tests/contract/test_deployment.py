@@ -83,6 +83,7 @@ def some_binary(folder: Path) -> Binary:
         sha256=sha256_of(path),
         size_bytes=path.stat().st_size,
         target="rk3568",
+        architecture="aarch64",
         compiler="none",
         source="none",
         engine_commit="none",
@@ -131,7 +132,7 @@ def test_deploying_twice_sends_once(emulated: SshHost, board: Board, tmp_path: P
 def test_a_board_without_aarch64_is_refused(host: SshHost, board: Board, tmp_path: Path) -> None:
     if os.uname().machine == "aarch64":
         pytest.skip("this machine is aarch64")
-    with pytest.raises(BoardError, match="need aarch64"):
+    with pytest.raises(BoardError, match="needs aarch64"):
         deploy(
             host,
             board,

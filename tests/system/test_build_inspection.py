@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
 
 from armload.build.inspection import check, inspect
+from armload.build.strip import strip
 from armload.build.target import load_target
 from armload.core.errors import BuildError
 from armload.core.workspace import cache_folder
+from tests.system.engines import emulator
 
 pytestmark = pytest.mark.build
 
@@ -87,7 +92,7 @@ def test_a_static_program_for_the_target_passes(tmp_path: Path) -> None:
     program = _program(tmp_path, "-static", "-s", "-mcpu=cortex_a55", code=DOT)
     inspection = inspect(program)
     assert (inspection.architecture, inspection.is_static, inspection.is_stripped) == (
-        "AArch64",
+        "aarch64",
         True,
         True,
     )
@@ -98,9 +103,14 @@ def test_a_feature_that_the_cpu_lacks_is_named_with_address_and_target(tmp_path:
     code = DOT.replace("vdotq_s32(v", "vusdotq_s32(v").replace(
         "vdupq_n_s8((signed char) n)", "vdupq_n_u8((unsigned char) n)"
     )
-    program = _program(tmp_path, "-static", "-s", "-mcpu=cortex_a55+i8mm", code=code)
+    program = _program(tmp_path, "-static", "-mcpu=cortex_a55+i8mm", code=code)
+    strip(program, tmp_path / "stripped")
+    stripped = inspect(tmp_path / "stripped")
     with pytest.raises(BuildError, match=r"'i8mm', the first at 0x[0-9a-f]+ \(usdot\).*'rk3568'"):
-        check(inspect(program), RK3568)
+        check(stripped, RK3568)
+    with_symbols = stripped.model_copy(update={"features": inspect(program).features})
+    with pytest.raises(BuildError, match=r"the first in main at 0x[0-9a-f]+ \(usdot\)"):
+        check(with_symbols, RK3568)
 
 
 def test_a_program_without_dot_products_counts_as_slow(tmp_path: Path) -> None:
@@ -124,7 +134,7 @@ def test_a_program_with_debug_information_is_refused(tmp_path: Path) -> None:
 def test_a_program_for_another_architecture_is_refused() -> None:
     if not sys.platform.startswith("linux") or os.uname().machine == "aarch64":
         pytest.skip("this Python itself is no ELF file of another architecture")
-    with pytest.raises(BuildError, match="not for AArch64"):
+    with pytest.raises(BuildError, match="built for x86_64"):
         check(inspect(Path(sys.executable)), RK3568)
 
 
@@ -138,6 +148,59 @@ def test_a_file_that_is_no_program_is_one_clear_error(content: bytes, tmp_path: 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="cannot be read"):
         inspect(tmp_path / "absent")
+
+
+def _loaded(path: Path) -> list[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        return [
+            (segment["p_vaddr"], segment.data())
+            for segment in ELFFile(file).iter_segments("PT_LOAD")
+        ]
+
+
+def test_stripping_takes_symbols_and_debug_information_and_leaves_what_is_loaded(
+    tmp_path: Path,
+) -> None:
+    program = _program(tmp_path, "-static", "-g")
+    stripped = tmp_path / "stripped"
+    strip(program, stripped)
+    assert inspect(stripped).is_stripped
+    # The first segment begins with the header, which tells where the section table is.
+    assert [(at, code[64:]) for at, code in _loaded(stripped)] == [
+        (at, code[64:]) for at, code in _loaded(program)
+    ]
+    with program.open("rb") as full, stripped.open("rb") as short:
+        tables = [list(ELFFile(file).iter_sections()) for file in (full, short)]
+        loaded, kept = (
+            [one for one in table if one["sh_flags"] & SH_FLAGS.SHF_ALLOC] for table in tables
+        )
+        assert [(one.name, one["sh_addr"], one["sh_size"]) for one in kept] == [
+            (one.name, one["sh_addr"], one["sh_size"]) for one in loaded
+        ]
+        assert [one.name for one in tables[1]][-1] == ".shstrtab"
+    done = subprocess.run([*emulator(), str(stripped)], check=False)
+    assert done.returncode == subprocess.run([*emulator(), str(program)], check=False).returncode
+
+
+def test_the_c_librarys_own_choice_of_variants_is_told_from_unguarded_code(tmp_path: Path) -> None:
+    compiler = shutil.which("aarch64-linux-gnu-g++")
+    if compiler is None:
+        pytest.skip("no cross compiler (Debian: g++-aarch64-linux-gnu)")
+    program = tmp_path / "program"
+    (tmp_path / "main.cc").write_text(
+        "#include <cstring>\n#include <iostream>\n"
+        "int main(int n, char **v) { if (n > 9) throw n; std::cout << std::strlen(v[0]); }\n"
+    )
+    subprocess.run(
+        [compiler, "-static", "-O2", str(tmp_path / "main.cc"), "-o", str(program)], check=True
+    )
+    uses = {use.feature: use for use in inspect(program).features}
+    assert uses["sve"].count > 50  # memcpy and memset for CPUs that have it
+    assert [name for name, use in uses.items() if not use.guarded] == []
+    strip(program, tmp_path / "stripped")
+    blind = {use.feature: use for use in inspect(tmp_path / "stripped").features}
+    assert not blind["sve"].guarded
+    assert blind["atomics"].guarded  # told by the code itself
 
 
 def test_outline_atomics_are_told_from_unguarded_ones(tmp_path: Path) -> None:

@@ -23,13 +23,14 @@ pytestmark = pytest.mark.build
 BUILD = """
 from armload.build.builder import build
 from armload.build.target import load_target
+from armload.build.workshop import LocalWorkshop
 from armload.core.progress import Silent
 
 class Told(Silent):
     def say(self, text):
         print(text, flush=True)
 
-build(load_target("rk3568"), progress=Told(), jobs=1)
+build(load_target("rk3568"), workshop=LocalWorkshop(jobs=1), progress=Told())
 """
 
 

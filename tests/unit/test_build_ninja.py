@@ -42,6 +42,7 @@ def _run(code: str, folder: Path) -> list[str]:
             [sys.executable, "-c", code],
             log=folder / "build.log",
             environment={"GREETING": "hello"},
+            nice=0,
             watch=seen.append,
             keep_open=reader,
         )
@@ -86,6 +87,7 @@ def test_an_interrupted_program_does_not_live_on(tmp_path: Path) -> None:
                 [sys.executable, "-c", code],
                 log=tmp_path / "build.log",
                 environment={},
+                nice=0,
                 watch=interrupt,
                 keep_open=reader,
             )

@@ -15,7 +15,8 @@ INPUTS = Inputs(
     source="sha256:1",
     source_label="llama-cpp-python 1",
     target=Target(name="rk3568", cpu="cortex-a55", features=("asimddp",)),
-    compiler="zig 1",
+    compiler="zig 1 aarch64-linux-musl",
+    compiler_label="zig 1",
     compiler_flags=("-mcpu=cortex_a55",),
     files={"native/armload_trace.c": "1"},
     programs=(),
@@ -31,10 +32,22 @@ INPUTS = Inputs(
         {"compiler_flags": ("-mcpu=cortex_a76",)},
         {"files": {"native/armload_trace.c": "2"}},
         {"programs": ("llama-cli",)},
+        {"target": INPUTS.target.model_copy(update={"ldflags": ("-pie",)})},
     ],
 )
 def test_everything_that_goes_in_changes_the_build_id(change: dict[str, object]) -> None:
     assert INPUTS.model_copy(update=change).build_id != INPUTS.build_id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source_label": "the same by another name"},
+        {"target": INPUTS.target.model_copy(update={"description": "in other words"})},
+    ],
+)
+def test_words_for_people_do_not_change_the_build_id(change: dict[str, object]) -> None:
+    assert INPUTS.model_copy(update=change).build_id == INPUTS.build_id
 
 
 def test_equal_inputs_have_equal_ids_of_twelve_digits() -> None:

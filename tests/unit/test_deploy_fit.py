@@ -29,6 +29,7 @@ def binary(*uses: FeatureUse) -> Binary:
             "sha256": "0" * 64,
             "size_bytes": 1,
             "target": "yitian710",
+            "architecture": "aarch64",
             "compiler": "zig",
             "source": "s",
             "engine_commit": "c",
@@ -38,8 +39,8 @@ def binary(*uses: FeatureUse) -> Binary:
     )
 
 
-def use(feature: str, *, guarded: bool = False) -> FeatureUse:
-    return FeatureUse(feature=feature, count=3, address=4096, mnemonic="x", guarded=guarded)
+def use(feature: str, *, guarded: int = 0) -> FeatureUse:
+    return FeatureUse(feature=feature, count=3, guarded_count=guarded, address=4096, mnemonic="x")
 
 
 def test_a_missing_feature_is_named() -> None:
@@ -50,14 +51,14 @@ def test_a_missing_feature_is_named() -> None:
 
 def test_a_feature_behind_a_run_time_check_may_be_missing() -> None:
     found = parse_probe(output(core(0)), "my-board")
-    assert lacking_features(binary(use("sve", guarded=True)), found) == ()
-    check_fit(BOARD, binary(use("asimddp"), use("sve", guarded=True)), found, emulated=False)
+    assert lacking_features(binary(use("sve", guarded=3)), found) == ()
+    check_fit(BOARD, binary(use("asimddp"), use("sve", guarded=3)), found, emulated=False)
 
 
 def test_an_emulators_cpu_is_not_judged_by_the_laptops() -> None:
     found = parse_probe(output(core(0), uname="6.1 x86_64\n"), "my-board")
     check_fit(BOARD, binary(use("i8mm")), found, emulated=True)
-    with pytest.raises(BoardError, match="need aarch64"):
+    with pytest.raises(BoardError, match="needs aarch64"):
         check_fit(BOARD, binary(), found, emulated=False)
 
 

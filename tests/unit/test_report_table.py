@@ -78,6 +78,7 @@ def test_binaries_show_the_features_in_their_code() -> None:
         sha256="0" * 64,
         size_bytes=7_990_616,
         target="rk3568",
+        architecture="aarch64",
         compiler="zig 0.15.2",
         source="llama-cpp-python 0.3.36",
         engine_commit="b7000",

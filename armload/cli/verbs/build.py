@@ -28,6 +28,7 @@ def build(
     from armload.build.builder import build as build_binaries
     from armload.build.source import choose
     from armload.build.target import load_target
+    from armload.build.workshop import LocalWorkshop
     from armload.cli import terminal
     from armload.report.table import binaries_table
 
@@ -35,7 +36,7 @@ def build(
         load_target(target),
         source=choose(source),
         progress=terminal.progress(),
-        jobs=_count(jobs),
+        workshop=LocalWorkshop(jobs=_count(jobs)),
     )
     if json:
         terminal.show_json("[" + ",".join(each.model_dump_json() for each in binaries) + "]")

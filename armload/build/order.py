@@ -1,0 +1,130 @@
+"""What is to be compiled, in words that every workshop understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Protocol
+
+from armload.build.compiler import Compiler
+from armload.build.target import Target
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import data_path
+
+
+class Order(Value):
+    """What is to be compiled, and where its files are on this machine.
+
+    Attributes:
+        build_id: of all the inputs.
+        target: the CPU.
+        cpu_flags: for the engine's CPU library alone.
+        source: folder of llama.cpp.
+        engine_commit: what the engine calls itself.
+        programs: such as ``llama-completion``.
+        folder: for the log and for what is compiled here; what an interrupted build left is
+            still there.
+        lock: a descriptor that every process keeps open which works in ``folder``.
+    """
+
+    build_id: str
+    target: Target
+    cpu_flags: tuple[str, ...]
+    source: Path
+    engine_commit: str
+    programs: tuple[str, ...]
+    folder: Path
+    lock: int
+
+    @property
+    def log(self) -> Path:
+        """Where the output of CMake and of the compiler goes."""
+        return self.folder / "build.log"
+
+    @property
+    def label(self) -> str:
+        """What is done, for people."""
+        return f"Compiling {', '.join(self.programs)} for {self.target.name}"
+
+
+class Workshop(Protocol):
+    """Where the compiler runs: this machine, or another that can do the same."""
+
+    @property
+    def name(self) -> str:
+        """The machine, for people."""
+
+    def compiler(self, target: Target) -> Compiler:
+        """Return the compiler that is used for a target.
+
+        Raises:
+            ArmloadError: there is none, or the workshop cannot be reached.
+        """
+
+    def compile(self, order: Order, compiler: Compiler, progress: Progress) -> Mapping[str, Path]:
+        """Return the linked programs, with their symbols, by their names.
+
+        Raises:
+            BuildError: they do not compile; with the end of the compiler's output.
+            ArmloadError: the workshop cannot do it, or cannot be reached any more.
+        """
+
+
+def overlay_folder() -> Path:
+    """Return our CMake project, which includes llama.cpp's."""
+    return data_path("toolchains", "overlay")
+
+
+def native_folder() -> Path:
+    """Return the trace's source files."""
+    return data_path("toolchains", "native")
+
+
+def definitions(
+    order: Order, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
+) -> dict[str, str]:
+    """Return CMake's variables for the overlay.
+
+    Args:
+        order: what is compiled.
+        compiler: by which compiler.
+        source: where llama.cpp lies in the workshop.
+        native: where the trace's sources lie there.
+        ccache: the program's path there; empty where there is none.
+    """
+    target = order.target
+    variables = {
+        **compiler.definitions(target),
+        "CMAKE_C_FLAGS": " ".join(target.cflags),
+        "CMAKE_CXX_FLAGS": " ".join(target.cxxflags),
+        "CMAKE_EXE_LINKER_FLAGS": " ".join(target.ldflags),
+        "ARMLOAD_SOURCE": str(source),
+        "ARMLOAD_NATIVE": str(native),
+        "ARMLOAD_CPU_FLAGS": ";".join(order.cpu_flags),
+        "ARMLOAD_ENGINE_COMMIT": order.engine_commit,
+    }
+    if "CMAKE_SYSTEM_NAME" in variables:
+        # Whatever this machine has installed is for this machine.
+        for kind in ("LIBRARY", "INCLUDE", "PACKAGE"):
+            variables[f"CMAKE_FIND_ROOT_PATH_MODE_{kind}"] = "ONLY"
+        variables["CMAKE_FIND_ROOT_PATH"] = str(source / "no-such-folder")
+    if ccache:
+        variables["CMAKE_C_COMPILER_LAUNCHER"] = ccache
+        variables["CMAKE_CXX_COMPILER_LAUNCHER"] = ccache
+    return variables
+
+
+def environment(compiler: Compiler, tree: PurePath) -> dict[str, str]:
+    """Return the environment variables of a build in the folder ``tree``."""
+    return {
+        **compiler.environment(),
+        "NINJA_STATUS": "[%f/%t] ",
+        # Any repository further up would answer a question about the engine's commit.
+        "GIT_DIR": str(tree / "no-repository"),
+        # ggml would otherwise add flags for the CPU of the machine that compiles.
+        "SOURCE_DATE_EPOCH": "0",
+        # Builds in other folders are the same to ccache.
+        "CCACHE_BASEDIR": str(tree),
+        "CCACHE_NOHASHDIR": "1",
+    }

@@ -1,0 +1,179 @@
+"""A compiler that a system has: the distribution's cross gcc, or an ARM machine's own compiler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from armload.build.target import Target
+from armload.core.errors import MissingToolError, UsageError
+from armload.core.shell import render
+from armload.core.values import Value
+
+_LIBRARIES = ("libc.a", "libstdc++.a", "libgcc.a")
+_DIGITS = 12
+
+
+class Words(NamedTuple):
+    """What a kind of compiler is called.
+
+    Attributes:
+        kind: ``gnu`` or ``native``.
+        c, cxx: the programs.
+        how_to_get: a sentence.
+    """
+
+    kind: Literal["gnu", "native"]
+    c: str
+    cxx: str
+    how_to_get: str
+
+
+class SystemCompiler(Value):
+    """gcc, or what else answers to its name.
+
+    Attributes:
+        kind: ``gnu`` is a cross compiler, ``native`` the machine's own.
+        c, cxx: whole paths of the programs.
+        version: first line of what the C compiler says to ``--version``.
+        libraries: SHA-256 of the C library, and of the compiler's own, that get linked.
+    """
+
+    kind: Literal["gnu", "native"]
+    c: str
+    cxx: str
+    version: str
+    libraries: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """Name and version for people."""
+        return f"{self.kind} {self.version}"
+
+    @property
+    def identity(self) -> str:
+        """Says all that decides which code it makes."""
+        libraries = (f"{name} {sum_[:_DIGITS]}" for name, sum_ in sorted(self.libraries.items()))
+        return ", ".join([self.label, *libraries])
+
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """Versions, by the tool's name."""
+        return {self.kind: self.version}
+
+    def cpu_flags(self, target: Target) -> list[str]:
+        """Return the flags that make code for the target's CPU."""
+        option = "-mcpu" if target.architecture == "aarch64" else "-march"
+        return [f"{option}={target.cpu}"]
+
+    def definitions(self, target: Target) -> Mapping[str, str]:
+        """Return CMake's variables."""
+        variables = {"CMAKE_C_COMPILER": self.c, "CMAKE_CXX_COMPILER": self.cxx}
+        if self.kind == "gnu":
+            variables["CMAKE_SYSTEM_NAME"] = "Linux"
+            variables["CMAKE_SYSTEM_PROCESSOR"] = target.architecture
+        return variables
+
+    def environment(self) -> Mapping[str, str]:
+        """Return environment variables that it is called with: none."""
+        return {}
+
+
+class Machine(Value):
+    """What a machine has for building.
+
+    Attributes:
+        said: each word that the asking script told, and what it told of it.
+    """
+
+    said: Mapping[str, str]
+
+    @property
+    def cmake(self) -> str:
+        """CMake's version; empty where there is none."""
+        return self.said.get("cmake", "").removeprefix("cmake version ")
+
+    @property
+    def generator(self) -> str:
+        """CMake's name of what drives the build here; empty where there is nothing."""
+        if "ninja" in self.said:
+            return "Ninja"
+        return "Unix Makefiles" if "make" in self.said else ""
+
+    @property
+    def ccache(self) -> str:
+        """The path of ccache; empty where there is none."""
+        return self.said.get("ccache", "")
+
+    @property
+    def has_nice(self) -> bool:
+        """Programs can be started at a lower priority."""
+        return "nice" in self.said
+
+
+def words_for(kind: Literal["gnu", "native"], target: Target) -> Words:
+    """Return what a kind of compiler is called that makes code for ``target``."""
+    if kind == "native":
+        how = "Install the system's C and C++ compilers (Debian: build-essential)."
+        return Words(kind=kind, c="cc", cxx="c++", how_to_get=how)
+    triple = f"{target.architecture}-linux-gnu"
+    package = f"g++-{triple.replace('_', '-')}"
+    return Words(
+        kind=kind,
+        c=f"{triple}-gcc",
+        cxx=f"{triple}-g++",
+        how_to_get=f"Install the distribution's cross compiler (Debian: {package}).",
+    )
+
+
+def asking_script(words: Words) -> str:
+    """Return the shell script whose output ``read_machine`` reads."""
+    return render("compiler.sh.j2", {"c": words.c, "cxx": words.cxx})
+
+
+def read_machine(output: str) -> Machine:
+    """Read what the asking script told; what it lacks is not there."""
+    pairs = (line.partition(" ") for line in output.splitlines())
+    return Machine(said={word: rest.strip() for word, _, rest in pairs if rest.strip()})
+
+
+def read_system_compiler(
+    machine: Machine, words: Words, target: Target, *, where: str
+) -> SystemCompiler:
+    """Return the machine's compiler.
+
+    Args:
+        machine: as it told.
+        words: which compiler.
+        target: what it should make code for.
+        where: the machine, for messages, such as ``"this machine"``.
+
+    Raises:
+        MissingToolError: it is not there, or cannot link statically; says how to get it.
+        UsageError: it makes code for another architecture.
+    """
+    said = machine.said
+    for word, program in (("c", words.c), ("cxx", words.cxx)):
+        if word not in said:
+            raise MissingToolError(f"{where}: there is no compiler {program}.", words.how_to_get)
+    made_for = re.sub(r"-.*", "", said.get("machine", "unknown"))
+    if made_for != target.architecture:
+        raise UsageError(
+            f"{where}: {words.c} makes code for {made_for}, and the target {target.name!r} is "
+            f"{target.architecture}.",
+            "Use the compiler 'zig' or 'gnu', which make code for other machines.",
+        )
+    if "libc.a" not in said:
+        raise MissingToolError(
+            f"{where}: {words.c} has no static C library (libc.a).",
+            f"{words.how_to_get} On other distributions it may be a package of its own, such as "
+            "glibc-static.",
+        )
+    return SystemCompiler(
+        kind=words.kind,
+        c=said["c"],
+        cxx=said["cxx"],
+        version=said.get("version", "unknown"),
+        libraries={name: said[name] for name in _LIBRARIES if name in said},
+    )

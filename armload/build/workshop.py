@@ -1,0 +1,99 @@
+"""This machine as the place where the compiler runs."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from armload.build.compiler import Compiler, find_compiler, tool
+from armload.build.ninja import read_status, run_logged
+from armload.build.order import Order, definitions, environment, native_folder, overlay_folder
+from armload.build.target import Target
+from armload.core.progress import Progress
+
+
+class LocalWorkshop:
+    """Compiles on this machine.
+
+    Args:
+        compiler: its kind: ``zig``, ``gnu`` or ``native``.
+        jobs: compilers at a time; none for one per core.
+        nice: how much they step back for other programs, 0 to 19.
+    """
+
+    def __init__(self, compiler: str = "zig", *, jobs: int | None = None, nice: int = 0) -> None:
+        self._compiler = compiler
+        self._jobs = jobs
+        self._nice = nice
+
+    @property
+    def name(self) -> str:
+        """The machine, for people."""
+        return f"this machine ({platform.system()} {platform.machine()})"
+
+    def compiler(self, target: Target) -> Compiler:
+        """Return the compiler that is used for a target."""
+        return find_compiler(self._compiler, target)
+
+    def compile(self, order: Order, compiler: Compiler, progress: Progress) -> Mapping[str, Path]:
+        """Return the linked programs, with their symbols, by their names."""
+        tree = order.folder / "tree"
+        self._configure(order, compiler, tree, progress)
+        jobs = [f"-j{self._jobs}"] if self._jobs else []
+        with progress.step(order.label, unit="steps") as step:
+
+            def watch(line: str) -> None:
+                status = read_status(line)
+                if status is not None:
+                    step.update(status.done, total=status.total, note=status.what)
+
+            self._run([_ninja(), "-C", str(tree), *jobs, *order.programs], order, compiler, watch)
+        return {program: tree / "bin" / program for program in order.programs}
+
+    def _configure(self, order: Order, compiler: Compiler, tree: Path, progress: Progress) -> None:
+        variables = definitions(
+            order,
+            compiler,
+            source=order.source,
+            native=native_folder(),
+            ccache=shutil.which("ccache") or "",
+        )
+        command = [
+            str(tool("cmake", "CMAKE_BIN_DIR", "cmake")),
+            *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_ninja()}"),
+            *("-S", str(overlay_folder()), "-B", str(tree)),
+            *(f"-D{name}={value}" for name, value in variables.items()),
+        ]
+        with progress.step(f"Configuring for {order.target.name}") as step:
+            lines = 0
+            if "ziglang" in compiler.tools:
+                step.update(lines, note="the first time, zig also compiles the C and C++ libraries")
+
+            def watch(line: str) -> None:
+                nonlocal lines
+                lines += 1
+                step.update(lines, note=line.strip().removeprefix("-- ")[:60])
+
+            self._run(command, order, compiler, watch)
+
+    def _run(
+        self,
+        command: Sequence[str],
+        order: Order,
+        compiler: Compiler,
+        watch: Callable[[str], None],
+    ) -> None:
+        run_logged(
+            command,
+            log=order.log,
+            environment=environment(compiler, order.folder / "tree"),
+            nice=self._nice,
+            watch=watch,
+            keep_open=order.lock,
+        )
+
+
+def _ninja() -> str:
+    return str(tool("ninja", "BIN_DIR", "ninja"))

@@ -1,0 +1,129 @@
+"""zig as a C and C++ compiler: it comes as a Python package and makes code for any machine."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+from armload.build.target import Target
+from armload.core import shell
+from armload.core.errors import MissingToolError
+from armload.core.values import Value
+from armload.core.workspace import cache_folder
+
+
+class Zig(Value):
+    """The compiler ``zig``.
+
+    Attributes:
+        version: of the package.
+        triple: what it makes code for, in zig's words.
+    """
+
+    version: str
+    triple: str
+
+    @property
+    def label(self) -> str:
+        """Name and version for people."""
+        return f"zig {self.version}"
+
+    @property
+    def identity(self) -> str:
+        """Says all that decides which code it makes; zig brings the C library with it."""
+        return f"zig {self.version} {self.triple}"
+
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """Versions, by the tool's name."""
+        return {"ziglang": self.version}
+
+    def cpu_flags(self, target: Target) -> list[str]:
+        """Return the flags that make code for the target's CPU; zig writes ``_`` for ``-``."""
+        return [f"-mcpu={target.cpu.replace('-', '_')}"]
+
+    def definitions(self, target: Target) -> Mapping[str, str]:
+        """Return CMake's variables; write the small programs that they name into the cache.
+
+        CMake wants a compiler to be one program, and zig is one with a subcommand.
+        """
+        zig = _zig_program()
+        cache = shell.quote(cache_folder() / "zig")
+        scripts = {
+            f"zig-{words[0]}": "#!/bin/sh\n"
+            f"ZIG_GLOBAL_CACHE_DIR={cache}\nZIG_LOCAL_CACHE_DIR={cache}\n"
+            "export ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR\n"
+            f'exec {shell.join([zig, *words])} "$@"\n'
+            for words in (
+                ("cc", "-target", self.triple),
+                ("c++", "-target", self.triple),
+                ("ar",),
+                ("ranlib",),
+            )
+        }
+        folder = _written(scripts)
+        return {
+            "CMAKE_SYSTEM_NAME": "Linux",
+            "CMAKE_SYSTEM_PROCESSOR": target.architecture,
+            "CMAKE_C_COMPILER": str(folder / "zig-cc"),
+            "CMAKE_CXX_COMPILER": str(folder / "zig-c++"),
+            "CMAKE_ASM_COMPILER": str(folder / "zig-cc"),
+            "CMAKE_AR": str(folder / "zig-ar"),
+            "CMAKE_RANLIB": str(folder / "zig-ranlib"),
+        }
+
+    def environment(self) -> Mapping[str, str]:
+        """Return environment variables for ccache, which cannot look into a shell script."""
+        return {
+            "CCACHE_COMPILERTYPE": "clang",
+            "CCACHE_COMPILERCHECK": f"string:{self.identity}",
+        }
+
+
+def find_zig(target: Target) -> Zig:
+    """Return the installed zig.
+
+    Raises:
+        MissingToolError: there is none.
+    """
+    try:
+        version = metadata.version("ziglang")
+    except metadata.PackageNotFoundError as error:
+        raise _missing() from error
+    return Zig(version=version, triple=f"{target.architecture}-linux-musl")
+
+
+def _zig_program() -> Path:
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        raise _missing()
+    return Path(spec.origin).parent / "zig"
+
+
+def _missing() -> MissingToolError:
+    return MissingToolError(
+        "The compiler zig is not installed beside armload.",
+        "Install armload's own packages again: pip install ziglang.",
+    )
+
+
+def _written(scripts: Mapping[str, str]) -> Path:
+    # All builds call the compiler by one path, or ccache would take it for several compilers.
+    digest = hashlib.sha256("\0".join(scripts.values()).encode()).hexdigest()
+    place = cache_folder() / "compilers" / f"zig-{digest[:12]}"
+    if not place.is_dir():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, ignore_cleanup_errors=True) as name:
+            fresh = Path(name) / place.name
+            fresh.mkdir()
+            for script, text in scripts.items():
+                (fresh / script).write_text(text, encoding="utf-8")
+                (fresh / script).chmod(0o755)
+            with suppress(OSError):  # another armload was quicker
+                fresh.rename(place)
+    return place

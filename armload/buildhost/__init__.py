@@ -1,0 +1,1 @@
+"""Building on another machine, such as an ARM server, instead of on the laptop."""

@@ -1,0 +1,277 @@
+"""An ARM server, or any machine with a compiler and CMake, as the place where the compiler runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from armload.boards.board import Board
+from armload.boards.host import Host
+from armload.build.compiler import Compiler, compiler_name
+from armload.build.ninja import LOG_LINES_SHOWN, failure, read_status
+from armload.build.order import Order, definitions, environment
+from armload.build.system_compiler import (
+    Machine,
+    asking_script,
+    read_machine,
+    read_system_compiler,
+    words_for,
+)
+from armload.build.target import Target
+from armload.buildhost.pack import pack
+from armload.core.errors import (
+    ArmloadError,
+    BoardError,
+    BuildError,
+    ConnectError,
+    MissingToolError,
+    RunError,
+    TransferError,
+    UsageError,
+)
+from armload.core.files import sha256_of, written_whole
+from armload.core.progress import Progress
+from armload.core.shell import quote, render
+from armload.deploy.collect import StoredRun, list_runs
+from armload.deploy.follow import follow, stop
+from armload.deploy.launch import launch
+from armload.deploy.transfer import push
+
+TIME_LIMIT_S = 6 * 3600
+UNPACKING_LIMIT_S = 600.0
+_DIGITS = 12
+_GOES_ON = "The build goes on there. The same command finds it and goes on."
+
+
+class RemoteWorkshop:
+    """A build host.
+
+    Args:
+        host: the connection to it.
+        board: what its file says.
+        compiler: its kind; empty for what the board's file says.
+        jobs: compilers at a time; none for what the board's file says.
+        nice: how much they step back for other programs; none for what the file says.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        board: Board,
+        *,
+        compiler: str = "",
+        jobs: int | None = None,
+        nice: int | None = None,
+    ) -> None:
+        settings = board.build_host
+        self._host = host
+        self._compiler = compiler or settings.compiler
+        self._jobs = jobs if jobs is not None else settings.jobs
+        self._nice = nice if nice is not None else settings.nice
+        self._folder = settings.folder or board.workdir / "build"
+        self._machine = Machine(said={})
+
+    @property
+    def name(self) -> str:
+        """The machine, for people."""
+        return self._host.name
+
+    def compiler(self, target: Target) -> Compiler:
+        """Return the compiler that is used for a target, which the build host is asked for.
+
+        Raises:
+            UsageError: it makes no code for that target.
+            MissingToolError: it is not there, or CMake and make are not.
+            ConnectError: the build host does not answer.
+        """
+        kind = compiler_name(self._compiler)
+        if kind == "zig":
+            raise UsageError(
+                "zig compiles on the laptop, not on a build host.",
+                "Leave out --on, or say --compiler native or gnu.",
+            )
+        words = words_for(kind, target)
+        self._machine = read_machine(self._host.run(asking_script(words)).text)
+        for tool, how in ((self._machine.cmake, "cmake"), (self._machine.generator, "make")):
+            if not tool:
+                raise MissingToolError(
+                    f"{self.name}: there is no {how}.",
+                    f"Install it there (Debian: apt install {how}).",
+                )
+        return read_system_compiler(self._machine, words, target, where=self.name)
+
+    def compile(self, order: Order, compiler: Compiler, progress: Progress) -> Mapping[str, Path]:
+        """Return the linked programs, with their symbols, by their names.
+
+        A build that is under way there is followed, one that ended is taken over.
+
+        Raises:
+            BuildError: they do not compile; with the end of the compiler's output.
+            BoardError: the build host has no space, or its folder cannot be written.
+            ConnectError: it does not answer; what is under way goes on there.
+            TransferError: a program did not arrive as it is there.
+        """
+        parts = self._unpacked(order, progress)
+        run = self._under_way(order.build_id)
+        if run is None:
+            run = self._started(order, compiler, parts)
+        else:
+            progress.say(f"{self.name}: this build is known there; going on with it.")
+        sums = _sums(self._followed(order, run, progress))
+        linked = {name: self._fetched(order, name, sums, progress) for name in order.programs}
+        runs = [stored.folder for stored in self._runs(order.build_id)]
+        self._host.run(render("forget.sh.j2", {"folders": [self._tree(order), *runs]}))
+        return linked
+
+    def _tree(self, order: Order) -> PurePosixPath:
+        return self._folder / "trees" / order.build_id
+
+    def _unpacked(self, order: Order, progress: Progress) -> PurePosixPath:
+        """Return the folder there that holds llama.cpp, the overlay and the trace's sources."""
+        archive = order.folder / "source.tar.gz"
+        pack(order.source, archive, progress)
+        sha256 = sha256_of(archive)
+        parts = self._folder / "sources" / sha256[:_DIGITS]
+        packed = parts.with_name(f"{parts.name}.tar.gz")
+        if self._host.run(f"[ -d {quote(parts)} ]").status != 0:
+            push(self._host, archive, packed, sha256=sha256, executable=False, progress=progress)
+            with progress.step(f"Unpacking on {self.name}"):
+                script = render("unpack.sh.j2", {"folder": parts, "archive": packed})
+                done = self._host.run(script, timeout_s=UNPACKING_LIMIT_S)
+            if done.status != 0:
+                reason = done.stderr.decode("utf-8", "replace").strip()
+                raise BoardError(
+                    f"{self.name}: {packed} cannot be unpacked: {reason}.", self._make_room()
+                )
+        archive.unlink()
+        return parts
+
+    def _runs(self, build_id: str) -> list[StoredRun]:
+        """Return the runs there of one build, the latest last."""
+        return [
+            run for run in list_runs(self._host, self._folder) if run.id.startswith(f"{build_id}-")
+        ]
+
+    def _under_way(self, build_id: str) -> PurePosixPath | None:
+        """Return the run of a build that goes on there, or has ended well; none else."""
+        for run in reversed(self._runs(build_id)):
+            if run.state == "running" or (run.state == "ended" and run.status == 0):
+                return run.folder
+        return None
+
+    def _started(self, order: Order, compiler: Compiler, parts: PurePosixPath) -> PurePosixPath:
+        tree = self._tree(order)
+        variables = definitions(
+            order,
+            compiler,
+            source=parts / "engine",
+            native=parts / "native",
+            ccache=self._machine.ccache,
+        )
+        script = render(
+            "build.sh.j2",
+            {
+                "environment": list(environment(compiler, tree).items()),
+                "nice": ["nice", "-n", self._nice] if self._nice and self._machine.has_nice else [],
+                "jobs": self._jobs or 0,
+                "generator": self._machine.generator,
+                "overlay": parts / "overlay",
+                "tree": tree,
+                "definitions": [f"-D{name}={value}" for name, value in variables.items()],
+                "programs": order.programs,
+            },
+        )
+        number = len(self._runs(order.build_id)) + 1
+        run = self._folder / "runs" / f"{order.build_id}-{number:04}"
+        try:
+            launch(
+                self._host,
+                run_folder=run,
+                argv=["sh", "-c", script],
+                trace=False,
+                time_limit_s=TIME_LIMIT_S,
+                job=b"{}",
+            )
+        except BoardError as error:
+            other = self._under_way(order.build_id)  # another laptop asked for the same
+            if other is None:
+                raise BoardError(error.message, self._make_room()) from error
+            return other
+        return run
+
+    def _followed(self, order: Order, run: PurePosixPath, progress: Progress) -> str:
+        """Wait for the end of a build there and return what it said, which is the log too."""
+        said = ""
+        with progress.step(f"{order.label} on {self.name}", unit="steps") as step:
+
+            def grown(steps: int, text: str) -> None:
+                nonlocal said
+                del steps
+                said = text
+                status = next(filter(None, map(read_status, reversed(text.splitlines()))), None)
+                if status is not None:
+                    step.update(status.done, total=status.total, note=status.what)
+
+            try:
+                exit_status = follow(self._host, run, grown)
+            except KeyboardInterrupt:
+                stop(self._host, run)
+                raise
+            except ConnectError as error:
+                raise ConnectError(error.message, _GOES_ON) from error
+            except RunError as error:
+                again = "The same command goes on where it was."
+                raise BuildError(
+                    f"{error.message} The build there was cut short.", again
+                ) from error
+            finally:
+                order.log.write_text(said, encoding="utf-8")
+        if exit_status != 0:
+            raise self._failure(order, exit_status, said)
+        return said
+
+    def _failure(self, order: Order, status: int, said: str) -> ArmloadError:
+        if "No space left on device" in said:
+            return BoardError(
+                f"{self.name}: the disk that holds {self._folder} is full.", self._make_room()
+            )
+        return failure(
+            f"{self.name}: the build", status, said.splitlines()[-LOG_LINES_SHOWN:], order.log
+        )
+
+    def _make_room(self) -> str:
+        return (
+            f"A build takes some 500 MB there. Make room, or name another folder: 'build_host: "
+            f"folder' in boards/{self.name}.yaml. Then run the same command again."
+        )
+
+    def _fetched(
+        self, order: Order, name: str, sums: Mapping[str, str], progress: Progress
+    ) -> Path:
+        remote = self._tree(order) / "bin" / name
+        local = order.folder / "linked" / name
+        digest = hashlib.sha256()
+        with (
+            progress.step(f"Fetching {name} from {self.name}", unit="B") as step,
+            written_whole(local) as beside,
+            beside.open("wb") as file,
+        ):
+            for chunk in self._host.read(remote):
+                digest.update(chunk)
+                file.write(chunk)
+                step.update(file.tell())
+            if digest.hexdigest() != sums.get(name):
+                raise TransferError(
+                    f"{self.name}: {remote} did not arrive as it is there.",
+                    "Run the same command again.",
+                )
+        return local
+
+
+def _sums(said: str) -> Mapping[str, str]:
+    """Return the SHA-256 of each program, which a build's last lines say."""
+    return {
+        name: sha256 for sha256, name in re.findall(r"^([0-9a-f]{64})  (\S+)$", said, re.MULTILINE)
+    }

@@ -136,7 +136,12 @@ class RemoteWorkshop:
         parts = self._folder / "sources" / sha256[:_DIGITS]
         packed = parts.with_name(f"{parts.name}.tar.gz")
         if self._host.run(f"[ -d {quote(parts)} ]").status != 0:
-            push(self._host, archive, packed, sha256=sha256, executable=False, progress=progress)
+            try:
+                push(
+                    self._host, archive, packed, sha256=sha256, executable=False, progress=progress
+                )
+            except BoardError as error:
+                raise BoardError(error.message, self._make_room()) from error
             with progress.step(f"Unpacking on {self.name}"):
                 script = render("unpack.sh.j2", {"folder": parts, "archive": packed})
                 done = self._host.run(script, timeout_s=UNPACKING_LIMIT_S)
@@ -243,8 +248,8 @@ class RemoteWorkshop:
 
     def _make_room(self) -> str:
         return (
-            f"A build takes some 500 MB there. Make room, or name another folder: 'build_host: "
-            f"folder' in boards/{self.name}.yaml. Then run the same command again."
+            f"A build takes some 500 MB there. Make room, or name a folder that can be written as "
+            f"'folder' of 'build_host' in boards/{self.name}.yaml. Then run the same command again."
         )
 
     def _fetched(

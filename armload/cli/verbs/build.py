@@ -12,41 +12,51 @@ from armload.cli.verb import Verb
     klass=Verb,
     help={
         "target": "what to build for: a file in toolchains/, such as rk3568",
+        "programs": "which, with commas between: llama-completion, llama-cli, llama-bench, "
+        "llama-server, llama-quantize, llama-perplexity, rpc-server; left out: what bench needs",
         "source": "a llama.cpp folder; left out: the pinned source archive",
+        "compiler": "zig, gnu (the distribution's cross gcc) or native; left out: zig here, native "
+        "on a build host",
+        "on": "compile on a board, such as an ARM server, instead of here",
         "jobs": "compile jobs at a time; 0: one for each core",
+        "nice": "how much the compiler steps back for other programs, 0 to 19",
         "json": "print one JSON document",
     },
 )
 def build(
-    c: Context, target: str = "rk3568", source: str = "", json: bool = False, jobs: str = "0"
+    c: Context,
+    target: str = "rk3568",
+    programs: str = "",
+    source: str = "",
+    compiler: str = "",
+    on: str = "",
+    jobs: str = "",
+    nice: str = "",
+    json: bool = False,
 ) -> None:
     """Build static llama.cpp for a board's CPU, and inspect it.
 
-    Example: armload build --target rk3568
+    Example: armload build --target rk3568 --programs llama-completion,llama-bench
     """
     del c
     from armload.build.builder import build as build_binaries
     from armload.build.source import choose
     from armload.build.target import load_target
-    from armload.build.workshop import LocalWorkshop
     from armload.cli import terminal
+    from armload.cli.workshops import workshop
     from armload.report.table import binaries_table
 
-    binaries = build_binaries(
-        load_target(target),
-        source=choose(source),
-        progress=terminal.progress(),
-        workshop=LocalWorkshop(jobs=_count(jobs)),
-    )
+    progress = terminal.progress()
+    chosen = load_target(target)
+    with workshop(on=on, compiler=compiler, jobs=jobs, nice=nice, progress=progress) as where:
+        binaries = build_binaries(
+            chosen,
+            programs=[name.strip() for name in programs.split(",") if name.strip()],
+            source=choose(source),
+            workshop=where,
+            progress=progress,
+        )
     if json:
         terminal.show_json("[" + ",".join(each.model_dump_json() for each in binaries) + "]")
     else:
         terminal.show(binaries_table(binaries))
-
-
-def _count(text: str) -> int | None:
-    from armload.core.errors import UsageError
-
-    if not text.isdecimal():
-        raise UsageError(f"--jobs {text}: a whole number is needed.", "0 lets the builder choose.")
-    return int(text) or None

@@ -1,0 +1,224 @@
+"""A build host: a real SSH server that offers a shell, CMake, make and a cross compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from armload.boards.address import SshAddress
+from armload.build.compiler import tool
+from tests.person import Person
+from tests.servers import free_port, openssh
+
+pytestmark = pytest.mark.build
+
+PROGRAM = "ggml-rpc-server"
+"""The program that takes the least to compile."""
+NEEDED = ("busybox", "make", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++")
+
+
+class BuildHost:
+    """A machine that is reached by SSH, and a person who has a file of it as a board."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.person = Person(folder / "laptop")
+        self.work = folder / "work"
+        (self.person.folder / "cache" / "builds").unlink()
+        self._shell = folder / "shell"
+        path = self._tools()
+        self._shell.write_text(
+            f'#!/bin/sh\nPATH={path}; export PATH\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+        )
+        self._shell.chmod(0o755)
+
+    def _tools(self) -> Path:
+        missing = [name for name in NEEDED if shutil.which(name) is None]
+        if missing:
+            pytest.skip(f"not installed: {', '.join(missing)}")
+        folder = self.folder / "bin"
+        folder.mkdir(parents=True)
+        applets = subprocess.run(["busybox", "--list"], check=True, capture_output=True, text=True)
+        for name in applets.stdout.split():
+            (folder / name).symlink_to(str(shutil.which("busybox")))
+        (folder / "cmake").symlink_to(tool("cmake", "CMAKE_BIN_DIR", "cmake"))
+        (folder / "make").symlink_to(str(shutil.which("make")))
+        compilers = Path(str(shutil.which("aarch64-linux-gnu-gcc"))).parent
+        for program in compilers.glob("aarch64-linux-gnu-*"):
+            (folder / program.name).symlink_to(program)
+        return folder
+
+    def up(self) -> AbstractContextManager[SshAddress]:
+        return openssh(self.folder / "sshd", port=self.port, extra=f"ForceCommand {self._shell}\n")
+
+    def describe(self, address: SshAddress, build_host: str = "compiler: gnu") -> None:
+        self.person.add_board(
+            "builder",
+            f"target: rk3568\nreach: {{kind: ssh, host: 127.0.0.1, port: {address.port}, "
+            f"user: {address.user}, key: {address.key}}}\nworkdir: {self.work}\n"
+            f"build_host: {{{build_host}}}\n",
+        )
+        self.person.types("board.trust", "--board", "builder", "--yes")
+
+    def build_words(self, *more: str) -> list[str]:
+        return ["build", "--on", "builder", "--programs", PROGRAM, "--json", *more]
+
+    def output(self) -> str:
+        return "".join(
+            path.read_text(errors="replace") for path in self.work.glob("build/runs/*/stdout")
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> BuildHost:
+    return BuildHost(tmp_path)
+
+
+def _wait_for(process: subprocess.Popen[str], machine: BuildHost, text: str) -> None:
+    while text not in machine.output():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+
+
+def _line_is_cut(port: int) -> None:
+    """End all SSH sessions of the server on a port, but not what they have started."""
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] == "sshd" and any(
+            connection.laddr.port == port for connection in process.net_connections("tcp")
+        ):
+            process.kill()
+
+
+def test_a_build_survives_a_cut_line_and_a_killed_laptop_and_the_same_command_completes_it(
+    machine: BuildHost,
+) -> None:
+    with machine.up() as address:
+        machine.describe(address)
+        with machine.person.start(*machine.build_words()) as first:
+            _wait_for(first, machine, "Building")
+            _line_is_cut(machine.port)
+            first.send_signal(signal.SIGKILL)
+            first.communicate()
+    (partial,) = (machine.person.folder / "cache" / "builds").glob("*.partial")
+    assert not partial.with_suffix("").exists()
+
+    with machine.up() as address:
+        done = machine.person.types(*machine.build_words())
+        assert "going on with it" in done.stderr
+        (binary,) = json.loads(done.stdout)
+        assert binary["program"] == PROGRAM
+        assert binary["architecture"] == "aarch64"
+        assert binary["compiler"].startswith("gnu aarch64-linux-gnu-gcc")
+        assert {use["feature"] for use in binary["features"]} >= {"asimddp", "asimdhp"}
+        assert all(use["symbol"] for use in binary["features"])
+        folder = Path(binary["path"]).parent
+        record: dict[str, Any] = json.loads((folder / "build.json").read_text())
+        assert record["built_on"] == "builder"
+        assert "Building CXX object" in (folder / "build.log").read_text()
+        # Nothing but the source stays there, and the source went there once.
+        assert [path.name for path in machine.work.glob("build/trees/*")] == []
+        assert [path.name for path in machine.work.glob("build/runs/*")] == []
+        (source,) = machine.work.glob("build/sources/*")
+        assert source.is_dir()
+        assert _program_works(Path(binary["path"]))
+
+        again = machine.person.types(*machine.build_words())
+        assert json.loads(again.stdout) == [binary]
+
+
+def _program_works(path: Path) -> bool:
+    emulator = shutil.which("qemu-aarch64")
+    if emulator is None:
+        return os.access(path, os.X_OK)
+    done = subprocess.run([emulator, str(path), "--help"], capture_output=True, check=False)
+    return b"usage" in done.stdout.lower() + done.stderr.lower()
+
+
+@pytest.fixture
+def answering(machine: BuildHost) -> Iterator[BuildHost]:
+    with machine.up() as address:
+        machine.describe(address)
+        yield machine
+
+
+def test_ctrl_c_ends_the_build_there_too(answering: BuildHost) -> None:
+    with answering.person.start(*answering.build_words()) as process:
+        _wait_for(process, answering, "Building")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert [line for line in _commands() if str(answering.work) in line] == []
+
+
+def _commands() -> list[str]:
+    return [" ".join(each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
+
+
+def test_a_build_host_without_make_says_what_to_install(answering: BuildHost) -> None:
+    (answering.folder / "bin" / "make").unlink()
+    done = answering.person.types(*answering.build_words(), status=4)
+    assert "builder: there is no make" in done.stderr
+    assert "apt install make" in done.stderr
+
+
+def test_a_build_host_without_the_compiler_says_what_to_install(answering: BuildHost) -> None:
+    (answering.folder / "bin" / "aarch64-linux-gnu-gcc").unlink()
+    done = answering.person.types(*answering.build_words(), status=4)
+    assert "builder: there is no compiler aarch64-linux-gnu-gcc" in done.stderr
+    assert "g++-aarch64-linux-gnu" in done.stderr
+
+
+def test_a_native_compiler_for_another_architecture_is_refused(answering: BuildHost) -> None:
+    for name in ("cc", "c++"):
+        (answering.folder / "bin" / name).write_text("#!/bin/sh\necho mips-linux-gnu\n")
+        (answering.folder / "bin" / name).chmod(0o755)
+    done = answering.person.types(*answering.build_words("--compiler", "native"), status=2)
+    assert "builder: cc makes code for mips, and the target 'rk3568' is aarch64" in done.stderr
+
+
+def test_a_compiler_error_there_shows_the_end_of_its_output_and_where_the_rest_is(
+    answering: BuildHost,
+) -> None:
+    broken = answering.folder / "bin" / "aarch64-linux-gnu-g++"
+    real = broken.resolve()
+    broken.unlink()
+    broken.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *ggml-rpc.cpp*) echo "ggml-rpc.cpp:1: error: no luck" >&2; exit 1 ;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    broken.chmod(0o755)
+    done = answering.person.types(*answering.build_words(), status=5)
+    assert "ggml-rpc.cpp:1: error: no luck" in done.stderr
+    log = Path(done.stderr.rpartition("All of it is in ")[2].strip().rstrip("."))
+    assert "no luck" in log.read_text()
+    assert len(done.stderr.splitlines()) < 60
+
+
+def test_a_build_host_that_does_not_answer_is_a_failed_connection(machine: BuildHost) -> None:
+    with machine.up() as address:
+        machine.describe(address)
+    done = machine.person.types(*machine.build_words(), status=6)
+    assert "builder" in done.stderr
+
+
+def test_a_build_host_whose_folder_cannot_be_written_says_which_setting_to_change(
+    machine: BuildHost,
+) -> None:
+    with machine.up() as address:
+        machine.describe(address, "compiler: gnu, folder: /proc/build")
+        done = machine.person.types(*machine.build_words(), status=7)
+    assert "/proc/build" in done.stderr
+    assert "build_host" in done.stderr

@@ -268,7 +268,7 @@ def test_memory_is_watched(host: SshHost, board: Board, tmp_path: Path) -> None:
 def test_a_run_is_stopped_on_request(host: SshHost, board: Board, tmp_path: Path) -> None:
     folder = Layout(workdir=board.workdir).run("run")
     launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600, job=JOB)
-    assert [run.state for run in list_runs(host, board.workdir)] == ["running"]
+    assert [(run.id, run.state) for run in list_runs(host, board.workdir)] == [("run", "running")]
     stop(host, folder)
     stop(host, folder)
     assert follow(host, folder, nothing) == 143

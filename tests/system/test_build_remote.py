@@ -204,7 +204,8 @@ def test_a_compiler_error_there_shows_the_end_of_its_output_and_where_the_rest_i
     assert "ggml-rpc.cpp:1: error: no luck" in done.stderr
     log = Path(done.stderr.rpartition("All of it is in ")[2].strip().rstrip("."))
     assert "no luck" in log.read_text()
-    assert len(done.stderr.splitlines()) < 60
+    after = done.stderr.partition("The end of its output:\n")[2]
+    assert len(after.splitlines()) == 31
 
 
 def test_a_build_host_that_does_not_answer_is_a_failed_connection(machine: BuildHost) -> None:

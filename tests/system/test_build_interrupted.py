@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
+from armload.build.builder import build
 from armload.build.source import pinned_source
+from armload.build.target import load_target
+from armload.core.errors import BuildError
+from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
 
@@ -30,25 +35,28 @@ class Told(Silent):
     def say(self, text):
         print(text, flush=True)
 
-build(load_target("rk3568"), workshop=LocalWorkshop(jobs=1), progress=Told())
+build(load_target("rk3568"), programs=PROGRAMS, workshop=LocalWorkshop(jobs=1), progress=Told())
 """
+QUICK = ["ggml-rpc-server"]
+"""The program that takes the least to compile."""
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder without builds that shares the sources and zig's libraries."""
     pinned_source().provide(Silent())
-    (cache_folder() / "zig").mkdir(exist_ok=True)
-    for part in ("sources", "zig"):
+    for part in ("zig", "compilers"):
+        (cache_folder() / part).mkdir(exist_ok=True)
+    for part in ("sources", "zig", "compilers"):
         (tmp_path / part).symlink_to(cache_folder() / part)
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
     return tmp_path
 
 
 @contextmanager
-def _building() -> Iterator[subprocess.Popen[str]]:
+def _building(programs: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-c", BUILD],
+        [sys.executable, "-c", BUILD.replace("PROGRAMS", repr(programs))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -115,3 +123,37 @@ def test_a_second_command_waits_for_the_first(cache: Path) -> None:
             second.wait()
         assert first.poll() is None
         _interrupt(first)
+
+
+def test_after_a_killed_build_the_same_command_completes_it(cache: Path) -> None:
+    with _building(QUICK) as first:
+        _wait_for_statuses(first, cache, 4)
+        first.kill()
+        first.wait()
+    assert list((cache / "builds").glob("*/build.json")) == []
+
+    with _building(QUICK) as second:
+        _, errors = second.communicate()
+    assert second.returncode == 0, errors
+    (record,) = (cache / "builds").glob("*/build.json")
+    (program,) = build(load_target("rk3568"), programs=QUICK)
+    assert program.path == record.parent / QUICK[0]
+    assert program.sha256 == sha256_of(program.path)
+
+
+def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    builds = cache / "builds"
+    builds.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(builds)], check=True)
+    try:
+        with pytest.raises(BuildError, match=r"full|No space left") as caught:
+            build(load_target("rk3568"), programs=QUICK)
+        assert "ARMLOAD_CACHE" in caught.value.remedy
+        assert list(builds.glob("*/build.json")) == []
+        subprocess.run(["mount", "-o", "remount,size=1g", str(builds)], check=True)
+        (program,) = build(load_target("rk3568"), programs=QUICK)
+        assert program.sha256 == sha256_of(program.path)
+    finally:
+        subprocess.run(["umount", "-l", str(builds)], check=True)

@@ -223,3 +223,22 @@ def test_a_build_host_whose_folder_cannot_be_written_says_which_setting_to_chang
         done = machine.person.types(*machine.build_words(), status=7)
     assert "/proc/build" in done.stderr
     assert "build_host" in done.stderr
+
+
+def test_a_build_host_whose_disk_is_full_says_so_and_with_room_the_build_completes(
+    answering: BuildHost,
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    folder = answering.work / "build"
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", str(folder)], check=True)
+    try:
+        done = answering.person.types(*answering.build_words(), status=7)
+        assert "builder: no space for" in done.stderr or "is full" in done.stderr
+        assert "Make room" in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=2g", str(folder)], check=True)
+        done = answering.person.types(*answering.build_words())
+        assert json.loads(done.stdout)[0]["program"] == PROGRAM
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -69,7 +69,9 @@ def test_the_host_target_is_this_machine() -> None:
     with pytest.raises(BuildError, match="'rk3568' is aarch64"):
         check(inspection, load_target("rk3568"))
     words = [str(binary.path), *_arguments(12)]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     assert done.stdout.startswith(PROMPT)
 
 
@@ -80,7 +82,9 @@ def _arguments(tokens: int) -> list[str]:
 
 def _said(binary: Binary, cpu: str, tokens: int) -> tuple[str, int]:
     words = [emulator()[0], "-cpu", cpu, str(binary.path), *_arguments(tokens)]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip(), done.returncode
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 import re
 import sys
+from inspect import getdoc
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
+from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
@@ -55,9 +56,17 @@ class _Armload(Program):
         )
 
     def print_task_help(self, name: str) -> None:
-        print(f"Usage: armload {name} [--options]\n")
-        print(f"{inspect.getdoc(self.collection[name])}\n\nOptions:\n")
-        options = self.parser.contexts[name].help_tuples()
+        task, context = self.collection[name], self.parser.contexts[name]
+        words = task.usage()
+        print(f"Usage: {' '.join(['armload', name, *words, '[--options]'])}\n")
+        print(f"{getdoc(task)}\n")
+        positional = [context.help_for(to_flag(each.name)) for each in context.positional_args]
+        if positional:
+            print("Arguments:\n")
+            meanings = [meaning for _, meaning in positional]
+            self.print_columns(list(zip(words, meanings, strict=True)))
+        print("Options:\n")
+        options = [each for each in context.help_tuples() if each not in positional]
         self.print_columns([(_readable(spec), meaning) for spec, meaning in options])
 
     def _verbs(self) -> list[tuple[str, str | None]]:

@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from invoke.exceptions import Exit
+from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.core.errors import INTERRUPTED_EXIT_STATUS, ArmloadError, ConnectError
+from armload.cli.positional import read_positional_arguments
+from armload.core.errors import INTERRUPTED_EXIT_STATUS, ArmloadError, ConnectError, UsageError
+
+read_positional_arguments()
 
 
 class Verb(Task[Any]):
-    """A task whose errors reach a person as a sentence and an exit status, never as a traceback."""
+    """A task whose errors reach a person as a sentence and an exit status, never as a traceback.
+
+    An argument without a default is positional and must be given; one with a default is
+    positional when the task names it in ``positional``, and takes several words when it is named
+    in ``iterable``, too.
+    """
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
+        """Return what the verb takes, with a default for everything, as Invoke wants it."""
+        arguments = super().get_arguments(ignore_unknown_help)
+        for argument in arguments:
+            if argument.positional and argument.default is None:
+                argument.default = ""
+        return arguments
+
+    def usage(self) -> list[str]:
+        """Return its positional arguments as help shows them: ``FILE``, ``[RUN...]``."""
+        return [self._as_shown(name) for name in self.positional]
+
+    def _as_shown(self, name: str) -> str:
+        word = name.upper() + ("..." if name in self.iterable else "")
+        return word if self._is_needed(name) else f"[{word}]"
+
+    def _is_needed(self, name: str) -> bool:
+        return self.argspec(self.body).parameters[name].default is inspect.Parameter.empty
+
+    def _insist(self, given: Mapping[str, Any]) -> None:
+        missing = [
+            name.upper() for name in self.positional if self._is_needed(name) and not given[name]
+        ]
+        if missing:
+            example = (self.__doc__ or "").partition("Example: ")[2].partition("\n")[0]
+            raise UsageError(
+                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
+                f"Example: {example}",
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the verb.
@@ -22,6 +63,7 @@ class Verb(Task[Any]):
             Exit: the verb failed; with its exit status. The words are on standard error.
         """
         try:
+            self._insist(kwargs)
             while True:
                 try:
                     return super().__call__(*args, **kwargs)

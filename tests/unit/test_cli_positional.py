@@ -1,0 +1,171 @@
+"""Words without a dash in front: the same in Invoke's own program and in armload's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+VERBS = '''
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.verb import Verb
+
+
+@task(klass=Verb, help={"a": "the first", "b": "the other", "json": "as JSON", "size": "of it"})
+def compare(c: Context, a: str, b: str, json: bool = False, size: str = "1") -> None:
+    """Compare two.
+
+    Takes its time. Example: armload compare one other
+    """
+    print("compare", a, b, json, size)
+
+
+@task(klass=Verb, iterable=["runs"], help={"runs": "some", "json": "as JSON"})
+def report(c: Context, runs: list[str], json: bool = False) -> None:
+    """Report some.
+
+    Example: armload report one other
+    """
+    print("report", *runs, json)
+
+
+@task(klass=Verb, positional=["run"], help={"run": "one; left out: all"})
+def show(c: Context, run: str = "") -> None:
+    """Show one.
+
+    Example: armload show one
+    """
+    print("show", repr(run))
+
+
+namespace = Collection("verbs", compare, report, show)
+namespace.add_collection(Collection("inner", show), name="inner")
+'''
+ARMLOAD = """
+import sys
+from tasks import namespace
+from armload.cli import main
+main.namespace = namespace
+main.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verbs")
+    (folder / "tasks.py").write_text(VERBS)
+    (folder / "armload_face.py").write_text(ARMLOAD)
+    return folder
+
+
+def typed(face: str, line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "invoke")] if face == "invoke" else [sys.executable, "armload_face.py"]
+    return subprocess.run(
+        [*command, *line.split()],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("compare one other", "compare one other False 1"),
+        ("compare --json one other", "compare one other True 1"),
+        ("compare one --json other", "compare one other True 1"),
+        ("compare one other --json --size 7", "compare one other True 7"),
+        ("compare --size 7 one --json other", "compare one other True 7"),
+        ("compare --size=7 one other", "compare one other False 7"),
+        ("compare -s 7 one other", "compare one other False 7"),
+        ("compare show report", "compare show report False 1"),
+        ("compare one -b other", "compare one other False 1"),
+        ("report one", "report one False"),
+        ("report one --json two three", "report one two three True"),
+        ("report show compare", "report show compare False"),
+        ("show", "show ''"),
+        ("show one", "show 'one'"),
+        ("inner.show one", "show 'one'"),
+        ("compare one other show", "compare one other False 1\nshow ''"),
+    ],
+)
+def test_words_fill_the_arguments_wherever_the_options_stand(
+    face: str, line: str, said: str, folder: Path
+) -> None:
+    done = typed(face, line, folder)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, said, "")
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize("words", ["", "one", "one other", "one --json"])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_is_help_wherever_it_stands(face: str, words: str, option: str, folder: Path) -> None:
+    done = typed(face, f"compare {words} {option}", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Compare two." in done.stdout
+    assert "the other" in done.stdout
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    ("line", "missing", "example"),
+    [
+        ("compare", "A and B are missing.", "armload compare one other"),
+        ("compare one", "B is missing.", "armload compare one other"),
+        ("compare --json --size 3", "A and B are missing.", "armload compare one other"),
+        ("report", "RUNS is missing.", "armload report one other"),
+    ],
+)
+def test_a_missing_word_is_named_with_an_example(
+    face: str, line: str, missing: str, example: str, folder: Path
+) -> None:
+    done = typed(face, line, folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {missing}\nExample: {example}\n"
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    ("line", "surplus"),
+    [
+        ("compare one other third", "third"),
+        ("compare --jsno one other", "--jsno"),
+        ("compare one -x other", "-x"),
+        ("show one two", "two"),
+    ],
+)
+def test_a_word_too_many_and_an_unknown_option_are_named(
+    face: str, line: str, surplus: str, folder: Path
+) -> None:
+    done = typed(face, line, folder)
+    assert done.returncode == (2 if face == "armload" else 1)
+    assert done.stdout == ""
+    assert f"'{surplus}'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_of_armload_shows_words_apart_from_options(folder: Path) -> None:
+    usages = {
+        "compare": "Usage: armload compare A B [--options]",
+        "report": "Usage: armload report RUNS... [--options]",
+        "show": "Usage: armload show [RUN] [--options]",
+    }
+    for verb, usage in usages.items():
+        assert usage in typed("armload", f"{verb} --help", folder).stdout
+    lines = typed("armload", "compare --help", folder).stdout.splitlines()
+    arguments, options = lines.index("Arguments:"), lines.index("Options:")
+    assert [line.split() for line in lines[arguments + 1 : options] if line] == [
+        ["A", "the", "first"],
+        ["B", "the", "other"],
+    ]
+    assert not any("--a" in line or "--b" in line for line in lines)

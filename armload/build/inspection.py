@@ -34,6 +34,8 @@ class Inspection(Value):
         size_bytes: of the file.
         architecture: in the kernel's words, such as ``aarch64``; else in those of ELF.
         is_static: it needs neither a loader nor a library.
+        interpreter: the loader that a dynamic program asks for.
+        needed: the shared libraries that it asks for.
         is_stripped: it carries neither symbols nor debug information.
         features: CPU features that its code uses, in the order of their names.
     """
@@ -43,6 +45,8 @@ class Inspection(Value):
     size_bytes: int
     architecture: str
     is_static: bool
+    interpreter: str | None
+    needed: tuple[str, ...]
     is_stripped: bool
     features: tuple[FeatureUse, ...]
 
@@ -59,12 +63,15 @@ def inspect(path: Path) -> Inspection:
     try:
         with path.open("rb") as file:
             elf = ELFFile(file)
+            interpreter, needed = _interpreter(elf), _needed(elf)
             return Inspection(
                 path=path,
                 sha256=sha256_of(path),
                 size_bytes=path.stat().st_size,
                 architecture=_architecture(elf),
-                is_static=_is_static(elf),
+                is_static=interpreter is None and not needed,
+                interpreter=interpreter,
+                needed=needed,
                 is_stripped=_is_stripped(elf),
                 features=_features(elf),
             )
@@ -115,15 +122,25 @@ def check(inspection: Inspection, target: Target) -> None:
             )
 
 
-def _is_static(elf: ELFFile) -> bool:
-    from elftools.elf.dynamic import DynamicSegment
+def _interpreter(elf: ELFFile) -> str | None:
+    from elftools.elf.segments import InterpSegment
 
     for segment in elf.iter_segments():
-        if segment["p_type"] == "PT_INTERP":
-            return False
-        if isinstance(segment, DynamicSegment) and any(segment.iter_tags("DT_NEEDED")):
-            return False
-    return True
+        if isinstance(segment, InterpSegment):
+            name: str = segment.get_interp_name()
+            return name
+    return None
+
+
+def _needed(elf: ELFFile) -> tuple[str, ...]:
+    from elftools.elf.dynamic import DynamicSegment
+
+    return tuple(
+        tag.needed  # type: ignore[attr-defined] # set at run time
+        for segment in elf.iter_segments()
+        if isinstance(segment, DynamicSegment)
+        for tag in segment.iter_tags("DT_NEEDED")
+    )
 
 
 def _is_stripped(elf: ELFFile) -> bool:

@@ -14,13 +14,14 @@ from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
-from armload.cli.verbs import bench, board, build, demo, deploy, show
+from armload.cli.verbs import bench, board, build, demo, deploy, inspect, show
 from armload.core.errors import UsageError
 
 namespace = Collection("armload")
 for verb in (
     demo.demo,
     build.build,
+    inspect.inspect,
     deploy.deploy,
     bench.bench,
     bench.pull,

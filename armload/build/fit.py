@@ -1,0 +1,74 @@
+"""Which targets' CPUs a program fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from armload.build.inspection import Inspection, check
+from armload.build.target import Target
+from armload.core.errors import BuildError
+from armload.core.values import Value
+
+
+class Fit(Value):
+    """What becomes of a program on a target.
+
+    Attributes:
+        target: its name.
+        verdict: ``runs``; ``slow`` where it runs without what the target must use; ``perhaps``
+            where the board must have a loader or libraries for it; or ``no``.
+        reason: why it does not simply run; else empty.
+    """
+
+    target: str
+    verdict: Literal["runs", "slow", "perhaps", "no"]
+    reason: str
+
+
+def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Fit]:
+    """Say of each target whether the program runs there, as ``check`` sees it.
+
+    That a program was not stripped costs room, and hinders nothing.
+    """
+    # What does not depend on the CPU is not asked of each CPU again.
+    code = inspection.model_copy(update={"is_static": True, "is_stripped": True})
+    for target in targets:
+        lenient = target.model_copy(update={"must_use": ()})
+        if _complaint(code, lenient):
+            foreign = _complaint(code.model_copy(update={"features": ()}), lenient)
+            reason = foreign or f"the CPU lacks {', '.join(_lacking(inspection, target))}"
+            yield Fit(target=target.name, verdict="no", reason=reason)
+        elif not inspection.is_static:
+            yield Fit(target=target.name, verdict="perhaps", reason=_wants(inspection))
+        elif _complaint(code, target):
+            reason = f"it does not use {', '.join(_unused(inspection, target))}"
+            yield Fit(target=target.name, verdict="slow", reason=reason)
+        else:
+            yield Fit(target=target.name, verdict="runs", reason="")
+
+
+def _complaint(inspection: Inspection, target: Target) -> str:
+    try:
+        check(inspection, target)
+    except BuildError as error:
+        return error.message.removeprefix(f"{inspection.path}: ")
+    return ""
+
+
+def _lacking(inspection: Inspection, target: Target) -> list[str]:
+    return [
+        use.feature
+        for use in inspection.features
+        if use.feature not in target.features and not use.guarded
+    ]
+
+
+def _unused(inspection: Inspection, target: Target) -> list[str]:
+    used = {use.feature for use in inspection.features if not use.guarded}
+    return [feature for feature in target.must_use if feature not in used]
+
+
+def _wants(inspection: Inspection) -> str:
+    wanted = [inspection.interpreter] if inspection.interpreter else []
+    return f"where there is {', '.join([*wanted, *inspection.needed])}"

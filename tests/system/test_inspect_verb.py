@@ -1,0 +1,125 @@
+"""``inspect``, on programs that zig made elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from armload.core.workspace import cache_folder
+
+pytestmark = pytest.mark.build
+
+BIN = Path(sys.executable).parent
+PLAIN = "int main(void) { return 0; }"
+DOT = """
+#include <arm_neon.h>
+int main(int n, char **v) {
+    float16x8_t h = vdupq_n_f16((float16_t) n);
+    h = vfmaq_f16(h, h, h);
+    int32x4_t s = vdotq_s32(vdupq_n_s32(n), vdupq_n_s8((signed char) n), vdupq_n_s8(3));
+    return vaddvq_s32(s) + (int) vgetq_lane_f16(h, 0);
+}
+"""
+MUSL, GLIBC = "aarch64-linux-musl", "aarch64-linux-gnu"
+
+
+def compiled(folder: Path, code: str, triple: str, *flags: str) -> Path:
+    (folder / "main.c").write_text(code)
+    zig = str(cache_folder() / "zig")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "ziglang", "cc", "-target", triple, "-O2", "-g0"),
+            *(*flags, "main.c", "-o", "program"),
+        ],
+        cwd=folder,
+        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "program"
+
+
+def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
+    (folder / "tasks.py").write_text("from armload.cli.main import namespace\n")
+    done = subprocess.run(
+        [str(BIN / face), "inspect", *words],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+def test_a_program_that_fits_is_shown_with_all_that_it_uses(tmp_path: Path, face: str) -> None:
+    compiled(tmp_path, DOT, MUSL, "-static", "-s", "-mcpu=cortex_a55")
+    done = typed(tmp_path, "program", "--target", "rk3568", face=face)
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("statically", "asimddp", "sdot", "asimdhp", "rk3568", "runs"):
+        assert word in done.stdout
+    assert "rpi4" not in done.stdout
+
+
+def test_every_target_is_told_apart_and_a_persons_own_is_one(tmp_path: Path) -> None:
+    compiled(tmp_path, DOT, MUSL, "-static", "-s", "-mcpu=cortex_a55")
+    (tmp_path / "toolchains").mkdir()
+    (tmp_path / "toolchains" / "mine.yaml").write_text("cpu: generic\nfeatures: [asimdhp]\n")
+    (tmp_path / "toolchains" / "broken.yaml").write_text("cpu: [\n")
+    done = typed(tmp_path, "--json", "program")
+    assert done.returncode == 0
+    assert "broken.yaml" in done.stderr
+    document = json.loads(done.stdout)
+    targets = {each["target"]: each for each in document["targets"]}
+    assert targets["rk3568"]["verdict"] == "runs"
+    assert targets["yitian710"]["verdict"] == "slow"
+    assert targets["rpi4"]["verdict"] == "no"
+    assert targets["mine"]["verdict"] == "no"
+    assert "asimddp" in targets["mine"]["reason"]
+    assert "asimdhp" not in targets["mine"]["reason"]
+    assert document["size_bytes"] == (tmp_path / "program").stat().st_size
+    assert {use["feature"] for use in document["features"]} >= {"asimddp", "asimdhp"}
+
+
+def test_a_misfit_is_an_error_after_all_is_shown(tmp_path: Path) -> None:
+    compiled(tmp_path, DOT, MUSL, "-static", "-s", "-mcpu=cortex_a55")
+    done = typed(tmp_path, "program", "--target", "rpi4", "--json")
+    assert done.returncode == 5
+    assert json.loads(done.stdout)["targets"][0]["verdict"] == "no"
+    assert "CPU feature" in done.stderr
+    assert "'rpi4' does not have it" in done.stderr
+
+
+def test_a_dynamic_program_is_shown_with_what_it_needs(tmp_path: Path) -> None:
+    compiled(tmp_path, PLAIN, GLIBC)
+    document = json.loads(typed(tmp_path, "program", "--json").stdout)
+    assert not document["is_static"]
+    assert document["interpreter"] == "/lib/ld-linux-aarch64.so.1"
+    assert "libc.so.6" in document["needed"]
+    assert not document["is_stripped"]
+    assert {each["verdict"] for each in document["targets"]} <= {"perhaps", "no"}
+    shown = typed(tmp_path, "program").stdout
+    assert "dynamically" in shown
+    assert "/lib/ld-linux-aarch64.so.1" in shown
+    assert "may run" in shown
+
+
+def test_a_file_that_is_not_there_and_one_that_is_no_program(tmp_path: Path) -> None:
+    absent = typed(tmp_path, "absent")
+    assert (absent.returncode, absent.stdout) == (2, "")
+    assert "absent" in absent.stderr
+    (tmp_path / "text").write_text("GGUF")
+    text = typed(tmp_path, "text")
+    assert (text.returncode, text.stdout) == (5, "")
+    assert "no ELF program" in text.stderr
+    assert typed(tmp_path, ".").returncode == 5
+    assert typed(tmp_path, "text", "--target", "rk3586").returncode == 2

@@ -14,7 +14,7 @@ from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
-from armload.cli.verbs import bench, board, build, demo, deploy, inspect, show
+from armload.cli.verbs import bench, board, build, clean, demo, deploy, inspect, show
 from armload.core.errors import UsageError
 
 namespace = Collection("armload")
@@ -27,6 +27,7 @@ for verb in (
     bench.pull,
     show.show,
     show.report,
+    clean.clean,
 ):
     namespace.add_task(verb)
 namespace.add_collection(board.collection, name="board")

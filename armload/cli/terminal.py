@@ -197,9 +197,14 @@ class _Lines:
             self.say(f"{label}: done in {took_s:.0f} s")
 
 
+def can_ask() -> bool:
+    """Say whether a person is there to answer."""
+    return sys.stdin.isatty()
+
+
 def confirm(question: str) -> bool:
     """Ask a person; without one on the terminal the answer is no."""
-    if not sys.stdin.isatty():
+    if not can_ask():
         return False
     from rich.prompt import Confirm
 

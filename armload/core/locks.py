@@ -22,20 +22,72 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
     that inherits it goes on holding the lock when its parent is killed.
 
     Args:
-        path: the file; it stays.
+        path: the file; it stays, unless who holds the lock deletes it.
         progress: is told ``waiting``, once, when another process holds the lock.
         waiting: what is waited for, one line.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = _try(path)
+    if descriptor is None:
+        progress.say(waiting)
+        while descriptor is None:
+            time.sleep(_POLL_S)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = _try(path)
     try:
-        if not _taken(descriptor):
-            progress.say(waiting)
-            while not _taken(descriptor):
-                time.sleep(_POLL_S)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked_now(path: Path) -> Iterator[bool]:
+    """Hold the lock if nobody else does, and yield whether it is held.
+
+    Whoever holds it may delete the file.
+    """
+    try:
+        descriptor = _try(path)
+    except FileNotFoundError:  # the folder has gone, and what lay in it
+        yield True
+        return
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Say whether a process holds the lock on a file, which may be missing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two who ask at once don't take each other for a holder.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _try(path: Path) -> int | None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    # A lock on a file that was deleted meanwhile keeps nobody out.
+    if _taken(descriptor) and _is_the_file(descriptor, path):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _is_the_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _taken(descriptor: int) -> bool:

@@ -20,6 +20,7 @@ from armload.cli.verb import Verb
         "on": "compile on a board, such as an ARM server, instead of here",
         "jobs": "compile jobs at a time; 0: one for each core",
         "nice": "how much the compiler steps back for other programs, 0 to 19",
+        "list": "show what has been built, and build nothing",
         "json": "print one JSON document",
     },
 )
@@ -32,6 +33,7 @@ def build(
     on: str = "",
     jobs: str = "",
     nice: str = "",
+    list_: bool = False,
     json: bool = False,
 ) -> None:
     """Build static llama.cpp for a board's CPU, and inspect it.
@@ -46,6 +48,9 @@ def build(
     from armload.cli.workshops import workshop
     from armload.report.table import binaries_table
 
+    if list_:
+        _show_builds(as_json=json)
+        return
     progress = terminal.progress()
     chosen = load_target(target)
     with workshop(on=on, compiler=compiler, jobs=jobs, nice=nice, progress=progress) as where:
@@ -60,3 +65,17 @@ def build(
         terminal.show_json("[" + ",".join(each.model_dump_json() for each in binaries) + "]")
     else:
         terminal.show(binaries_table(binaries))
+
+
+def _show_builds(*, as_json: bool) -> None:
+    from armload.build.shelf import shelved_builds
+    from armload.cli import terminal
+    from armload.report.cache import builds_table
+
+    builds = shelved_builds()
+    if as_json:
+        terminal.show_json("[" + ",".join(each.model_dump_json() for each in builds) + "]")
+    elif builds:
+        terminal.show(builds_table(builds))
+    else:
+        terminal.progress().say("Nothing has been built yet: armload build.")

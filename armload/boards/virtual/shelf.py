@@ -1,0 +1,102 @@
+"""What virtual boards leave in the cache: packages, images, and the boards themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from armload.boards.virtual.process import Started
+from armload.boards.virtual.state import powered_state
+from armload.core.cache import Item, Kind, disk_usage, entries, is_left_over, items_of, left_over
+from armload.core.workspace import cache_folder
+
+_PID_FILES = ("qemu.pid", "sshd.pid")
+_EMULATED = "qemu-user"  # the work folder that the shipped board of this name has
+
+
+def board_kinds() -> tuple[Kind, ...]:
+    """Return what virtual boards leave in the cache."""
+    work = cache_folder() / _EMULATED
+    emulated = Item(
+        label="the board qemu-user's work folder",
+        paths=(work,),
+        size_bytes=disk_usage([work]),
+        locks=_starting,
+        busy=_some_run,
+    )
+    return (
+        Kind(
+            name="packages",
+            what="QEMU and SSH servers",
+            again="a download",
+            items=items_of("packages", locks=_fetching, busy=_some_run, but="lock"),
+        ),
+        Kind(
+            name="images",
+            what="what virtual boards boot",
+            again="a download",
+            items=items_of("images", locks=_fetching, busy=_some_run),
+        ),
+        Kind(
+            name="machines",
+            what="virtual boards, with all that is on them",
+            again="never: runs that lie only there are lost",
+            items=(
+                *(
+                    Item(
+                        label=path.name,
+                        paths=(path,),
+                        size_bytes=disk_usage([path]),
+                        locks=partial(_own_lock, path),
+                        busy=partial(_runs, path),
+                    )
+                    for path in entries("machines")
+                    if path.is_dir() and not is_left_over(path)
+                ),
+                *([emulated] if work.is_dir() else []),
+                *left_over("machines"),
+            ),
+        ),
+    )
+
+
+def _own_lock(folder: Path) -> Mapping[Path, str]:
+    return {folder / "lock": "another armload is starting it"}
+
+
+def _starting() -> Mapping[Path, str]:
+    folders = [path for path in entries("machines") if (path / "lock").exists()]
+    return {folder / "lock": f"{folder.name} is being started" for folder in folders}
+
+
+def _fetching() -> Mapping[Path, str]:
+    lock = cache_folder() / "packages" / "lock"
+    fetching = {lock: "another armload is fetching packages"} if lock.exists() else {}
+    return {**fetching, **_starting()}
+
+
+def _some_run() -> str:
+    for folder in entries("machines"):
+        if _runs(folder):
+            return f"{folder.name} runs with it"
+    return ""
+
+
+def _runs(folder: Path) -> str:
+    """Say that a virtual board runs, also one whose start nobody noted; else nothing."""
+    if powered_state(folder) is not None or any(map(partial(_has_process, folder), _PID_FILES)):
+        return "it runs; armload board.down stops it"
+    return ""
+
+
+def _has_process(folder: Path, pid_file: str) -> bool:
+    import psutil
+
+    try:
+        pid = int((folder / pid_file).read_text(encoding="ascii"))
+        words = psutil.Process(pid).cmdline()
+    except (OSError, ValueError, OverflowError, psutil.Error):
+        return False
+    return Started.of(pid) is not None and os.fsdecode(folder.resolve()) in " ".join(words)

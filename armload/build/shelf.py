@@ -1,0 +1,184 @@
+"""The builds that lie in the cache, and what else of building does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from armload.build.binary import Binary
+from armload.build.record import BuildRecord
+from armload.core.cache import (
+    Item,
+    Kind,
+    disk_usage,
+    entries,
+    is_left_over,
+    items_of,
+    left_over,
+)
+from armload.core.locks import is_locked
+from armload.core.values import Value
+
+_NAME = re.compile(r"(?P<id>[0-9a-f]{12})(?P<partial>\.partial)?", re.ASCII)
+_RECORD_NAME = "build.json"
+_State = Literal["finished", "under way", "unfinished", "unreadable"]
+
+
+class ShelvedBuild(Value):
+    """A build that lies in the cache.
+
+    Attributes:
+        build_id: of its inputs.
+        path: its folder.
+        state: ``finished``; ``under way`` while an armload works on it; ``unfinished`` when none
+            does, and the same build goes on from there; ``unreadable`` when it will be made anew.
+        reason: why it is unreadable; else empty.
+        when_utc: when it was finished or, before that, last worked on, in ISO 8601.
+        size_bytes: that its folder takes on the disk.
+        programs: what was built; empty unless it is finished.
+    """
+
+    build_id: str
+    path: Path
+    state: _State
+    reason: str
+    when_utc: str
+    size_bytes: int
+    programs: tuple[Binary, ...]
+
+
+def shelved_builds() -> list[ShelvedBuild]:
+    """Return the builds in the cache, the latest first."""
+    found = [_shelved(path, match) for path, match in _folders()]
+    return sorted(found, key=lambda build: build.when_utc, reverse=True)
+
+
+def build_kinds() -> tuple[Kind, ...]:
+    """Return what builds leave in the cache: themselves, sources, the compiler's libraries."""
+    zig = tuple(path for path in entries("zig") if not is_left_over(path))
+    libraries = Item(label="all", paths=zig, size_bytes=disk_usage(zig), locks=_any_build)
+    return (
+        Kind(
+            name="builds",
+            what="programs, and builds that were not finished",
+            again="minutes of compiling each",
+            items=(*_builds(), *left_over("builds")),
+        ),
+        Kind(
+            name="sources",
+            what="llama.cpp's source",
+            again="a download",
+            items=items_of("sources", locks=_any_build),
+        ),
+        Kind(
+            name="zig",
+            what="C and C++ libraries, compiled",
+            again="a minute of the next build",
+            items=(*([libraries] if zig else []), *left_over("zig")),
+        ),
+        Kind(
+            name="compilers",
+            what="scripts by which zig is called",
+            again="nothing",
+            items=items_of("compilers", locks=_any_build),
+        ),
+    )
+
+
+def _folders() -> Iterator[tuple[Path, re.Match[str]]]:
+    for path in entries("builds"):
+        match = _NAME.fullmatch(path.name)
+        if match and path.is_dir():
+            yield path, match
+
+
+def _shelved(path: Path, match: re.Match[str]) -> ShelvedBuild:
+    if match["partial"]:
+        lock = _lock(path.parent, match["id"])
+        state: _State = "under way" if is_locked(lock) else "unfinished"
+        return _told(path, match, state, when_utc=_changed_utc(path, path / "build.log"))
+    try:
+        record = BuildRecord.model_validate_json((path / _RECORD_NAME).read_bytes())
+    except FileNotFoundError:
+        reason = f"it has no {_RECORD_NAME}"
+    except OSError as error:
+        reason = f"{_RECORD_NAME}: {error.strerror}"
+    except ValidationError:
+        reason = f"{_RECORD_NAME} is malformed or of another version of armload"
+    else:
+        programs = record.binaries(path)
+        lost = [each.program for each in programs if not _is_there(each)]
+        if not lost:
+            return _told(path, match, "finished", when_utc=record.built_utc, programs=programs)
+        reason = f"{', '.join(lost)} is missing or damaged"
+    return _told(path, match, "unreadable", when_utc=_changed_utc(path), reason=reason)
+
+
+def _told(
+    path: Path,
+    match: re.Match[str],
+    state: _State,
+    *,
+    when_utc: str,
+    programs: tuple[Binary, ...] = (),
+    reason: str = "",
+) -> ShelvedBuild:
+    return ShelvedBuild(
+        build_id=match["id"],
+        path=path,
+        state=state,
+        reason=reason,
+        when_utc=when_utc,
+        size_bytes=disk_usage([path]),
+        programs=programs,
+    )
+
+
+def _is_there(program: Binary) -> bool:
+    try:
+        return program.path.stat().st_size == program.size_bytes
+    except OSError:
+        return False
+
+
+def _changed_utc(*paths: Path) -> str:
+    times = [0.0]
+    for path in paths:
+        with suppress(OSError):
+            times.append(path.stat().st_mtime)
+    return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="seconds")
+
+
+def _builds() -> Iterator[Item]:
+    by_id: dict[str, list[ShelvedBuild]] = {}
+    for build in shelved_builds():
+        by_id.setdefault(build.build_id, []).append(build)
+    for build_id, builds in by_id.items():
+        targets = {program.target for build in builds for program in build.programs}
+        lock = _lock(builds[0].path.parent, build_id)
+        yield Item(
+            label=f"{build_id} ({', '.join(targets) or builds[0].state})",
+            paths=(*(build.path for build in builds), lock),
+            size_bytes=sum(build.size_bytes for build in builds),
+            locks=partial(_own_lock, lock),
+        )
+
+
+def _own_lock(lock: Path) -> Mapping[Path, str]:
+    return {lock: "another armload is building it"}
+
+
+def _any_build() -> Mapping[Path, str]:
+    locks = [path for path in entries("builds") if path.suffix == ".lock"]
+    return dict.fromkeys(locks, "another armload is building with it")
+
+
+def _lock(folder: Path, build_id: str) -> Path:
+    return folder / f"{build_id}.lock"

@@ -1,0 +1,121 @@
+"""``clean``: frees room that the cache takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armload.core.cache import Decision, Kind
+
+_DEFAULT = "builds"
+
+
+@task(
+    klass=Verb,
+    help={
+        "what": "kinds to free, as the table names them, with commas between",
+        "yes": "free them without a question",
+        "json": "print one JSON document",
+    },
+)
+def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = False) -> None:
+    """Show what the cache holds, and free what is not in use.
+
+    Asks first. Example: armload clean --what builds,sources
+    """
+    del c
+    from armload.cli import terminal
+    from armload.core.cache import decide, free_all, unknown
+    from armload.report.cache import cleaned_document, kinds_table
+
+    progress = terminal.progress()
+    with progress.step("Looking at the cache"):
+        kinds = _kinds()
+        shown = [*kinds, unknown(kinds)]
+    chosen = _chosen(what, kinds)
+    plan = decide(chosen)
+    if not json:
+        terminal.show(kinds_table(shown, chosen))
+    is_meant = _is_meant(plan, yes=yes)
+    done = free_all(plan, progress) if is_meant else plan
+    if json:
+        terminal.show_json(cleaned_document(shown, done))
+    elif is_meant:
+        terminal.results().print(f"Freed {_size(done, 'freed')}.", highlight=False)
+    _complain(plan, done, what)
+
+
+def _is_meant(plan: Sequence[Decision], *, yes: bool) -> bool:
+    """Say what goes and what stays, and ask."""
+    from armload.cli import terminal
+    from armload.core.values import format_bytes
+
+    say = terminal.progress().say
+    for decision in plan:
+        said = f"{decision.kind}: {decision.item.label}, {format_bytes(decision.item.size_bytes)}"
+        say(f"stays  {said}: {decision.reason}" if decision.reason else f"goes   {said}")
+    if all(decision.reason for decision in plan):
+        say("There is nothing to free.")
+        return False
+    return yes or terminal.confirm(f"Free {_size(plan, 'goes')}?")
+
+
+def _complain(plan: Sequence[Decision], done: Sequence[Decision], what: str) -> None:
+    """Raise what kept things from being freed, other than being in use."""
+    from armload.cli import terminal
+    from armload.core.errors import ArmloadError, UsageError
+
+    failed = [decision for decision in done if decision.fate == "failed"]
+    if failed:
+        raise ArmloadError(
+            f"Not freed: {'; '.join(decision.reason for decision in failed)}.",
+            "Change its rights, or delete it as the user it belongs to.",
+        )
+    for before, after in zip(plan, done, strict=True):
+        if before.fate == "goes" and after.fate == "in use":
+            terminal.progress().say(f"stays  {after.kind}: {after.item.label}: {after.reason}")
+    if any(decision.fate == "goes" for decision in done):
+        if terminal.can_ask():  # and the answer was no
+            terminal.progress().say("Nothing was freed.")
+            return
+        raise UsageError(
+            f"Nothing was freed; {_size(done, 'goes')} could be.",
+            f"To free it without a question: armload clean --what {what} --yes",
+        )
+
+
+def _size(decisions: Sequence[Decision], fate: str) -> str:
+    from armload.core.values import format_bytes
+
+    return format_bytes(
+        sum(decision.item.size_bytes for decision in decisions if decision.fate == fate)
+    )
+
+
+def _chosen(what: str, kinds: Sequence[Kind]) -> list[Kind]:
+    from armload.core.errors import UsageError
+
+    by_name = {kind.name: kind for kind in kinds}
+    names = [name.strip() for name in what.split(",") if name.strip()]
+    for name in names or [what]:
+        if name not in by_name:
+            raise UsageError(
+                f"--what {name}: there is no such kind.", f"It is one of: {', '.join(by_name)}."
+            )
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def _kinds() -> list[Kind]:
+    from armload.boards.virtual.shelf import board_kinds
+    from armload.build.shelf import build_kinds
+    from armload.models.shelf import model_kinds
+    from armload.report.shelf import report_kinds
+
+    return [*build_kinds(), *model_kinds(), *report_kinds(), *board_kinds()]

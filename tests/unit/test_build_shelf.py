@@ -1,0 +1,109 @@
+"""What is said of the builds in the cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from armload.build.shelf import build_kinds, shelved_builds
+from armload.core.cache import decide
+from tests.unit.builds import finished_build, held_elsewhere, partial_build
+from tests.unit.test_build_record import INPUTS
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def states() -> dict[str, str]:
+    return {build.path.name: build.state for build in shelved_builds()}
+
+
+def test_a_finished_build_is_told_from_its_record(cache: Path) -> None:
+    finished_build(cache)
+    (build,) = shelved_builds()
+    assert (build.build_id, build.state, build.reason) == ("0123456789ab", "finished", "")
+    (program,) = build.programs
+    assert (program.program, program.target) == ("llama-completion", INPUTS.target.name)
+    assert program.source == INPUTS.source_label
+    assert program.path == cache / "builds" / "0123456789ab" / "llama-completion"
+    assert 100_000 < build.size_bytes < 200_000
+
+
+def test_the_latest_comes_first(cache: Path) -> None:
+    for build_id, hour in (("00000000000a", 20), ("00000000000b", 22), ("00000000000c", 19)):
+        finished_build(cache, build_id, built_utc=f"2026-11-21T{hour}:00:00+00:00")
+    partial = partial_build(cache, "00000000000d")
+    for path in (partial, partial / "build.log"):
+        os.utime(path, (1e9, 1e9))
+    assert [build.build_id[-1] for build in shelved_builds()] == ["b", "a", "c", "d"]
+    assert shelved_builds()[-1].when_utc == "2001-09-09T01:46:40+00:00"
+
+
+def test_an_unfinished_build_is_under_way_while_someone_works_on_it(cache: Path) -> None:
+    partial = partial_build(cache)
+    assert states() == {partial.name: "unfinished"}
+    with held_elsewhere(partial.with_name("ba9876543210.lock")):
+        assert states() == {partial.name: "under way"}
+    assert states() == {partial.name: "unfinished"}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff\xfe", b"[]", b'{"format": 9}'])
+def test_a_build_whose_record_cannot_be_read_is_unreadable_and_says_why(
+    cache: Path, content: bytes | None
+) -> None:
+    record = finished_build(cache) / "build.json"
+    record.unlink()
+    if content is not None:
+        record.write_bytes(content)
+    (build,) = shelved_builds()
+    assert (build.state, build.programs) == ("unreadable", ())
+    assert "build.json" in build.reason
+
+
+def test_a_build_whose_program_is_cut_or_gone_is_unreadable(cache: Path) -> None:
+    program = finished_build(cache) / "llama-completion"
+    program.write_bytes(b"cut")
+    assert "llama-completion" in shelved_builds()[0].reason
+    program.unlink()
+    assert states() == {"0123456789ab": "unreadable"}
+
+
+def test_foreign_files_are_neither_listed_nor_freed(cache: Path) -> None:
+    finished_build(cache)
+    builds = cache / "builds"
+    (builds / "notes.txt").write_text("mine")
+    (builds / "0123456789AB").mkdir()
+    (builds / "0123456789ac").write_text("a file where a folder would be")
+    (builds / "dangling").symlink_to("nowhere")
+    assert states() == {"0123456789ab": "finished"}
+    paths = {path.name for item in build_kinds()[0].items for path in item.paths}
+    assert paths == {"0123456789ab", "0123456789ab.lock"}
+
+
+def test_without_a_cache_there_is_nothing(cache: Path) -> None:
+    assert shelved_builds() == []
+    assert not any(kind.items for kind in build_kinds())
+    cache.write_text("not even a folder")
+    assert shelved_builds() == []
+
+
+def test_a_finished_build_and_its_unfinished_successor_go_together(cache: Path) -> None:
+    finished_build(cache, "0123456789ab")
+    partial_build(cache, "0123456789ab")
+    (item,) = build_kinds()[0].items
+    assert len(item.paths) == 3
+    assert INPUTS.target.name in item.label
+
+
+def test_sources_and_libraries_stay_while_any_build_is_under_way(cache: Path) -> None:
+    partial = partial_build(cache)
+    (cache / "sources" / "llama-1").mkdir(parents=True)
+    (cache / "zig" / "o").mkdir(parents=True)
+    assert [decision.fate for decision in decide(build_kinds())] == ["goes"] * 3
+    with held_elsewhere(partial.with_name("ba9876543210.lock")):
+        assert [decision.fate for decision in decide(build_kinds())] == ["in use"] * 3

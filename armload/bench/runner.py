@@ -43,12 +43,15 @@ class Request(Value):
     Attributes:
         board: a file in ``boards/``.
         model: a GGUF file, ``hf:ORG/REPO/FILE.gguf`` or ``demo``.
-        source: a llama.cpp folder; empty for the pinned source archive.
+        source: a file in ``toolchains/sources``, a llama.cpp folder, or the address of a git
+            repository; empty for the pinned source.
+        ref: a branch, tag or commit of the repository; empty for its default branch.
     """
 
     board: str
     model: str
     source: str = ""
+    ref: str = ""
 
 
 class Ready(Value):
@@ -81,7 +84,7 @@ def prepared(request: Request, model: Model, progress: Progress) -> Iterator[tup
     """
     board = load_board(request.board)
     target = load_target(board.target)
-    source = choose(request.source)
+    source = choose(request.source, ref=request.ref, progress=progress)
     host = connect(board, progress)
     try:
         # Minutes of compiling are no time to learn that the board does not answer.

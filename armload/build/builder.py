@@ -17,8 +17,9 @@ from armload.build.binary import Binary
 from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
 from armload.build.order import Order, Workshop, native_folder, overlay_folder
+from armload.build.programs import programs_chosen, renamed
 from armload.build.record import BuildRecord, Inputs, Program, reported_version
-from armload.build.source import Source, engine_commit, pinned_source, programs_chosen
+from armload.build.source import Source, engine_commit, pinned_source
 from armload.build.strip import strip
 from armload.build.target import Target
 from armload.build.workshop import LocalWorkshop
@@ -81,6 +82,8 @@ def build(
                 _finished(place)
                 or _Build(place, inputs, source, workshop, compiler, progress, lock).run()
             )
+    for sentence in renamed(programs, [program.name for program in finished.programs]):
+        progress.say(sentence)
     return finished.binaries(place)
 
 

@@ -10,7 +10,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from armload.core.errors import BuildError
 
@@ -84,14 +84,17 @@ def run_logged(
                 watch(line)
             status = process.wait()
         except BaseException:
-            _end(process)
+            end(process)
             raise
     if status != 0:
         raise failure(Path(command[0]).name, status, list(tail), log)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the program and its children; ninja removes half-written files when told kindly."""
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a program that leads a session, and its children.
+
+    First it is told kindly: ninja and git then remove what they have half written.
+    """
     for kind in (signal.SIGINT, signal.SIGKILL):
         if process.poll() is None:
             os.killpg(process.pid, kind)

@@ -1,23 +1,25 @@
-"""Where the engine's source comes from: a pinned archive from the package index, or a folder."""
+"""Where the engine's source comes from: a pinned archive, a git repository, or a folder."""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
+import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from armload.build.archive import unpacked
+from armload.build.commit import Commit
+from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
+from armload.core.workspace import cache_folder, data_names
 from armload.core.yamlfile import load_named
 
+_KIND = "toolchains/sources"
 _PINNED = "llama-cpp"
-MAIN_PROGRAMS = ("llama-completion", "llama-cli")
-"""Programs that continue a prompt; the first that a source has is the one for measuring."""
 
 
 class Archive(Value):
@@ -25,6 +27,7 @@ class Archive(Value):
 
     Attributes:
         name: the file's name.
+        description: what it is, for people.
         project: its name in the package index.
         version: of the project.
         sha256: of the archive, 64 hexadecimal digits.
@@ -32,6 +35,7 @@ class Archive(Value):
     """
 
     name: str
+    description: str = ""
     project: str
     version: str
     sha256: str
@@ -95,7 +99,7 @@ class Folder(Value):
         return self.path
 
 
-Source = Archive | Folder
+Source = Archive | Folder | Commit
 
 
 def pinned_source() -> Archive:
@@ -104,7 +108,7 @@ def pinned_source() -> Archive:
     Raises:
         DataError: its file is malformed.
     """
-    return load_named("toolchains/sources", _PINNED, Archive)
+    return load_named(_KIND, _PINNED, Archive)
 
 
 def folder_source(path: Path) -> Folder:
@@ -122,53 +126,11 @@ def folder_source(path: Path) -> Folder:
     return source
 
 
-def programs_offered(folder: Path) -> list[str]:
-    """Return the names of the programs that a llama.cpp folder can build, sorted."""
-    names = set()
-    for file in (folder / "tools").rglob("CMakeLists.txt"):
-        names.update(_executables(file.read_text(encoding="utf-8")))
-    return sorted(names)
-
-
-def _executables(cmake: str) -> list[str]:
-    """Return the names in ``add_executable``, with ``set(TARGET name)`` before it followed."""
-    names = []
-    target = ""
-    for match in re.finditer(r"(set|add_executable)\(\s*(\S+?)\s*(?:\s([^\s)]+))?[\s)]", cmake):
-        command, first, second = match.groups()
-        if command == "set":
-            target = second if first == "TARGET" and second else target
-        else:
-            names.append(target if first == "${TARGET}" else first)
-    return names
-
-
-def programs_chosen(folder: Path, wanted: Sequence[str]) -> list[str]:
-    """Return the programs to build: those wanted, or the one for measuring.
-
-    Raises:
-        UsageError: the source does not have one of them.
-    """
-    offered = programs_offered(folder)
-    if not wanted:
-        wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]
-        if not wanted:
-            raise UsageError(
-                f"{folder}: this llama.cpp has none of {', '.join(MAIN_PROGRAMS)}.",
-                f"It has: {', '.join(offered)}.",
-            )
-    for program in wanted:
-        if program not in offered:
-            raise UsageError(
-                f"{folder}: this llama.cpp has no program {program!r}.",
-                f"It has: {', '.join(offered)}.",
-            )
-    return sorted(set(wanted))
-
-
 def engine_commit(source: Source, folder: Path) -> str:
     """Return upstream's commit or version, as the source itself says it."""
-    if (folder / ".git").exists():
+    if isinstance(source, Commit):
+        return source.commit[:12]
+    if (folder / ".git").exists() and shutil.which("git"):
         asked = subprocess.run(
             ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"],
             capture_output=True,
@@ -187,10 +149,56 @@ def engine_commit(source: Source, folder: Path) -> str:
     return "unknown"
 
 
-def choose(folder: str) -> Source:
-    """Return a folder as a source, or the pinned source where the name is empty.
+def choose(name: str, *, ref: str, progress: Progress) -> Source:
+    """Return the source that a person named.
+
+    Args:
+        name: a file in ``toolchains/sources``, a folder of llama.cpp, or the address of a git
+            repository; empty for the pinned source. A name without a slash is a file first.
+        ref: a branch, tag or commit of a repository, or of a folder that is one; empty for a
+            repository's default branch, and for a folder as it lies there.
+        progress: where it is shown that a repository is asked.
 
     Raises:
-        UsageError: the folder holds no llama.cpp.
+        UsageError: it is none of them, or there is no such ref.
+        DataError: the file is malformed.
+        BuildError: the repository does not answer.
+        MissingToolError: git is needed and not installed.
     """
-    return folder_source(Path(folder).expanduser()) if folder else pinned_source()
+    if not name or name in data_names(_KIND):
+        if ref:
+            raise UsageError(
+                f"--ref {ref}: the source {name or _PINNED!r} is an archive, which has no refs.",
+                "Name a repository beside it: --source https://github.com/ggml-org/llama.cpp",
+            )
+        return load_named(_KIND, name or _PINNED, Archive)
+    folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
+    if _is_folder(folder):
+        if not ref:
+            return folder_source(folder)
+        path = folder.resolve()
+        address: Address | None = Address(url=path.as_uri(), shown=str(path))
+    else:
+        address = address_of(name)
+    if address is None:
+        raise _nothing_of_that_name(name)
+    return Commit(address=address, commit=commit_of(address, ref, progress))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # too long for a name
+        return False
+
+
+def _nothing_of_that_name(name: str) -> UsageError:
+    names = data_names(_KIND)
+    near = difflib.get_close_matches(name, names, n=3)
+    files = ", ".join([*near, *(each for each in names if each not in near)])
+    return UsageError(
+        f"--source {shown(name)}: there is no source file and no folder of that name, and it is "
+        "no address of a git repository.",
+        f"Give a source file ({files}), a folder of llama.cpp, or a repository such as "
+        "https://github.com/ggml-org/llama.cpp with --ref BRANCH, TAG or COMMIT.",
+    )

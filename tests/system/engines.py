@@ -18,16 +18,11 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import Archive, Source
 from armload.build.target import load_target
+from armload.core.yamlfile import load_named
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
-LAST_WITH_DECODE = Archive(
-    name="llama-cpp-of-2025",
-    project="llama-cpp-python",
-    version="0.3.16",
-    sha256="34ed0f9bd9431af045bb63d9324ae620ad0536653740e9bb163a2e1fcb973be6",
-    folder="vendor/llama.cpp",
-)
+LAST_WITH_DECODE = load_named("toolchains/sources", "llama-cpp-2025-08", Archive)
 """A release whose tools call ``llama_decode`` and whose ``llama-cli`` continues a prompt."""
 
 

@@ -11,15 +11,16 @@ import pytest
 from armload.build.archive import unpack, unpacked
 from armload.build.source import (
     Archive,
+    choose,
     engine_commit,
     folder_source,
     pinned_source,
-    programs_chosen,
-    programs_offered,
 )
 from armload.core.errors import BuildError, DataError, UsageError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
+from armload.core.workspace import data_names
+from tests.unit.sources import llama_cpp
 
 
 def _archive(path: Path, files: dict[str, str]) -> Path:
@@ -31,22 +32,6 @@ def _archive(path: Path, files: dict[str, str]) -> Path:
     return path
 
 
-def _llama_cpp(folder: Path, tools: dict[str, str], cmake: str = "") -> Path:
-    (folder / "include").mkdir(parents=True)
-    (folder / "include" / "llama.h").write_text("")
-    (folder / "CMakeLists.txt").write_text(cmake)
-    for name, text in tools.items():
-        (folder / "tools" / name).mkdir(parents=True)
-        (folder / "tools" / name / "CMakeLists.txt").write_text(text)
-    return folder
-
-
-NEW = """
-set(TARGET llama-completion-impl)
-add_library(${TARGET} completion.cpp)
-set(TARGET llama-completion)
-add_executable(${TARGET} main.cpp)
-"""
 OLD = "set(TARGET llama-cli)\nadd_executable(${TARGET} main.cpp)\n"
 
 
@@ -54,6 +39,63 @@ def test_the_pinned_source_is_complete() -> None:
     source = pinned_source()
     assert len(source.sha256) == 64
     assert source.label == f"llama-cpp-python {source.version}"
+
+
+@pytest.mark.parametrize("name", data_names("toolchains/sources"))
+def test_every_shipped_source_is_found_by_its_name_and_says_what_it_is(name: str) -> None:
+    source = choose(name, ref="", progress=Silent())
+    assert isinstance(source, Archive)
+    assert source.name == name
+    assert source.description
+    assert len(source.sha256) == 64
+
+
+def test_the_source_that_is_not_named_is_the_pinned_one() -> None:
+    assert choose("", ref="", progress=Silent()) == pinned_source()
+
+
+def test_a_source_file_of_one_s_own_is_found_and_may_extend_a_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toolchains" / "sources").mkdir(parents=True)
+    (tmp_path / "toolchains" / "sources" / "mine.yaml").write_text(
+        "extends: llama-cpp\nversion: 9.9.9\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert choose("mine", ref="", progress=Silent()).label == "llama-cpp-python 9.9.9"
+
+
+def test_a_folder_with_the_name_of_a_source_file_is_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama_cpp(tmp_path / "llama-cpp", {})
+    monkeypatch.chdir(tmp_path)
+    assert choose("llama-cpp", ref="", progress=Silent()) == pinned_source()
+    path = tmp_path / "llama-cpp"
+    assert choose("./llama-cpp", ref="", progress=Silent()) == folder_source(path)
+
+
+@pytest.mark.parametrize("name", ["", "llama-cpp"])
+def test_an_archive_has_no_refs(name: str) -> None:
+    with pytest.raises(UsageError, match="'llama-cpp' is an archive") as caught:
+        choose(name, ref="master", progress=Silent())
+    assert "--source https://" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-cpp-2052-08", "-x", "--ref", "~nobody", "nowhere/at/all", "x" * 5000, "a\0b"]
+)
+def test_what_is_no_source_is_answered_with_the_three_kinds(name: str) -> None:
+    with pytest.raises(UsageError, match="--source ") as caught:
+        choose(name, ref="", progress=Silent())
+    for kind in ("source file (llama-cpp", "a folder of llama.cpp", "a repository such as https"):
+        assert kind in caught.value.remedy
+
+
+def test_the_nearest_source_file_comes_first() -> None:
+    with pytest.raises(UsageError) as caught:
+        choose("llama-cpp-2025", ref="", progress=Silent())
+    assert "(llama-cpp-2025-08, llama-cpp)" in caught.value.remedy
 
 
 def test_a_wrong_key_in_a_source_file_is_named(
@@ -67,34 +109,16 @@ def test_a_wrong_key_in_a_source_file_is_named(
         pinned_source()
 
 
-def test_programs_are_looked_up_in_the_source(tmp_path: Path) -> None:
-    folder = _llama_cpp(tmp_path, {"completion": NEW, "cli": OLD})
-    assert programs_offered(folder) == ["llama-cli", "llama-completion"]
-    assert programs_chosen(folder, ()) == ["llama-completion"]
-    assert programs_chosen(folder, ["llama-cli"]) == ["llama-cli"]
-
-
-def test_an_older_source_is_measured_with_llama_cli(tmp_path: Path) -> None:
-    assert programs_chosen(_llama_cpp(tmp_path, {"main": OLD}), ()) == ["llama-cli"]
-
-
-def test_an_unknown_program_is_refused_with_those_that_exist(tmp_path: Path) -> None:
-    folder = _llama_cpp(tmp_path, {"main": OLD})
-    with pytest.raises(UsageError, match="llama-clo") as caught:
-        programs_chosen(folder, ["llama-clo"])
-    assert "llama-cli" in caught.value.remedy
-
-
 def test_a_folder_without_llama_cpp_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no include/llama\.h"):
         folder_source(tmp_path)
 
 
 def test_a_folder_is_another_source_when_a_file_changes(tmp_path: Path) -> None:
-    folder = _llama_cpp(tmp_path, {"main": OLD})
+    folder = llama_cpp(tmp_path, {"main": OLD})
     before = folder_source(folder).identity
     assert folder_source(folder).identity == before
-    (folder / "tools" / "main" / "CMakeLists.txt").write_text(NEW)
+    (folder / "tools" / "main" / "CMakeLists.txt").write_text("")
     assert folder_source(folder).identity != before
 
 
@@ -103,9 +127,9 @@ def test_the_engine_says_its_own_version(tmp_path: Path) -> None:
         "set(LLAMA_VERSION_MAJOR 0)\nset(LLAMA_VERSION_MINOR 5)\nset(LLAMA_VERSION_PATCH 7)\n"
         'option(LLAMA_BUILD_IS_DEV "llama: dev build" ON)\n'
     )
-    folder = _llama_cpp(tmp_path / "new", {"main": OLD}, cmake)
+    folder = llama_cpp(tmp_path / "new", {"main": OLD}, cmake)
     assert engine_commit(folder_source(folder), folder) == "0.5.7-dev"
-    old = _llama_cpp(tmp_path / "old", {"main": OLD})
+    old = llama_cpp(tmp_path / "old", {"main": OLD})
     assert engine_commit(pinned_source(), old).startswith("llama-cpp-python-")
 
 

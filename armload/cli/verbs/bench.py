@@ -25,7 +25,8 @@ from armload.cli.verb import Verb
         "stop-at-end": "stop where the model ends its text, instead of going on to -n tokens",
         "engine-args": "further arguments for the engine, quoted as one",
         "time-limit": "seconds after which the board ends the run",
-        "source": "a llama.cpp folder; left out: the pinned source archive",
+        "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
+        "ref": "branch, tag or commit, where the source is a git repository",
         "json": "print one JSON document: the run",
     },
 )
@@ -43,6 +44,7 @@ def bench(
     engine_args: str = "",
     time_limit: str = str(DEFAULT_TIME_LIMIT_S),
     source: str = "",
+    ref: str = "",
     json: bool = False,
 ) -> None:
     """Run a model on a board and time every token.
@@ -68,7 +70,8 @@ def bench(
             "time_limit_s": time_limit,
         }
     )
-    bench_and_present(Request(board=board, model=model, source=source), plan, as_json=json)
+    request = Request(board=board, model=model, source=source, ref=ref)
+    bench_and_present(request, plan, as_json=json)
 
 
 @task(

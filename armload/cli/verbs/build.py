@@ -14,7 +14,8 @@ from armload.cli.verb import Verb
         "target": "what to build for: a file in toolchains/, such as rk3568",
         "programs": "which, with commas between: llama-completion, llama-cli, llama-bench, "
         "llama-server, llama-quantize, llama-perplexity, rpc-server; left out: what bench needs",
-        "source": "a llama.cpp folder; left out: the pinned source archive",
+        "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
+        "ref": "branch, tag or commit, where the source is a git repository",
         "compiler": "zig, gnu (the distribution's cross gcc) or native; left out: zig here, native "
         "on a build host",
         "on": "compile on a board, such as an ARM server, instead of here",
@@ -29,6 +30,7 @@ def build(
     target: str = "rk3568",
     programs: str = "",
     source: str = "",
+    ref: str = "",
     compiler: str = "",
     on: str = "",
     jobs: str = "",
@@ -57,7 +59,7 @@ def build(
         binaries = build_binaries(
             chosen,
             programs=[name.strip() for name in programs.split(",") if name.strip()],
-            source=choose(source),
+            source=choose(source, ref=ref, progress=progress),
             workshop=where,
             progress=progress,
         )

@@ -13,12 +13,18 @@ from armload.cli.verb import Verb
     help={
         "board": "a file in boards/, such as virtual or dayu200",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or demo: one of random weights",
-        "source": "a llama.cpp folder; left out: the pinned source archive",
+        "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
+        "ref": "branch, tag or commit, where the source is a git repository",
         "json": "print one JSON document",
     },
 )
 def deploy(
-    c: Context, board: str = "virtual", model: str = "demo", source: str = "", json: bool = False
+    c: Context,
+    board: str = "virtual",
+    model: str = "demo",
+    source: str = "",
+    ref: str = "",
+    json: bool = False,
 ) -> None:
     """Put the engine and a model on a board, checked there.
 
@@ -28,7 +34,7 @@ def deploy(
     from armload.bench.runner import Request, chosen_model, prepared
     from armload.cli import terminal
 
-    request = Request(board=board, model=model, source=source)
+    request = Request(board=board, model=model, source=source, ref=ref)
     progress = terminal.progress()
     model_facts = chosen_model(request, progress)
     with prepared(request, model_facts, progress) as (_, ready):

@@ -1,0 +1,171 @@
+"""Runs git so that it never asks anybody, never waits for ever, and never shows a login."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from armload.build.index import without_login
+from armload.build.ninja import end
+from armload.core.errors import MissingToolError
+
+PATIENCE_S = 120.0
+"""git says every second how far it is; one that is silent for so long waits for a dead server."""
+_POLL_S = 0.5
+_SSH = "ssh -o ConnectTimeout=30 -o ServerAliveInterval=20"
+_NEVER_ASKING = {
+    "LC_ALL": "C",  # its words are read
+    "LANGUAGE": "",
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GCM_INTERACTIVE": "never",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+}
+_OF_ANOTHER_REPOSITORY = {
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+}
+"""Set where git itself calls us, in a hook for instance."""
+_SETTINGS = (
+    "core.autocrlf=false",
+    "core.hooksPath=/dev/null",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "fetch.recurseSubmodules=false",
+    "http.lowSpeedLimit=1",
+    "http.lowSpeedTime=60",
+)
+
+
+class Answer(NamedTuple):
+    """What git answered.
+
+    Attributes:
+        status: its exit status; none when it was ended because it said nothing for too long.
+        output: of the program.
+        said: its standard error, without its progress and without any login.
+    """
+
+    status: int | None
+    output: str
+    said: str
+
+
+def git(
+    words: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    keep_open: Sequence[int] = (),
+    watch: Callable[[str], None] | None = None,
+) -> Answer:
+    """Run git in a folder; ``watch`` is shown each line of its standard error.
+
+    When this is interrupted, git and its children are ended first. ``keep_open`` are file
+    descriptors that they inherit, such as a lock's.
+
+    Raises:
+        MissingToolError: git is not installed.
+    """
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    said: list[str] = []
+    with (
+        tempfile.TemporaryFile() as output,
+        subprocess.Popen(
+            [_program(), *settings, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env={**_environment(), **(environment or {})},
+            pass_fds=tuple(keep_open),
+            start_new_session=True,  # without a terminal nothing can ask for a password there
+        ) as process,
+    ):
+        try:
+            for line in _lines(process):
+                if watch:
+                    watch(line)
+                if not re.search(r"\d%|^remote: (Enumerating|Counting|Compressing|Total)", line):
+                    said.append(without_login(line))
+            ended = process.poll() is not None
+        finally:
+            end(process)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    return Answer(process.returncode if ended else None, text, "\n".join(said))
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yield what a process says on its standard error until it ends or falls silent."""
+    assert process.stderr is not None  # noqa: S101 - it is a pipe
+    rest = b""
+    last_heard = time.monotonic()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stderr, selectors.EVENT_READ)
+        while time.monotonic() - last_heard < PATIENCE_S:
+            if selector.select(_POLL_S):
+                heard = os.read(process.stderr.fileno(), 1 << 16)
+                if not heard:
+                    break
+                last_heard = time.monotonic()
+                *whole, rest = re.split(rb"[\r\n]+", rest + heard)
+                yield from (line.decode(errors="replace") for line in whole)
+            elif process.poll() is not None:
+                break  # a child of its own, such as a shared SSH connection, goes on
+        else:
+            return
+    if rest:
+        yield rest.decode(errors="replace")
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(PATIENCE_S)
+
+
+def _program() -> str:
+    program = shutil.which("git")
+    if program is None:
+        raise MissingToolError(
+            "git is not installed, and a repository as the source needs it.",
+            "Install it (Debian and Ubuntu: apt install git; macOS: xcode-select --install), or "
+            "leave --source out: the pinned source needs no git.",
+        )
+    return program
+
+
+def _environment() -> dict[str, str]:
+    own = {name: text for name, text in os.environ.items() if name not in _OF_ANOTHER_REPOSITORY}
+    environment = own | _NEVER_ASKING
+    if "GIT_SSH_COMMAND" in own or "GIT_SSH" not in own:
+        command = own.get("GIT_SSH_COMMAND") or _configured_ssh() or _SSH
+        environment["GIT_SSH_COMMAND"] = f"{command} -o BatchMode=yes"
+    return environment
+
+
+def _configured_ssh() -> str:
+    asked = subprocess.run(
+        [_program(), "config", "--get", "core.sshCommand"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
+    )
+    return asked.stdout.strip()

@@ -1,0 +1,73 @@
+"""Which programs a llama.cpp can build, looked up in its own CMake files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from armload.build.cmake import Project
+from armload.core.errors import UsageError
+from armload.core.workspace import data_path
+
+MAIN_PROGRAMS = ("llama-completion", "llama-cli")
+"""Programs that continue a prompt; the first that a source has is the one for measuring."""
+_OTHER_NAMES = {
+    # Since December 2025 llama-cli is a chat; before, it was what llama-completion is now.
+    "llama-completion": "llama-cli",
+    "rpc-server": "ggml-rpc-server",
+    "ggml-rpc-server": "rpc-server",
+}
+
+
+def programs_offered(folder: Path) -> list[str]:
+    """Return the names of the programs that a llama.cpp folder can build, sorted.
+
+    Not among them are those that llama.cpp builds only with an option that is off in armload's
+    builds, or on another platform.
+    """
+    overlay = data_path("toolchains", "overlay") / "CMakeLists.txt"
+    return sorted(Project(folder, settings=overlay).executables("tools"))
+
+
+def programs_chosen(folder: Path, wanted: Sequence[str]) -> list[str]:
+    """Return the programs to build: those wanted, or the one for measuring; sorted.
+
+    A program that upstream renamed is taken under the name that this source has for it.
+
+    Raises:
+        UsageError: the source does not have one of them.
+    """
+    offered = programs_offered(folder)
+    if not wanted:
+        wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]
+        if not wanted:
+            raise UsageError(
+                f"{folder}: this llama.cpp has none of {', '.join(MAIN_PROGRAMS)}.",
+                f"It has: {', '.join(offered)}."
+                if offered
+                else "It is older than armload can build: take one of May 2025 or later.",
+            )
+    return sorted({_chosen(folder, program, offered) for program in wanted})
+
+
+def _chosen(folder: Path, wanted: str, offered: Sequence[str]) -> str:
+    if wanted in offered:
+        return wanted
+    other = _OTHER_NAMES.get(wanted, "")
+    if other in offered:
+        return other
+    near = difflib.get_close_matches(wanted, offered, n=3)
+    names = [*near, *(name for name in offered if name not in near)]
+    raise UsageError(
+        f"{folder}: this llama.cpp has no program {wanted!r}.", f"It has: {', '.join(names)}."
+    )
+
+
+def renamed(wanted: Sequence[str], built: Sequence[str]) -> list[str]:
+    """Return a sentence for each program that was built under another name than it was asked."""
+    return [
+        f"This llama.cpp has no {program}; its {_OTHER_NAMES[program]} does that work."
+        for program in wanted
+        if program not in built and _OTHER_NAMES.get(program) in built
+    ]

@@ -1,0 +1,245 @@
+"""A git repository elsewhere: its address, and which commit its branches and tags are."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from armload.build.git import Answer, git
+from armload.core.errors import ArmloadError, BuildError, UsageError
+from armload.core.files import write_whole
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import cache_folder
+
+SCHEMES = ("https", "ssh", "http", "git", "file")
+_SCP_LIKE = r"([\w.+~-]+@)?\w[\w.-]*:(?!:|//)\S+"
+_NETWORK = (
+    r"[Cc]ould not resolve|[Cc]onnection (refused|timed out|reset|closed)|unable to access|"
+    r"unable to connect|[Uu]nreachable|No route to host|timed out|hung up|early EOF|too slow|"
+    r"disconnect"
+)
+_LINE_ENDED = "Could not read from remote repository"
+_UNKNOWN = (
+    r"repository '.*' not found|[Rr]epository not found|does not appear to be a git repository|"
+    r"not a git repository|repository not exported"
+)
+_LOGIN = r"could not read (Username|Password)|Authentication failed|Permission denied|error: 40[13]"
+
+
+class Address(Value):
+    """Where a repository is.
+
+    Attributes:
+        url: as git takes it; may hold a login.
+        shown: the same for people, without user and password.
+    """
+
+    url: str = Field(repr=False)
+    shown: str
+
+    @property
+    def folder(self) -> Path:
+        """What is kept of this repository, in the cache."""
+        known = re.sub(r"(\.git)?/*$", "", self.shown)
+        name = re.sub(r"[^\w.-]", "", re.split(r"[/:]", known)[-1]).lstrip(".-")[:40]
+        digest = hashlib.sha256(known.encode()).hexdigest()[:12]
+        return cache_folder() / "sources" / "git" / f"{name or 'repository'}-{digest}"
+
+
+class UnreachableError(BuildError):
+    """A repository's machine does not answer."""
+
+
+class GitFailedError(BuildError):
+    """git failed for a reason of its own."""
+
+
+def shown(text: str) -> str:
+    """Return an address without anything that could be a user or a password."""
+    scheme = re.match(r"[A-Za-z][\w+.-]*://", text)
+    return (scheme[0] if scheme else "") + text[scheme.end() if scheme else 0 :].rpartition("@")[2]
+
+
+def address_of(text: str) -> Address | None:
+    """Return the address of a repository that a person typed; none when it is not one.
+
+    Raises:
+        UsageError: it is one, and malformed.
+    """
+    if "://" not in text:
+        is_one = re.fullmatch(_SCP_LIKE, text, re.ASCII) is not None
+        return Address(url=text, shown=shown(text)) if is_one else None
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise _malformed() from error
+    if parts.scheme not in SCHEMES:
+        raise UsageError(
+            f"{shown(text)}: git's address begins with none of "
+            f"{', '.join(f'{scheme}://' for scheme in SCHEMES)}.",
+            "Or write a folder's path as it is, without a scheme.",
+        )
+    is_odd = re.search(r"[\x00-\x20\x7f]", text) or host.startswith("-")
+    if is_odd or not parts.path.strip("/") or (not host and parts.scheme != "file"):
+        raise _malformed()
+    return Address(url=text, shown=shown(text))
+
+
+def _malformed() -> UsageError:
+    return UsageError(  # whose words do not quote it: half a password may be in it
+        "The address of the repository is malformed.",
+        "Write it as in https://github.com/ggml-org/llama.cpp; in a user or password, write %2F "
+        "for /, %40 for @ and %20 for a space.",
+    )
+
+
+def commit_of(address: Address, ref: str, progress: Progress) -> str:
+    """Return the commit, 40 hexadecimal digits, that a branch, tag or commit is at this moment.
+
+    Args:
+        address: of the repository.
+        ref: a branch, a tag, a whole name such as ``refs/pull/1/head``, or a commit; empty for
+            the default branch. A commit with all its digits is not looked up.
+        progress: where the question is shown.
+
+    Raises:
+        UsageError: there is no such repository or ref.
+        BuildError: the repository does not answer.
+        MissingToolError: git is not installed.
+    """
+    if re.fullmatch(r"[0-9a-fA-F]{40}", ref):
+        return ref.lower()
+    ref = ref or "HEAD"
+    memory = address.folder / "refs" / hashlib.sha256(ref.encode()).hexdigest()[:16]
+    try:
+        refs = _refs(address, ref, progress)
+    except UnreachableError as error:
+        raise _with_memory(error, ref, memory) from error
+    commit = _found(refs, ref) or _abbreviated(refs, ref)
+    if commit is None:
+        raise _unknown_ref(address, refs, ref)
+    write_whole(memory, f"{commit}\n".encode())
+    return commit
+
+
+def _refs(address: Address, ref: str, progress: Progress) -> Mapping[str, str]:
+    """Ask the repository for its refs, by their whole names, with what each one is."""
+    is_whole = ref == "HEAD" or ref.startswith("refs/")
+    kinds = [] if is_whole else ["--heads", "--tags"]
+    patterns = [ref, f"{ref}^{{}}"] if is_whole else []
+    with progress.step(f"Asking {address.shown} for its branches and tags"):
+        answer = git(["ls-remote", *kinds, "--", address.url, *patterns], folder=Path("/"))
+    if answer.status != 0:
+        raise failure(address, answer)
+    refs = {}
+    for line in answer.output.splitlines():
+        commit, _, name = line.partition("\t")
+        refs[name] = commit
+    return refs
+
+
+def _found(refs: Mapping[str, str], ref: str) -> str | None:
+    found = {}
+    for name in (ref, f"refs/heads/{ref}", f"refs/tags/{ref}"):
+        commit = refs.get(f"{name}^{{}}") or refs.get(name)
+        if commit:
+            found[name] = commit
+    if len(set(found.values())) > 1:
+        raise UsageError(
+            f"{ref!r} is a branch and a tag, and they are not the same commit.",
+            f"Write --ref {' or --ref '.join(found)}.",
+        )
+    return next(iter(found.values()), None)
+
+
+def _abbreviated(refs: Mapping[str, str], ref: str) -> str | None:
+    """Return the commit of a branch or tag that begins with the digits that were typed."""
+    if re.fullmatch(r"[0-9a-fA-F]{7,39}", ref) is None:
+        return None
+    found = {commit for commit in refs.values() if commit.startswith(ref.lower())}
+    return found.pop() if len(found) == 1 else None
+
+
+def _unknown_ref(address: Address, refs: Mapping[str, str], ref: str) -> UsageError:
+    if ref == "HEAD":
+        return UsageError(
+            f"{address.shown}: this repository has no default branch.",
+            "Name a branch, tag or commit with --ref; or it is empty.",
+        )
+    if re.fullmatch(r"[0-9a-fA-F]{7,39}", ref):
+        return UsageError(
+            f"{address.shown}: no single branch or tag is a commit that begins with {ref}.",
+            "Name a commit by all of its 40 digits.",
+        )
+    names = [re.sub(r"^refs/(heads|tags)/", "", name) for name in refs if not name.endswith("^{}")]
+    near = difflib.get_close_matches(ref, names, n=5)
+    branches = [name.removeprefix("refs/heads/") for name in refs if name.startswith("refs/heads/")]
+    hint = (
+        f"The nearest names are: {', '.join(near)}. "
+        if near
+        else f"Its branches are: {', '.join(branches[:5])}{' …' if len(branches) > 5 else ''}. "
+    )
+    return UsageError(
+        f"{address.shown}: this repository has no branch or tag {ref!r}.",
+        f"{hint}A commit is named by all of its 40 digits.",
+    )
+
+
+def _with_memory(error: UnreachableError, ref: str, memory: Path) -> BuildError:
+    try:
+        commit = memory.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return error
+    name = "Its default branch" if ref == "HEAD" else repr(ref)
+    return UnreachableError(
+        f"{error.message} {name} was the commit {commit} when it was last looked up.",
+        f"To build that one, name it: --ref {commit}; if it was built or fetched before, that "
+        "needs no network.",
+    )
+
+
+def failure(address: Address, answer: Answer) -> ArmloadError:
+    """Return the error for a question that a repository did not answer."""
+    lines = answer.said.replace(address.url, address.shown).splitlines()
+    where = f"{address.shown}: "
+    if answer.status is None:
+        return _unreachable(where, "it does not answer")
+    if line := _first(_LOGIN, lines):
+        return BuildError(
+            f"{where}there is no such repository, or it wants a login: {line}.",
+            "Look at the address. armload never asks for a password: give git one by a credential "
+            "helper or an SSH key, so that 'git ls-remote' of this address asks for none.",
+        )
+    if _first("Host key verification failed", lines):
+        return BuildError(
+            f"{where}this machine does not know the host key of that one.",
+            "Connect to it once with ssh and check its key, then run the same command again.",
+        )
+    if line := _first(_UNKNOWN, lines):
+        return UsageError(f"{where}there is no such repository: {line}.", "Look at the address.")
+    if line := _first(_NETWORK, lines):
+        return _unreachable(where, line)
+    line = _first("^(fatal|error):", lines) or f"it ended with status {answer.status}"
+    if _LINE_ENDED in line:
+        return _unreachable(where, line)
+    return GitFailedError(f"{where}git failed: {line}.")
+
+
+def _first(pattern: str, lines: Sequence[str]) -> str:
+    found = (line.strip().rstrip(".") for line in lines if re.search(pattern, line))
+    return next(found, "")
+
+
+def _unreachable(where: str, why: str) -> UnreachableError:
+    return UnreachableError(
+        f"{where}this repository cannot be reached: {why}.",
+        "Look at the network and the address, then run the same command again.",
+    )

@@ -1,0 +1,138 @@
+"""Programs of the engine, looked up in its CMake files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.build.cmake import Project
+from armload.build.programs import programs_chosen, programs_offered, renamed
+from armload.core.errors import UsageError
+from tests.unit.sources import llama_cpp
+
+COMPLETION = """
+# llama-completion-impl: add_executable(not-this main.cpp)
+set(TARGET llama-completion-impl)
+add_library(${TARGET} completion.cpp)
+set(TARGET llama-completion)
+add_executable(${TARGET} main.cpp)
+"""
+CLI = "set(TARGET llama-cli)\nadd_executable (${TARGET}   main.cpp)\n"
+
+
+def _executables(folder: Path, cmake: str, settings: str = "", options: str = "") -> list[str]:
+    llama_cpp(folder, {"tool": cmake}, options)
+    (folder / "settings.cmake").write_text(settings)
+    return Project(folder, settings=folder / "settings.cmake").executables("tools")
+
+
+def test_programs_are_looked_up_in_the_source(tmp_path: Path) -> None:
+    folder = llama_cpp(tmp_path, {"completion": COMPLETION, "cli": CLI})
+    assert programs_offered(folder) == ["llama-cli", "llama-completion"]
+    assert programs_chosen(folder, ()) == ["llama-completion"]
+    assert programs_chosen(folder, ["llama-cli"]) == ["llama-cli"]
+
+
+def test_an_older_source_is_measured_with_llama_cli(tmp_path: Path) -> None:
+    assert programs_chosen(llama_cpp(tmp_path, {"main": CLI}), ()) == ["llama-cli"]
+
+
+def test_a_folder_that_the_project_leaves_out_offers_nothing(tmp_path: Path) -> None:
+    folder = llama_cpp(tmp_path, {"main": CLI})
+    (folder / "tools" / "old").mkdir()
+    (folder / "tools" / "old" / "CMakeLists.txt").write_text("add_executable(old old.cpp)")
+    assert programs_offered(folder) == ["llama-cli"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "offered"),
+    [
+        ("SET_ON", "x"),
+        ("set_on", "y"),
+        ("SET_OFF", "y"),
+        ("ON_BY_DEFAULT", "x"),
+        ("OFF_BY_DEFAULT", "y"),
+        ("STANDALONE", "y"),
+        ("NEVER_HEARD_OF", "y"),
+        ("NOT NEVER_HEARD_OF AND SET_ON", "x"),
+        ("SET_OFF OR SET_ON", "x"),
+        ("SET_ON OR SET_ON AND SET_OFF", "x"),
+        ("(SET_ON OR SET_ON) AND SET_OFF", "y"),
+        ("NOT (SET_OFF OR NEVER_HEARD_OF)", "x"),
+        ('CMAKE_SYSTEM_NAME STREQUAL "iOS"', "y"),
+        ("DEFINED SET_ON", "y"),
+        ("", "y"),
+        ("NOT", "x"),
+    ],
+)
+def test_a_program_is_offered_where_its_condition_holds(
+    condition: str, offered: str, tmp_path: Path
+) -> None:
+    cmake = f"if ({condition})\nadd_executable(x x.cpp)\nelse()\nadd_executable(y y.cpp)\nendif()"
+    found = _executables(
+        tmp_path,
+        cmake,
+        settings='set(SET_ON ON CACHE BOOL "" FORCE)\nset(SET_OFF OFF CACHE BOOL "" FORCE)',
+        options='option(SET_OFF "x" ON)\noption(ON_BY_DEFAULT "one (two) # three" ON)\n'
+        'option(OFF_BY_DEFAULT "x" OFF)\noption(STANDALONE "x" ${LLAMA_STANDALONE})',
+    )
+    assert found == [offered]
+
+
+def test_only_one_branch_counts_and_none_inside_one_that_does_not(tmp_path: Path) -> None:
+    cmake = """
+    if (NO)
+      if (NO)
+      else()
+        add_executable(a a.cpp)
+      endif()
+    elseif (ON)
+      add_executable(b b.cpp)
+    elseif (ON)
+      add_executable(c c.cpp)
+    else()
+      add_executable(d d.cpp)
+    endif()
+    """
+    assert _executables(tmp_path, cmake) == ["b"]
+
+
+def test_a_project_that_includes_itself_is_read_once(tmp_path: Path) -> None:
+    assert _executables(tmp_path, "add_subdirectory(../tool)\nadd_executable(x x.cpp)") == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("has", "asked"),
+    [
+        ("llama-cli", "llama-completion"),
+        ("rpc-server", "ggml-rpc-server"),
+        ("ggml-rpc-server", "rpc-server"),
+    ],
+)
+def test_a_program_is_taken_under_the_name_that_the_source_has_for_it(
+    has: str, asked: str, tmp_path: Path
+) -> None:
+    folder = llama_cpp(tmp_path, {"tool": f"add_executable({has} main.cpp)"})
+    assert programs_chosen(folder, [asked]) == [has]
+    assert programs_chosen(folder, [asked, has]) == [has]
+    assert renamed([asked], [has]) == [f"This llama.cpp has no {asked}; its {has} does that work."]
+    assert renamed([has], [has]) == []
+
+
+def test_a_chat_is_not_taken_for_the_program_that_continues_a_prompt(tmp_path: Path) -> None:
+    folder = llama_cpp(tmp_path, {"completion": COMPLETION, "cli": CLI})
+    assert programs_chosen(folder, ["llama-completion"]) == ["llama-completion"]
+    assert renamed(["llama-completion"], ["llama-cli", "llama-completion"]) == []
+
+
+def test_an_unknown_program_is_refused_with_the_nearest_first(tmp_path: Path) -> None:
+    folder = llama_cpp(tmp_path, {"a": "add_executable(aaa a.cpp)", "main": CLI})
+    with pytest.raises(UsageError, match="llama-clo") as caught:
+        programs_chosen(folder, ["llama-clo"])
+    assert caught.value.remedy == "It has: llama-cli, aaa."
+
+
+def test_a_source_without_a_program_for_measuring_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="none of llama-completion, llama-cli"):
+        programs_chosen(llama_cpp(tmp_path, {}), ())

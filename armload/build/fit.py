@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from armload.build.guards import CHECKED_BY_LIBRARIES
 from armload.build.inspection import Inspection, check
 from armload.build.target import Target
 from armload.core.errors import BuildError
@@ -17,7 +18,8 @@ class Fit(Value):
     Attributes:
         target: its name.
         verdict: ``runs``; ``slow`` where it runs without what the target must use; ``perhaps``
-            where the board must have a loader or libraries for it; or ``no``.
+            where the board must have a loader or libraries for it, or where a feature that the
+            CPU lacks may lie behind a check, which a stripped program does not show; or ``no``.
         reason: why it does not simply run; else empty.
     """
 
@@ -37,8 +39,13 @@ def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Fit]:
         lenient = target.model_copy(update={"must_use": ()})
         if _complaint(code, lenient):
             foreign = _complaint(code.model_copy(update={"features": ()}), lenient)
-            reason = foreign or f"the CPU lacks {', '.join(_lacking(inspection, target))}"
-            yield Fit(target=target.name, verdict="no", reason=reason)
+            lacking = _lacking(inspection, target)
+            reason = foreign or f"the CPU lacks {', '.join(lacking)}"
+            if not foreign and inspection.is_stripped and CHECKED_BY_LIBRARIES.issuperset(lacking):
+                reason += ", which the C library may use only where it is; symbols would tell"
+                yield Fit(target=target.name, verdict="perhaps", reason=reason)
+            else:
+                yield Fit(target=target.name, verdict="no", reason=reason)
         elif not inspection.is_static:
             yield Fit(target=target.name, verdict="perhaps", reason=_wants(inspection))
         elif _complaint(code, target):

@@ -18,6 +18,8 @@ _TAGGING = re.compile(
     r"__libc_mtag_\w+|_?_?(?:libc_)?(?:malloc|calloc|realloc|free|memalign|malloc_usable_size|pvalloc)"
     r"|(?:_int|_mid)_(?:malloc|free|realloc|memalign)(?:\.\w+)*|sysmalloc(?:\.\w+)*"
 )
+CHECKED_BY_LIBRARIES = frozenset({"mops", "mte", "sve"})
+"""Features that C libraries use behind checks which only the names of functions show."""
 # libgcc reads the vector length only for frames whose unwind table says that they use SVE.
 _UNWINDING = re.compile(r"execute_stack_op|uw_\w+|_Unwind_\w+")
 

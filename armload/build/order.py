@@ -115,9 +115,15 @@ def definitions(
     return variables
 
 
-def environment(compiler: Compiler, tree: PurePath) -> dict[str, str]:
-    """Return the environment variables of a build in the folder ``tree``."""
+def environment(compiler: Compiler, tree: PurePath, *, ccache: str) -> dict[str, str]:
+    """Return the environment variables of a build in the folder ``tree``.
+
+    ``ccache`` is the program's path there; empty where there is none.
+    """
+    # zig keeps what it compiles; with ccache one copy is enough, and this one goes with the tree.
+    own_cache = {"ZIG_LOCAL_CACHE_DIR": str(tree / "zig")} if ccache else {}
     return {
+        **own_cache,
         **compiler.environment(),
         "NINJA_STATUS": "[%f/%t] ",
         # Any repository further up would answer a question about the engine's commit.

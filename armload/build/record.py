@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from armload.build.binary import Binary, FeatureUse
+from armload.build.inspection import Inspection
 from armload.build.target import Target, machine_architecture
 from armload.core.values import Value
 
@@ -106,6 +109,19 @@ class BuildRecord(Value):
             )
             for program in self.programs
         )
+
+
+def with_recorded_features(inspection: Inspection) -> Inspection:
+    """Return what is known of a program of ours with what its symbols told when it was built."""
+    try:
+        content = (inspection.path.parent / "build.json").read_bytes()
+        record = BuildRecord.model_validate_json(content)
+    except (OSError, ValidationError):
+        return inspection
+    for program in record.programs:
+        if program.sha256 == inspection.sha256:
+            return inspection.model_copy(update={"features": program.features})
+    return inspection
 
 
 def reported_version(program: Path, architecture: str) -> str | None:

@@ -58,7 +58,7 @@ class LocalWorkshop:
             compiler,
             source=order.source,
             native=native_folder(),
-            ccache=shutil.which("ccache") or "",
+            ccache=_ccache(),
         )
         command = [
             str(tool("cmake", "CMAKE_BIN_DIR", "cmake")),
@@ -88,11 +88,15 @@ class LocalWorkshop:
         run_logged(
             command,
             log=order.log,
-            environment=environment(compiler, order.folder / "tree"),
+            environment=environment(compiler, order.folder / "tree", ccache=_ccache()),
             nice=self._nice,
             watch=watch,
             keep_open=order.lock,
         )
+
+
+def _ccache() -> str:
+    return shutil.which("ccache") or ""
 
 
 def _ninja() -> str:

@@ -56,7 +56,8 @@ class Zig(Value):
         cache = shell.quote(cache_folder() / "zig")
         scripts = {
             f"zig-{words[0]}": "#!/bin/sh\n"
-            f"ZIG_GLOBAL_CACHE_DIR={cache}\nZIG_LOCAL_CACHE_DIR={cache}\n"
+            f"ZIG_GLOBAL_CACHE_DIR={cache}\n"
+            f': "${{ZIG_LOCAL_CACHE_DIR:={cache}}}"\n'
             "export ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR\n"
             f'exec {shell.join([zig, *words])} "$@"\n'
             for words in (

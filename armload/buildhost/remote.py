@@ -167,18 +167,18 @@ class RemoteWorkshop:
         return None
 
     def _started(self, order: Order, compiler: Compiler, parts: PurePosixPath) -> PurePosixPath:
-        tree = self._tree(order)
+        tree, ccache = self._tree(order), self._machine.ccache
         variables = definitions(
             order,
             compiler,
             source=parts / "engine",
             native=parts / "native",
-            ccache=self._machine.ccache,
+            ccache=ccache,
         )
         script = render(
             "build.sh.j2",
             {
-                "environment": list(environment(compiler, tree).items()),
+                "environment": list(environment(compiler, tree, ccache=ccache).items()),
                 "nice": ["nice", "-n", self._nice] if self._nice and self._machine.has_nice else [],
                 "jobs": self._jobs or 0,
                 "generator": self._machine.generator,

@@ -31,6 +31,7 @@ def inspect(c: Context, file: str, target: str = "", json: bool = False) -> None
 
     from armload.build import inspection
     from armload.build.fit import fits
+    from armload.build.record import with_recorded_features
     from armload.build.target import load_target
     from armload.cli import terminal
     from armload.core.errors import UsageError
@@ -40,7 +41,7 @@ def inspect(c: Context, file: str, target: str = "", json: bool = False) -> None
     if not path.exists():
         raise UsageError(f"There is no file {file}.", "Give a program's file.")
     targets = [load_target(target)] if target else _all_targets()
-    found = inspection.inspect(path)
+    found = with_recorded_features(inspection.inspect(path))
     suits = list(fits(found, targets))
     if json:
         terminal.show_json(document(found, suits))

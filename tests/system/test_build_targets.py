@@ -12,7 +12,7 @@ import pytest
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.inspection import check, inspect
-from armload.build.record import BuildRecord
+from armload.build.record import BuildRecord, with_recorded_features
 from armload.build.source import pinned_source
 from armload.build.target import load_target, machine_architecture
 from armload.build.workshop import LocalWorkshop
@@ -55,6 +55,9 @@ def test_the_distributions_cross_compiler_builds_too(target: str) -> None:
     binary = engine(target, "gnu")
     assert set(wanted.must_use) <= _needed(binary) <= set(wanted.features)
     assert binary.compiler.startswith("gnu aarch64-linux-gnu-gcc")
+    # What its symbols told stays known.
+    told = with_recorded_features(inspect(binary.path))
+    assert told.features == binary.features != inspect(binary.path).features
     # glibc carries code for CPUs that have what this one lacks, and chooses at run time.
     assert "sve" in {use.feature for use in binary.features}
     assert _said(binary, "max", 20)[0].startswith(PROMPT)

@@ -36,8 +36,15 @@ def verdicts(inspection: Inspection) -> list[tuple[str, str]]:
 
 def test_a_program_runs_where_the_cpu_has_all_that_it_uses() -> None:
     assert verdicts(program("asimddp")) == [("no", "the CPU lacks asimddp"), ("runs", "")]
-    assert verdicts(program("asimddp", "sve"))[1] == ("no", "the CPU lacks sve")
+    assert verdicts(program("asimddp", "bf16"))[1] == ("no", "the CPU lacks bf16")
     assert verdicts(program("i8mm", "sve", "mte"))[0] == ("no", "the CPU lacks i8mm, sve, mte")
+
+
+def test_what_only_symbols_could_tell_of_a_stripped_program_is_left_open() -> None:
+    (verdict, reason) = verdicts(program("asimddp", "sve", "mte"))[1]
+    assert (verdict, "symbols would tell" in reason) == ("perhaps", True)
+    told = program("asimddp", "sve", "mte", is_stripped=False)
+    assert verdicts(told)[1] == ("no", "the CPU lacks sve, mte")
 
 
 def test_a_program_that_leaves_the_cpus_best_unused_is_slow() -> None:

@@ -36,8 +36,17 @@ def verdicts(inspection: Inspection) -> list[tuple[str, str]]:
 
 def test_a_program_runs_where_the_cpu_has_all_that_it_uses() -> None:
     assert verdicts(program("asimddp")) == [("no", "the CPU lacks asimddp"), ("runs", "")]
-    assert verdicts(program("asimddp", "sve"))[1] == ("no", "the CPU lacks sve")
+    assert verdicts(program("asimddp", "rng"))[1] == ("no", "the CPU lacks rng")
     assert verdicts(program("i8mm", "sve", "mte"))[0] == ("no", "the CPU lacks i8mm, sve, mte")
+
+
+def test_what_a_c_library_may_check_is_doubtful_only_where_no_symbols_tell() -> None:
+    verdict, reason = verdicts(program("asimddp", "sve"))[1]
+    assert verdict == "perhaps"
+    assert "the CPU lacks sve" in reason
+    told = program("asimddp", "sve", is_stripped=False)
+    assert verdicts(told)[1] == ("no", "the CPU lacks sve")
+    assert verdicts(program("asimddp", "sve", "rng"))[1] == ("no", "the CPU lacks sve, rng")
 
 
 def test_a_program_that_leaves_the_cpus_best_unused_is_slow() -> None:

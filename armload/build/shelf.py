@@ -75,7 +75,10 @@ def build_kinds() -> tuple[Kind, ...]:
             name="sources",
             what="llama.cpp's source",
             again="a download",
-            items=items_of("sources", locks=_any_build),
+            items=(
+                *items_of("sources", locks=_any_build, but="git"),
+                *items_of("sources/git", locks=_any_build_or_fetch, but="*.lock"),
+            ),
         ),
         Kind(
             name="zig",
@@ -178,6 +181,13 @@ def _own_lock(lock: Path) -> Mapping[Path, str]:
 def _any_build() -> Mapping[Path, str]:
     locks = [path for path in entries("builds") if path.suffix == ".lock"]
     return dict.fromkeys(locks, "another armload is building with it")
+
+
+def _any_build_or_fetch() -> Mapping[Path, str]:
+    folders = entries("sources/git")
+    locks = [path for path in folders if path.suffix == ".lock"]
+    locks += [path / "lock" for path in folders if (path / "lock").exists()]
+    return {**_any_build(), **dict.fromkeys(locks, "another armload is fetching from git")}
 
 
 def _lock(folder: Path, build_id: str) -> Path:

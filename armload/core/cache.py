@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
@@ -122,8 +123,10 @@ def items_of(
     busy: Callable[[], str] = _not_busy,
     but: str = "",
 ) -> tuple[Item, ...]:
-    """Return an item for each entry of a kind's folder but one."""
-    own = [path for path in entries(kind) if not is_left_over(path) and path.name != but]
+    """Return an item for each entry of a kind's folder, save those whose name fits ``but``."""
+    own = [
+        path for path in entries(kind) if not is_left_over(path) and not fnmatchcase(path.name, but)
+    ]
     return (
         *(
             Item(

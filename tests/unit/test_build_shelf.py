@@ -107,3 +107,21 @@ def test_sources_and_libraries_stay_while_any_build_is_under_way(cache: Path) ->
     assert [decision.fate for decision in decide(build_kinds())] == ["goes"] * 3
     with held_elsewhere(partial.with_name("ba9876543210.lock")):
         assert [decision.fate for decision in decide(build_kinds())] == ["in use"] * 3
+
+
+@pytest.mark.parametrize("lock", ["llama.cpp-1.lock", "llama.cpp-mirror/lock"])
+def test_repositories_stay_while_someone_fetches_from_one(cache: Path, lock: str) -> None:
+    git = cache / "sources" / "git"
+    for name in ("llama.cpp-1", "llama.cpp-mirror"):
+        (git / name).mkdir(parents=True)
+    for name in ("llama.cpp-1.lock", "llama.cpp-mirror/lock"):
+        (git / name).touch()
+    (cache / "sources" / "archive").mkdir()
+
+    def fates() -> dict[str, str]:
+        return {decision.item.label: decision.fate for decision in decide(build_kinds())}
+
+    labels = ("archive", "llama.cpp-1", "llama.cpp-mirror")
+    assert fates() == dict.fromkeys(labels, "goes")
+    with held_elsewhere(git / lock):
+        assert fates() == {**dict.fromkeys(labels, "in use"), "archive": "goes"}

@@ -166,12 +166,18 @@ def _compiler_in(cache: Path, target: Target) -> Compiler:
 
 
 def libraries_in(cache: Path, target: Target) -> Path:
-    """Let zig compile its C and C++ libraries for a trivial program, and return its cache."""
+    """Let zig compile its C and C++ libraries for trivial programs, and return its cache.
+
+    zig has them for each CPU apart. armload links for any CPU, plain CMake for the target's,
+    because there the CPU's flags are everywhere.
+    """
     compiler = _compiler_in(cache, target)
     cxx = compiler.definitions(target)["CMAKE_CXX_COMPILER"]
     program = cache / "trivial.cpp"
     program.write_text(TRIVIAL, encoding="utf-8")
-    wall_s([cxx, "-static", "-O3", str(program), "-o", str(cache / "trivial")], cache, {})
+    for flags in ([], compiler.cpu_flags(target)):
+        words = [cxx, *flags, "-static", "-O3", str(program), "-o", str(cache / "trivial")]
+        wall_s(words, cache, {})
     return cache_folder() / "zig"
 
 
@@ -227,7 +233,10 @@ def main() -> None:
     if parts == ["present"]:
         return
     source = pinned_source().provide(Silent())
-    with tempfile.TemporaryDirectory(prefix="armload-build-time-") as place:
+    with tempfile.TemporaryDirectory(
+        prefix="armload-build-time-",
+        ignore_cleanup_errors=True,  # a compiler that is ended may still write
+    ) as place:
         folder = Path(place)
         libraries = None
         if chosen.libraries == "warm":

@@ -77,6 +77,9 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
     [
         (["board.probe", "--board", "vitual"], 2, "No board is called 'vitual'"),
         (["build", "--target", "rk3586"], 2, "No target is called 'rk3586'"),
+        (["build", "--source", "llama-cp"], 2, "no source file and no folder of that name"),
+        (["build", "--ref", "master"], 2, "is an archive, which has no refs"),
+        (["build", "--source", "file:///nowhere/x", "--ref", "x"], 2, "no such repository"),
         (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),
         (["bench", "--n-predict", "0"], 2, "--n-predict '0'"),
         (["bench", "--n-predict", "abc"], 2, "--n-predict 'abc'"),

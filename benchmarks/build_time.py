@@ -46,7 +46,7 @@ TRIVIAL = "#include <iostream>\n#include <thread>\nint main() { std::cout << 1; 
 
 
 def wall_s(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> float:
-    """Run a command and return its wall time; when interrupted, interrupt it too."""
+    """Run a command and return its wall time; when interrupted, interrupt all of it too."""
     start = time.perf_counter()
     with (
         tempfile.TemporaryFile("w+") as output,
@@ -57,12 +57,13 @@ def wall_s(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         ) as process,
     ):
         try:
             status = process.wait()
         except BaseException:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)
             raise
         took_s = time.perf_counter() - start
         if status != 0:

@@ -1,4 +1,4 @@
-"""Runs and binaries as tables for a terminal.
+"""Runs as tables for a terminal.
 
 What came from a file or a board is printed as it is, never read as markup.
 """
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from armload.bench.run import Run
-from armload.build.binary import Binary
-from armload.core.values import format_bytes
 from armload.report import words
 
 if TYPE_CHECKING:
@@ -65,25 +63,6 @@ def list_table(runs: Sequence[Run]) -> Table:
             words.seconds(run.summary.ttft_s),
             words.size(run.memory.max_rss_bytes if run.memory else None),
             _verdict(run, short=True),
-        )
-    return table
-
-
-def binaries_table(binaries: Sequence[Binary]) -> Table:
-    """Lay out inspected programs, one a line."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("program", "target", "size", "CPU features in its code", "file"):
-        table.add_column(heading, overflow="fold")
-    for binary in binaries:
-        table.add_row(
-            Text(binary.program, style="bold"),
-            Text(binary.target),
-            format_bytes(binary.size_bytes),
-            Text(" ".join(use.feature for use in binary.features)),
-            Text(str(binary.path)),
         )
     return table
 

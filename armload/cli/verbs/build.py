@@ -48,7 +48,7 @@ def build(
     from armload.build.target import load_target
     from armload.cli import terminal
     from armload.cli.workshops import workshop
-    from armload.report.table import binaries_table
+    from armload.report.binaries import binaries_table
 
     if list_:
         _show_builds(as_json=json)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
 from armload.core.values import Value
@@ -75,6 +75,30 @@ class Host(Protocol):
 
         Raises:
             BoardError: no space, no permission.
+        """
+
+    def send_file(
+        self,
+        local: Path,
+        remote: PurePosixPath,
+        *,
+        offset_bytes: int,
+        sent: Callable[[int], None],
+    ) -> None:
+        """Write a local file from an offset on into ``remote``, at the same offset, as ``write``.
+
+        The quickest way there is.
+
+        Args:
+            local: the file.
+            remote: where it goes; cut at the offset first.
+            offset_bytes: what lies before it is there already.
+            sent: told the position in the file that has left this machine: the offset first,
+                then a few times a second, and at the end the file's length.
+
+        Raises:
+            BoardError: no space, no permission.
+            ConnectError: the line broke, or no byte was taken for a minute.
         """
 
     def close(self) -> None:

@@ -7,13 +7,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from armload.boards.address import SshAddress
 from armload.boards.failures import translated
 from armload.boards.host import Completed, Piece
 from armload.boards.line import Line, open_line
+from armload.boards.sending import told_chunks
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
 
@@ -91,6 +92,17 @@ class SshHost:
             else:
                 channel.shutdown_write()
             self._check_done(channel, f"{path} cannot be written")
+
+    def send_file(
+        self,
+        local: Path,
+        remote: PurePosixPath,
+        *,
+        offset_bytes: int,
+        sent: Callable[[int], None],
+    ) -> None:
+        """Write a local file from an offset on into ``remote``, at the same offset."""
+        self.write(remote, told_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes)
 
     def close(self) -> None:
         """End the connection; harmless when it has ended."""

@@ -87,6 +87,22 @@ def test_writing_from_an_offset_cuts_the_file_there(host: SshHost, tmp_path: Pat
     assert b"".join(host.read(path)) == b"new"
 
 
+def test_a_local_file_is_sent_from_an_offset_on(host: SshHost, tmp_path: Path) -> None:
+    local, remote = tmp_path / "local", PurePosixPath(tmp_path / "it's remote")
+    data = bytes(range(256)) * 20_000
+    local.write_bytes(data)
+    told: list[int] = []
+    host.send_file(local, remote, offset_bytes=0, sent=told.append)
+    assert Path(remote).read_bytes() == data
+    assert (told[0], told[-1]) == (0, len(data))
+    Path(remote).write_bytes(data[:1_000_000] + b"what a broken line left")
+    told.clear()
+    host.send_file(local, remote, offset_bytes=1_000_000, sent=told.append)
+    assert Path(remote).read_bytes() == data
+    assert (told[0], told[-1]) == (1_000_000, len(data))
+    assert told == sorted(told)
+
+
 def test_a_stream_yields_output_before_the_command_ends(host: SshHost, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     pieces = host.stream(f"echo first; until [ -e {quote(gate)} ]; do sleep 1; done; echo last")
@@ -107,6 +123,11 @@ def test_a_missing_file_and_a_full_disk_are_the_boards_fault(host: SshHost, tmp_
         host.write(PurePosixPath("/dev/full"), [bytes(1 << 20)] * 50)
     with pytest.raises(BoardError, match="cannot be written"):
         host.write(PurePosixPath(tmp_path / "missing" / "file"), [b"data"])
+    (tmp_path / "local").write_bytes(bytes(3_000_000))
+    with pytest.raises(BoardError, match="No space left on device"):
+        host.send_file(
+            tmp_path / "local", PurePosixPath("/dev/full"), offset_bytes=0, sent=lambda _: None
+        )
     assert host.run("echo again").text == "again"
 
 

@@ -32,6 +32,20 @@ Piece = tuple[Literal["stdout", "stderr"], bytes]
 """Some output of a command that is still running."""
 
 
+class Way(Value):
+    """Which of several ways is taken for something, and why.
+
+    Attributes:
+        purpose: what it is for, such as ``"bulk data"``.
+        chosen: the way, such as ``"the system's ssh"``.
+        reason: why this one.
+    """
+
+    purpose: str
+    chosen: str
+    reason: str
+
+
 class Host(Protocol):
     """Commands and bytes to and from one board.
 
@@ -46,6 +60,13 @@ class Host(Protocol):
     @property
     def launcher(self) -> tuple[str, ...]:
         """Words that go before a program that was built for the board; mostly none."""
+
+    def ways(self) -> tuple[Way, ...]:
+        """Return how commands and bulk data reach the board, after a trial where one is needed.
+
+        Raises:
+            ConnectError: the board does not answer.
+        """
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         """Run a shell command to its end, whatever its status is.

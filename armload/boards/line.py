@@ -61,6 +61,11 @@ class Line:
         self._board_name = board_name
 
     @property
+    def hosts(self) -> tuple[fabric.Connection, ...]:
+        """The open connections: to the board, then to the hosts on the way, nearest first."""
+        return (self._connection, *_hops(self._connection))
+
+    @property
     def alive(self) -> bool:
         """Whether nothing is known yet that ended it."""
         transport = self._connection.transport
@@ -80,11 +85,9 @@ class Line:
 
     def close(self) -> None:
         """End the connection, and those to the hosts it jumps over."""
-        connection = self._connection
-        while connection is not None and not isinstance(connection, str):
+        for connection in self.hosts:
             with contextlib.suppress(Exception):
                 connection.client.close()
-            connection = connection.gateway
 
 
 def open_line(address: SshAddress, board_name: str) -> Line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import queue
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,28 +11,30 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from armload.boards.address import SshAddress
+from armload.boards.bulk import TRANSFER_SILENCE_S, Carrier, NotBegunError
 from armload.boards.failures import translated
-from armload.boards.host import Completed, Piece
+from armload.boards.framing import after_mark, marked, reason, receiving, shell_line
+from armload.boards.host import Completed, Piece, Way
 from armload.boards.line import Line, open_line
+from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.boards.sending import told_chunks
+from armload.boards.system_ssh import SystemSsh, find_program
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
 
 if TYPE_CHECKING:
     import paramiko
 
-PIECE_BYTES = 1 << 18
-TRANSFER_SILENCE_S = 60.0
 # Dropbear cuts the connection at longer command lines: 9000 bytes now, 1024 in old releases.
 LONGEST_COMMAND_BYTES = 900
-# The start file of a person's shell may say something first; a command's own output follows this.
-_MARK = "armload-output-begins"
+# Below, a second login takes longer than what it saves.
+BULK_BYTES = 8 << 20
 
 
 class SshHost:
     """The Host protocol over SSH.
 
-    Needs nothing of the board but an SSH server, a POSIX shell, ``cat`` and ``dd``.
+    Needs nothing of the board but an SSH server, a POSIX shell and ``cat``.
 
     Args:
         address: where it is and how to log in.
@@ -43,6 +45,8 @@ class SshHost:
         self._address = address
         self._name = board_name
         self._line: Line | None = None
+        self._system_ssh: SystemSsh | None = None
+        self._why_no_system_ssh = ""
 
     @property
     def name(self) -> str:
@@ -54,13 +58,36 @@ class SshHost:
         """Words that go before a program that was built for the board; mostly none."""
         return self._address.launcher
 
+    def ways(self) -> tuple[Way, ...]:
+        """Return how commands and bulk data reach the board, after a trial login."""
+        self._by_system_ssh("true", lambda carrier: carrier.check())
+        in_python = Way(
+            purpose="bulk data",
+            chosen="a channel of the same line",
+            reason=f"the system's ssh cannot be used: {self._why_no_system_ssh}",
+        )
+        by_program = Way(
+            purpose="bulk data",
+            chosen="the system's ssh",
+            reason="it can log in as we do, and encrypts faster than Python",
+        )
+        return (
+            Way(purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"),
+            Way(
+                purpose="long commands",
+                chosen="a shell's standard input",
+                reason=f"small servers take no lines above {LONGEST_COMMAND_BYTES} bytes",
+            ),
+            in_python if self._why_no_system_ssh else by_program,
+        )
+
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
         output = {"stdout": bytearray(), "stderr": bytearray()}
         with self._started(command, stdin) as channel:
-            late = f"a command took longer than {timeout_s:g} s"
-            for stream, data in self._pieces(channel, lambda: deadline - time.monotonic(), late):
+            late = f"{self._name}: a command took longer than {timeout_s:g} s."
+            for stream, data in _pieces(channel, lambda: deadline - time.monotonic(), late):
                 output[stream] += data
             status = self._status(channel, max(deadline - time.monotonic(), 1.0))
         return Completed(
@@ -70,23 +97,46 @@ class SshHost:
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
         """Run a shell command and yield its output as it comes, to its end."""
         with self._started(command, b"") as channel:
-            late = f"nothing was heard for {silence_s:g} s"
-            yield from self._pieces(channel, lambda: silence_s, late)
+            late = f"{self._name}: nothing was heard for {silence_s:g} s."
+            yield from _pieces(channel, lambda: silence_s, late)
             self._status(channel, silence_s)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
         """Yield the file's bytes."""
-        with self._started(f"cat <{quote(path)}", b"") as channel, translated(self._name):
+        command = f"cat <{quote(path)}"
+        blocks: Iterator[bytes] = iter(())
+
+        def begin(carrier: Carrier) -> None:
+            nonlocal blocks
+            blocks = carrier.read(path)
+            next(blocks)
+
+        if self._by_system_ssh(command, begin):
+            try:
+                yield from blocks
+            except ConnectError:
+                self.close()
+                raise
+            return
+        with self._started(command, b"") as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
             yield from _output(channel)
             self._check_done(channel, f"{path} cannot be read")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
         """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
-        command = _receive(path, offset_bytes)
+        command = receiving(path, offset_bytes)
+        rest = iter(chunks)
+        first, size = [], 0
+        while size < BULK_BYTES and (chunk := next(rest, None)) is not None:
+            first.append(chunk)
+            size += len(chunk)
+        every = itertools.chain(first, rest)
+        if size >= BULK_BYTES and self._by_system_ssh(command, lambda to: to.write(path, every)):
+            return
         with self._started(command, None) as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
-            for chunk in chunks:
+            for chunk in every:
                 if channel.exit_status_ready() or not _sent(channel, chunk):
                     break
             else:
@@ -102,27 +152,61 @@ class SshHost:
         sent: Callable[[int], None],
     ) -> None:
         """Write a local file from an offset on into ``remote``, at the same offset."""
-        self.write(remote, told_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes)
+
+        def send(carrier: Carrier) -> None:
+            carrier.send_file(local, remote, offset_bytes=offset_bytes, sent=sent)
+
+        large = local.stat().st_size - offset_bytes >= BULK_BYTES
+        if not large or not self._by_system_ssh(receiving(remote, offset_bytes), send):
+            self.write(remote, told_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes)
 
     def close(self) -> None:
         """End the connection; harmless when it has ended."""
+        if self._system_ssh is not None:
+            self._system_ssh.close()
+            self._system_ssh = None
+        self._why_no_system_ssh = ""
         if self._line is not None:
             self._line.close()
             self._line = None
+
+    def _by_system_ssh(self, command: str, carry: Callable[[Carrier], None]) -> bool:
+        """Let the system's ``ssh`` carry bytes; return False when it cannot log in."""
+        line = self._open_line()
+        if self._why_no_system_ssh:
+            return False
+        try:
+            if self._system_ssh is None:
+                program = find_program()
+                if program is None:
+                    raise NotBegunError("there is no ssh in PATH")
+                self._system_ssh = SystemSsh(program, line.hosts, self._name)
+            carry(self._system_ssh.carrier(command))
+        except (NotBegunError, ValueError) as error:
+            self._why_no_system_ssh = str(error)
+            return False
+        except ConnectError:
+            self.close()
+            raise
+        return True
+
+    def _open_line(self) -> Line:
+        if self._line is None or not self._line.alive:
+            self.close()
+            self._line = open_line(self._address, self._name)
+        return self._line
 
     def _new_channel(self) -> paramiko.Channel:
         if self._line is not None and self._line.alive:
             with contextlib.suppress(ConnectError):
                 return self._line.channel()
         self.close()
-        self._line = open_line(self._address, self._name)
-        return self._line.channel()
+        return self._open_line().channel()
 
     @contextlib.contextmanager
     def _started(self, command: str, stdin: bytes | None) -> Iterator[paramiko.Channel]:
-        # A signalled program ends this shell's command, not the shell: it still tells the status.
-        script = f"echo {_MARK}\n{command}\nexit $?\n"
-        line = f"exec sh -c {quote(script)}"
+        script = marked(command)
+        line = shell_line(script)
         if stdin == b"" and len(line.encode()) > LONGEST_COMMAND_BYTES:
             # Shells may read ahead, so the script has standard input to itself.
             line, stdin = "exec sh", f"{{\n{script}}} </dev/null\n".encode()
@@ -141,73 +225,30 @@ class SshHost:
             with contextlib.suppress(EOFError, OSError):
                 channel.close()
 
-    def _pieces(
-        self, channel: paramiko.Channel, patience_s: Callable[[], float], complaint: str
-    ) -> Iterator[Piece]:
-        pieces: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
-        for reader in (_read_stdout, _read_stderr):
-            threading.Thread(target=reader, args=(channel, pieces), daemon=True).start()
-        open_streams = 2
-        while open_streams:
-            try:
-                piece = pieces.get(timeout=max(patience_s(), 0.001))
-            except queue.Empty as error:
-                raise ConnectError(f"{self._name}: {complaint}.") from error
-            if piece is None:
-                open_streams -= 1
-            else:
-                yield piece
-
     def _status(self, channel: paramiko.Channel, timeout_s: float) -> int:
         if not channel.status_event.wait(timeout_s) or channel.exit_status < 0:
             raise ConnectError(f"{self._name}: the line to the board broke during a command.")
         return channel.exit_status
 
     def _check_done(self, channel: paramiko.Channel, complaint: str) -> None:
-        said = bytearray()
-        while data := channel.recv_stderr(PIECE_BYTES):
-            said += data
+        said = b"".join(_errors(channel))
         if self._status(channel, TRANSFER_SILENCE_S) != 0:
-            reason = said.decode("utf-8", "replace").strip().removeprefix("sh: ")
-            raise BoardError(f"{self._name}: {complaint}: {reason or 'the board gave no reason'}.")
+            raise BoardError(f"{self._name}: {complaint}: {reason(said)}.")
 
 
 def _output(channel: paramiko.Channel) -> Iterator[bytes]:
     """Yield what the command itself writes, to its end."""
-    before: bytes | None = b""
-    while data := channel.recv(PIECE_BYTES):
-        if before is not None:
-            before, mark, data = (before + data).partition(f"{_MARK}\n".encode())
-            before = None if mark else before
-        if data:
-            yield data
+    return after_mark(iter(lambda: channel.recv(PIECE_BYTES), b""))
 
 
-def _receive(path: PurePosixPath, offset_bytes: int) -> str:
-    # What a broken line had sent may still be on its way into the file, out of an old cat.
-    target, mark = quote(path), quote(path.with_name(f"{path.name}.writer"))
-    end_former = (
-        f"[ -r {mark} ] && read -r p <{mark} && "
-        f'while [ "/proc/$p/fd/1" -ef {target} ]; do kill "$p"; sleep 0.1 2>/dev/null || sleep 1; '
-        f"done; "
-    )
-    cut = f"{_cut(path, offset_bytes)} && " if offset_bytes else ""
-    redirect = ">>" if offset_bytes else ">"
-    return (
-        f"{end_former}exec 3<&0; {cut}{{ cat <&3 {redirect}{target} & p=$!; }} && exec 3<&- && "
-        f'echo "$p" >{mark}; wait "$p"; s=$?; rm -f {mark}; (exit "$s")'
-    )
+def _errors(channel: paramiko.Channel) -> Iterator[bytes]:
+    return iter(lambda: channel.recv_stderr(PIECE_BYTES), b"")
 
 
-def _cut(path: PurePosixPath, length: int) -> str:
-    # A board can lack truncate and dd; mostly there is nothing to cut.
-    target, beside = quote(path), quote(path.with_name(f"{path.name}.cut"))
-    return (
-        f'{{ [ "$(wc -c <{target})" -eq {length} ]'
-        f" || truncate -s {length} {target} 2>/dev/null"
-        f" || dd if=/dev/null of={target} bs=1 seek={length} 2>/dev/null"
-        f" || {{ head -c {length} <{target} >{beside} && mv -f {beside} {target}; }}; }}"
-    )
+def _pieces(
+    channel: paramiko.Channel, patience_s: Callable[[], float], complaint: str
+) -> Iterator[Piece]:
+    return pieces(_output(channel), _errors(channel), patience_s, complaint)
 
 
 def _sent(channel: paramiko.Channel, chunk: bytes) -> bool:
@@ -227,17 +268,3 @@ def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
         if stdin:
             channel.sendall(stdin)
         channel.shutdown_write()
-
-
-def _read_stdout(channel: paramiko.Channel, pieces: queue.SimpleQueue[Piece | None]) -> None:
-    with contextlib.suppress(OSError, EOFError):
-        for data in _output(channel):
-            pieces.put(("stdout", data))
-    pieces.put(None)
-
-
-def _read_stderr(channel: paramiko.Channel, pieces: queue.SimpleQueue[Piece | None]) -> None:
-    with contextlib.suppress(OSError, EOFError):
-        while data := channel.recv_stderr(PIECE_BYTES):
-            pieces.put(("stderr", data))
-    pieces.put(None)

@@ -1,0 +1,213 @@
+"""Bulk data through a program of this machine: it reads and writes files itself.
+
+No byte of a file that is sent passes through Python. The program shares the file's descriptor,
+and with it the position, so that looking at ours tells how far it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from armload.boards.framing import after_mark, reason
+from armload.boards.pieces import PIECE_BYTES
+from armload.core.errors import BoardError, ConnectError
+
+TRANSFER_SILENCE_S = 60.0
+_LOOK_EVERY_S = 0.2
+
+
+class NotBegunError(Exception):
+    """The program ended, or stayed silent, before it ran the command; says why."""
+
+
+class Carrier:
+    """Carries bytes to and from one file by a command that is run by a program.
+
+    Args:
+        words: the program and its arguments; it runs a command that was wrapped by ``marked``.
+        board_name: for messages.
+        begin_within_s: how long the program may take to run the command.
+        broken_status: the status with which the program says that its line broke.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        board_name: str,
+        *,
+        begin_within_s: float,
+        broken_status: int | None,
+    ) -> None:
+        self._words = words
+        self._name = board_name
+        self._begin_within_s = begin_within_s
+        self._broken_status = broken_status
+
+    def check(self) -> None:
+        """Run the command to its end, for its beginning alone.
+
+        Raises:
+            NotBegunError: it does not come to that.
+        """
+        with self._started(subprocess.DEVNULL):
+            pass
+
+    def send_file(
+        self, local: Path, path: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
+    ) -> None:
+        """Let the program read a file from an offset on; as ``Host.send_file``.
+
+        Raises:
+            NotBegunError: nothing was sent.
+            BoardError, ConnectError: as there.
+        """
+        with local.open("rb", buffering=0) as file:
+            position = file.seek(offset_bytes)
+            sent(position)
+            with self._started(file.fileno()) as running:
+                moved_at = time.monotonic()
+                while not running.ends_within(_LOOK_EVERY_S):
+                    former, position = position, os.lseek(file.fileno(), 0, os.SEEK_CUR)
+                    if position != former:
+                        sent(position)
+                        moved_at = time.monotonic()
+                    elif time.monotonic() - moved_at > TRANSFER_SILENCE_S:
+                        raise self._silent()
+                self._check_done(running, f"{path} cannot be written")
+            sent(os.lseek(file.fileno(), 0, os.SEEK_CUR))
+
+    def write(self, path: PurePosixPath, chunks: Iterable[bytes]) -> None:
+        """Give chunks to the command; errors as for ``send_file``."""
+        with self._started(subprocess.PIPE) as running:
+            sink = cast("IO[bytes]", running.process.stdin)
+            os.set_blocking(sink.fileno(), False)
+            with selectors.DefaultSelector() as selector:
+                selector.register(sink, selectors.EVENT_WRITE)
+                with contextlib.suppress(BrokenPipeError):
+                    for chunk in chunks:
+                        self._put(sink.fileno(), memoryview(chunk), selector)
+            sink.close()
+            if not running.ends_within(TRANSFER_SILENCE_S):
+                raise self._silent()
+            self._check_done(running, f"{path} cannot be written")
+
+    def read(self, path: PurePosixPath) -> Iterator[bytes]:
+        """Yield what the command writes, first nothing when it has begun; errors as above."""
+        with self._started(subprocess.DEVNULL) as running:
+            yield b""
+            try:
+                yield from running.output(TRANSFER_SILENCE_S)
+            except TimeoutError as error:
+                raise self._silent() from error
+            if not running.ends_within(TRANSFER_SILENCE_S):
+                raise self._silent()
+            self._check_done(running, f"{path} cannot be read")
+
+    def _put(self, sink: int, rest: memoryview, selector: selectors.BaseSelector) -> None:
+        while rest:
+            if not selector.select(TRANSFER_SILENCE_S):
+                raise self._silent()
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[os.write(sink, rest) :]
+
+    @contextlib.contextmanager
+    def _started(self, stdin: int) -> Iterator[_Running]:
+        with tempfile.TemporaryFile() as said:
+            try:
+                process = subprocess.Popen(
+                    self._words, stdin=stdin, stdout=subprocess.PIPE, stderr=said, bufsize=0
+                )
+            except OSError as error:
+                raise NotBegunError(f"{self._words[0]} cannot be run: {error.strerror}") from error
+            running = _Running(process, said)
+            try:
+                running.begin(self._begin_within_s)
+                yield running
+            finally:
+                running.end()
+
+    def _silent(self) -> ConnectError:
+        return ConnectError(f"{self._name}: the board has gone silent.")
+
+    def _check_done(self, running: _Running, complaint: str) -> None:
+        status = running.process.returncode
+        if status < 0 or status == self._broken_status:
+            said = running.said().decode("utf-8", "replace").strip().splitlines()
+            detail = f": {said[-1].rstrip('.')}" if said else ""
+            raise ConnectError(f"{self._name}: the line to the board broke{detail}.")
+        if status != 0:
+            raise BoardError(f"{self._name}: {complaint}: {reason(running.said())}.")
+
+
+class _Running:
+    def __init__(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+        self.process = process
+        self._stdout = cast("IO[bytes]", process.stdout)
+        self._said = said
+        self._deadline: float | None = None
+        self._silence_s = 0.0
+        self._blocks = after_mark(self._raw())
+
+    def begin(self, within_s: float) -> None:
+        """Wait until the command itself runs."""
+        self._deadline = time.monotonic() + within_s
+        try:
+            next(self._blocks)
+        except TimeoutError:
+            raise NotBegunError(f"no answer within {within_s:g} s") from None
+        except StopIteration:
+            self.ends_within(within_s)
+            words = self.said().decode("utf-8", "replace").strip().splitlines()
+            raise NotBegunError(words[-1].strip() if words else "it ended at once") from None
+        self._deadline = None
+
+    def output(self, silence_s: float) -> Iterator[bytes]:
+        """Yield the command's output.
+
+        Raises:
+            TimeoutError: nothing came for so long.
+        """
+        self._silence_s = silence_s
+        return self._blocks
+
+    def ends_within(self, timeout_s: float) -> bool:
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def said(self) -> bytes:
+        self._said.seek(0)
+        return self._said.read()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._stdout.close()
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+
+    def _raw(self) -> Iterator[bytes]:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdout, selectors.EVENT_READ)
+            while True:
+                left_s = self._silence_s
+                if self._deadline is not None:
+                    left_s = max(self._deadline - time.monotonic(), 0.0)
+                if not selector.select(left_s):
+                    raise TimeoutError
+                block = os.read(self._stdout.fileno(), PIECE_BYTES)
+                if not block:
+                    return
+                yield block

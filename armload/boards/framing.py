@@ -1,0 +1,74 @@
+"""How a command is wrapped so that only its own output and its true status come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from armload.core.shell import quote
+
+# The start file of a person's shell may say something first; a command's own output follows this.
+_MARK = b"armload-output-begins\n"
+
+
+def marked(command: str) -> str:
+    """Return the script that says where the command's output begins, and ends with its status."""
+    # A signalled program ends this shell's command, not the shell: it still tells the status.
+    return f"echo {_MARK.decode().strip()}\n{command}\nexit $?\n"
+
+
+def shell_line(script: str) -> str:
+    """Return the line that runs a script in a POSIX shell, whatever shell the line is given to."""
+    return f"exec sh -c {quote(script)}"
+
+
+def after_mark(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what the command itself writes; first an empty block when that begins."""
+    before: bytes | None = b""
+    for block in blocks:
+        if before is None:
+            yield block
+            continue
+        before, mark, rest = (before + block).partition(_MARK)
+        if mark:
+            before = None
+            yield b""
+            if rest:
+                yield rest
+
+
+def receiving(path: PurePosixPath, offset_bytes: int) -> str:
+    """Return the command that writes its standard input to a file, from an offset on.
+
+    It ends a former one that still writes to the file, and cuts the file at the offset.
+    """
+    # What a broken line had sent may still be on its way into the file, out of an old cat.
+    target, mark = quote(path), quote(path.with_name(f"{path.name}.writer"))
+    end_former = (
+        f"[ -r {mark} ] && read -r p <{mark} && "
+        f'while [ "/proc/$p/fd/1" -ef {target} ]; do kill "$p"; sleep 0.1 2>/dev/null || sleep 1; '
+        f"done; "
+    )
+    cut = f"{_cut(path, offset_bytes)} && " if offset_bytes else ""
+    redirect = ">>" if offset_bytes else ">"
+    return (
+        f"{end_former}exec 3<&0; {cut}{{ cat <&3 {redirect}{target} & p=$!; }} && exec 3<&- && "
+        f'echo "$p" >{mark}; wait "$p"; s=$?; rm -f {mark}; (exit "$s")'
+    )
+
+
+def reason(said: bytes) -> str:
+    """Return why a shell's command failed, in the board's words."""
+    words = said.decode("utf-8", "replace").strip().removeprefix("sh: ")
+    return words or "the board gave no reason"
+
+
+def _cut(path: PurePosixPath, length: int) -> str:
+    # A board can lack truncate and dd; mostly there is nothing to cut.
+    target, beside = quote(path), quote(path.with_name(f"{path.name}.cut"))
+    return (
+        f'{{ [ "$(wc -c <{target})" -eq {length} ]'
+        f" || truncate -s {length} {target} 2>/dev/null"
+        f" || dd if=/dev/null of={target} bs=1 seek={length} 2>/dev/null"
+        f" || {{ head -c {length} <{target} >{beside} && mv -f {beside} {target}; }}; }}"
+    )

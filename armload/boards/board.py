@@ -29,6 +29,25 @@ class SshReach(Value):
     key: Path | None = None
 
 
+class LocalReach(Value):
+    """This machine itself: commands run in its own shell."""
+
+    kind: Literal["local"]
+
+
+class HdcReach(Value):
+    """Reached by ``hdc``, OpenHarmony's tool for the USB cable and the network.
+
+    Attributes:
+        key: which device, as ``hdc list targets`` shows it; none for the only one.
+        program: the tool, by its path or its name in ``PATH``.
+    """
+
+    kind: Literal["hdc"]
+    key: str | None = Field(default=None, min_length=1)
+    program: str = Field(default="hdc", min_length=1)
+
+
 class VirtualReach(Value):
     """A virtual ARM machine under QEMU on this laptop.
 
@@ -59,7 +78,11 @@ class EmulatedReach(Value):
     cpu: str = "cortex-a55"
 
 
-Reach = Annotated[SshReach | VirtualReach | EmulatedReach, Field(discriminator="kind")]
+Reach = Annotated[
+    SshReach | LocalReach | HdcReach | VirtualReach | EmulatedReach, Field(discriminator="kind")
+]
+RealReach = SshReach | LocalReach | HdcReach
+"""Of boards that armload does not make itself."""
 
 
 class CpuCluster(Value):

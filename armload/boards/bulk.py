@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import subprocess
 import tempfile
 import time
@@ -123,7 +124,12 @@ class Carrier:
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(
-                    self._words, stdin=stdin, stdout=subprocess.PIPE, stderr=said, bufsize=0
+                    self._words,
+                    stdin=stdin,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    bufsize=0,
+                    start_new_session=True,  # so that its own children end with it
                 )
             except OSError as error:
                 raise NotBegunError(f"{self._words[0]} cannot be run: {error.strerror}") from error
@@ -191,7 +197,8 @@ class _Running:
 
     def end(self) -> None:
         if self.process.poll() is None:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._stdout.close()
         if self.process.stdin is not None:

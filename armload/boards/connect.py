@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from armload.boards.address import SshAddress
-from armload.boards.board import Board, EmulatedReach, SshReach
+from armload.boards.board import Board, EmulatedReach, HdcReach, LocalReach, RealReach, SshReach
 from armload.boards.host import Host
 from armload.boards.trust import ssh_address
 from armload.core.errors import UsageError
@@ -27,8 +27,16 @@ def connect(board: Board, progress: Progress) -> Host:
 
     Raises:
         ConnectError: a virtual board did not come up.
-        MissingToolError: the laptop lacks what a virtual board needs.
+        MissingToolError: the laptop lacks what a virtual board, or its reach, needs.
     """
+    if isinstance(board.reach, LocalReach):
+        from armload.boards.local import LocalHost
+
+        return LocalHost(board.name)
+    if isinstance(board.reach, HdcReach):
+        from armload.boards.hdc import HdcHost
+
+        return HdcHost(board.reach, board.name)
     from armload.boards.ssh import SshHost
 
     if isinstance(board.reach, SshReach):
@@ -64,7 +72,7 @@ def stop(board: Board) -> bool:
 
 
 def _machine(board: Board) -> _Machine:
-    if isinstance(board.reach, SshReach):
+    if isinstance(board.reach, RealReach):
         raise UsageError(f"{board.name} is a real board: switch it on and off by hand.")
     if isinstance(board.reach, EmulatedReach):
         from armload.boards import emulated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from armload.boards.board import Board, SshReach, VirtualReach
+from armload.boards.board import Board, HdcReach, LocalReach, SshReach, VirtualReach
 from armload.boards.probe import TOOLS, Probe
 from armload.core.values import format_bytes
 
@@ -35,6 +35,10 @@ def _reached_by(board: Board) -> str:
     reach = board.reach
     if isinstance(reach, SshReach):
         return f"ssh {reach.host}"
+    if isinstance(reach, LocalReach):
+        return "this machine"
+    if isinstance(reach, HdcReach):
+        return f"hdc {reach.key or ''}".rstrip()
     return "QEMU machine" if isinstance(reach, VirtualReach) else "qemu-user"
 
 

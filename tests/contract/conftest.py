@@ -2,40 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import HdcReach
+from armload.boards.hdc import HdcHost
+from armload.boards.host import Host
+from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
+from tests.devices import hdc_device
 from tests.servers import RARE_TOOLS, dropbear, openssh
 
-KINDS = ("openssh", "a talkative shell", "mksh and toybox", "busybox", "a poor toybox")
+KINDS = (
+    "openssh",
+    "a talkative shell",
+    "mksh and toybox",
+    "busybox",
+    "a poor toybox",
+    "this machine",
+    "hdc",
+)
+NAME = "bench-board"
 
 
-def server(kind: str, folder: Path) -> AbstractContextManager[SshAddress]:
+class _Emulated:
+    """Programs are this machine's own: run by ``env``, as others by an emulator."""
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        return ("env",)
+
+
+class EmulatedLocal(_Emulated, LocalHost):
+    pass
+
+
+class EmulatedHdc(_Emulated, HdcHost):
+    pass
+
+
+class EmulatedSsh(_Emulated, SshHost):
+    pass
+
+
+@contextmanager
+def reached(kind: str, folder: Path) -> Iterator[tuple[Callable[[], Host], Callable[[], Host]]]:
+    """Give what makes a host, and what makes one whose programs run under a launcher."""
+    if kind == "this machine":
+        yield lambda: LocalHost(NAME), lambda: EmulatedLocal(NAME)
+        return
+    if kind == "hdc":
+        with hdc_device(folder) as hdc:
+            reach = HdcReach(kind="hdc", program=str(hdc.program))
+            yield lambda: HdcHost(reach, NAME), lambda: EmulatedHdc(reach, NAME)
+        return
     if kind == "openssh":
-        return openssh(folder)
-    if kind == "a talkative shell":
-        return openssh(folder, says='Welcome!\n#exit 3\n{"step"')
-    if kind == "busybox":
-        return dropbear(folder, shell="busybox", tools="busybox")
-    without = RARE_TOOLS if kind == "a poor toybox" else frozenset()
-    return dropbear(folder, shell="mksh", tools="toybox", without=without)
+        server = openssh(folder)
+    elif kind == "a talkative shell":
+        server = openssh(folder, says='Welcome!\n#exit 3\n{"step"')
+    elif kind == "busybox":
+        server = dropbear(folder, shell="busybox", tools="busybox")
+    else:
+        without = RARE_TOOLS if kind == "a poor toybox" else frozenset()
+        server = dropbear(folder, shell="mksh", tools="toybox", without=without)
+    with server as address:
+        yield lambda: SshHost(address, NAME), lambda: EmulatedSsh(address, NAME)
+
+
+Makers = tuple[Callable[[], Host], Callable[[], Host]]
 
 
 @pytest.fixture(scope="session", params=KINDS)
-def address(
+def makers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SshAddress]:
-    with server(request.param, tmp_path_factory.mktemp("server")) as where:
-        yield where
+) -> Iterator[Makers]:
+    with reached(request.param, tmp_path_factory.mktemp("server")) as both:
+        yield both
 
 
 @pytest.fixture
-def host(address: SshAddress) -> Iterator[SshHost]:
-    connected = SshHost(address, "bench-board")
+def host(makers: Makers) -> Iterator[Host]:
+    connected = makers[0]()
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def emulated(makers: Makers) -> Iterator[Host]:
+    """A host whose programs run under a launcher, so that any CPU will do."""
+    connected = makers[1]()
     yield connected
     connected.close()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from armload.boards.address import SshAddress
 from armload.boards.board import Board
+from armload.boards.host import Host
 from armload.boards.probe import probe
-from armload.boards.ssh import SshHost
 from armload.build.binary import Binary
 from armload.core.errors import BoardError, RunError
 from armload.core.files import sha256_of
@@ -46,14 +44,6 @@ def board(tmp_path: Path) -> Board:
             "workdir": str(tmp_path / "work dir's $(id)"),
         }
     )
-
-
-@pytest.fixture
-def emulated(address: SshAddress) -> Iterator[SshHost]:
-    """A host whose programs are this machine's own: run by ``env``, as others by an emulator."""
-    host = SshHost(address.model_copy(update={"launcher": ("env",)}), "bench-board")
-    yield host
-    host.close()
 
 
 def some_model(folder: Path, size: int = 3_000_000) -> Model:
@@ -93,7 +83,7 @@ def some_binary(folder: Path) -> Binary:
 
 
 def run_to_end(
-    host: SshHost, board: Board, argv: list[str], local: Path, *, limit_s: float = 60
+    host: Host, board: Board, argv: list[str], local: Path, *, limit_s: float = 60
 ) -> int:
     folder = Layout(workdir=board.workdir).run(local.name)
     launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=limit_s, job=JOB)
@@ -102,7 +92,7 @@ def run_to_end(
     return status
 
 
-def test_a_board_is_probed_in_one_command(host: SshHost, board: Board) -> None:
+def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:
     found = probe(host, board)
     assert found.machine == os.uname().machine
     assert found.cores == os.cpu_count()
@@ -113,7 +103,7 @@ def test_a_board_is_probed_in_one_command(host: SshHost, board: Board) -> None:
     assert "cat" in found.tools
 
 
-def test_deploying_twice_sends_once(emulated: SshHost, board: Board, tmp_path: Path) -> None:
+def test_deploying_twice_sends_once(emulated: Host, board: Board, tmp_path: Path) -> None:
     binary, model = some_binary(tmp_path), some_model(tmp_path)
 
     def deployed() -> Deployment:
@@ -129,7 +119,7 @@ def test_deploying_twice_sends_once(emulated: SshHost, board: Board, tmp_path: P
     assert (local / "job.json").read_bytes().strip() == JOB
 
 
-def test_a_board_without_aarch64_is_refused(host: SshHost, board: Board, tmp_path: Path) -> None:
+def test_a_board_without_aarch64_is_refused(host: Host, board: Board, tmp_path: Path) -> None:
     if os.uname().machine == "aarch64":
         pytest.skip("this machine is aarch64")
     with pytest.raises(BoardError, match="needs aarch64"):
@@ -143,9 +133,7 @@ def test_a_board_without_aarch64_is_refused(host: SshHost, board: Board, tmp_pat
     assert not Path(Layout(workdir=board.workdir).runs.parent / "models").exists()
 
 
-def test_a_changed_file_on_the_board_is_replaced(
-    host: SshHost, board: Board, tmp_path: Path
-) -> None:
+def test_a_changed_file_on_the_board_is_replaced(host: Host, board: Board, tmp_path: Path) -> None:
     model = some_model(tmp_path)
     remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
 
@@ -165,7 +153,7 @@ def test_a_changed_file_on_the_board_is_replaced(
 
 @pytest.mark.parametrize("start", [None, b"x" * 2_000_000], ids=["sound", "spoilt"])
 def test_a_part_is_continued_only_when_it_is_sound(
-    host: SshHost, board: Board, tmp_path: Path, start: bytes | None
+    host: Host, board: Board, tmp_path: Path, start: bytes | None
 ) -> None:
     model = some_model(tmp_path)
     remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
@@ -178,7 +166,7 @@ def test_a_part_is_continued_only_when_it_is_sound(
     assert not part.exists()
 
 
-def test_a_file_in_the_way_of_the_work_folder_is_said(host: SshHost, tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_the_work_folder_is_said(host: Host, tmp_path: Path) -> None:
     model = some_model(tmp_path)
     (tmp_path / "file").touch()
     remote = PurePosixPath(tmp_path / "file" / "models" / "0" / "m.gguf")
@@ -196,7 +184,7 @@ WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=
 )
 @given(words=st.lists(WORDS, max_size=3), number=st.integers(0, 1 << 60))
 def test_every_argument_of_a_run_arrives_unchanged(
-    emulated: SshHost, board: Board, tmp_path: Path, words: list[str], number: int
+    emulated: Host, board: Board, tmp_path: Path, words: list[str], number: int
 ) -> None:
     awkward = ["-x", "$(id)", "a b", "q'\"", "é\n%", "", *words]
     script = 'for word in "$@"; do cat <<E\n$word\nE\ndone'
@@ -219,7 +207,7 @@ def test_every_argument_of_a_run_arrives_unchanged(
     ],
 )
 def test_every_ending_is_told_apart(
-    host: SshHost, board: Board, tmp_path: Path, script: str, status: int, meaning: str
+    host: Host, board: Board, tmp_path: Path, script: str, status: int, meaning: str
 ) -> None:
     local = tmp_path / "run"
     assert run_to_end(host, board, ["sh", "-c", script], local) == status
@@ -229,14 +217,14 @@ def test_every_ending_is_told_apart(
 
 
 def test_the_board_itself_ends_a_run_that_takes_too_long(
-    host: SshHost, board: Board, tmp_path: Path
+    host: Host, board: Board, tmp_path: Path
 ) -> None:
     local = tmp_path / "run"
     assert run_to_end(host, board, ["sleep", "600"], local, limit_s=1) == 124
     assert explain(local).meaning == "stopped by its time limit"
 
 
-def test_a_run_grows_before_the_followers_eyes(host: SshHost, board: Board, tmp_path: Path) -> None:
+def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     script = (
         'echo \'{"format":1}\' >"$ARMLOAD_TRACE"; echo \'{"step":0}\' >>"$ARMLOAD_TRACE"; '
@@ -257,7 +245,7 @@ def test_a_run_grows_before_the_followers_eyes(host: SshHost, board: Board, tmp_
     assert seen[-1] == (2, "Once\nupon\n")
 
 
-def test_memory_is_watched(host: SshHost, board: Board, tmp_path: Path) -> None:
+def test_memory_is_watched(host: Host, board: Board, tmp_path: Path) -> None:
     local = tmp_path / "run"
     assert run_to_end(host, board, ["sleep", "1.5"], local) == 0
     peak = peak_memory_bytes(local)
@@ -265,7 +253,7 @@ def test_memory_is_watched(host: SshHost, board: Board, tmp_path: Path) -> None:
     assert 100_000 < peak[0] <= peak[1]
 
 
-def test_a_run_is_stopped_on_request(host: SshHost, board: Board, tmp_path: Path) -> None:
+def test_a_run_is_stopped_on_request(host: Host, board: Board, tmp_path: Path) -> None:
     folder = Layout(workdir=board.workdir).run("run")
     launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600, job=JOB)
     assert [(run.id, run.state) for run in list_runs(host, board.workdir)] == [("run", "running")]
@@ -279,7 +267,7 @@ def test_a_run_is_stopped_on_request(host: SshHost, board: Board, tmp_path: Path
 
 
 def test_a_run_whose_script_is_killed_is_called_interrupted(
-    host: SshHost, board: Board, tmp_path: Path
+    host: Host, board: Board, tmp_path: Path
 ) -> None:
     folder = Layout(workdir=board.workdir).run("run")
     launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600, job=JOB)
@@ -301,7 +289,7 @@ def test_a_run_whose_script_is_killed_is_called_interrupted(
         os.kill(int(Path(folder / "pid").read_text()), signal.SIGKILL)
 
 
-def test_a_run_of_a_former_boot_is_called_interrupted(host: SshHost, board: Board) -> None:
+def test_a_run_of_a_former_boot_is_called_interrupted(host: Host, board: Board) -> None:
     folder = Layout(workdir=board.workdir).run("run")
     launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=600, job=JOB)
     follow(host, folder, nothing)
@@ -311,7 +299,7 @@ def test_a_run_of_a_former_boot_is_called_interrupted(host: SshHost, board: Boar
         follow(host, folder, nothing)
 
 
-def test_a_run_that_is_not_there_is_said(host: SshHost, board: Board, tmp_path: Path) -> None:
+def test_a_run_that_is_not_there_is_said(host: Host, board: Board, tmp_path: Path) -> None:
     folder = Layout(workdir=board.workdir).run("never")
     assert list_runs(host, board.workdir) == ()
     with pytest.raises(RunError, match="no such run"):
@@ -320,7 +308,7 @@ def test_a_run_that_is_not_there_is_said(host: SshHost, board: Board, tmp_path: 
         collect(host, folder, tmp_path / "local")
 
 
-def test_a_run_folder_is_used_once(host: SshHost, board: Board) -> None:
+def test_a_run_folder_is_used_once(host: Host, board: Board) -> None:
     folder = Layout(workdir=board.workdir).run("run")
     launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60, job=JOB)
     with pytest.raises(BoardError, match="cannot be started"):

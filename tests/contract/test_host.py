@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from armload.boards.ssh import SshHost
+from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import join, quote
 
@@ -18,38 +18,38 @@ WORDS = st.text(
 ) | st.sampled_from(["-n", "$(id)", "`id`", "a b", "'", '"', "\n", "é", "\\", "*", "~", ""])
 
 
-def test_output_streams_and_status_are_told_apart(host: SshHost) -> None:
+def test_output_streams_and_status_are_told_apart(host: Host) -> None:
     done = host.run("echo out; echo err >&2; exit 3")
     assert (done.status, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
 
 
-def test_a_signalled_program_gives_128_and_its_signal(host: SshHost) -> None:
+def test_a_signalled_program_gives_128_and_its_signal(host: Host) -> None:
     assert host.run("sh -c 'kill -ILL $$'").status == 132
     assert host.run("sh -c 'kill -KILL $$'").status == 137
 
 
-def test_standard_input_arrives_unchanged(host: SshHost) -> None:
+def test_standard_input_arrives_unchanged(host: Host) -> None:
     data = bytes(range(256)) * 4096
     assert host.run("cat", stdin=data).stdout == data
 
 
-def test_a_command_without_input_reads_nothing(host: SshHost) -> None:
+def test_a_command_without_input_reads_nothing(host: Host) -> None:
     assert host.run("cat; echo done").stdout == b"done\n"
 
 
-def test_large_output_on_both_streams_does_not_block(host: SshHost) -> None:
+def test_large_output_on_both_streams_does_not_block(host: Host) -> None:
     size = 8_000_000
     done = host.run(f"head -c {size} /dev/zero & head -c {size} /dev/zero >&2; wait")
     assert (len(done.stdout), len(done.stderr)) == (size, size)
 
 
-def test_a_command_longer_than_small_servers_take_is_run(host: SshHost) -> None:
+def test_a_command_longer_than_small_servers_take_is_run(host: Host) -> None:
     text = "x" * 50_000
     done = host.run(f"cat\necho {text}\nexit 4")
     assert (done.status, done.text) == (4, text)
 
 
-def test_a_command_that_takes_too_long_is_given_up(host: SshHost) -> None:
+def test_a_command_that_takes_too_long_is_given_up(host: Host) -> None:
     with pytest.raises(ConnectError, match=r"longer than 0\.3 s"):
         host.run("sleep 600", timeout_s=0.3)
     assert host.run("echo again").text == "again"
@@ -61,7 +61,7 @@ def test_a_command_that_takes_too_long_is_given_up(host: SshHost) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(WORDS, min_size=1, max_size=4))
-def test_every_word_reaches_a_program_unchanged(host: SshHost, words: list[str]) -> None:
+def test_every_word_reaches_a_program_unchanged(host: Host, words: list[str]) -> None:
     script = (
         'for word in "$@"; do echo "${#word}"; done; for word in "$@"; do cat <<E\n$word\nE\ndone'
     )
@@ -71,14 +71,14 @@ def test_every_word_reaches_a_program_unchanged(host: SshHost, words: list[str])
     assert done.status == 0
 
 
-def test_a_file_is_written_and_read_back(host: SshHost, tmp_path: Path) -> None:
+def test_a_file_is_written_and_read_back(host: Host, tmp_path: Path) -> None:
     path = PurePosixPath(tmp_path / "a name with 'quotes' and $(id)\nand a line")
     data = bytes(range(256)) * 10_000
     host.write(path, [data[:1_000_000], data[1_000_000:]])
     assert b"".join(host.read(path)) == data
 
 
-def test_writing_from_an_offset_cuts_the_file_there(host: SshHost, tmp_path: Path) -> None:
+def test_writing_from_an_offset_cuts_the_file_there(host: Host, tmp_path: Path) -> None:
     path = PurePosixPath(tmp_path / "file")
     host.write(path, [b"0123456789"])
     host.write(path, [b"ab"], offset_bytes=4)
@@ -87,7 +87,7 @@ def test_writing_from_an_offset_cuts_the_file_there(host: SshHost, tmp_path: Pat
     assert b"".join(host.read(path)) == b"new"
 
 
-def test_a_local_file_is_sent_from_an_offset_on(host: SshHost, tmp_path: Path) -> None:
+def test_a_local_file_is_sent_from_an_offset_on(host: Host, tmp_path: Path) -> None:
     local, remote = tmp_path / "local", PurePosixPath(tmp_path / "it's remote")
     data = bytes(range(256)) * 20_000
     local.write_bytes(data)
@@ -103,7 +103,7 @@ def test_a_local_file_is_sent_from_an_offset_on(host: SshHost, tmp_path: Path) -
     assert told == sorted(told)
 
 
-def test_a_stream_yields_output_before_the_command_ends(host: SshHost, tmp_path: Path) -> None:
+def test_a_stream_yields_output_before_the_command_ends(host: Host, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     pieces = host.stream(f"echo first; until [ -e {quote(gate)} ]; do sleep 1; done; echo last")
     assert next(pieces) == ("stdout", b"first\n")
@@ -111,12 +111,12 @@ def test_a_stream_yields_output_before_the_command_ends(host: SshHost, tmp_path:
     assert list(pieces) == [("stdout", b"last\n")]
 
 
-def test_a_silent_stream_is_given_up(host: SshHost) -> None:
+def test_a_silent_stream_is_given_up(host: Host) -> None:
     with pytest.raises(ConnectError, match="nothing was heard"):
         list(host.stream("sleep 600", silence_s=0.3))
 
 
-def test_a_missing_file_and_a_full_disk_are_the_boards_fault(host: SshHost, tmp_path: Path) -> None:
+def test_a_missing_file_and_a_full_disk_are_the_boards_fault(host: Host, tmp_path: Path) -> None:
     with pytest.raises(BoardError, match="cannot be read"):
         list(host.read(PurePosixPath(tmp_path / "missing")))
     with pytest.raises(BoardError, match="No space left on device"):
@@ -131,7 +131,7 @@ def test_a_missing_file_and_a_full_disk_are_the_boards_fault(host: SshHost, tmp_
     assert host.run("echo again").text == "again"
 
 
-def test_large_content_survives(host: SshHost, tmp_path: Path) -> None:
+def test_large_content_survives(host: Host, tmp_path: Path) -> None:
     path = PurePosixPath(tmp_path / "large")
     block = hashlib.sha256(b"seed").digest() * 32768
     host.write(path, (block for _ in range(20)))
@@ -142,7 +142,7 @@ def test_large_content_survives(host: SshHost, tmp_path: Path) -> None:
 
 
 def test_what_an_old_line_still_writes_does_not_spoil_a_new_transfer(
-    host: SshHost, tmp_path: Path
+    host: Host, tmp_path: Path
 ) -> None:
     path = PurePosixPath(tmp_path / "part")
     target, mark = quote(path), quote(f"{path}.writer")

@@ -1,0 +1,178 @@
+"""This machine as a board: commands run in its own shell, without SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from armload.boards.bulk import Carrier, NotBegunError
+from armload.boards.framing import after_mark, marked, receiving
+from armload.boards.host import Completed, Piece, Way
+from armload.boards.pieces import PIECE_BYTES, pieces
+from armload.core.errors import BoardError, ConnectError
+from armload.core.shell import quote
+
+# Linux takes no single argument above 128 KiB.
+LONGEST_COMMAND_BYTES = 100_000
+_BEGIN_WITHIN_S = 30.0
+
+
+class LocalHost:
+    """The Host protocol in this machine's own shell.
+
+    Args:
+        board_name: for messages.
+    """
+
+    def __init__(self, board_name: str) -> None:
+        self._name = board_name
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+        return self._name
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """No words: programs are run as they are."""
+        return ()
+
+    def ways(self) -> tuple[Way, ...]:
+        """Return how commands and bulk data reach the shell."""
+        own = "the board is this machine"
+        return (
+            Way(purpose="commands", chosen="sh -c", reason=own),
+            Way(
+                purpose="long commands",
+                chosen="a shell's standard input",
+                reason=f"the kernel takes no argument above {LONGEST_COMMAND_BYTES} bytes",
+            ),
+            Way(purpose="bulk data", chosen="cat", reason=own),
+        )
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        """Run a shell command to its end, whatever its status is."""
+        deadline = time.monotonic() + timeout_s
+        output = {"stdout": bytearray(), "stderr": bytearray()}
+        late = f"{self._name}: a command took longer than {timeout_s:g} s."
+        with self._started(command, stdin) as process:
+            for stream, data in _pieces(process, lambda: deadline - time.monotonic(), late):
+                output[stream] += data
+            status = self._status(process, max(deadline - time.monotonic(), 1.0), late)
+        return Completed(
+            status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
+        )
+
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+        """Run a shell command and yield its output as it comes, to its end."""
+        late = f"{self._name}: nothing was heard for {silence_s:g} s."
+        with self._started(command, b"") as process:
+            yield from _pieces(process, lambda: silence_s, late)
+            self._status(process, silence_s, late)
+
+    def read(self, path: PurePosixPath) -> Iterator[bytes]:
+        """Yield the file's bytes."""
+        with self._translated():
+            blocks = self._carrier(f"cat <{quote(path)}").read(path)
+            next(blocks)
+            yield from blocks
+
+    def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
+        """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
+        with self._translated():
+            self._carrier(receiving(path, offset_bytes)).write(path, chunks)
+
+    def send_file(
+        self,
+        local: Path,
+        remote: PurePosixPath,
+        *,
+        offset_bytes: int,
+        sent: Callable[[int], None],
+    ) -> None:
+        """Write a local file from an offset on into ``remote``, at the same offset."""
+        with self._translated():
+            self._carrier(receiving(remote, offset_bytes)).send_file(
+                local, remote, offset_bytes=offset_bytes, sent=sent
+            )
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def _carrier(self, command: str) -> Carrier:
+        return Carrier(
+            ["sh", "-c", marked(command)],
+            self._name,
+            begin_within_s=_BEGIN_WITHIN_S,
+            broken_status=None,
+        )
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except NotBegunError as error:
+            raise BoardError(f"{self._name}: no shell can be started: {error}.") from error
+
+    @contextlib.contextmanager
+    def _started(self, command: str, stdin: bytes) -> Iterator[subprocess.Popen[bytes]]:
+        words = ["sh", "-c", marked(command)]
+        if not stdin and len(words[-1].encode()) > LONGEST_COMMAND_BYTES:
+            # Shells may read ahead, so the script has standard input to itself.
+            words, stdin = ["sh"], f"{{\n{words[-1]}}} </dev/null\n".encode()
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise BoardError(f"{self._name}: no shell can be started: {error.strerror}.") from error
+        try:
+            if stdin:
+                feeder = threading.Thread(target=_feed, args=(process, stdin), daemon=True)
+                feeder.start()
+            yield process
+        finally:
+            _end(process)
+
+    def _status(self, process: subprocess.Popen[bytes], timeout_s: float, late: str) -> int:
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ConnectError(late) from error
+        return status if status >= 0 else 128 - status
+
+
+def _pieces(
+    process: subprocess.Popen[bytes], patience_s: Callable[[], float], complaint: str
+) -> Iterator[Piece]:
+    stdout, stderr = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
+    return pieces(after_mark(_blocks(stdout)), _blocks(stderr), patience_s, complaint)
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    with stream:
+        yield from iter(lambda: os.read(stream.fileno(), PIECE_BYTES), b"")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # What a finished command has left running goes on; what is given up ends with all its parts.
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _feed(process: subprocess.Popen[bytes], stdin: bytes) -> None:
+    with contextlib.suppress(OSError), cast("IO[bytes]", process.stdin) as sink:
+        sink.write(stdin)

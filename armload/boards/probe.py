@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions
-from armload.boards.host import Host
+from armload.boards.host import Host, Way
+from armload.boards.ways import INSIDE, tool_ways
 from armload.core.errors import BoardError
 from armload.core.shell import render
 from armload.core.values import Value
@@ -25,6 +26,9 @@ TOOLS = (
     "sync",
     "truncate",
 )
+"""Tools that a board is the better for having."""
+
+_SECOND_BEST = ("head", "ls", "openssl")
 
 # MIDR_EL1 part numbers of implementer 0x41, as in the Linux kernel's cputype.h.
 _ARM_PARTS = {
@@ -79,7 +83,8 @@ class Probe(Value):
         cores: that are online.
         clusters: the cores by kind.
         max_khz: highest frequency of each core; empty where there is no cpufreq.
-        tools: which of the useful tools are there.
+        tools: which of the useful tools are there, such as ``dd`` or ``toybox sha256sum``.
+        ways: how each thing is done there, and why so; only when it was asked for.
         workdir_writable: armload's folder exists, or could be made, and can be written.
         workdir_executable: programs in it may be run.
         conditions: its state.
@@ -94,22 +99,25 @@ class Probe(Value):
     workdir_writable: bool
     workdir_executable: bool
     conditions: Conditions
+    ways: tuple[Way, ...] = ()
 
 
 def probe(host: Host, board: Board) -> Probe:
-    """Ask a board for all of it.
+    """Ask a board for all of it, and find out the ways to it.
 
     Raises:
         ConnectError: it does not answer.
         BoardError: what answers has no Linux under it.
     """
     script = probe_script(board)
-    return parse_probe(host.run(script).stdout, board.name)
+    found = parse_probe(host.run(script).stdout, board.name)
+    return found.model_copy(update={"ways": (*host.ways(), *tool_ways(found.tools))})
 
 
 def probe_script(board: Board) -> str:
     """Return the shell script whose output ``parse_probe`` reads."""
-    return render("probe.sh.j2", {"workdir": board.workdir, "tools": TOOLS})
+    values = {"workdir": board.workdir, "tools": (*TOOLS, *_SECOND_BEST), "inside": INSIDE}
+    return render("probe.sh.j2", values)
 
 
 def parse_probe(output: bytes, board_name: str) -> Probe:

@@ -87,4 +87,5 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
     if now.celsius is not None:
         rows.append(("temperature", f"{now.celsius:.0f} °C"))
     rows.append(("tools lacking", ", ".join(lacking) if lacking else "none"))
+    rows += [(way.purpose, f"{way.chosen} ({way.reason})") for way in found.ways]
     return rows

@@ -101,6 +101,11 @@ def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:
     assert found.conditions.workdir_free_bytes > 0
     assert found.conditions.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert "cat" in found.tools
+    ways = {way.purpose: way for way in found.ways}
+    assert {"commands", "long commands", "bulk data", "checksums", "end of a run"} <= ways.keys()
+    assert all(way.chosen and way.reason for way in found.ways)
+    without = "sha256sum" not in found.tools
+    assert ways["checksums"].chosen == ("toybox sha256sum" if without else "sha256sum")
 
 
 def test_deploying_twice_sends_once(emulated: Host, board: Board, tmp_path: Path) -> None:

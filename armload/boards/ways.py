@@ -1,0 +1,53 @@
+"""Which of several tools a board's work is done with, and why: the same order as in the scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from armload.boards.host import Way
+
+INSIDE = ("toybox sha256sum", "busybox sha256sum")
+"""Tools inside of others that count as tools where they have no name of their own."""
+
+# What is done, with what (the best first, each with what it is called when it is chosen), what
+# is done without any of them, and why.
+_CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
+    (
+        "checksums",
+        (
+            ("sha256sum", "sha256sum"),
+            ("toybox sha256sum", "toybox sha256sum"),
+            ("busybox sha256sum", "busybox sha256sum"),
+            ("openssl", "openssl dgst -sha256"),
+        ),
+        "read the file back",
+    ),
+    (
+        "cutting a file",
+        (("truncate", "truncate"), ("dd", "dd"), ("head", "head, into a copy")),
+        "no way: a part goes on at its end only",
+    ),
+    ("detaching a run", (("setsid", "setsid"),), "ignore the hang-up signal"),
+    ("end of a run", (("mkfifo", "a pipe that closes"),), "look several times a second"),
+    ("mark of a file", (("stat", "stat"), ("ls", "ls -lin")), "check its content each time"),
+)
+
+
+def tool_ways(tools: Collection[str]) -> tuple[Way, ...]:
+    """Return what is done how on a board that has these tools."""
+    return tuple(_way(purpose, choices, none, tools) for purpose, choices, none in _CHOICES)
+
+
+def _way(
+    purpose: str, choices: tuple[tuple[str, str], ...], none: str, tools: Collection[str]
+) -> Way:
+    lacking: list[str] = []
+    for tool, words in choices:
+        if tool in tools:
+            return Way(purpose=purpose, chosen=words, reason=_reason(lacking))
+        lacking.append(tool)
+    return Way(purpose=purpose, chosen=none, reason=_reason(lacking))
+
+
+def _reason(lacking: list[str]) -> str:
+    return f"the board has no {' and no '.join(lacking)}" if lacking else "the best there is"

@@ -1,0 +1,50 @@
+"""What a board lacks is done another way, and said."""
+
+from __future__ import annotations
+
+import pytest
+
+from armload.boards.probe import TOOLS
+from armload.boards.ways import tool_ways
+
+
+def chosen(*tools: str) -> dict[str, str]:
+    return {way.purpose: way.chosen for way in tool_ways(tools)}
+
+
+def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
+    assert chosen(*TOOLS, "head", "ls", "openssl") == {
+        "checksums": "sha256sum",
+        "cutting a file": "truncate",
+        "detaching a run": "setsid",
+        "end of a run": "a pipe that closes",
+        "mark of a file": "stat",
+    }
+    assert {way.reason for way in tool_ways(TOOLS)} == {"the best there is"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "purpose", "way"),
+    [
+        (("toybox sha256sum", "openssl"), "checksums", "toybox sha256sum"),
+        (("busybox sha256sum",), "checksums", "busybox sha256sum"),
+        (("openssl",), "checksums", "openssl dgst -sha256"),
+        ((), "checksums", "read the file back"),
+        (("dd", "head"), "cutting a file", "dd"),
+        (("head",), "cutting a file", "head, into a copy"),
+        ((), "detaching a run", "ignore the hang-up signal"),
+        ((), "end of a run", "look several times a second"),
+        (("ls",), "mark of a file", "ls -lin"),
+    ],
+)
+def test_what_a_board_lacks_is_done_the_next_best_way(
+    tools: tuple[str, ...], purpose: str, way: str
+) -> None:
+    assert chosen(*tools)[purpose] == way
+
+
+def test_the_reason_names_what_is_lacking() -> None:
+    (checksums, *_) = tool_ways(["openssl"])
+    assert checksums.reason == (
+        "the board has no sha256sum and no toybox sha256sum and no busybox sha256sum"
+    )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -116,13 +116,32 @@ def openssh(
         end(process)
 
 
+def hashed(password: str) -> str:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    done = subprocess.run(
+        [openssl, "passwd", "-6", "-stdin"],
+        input=password,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
 # What an OpenHarmony product may leave out; each has another way.
 RARE_TOOLS = frozenset({"sha256sum", "stat", "mkfifo", "setsid", "truncate", "nohup", "timeout"})
 
 
 @contextmanager
 def dropbear(
-    folder: Path, *, shell: str, tools: str, without: frozenset[str] = frozenset()
+    folder: Path,
+    *,
+    shell: str,
+    tools: str,
+    without: frozenset[str] = frozenset(),
+    password: str = "",
 ) -> Iterator[SshAddress]:
     """Run dropbear, without SFTP, with nothing but ``shell`` and ``tools`` in its PATH.
 
@@ -134,6 +153,7 @@ def dropbear(
         shell: a program that is a POSIX shell.
         tools: a program that is many, such as toybox.
         without: tools that are left out.
+        password: that lets its root in, besides the key; none when it is empty.
     """
     found = {name: shutil.which(name) for name in (shell, tools, "unshare", "dropbearconvert")}
     server = shutil.which("dropbear", path="/usr/sbin:/usr/bin")
@@ -164,11 +184,14 @@ def dropbear(
     )
     shutil.copy(folder / "login.pub", home / ".ssh" / "authorized_keys")
     (folder / "passwd").write_text(f"root:x:0:0::{home}:/bin/sh\n")
+    (folder / "shadow").write_text(f"root:{hashed(password) if password else '*'}:20000::::::\n")
     port = free_port()
+    options = "-m" if password else "-s -m"
     script = (
         f"mount --make-rprivate / && mount --bind {folder}/passwd /etc/passwd && "
-        f"mount --bind {binaries} /usr/bin && "
-        f"exec {server} -F -E -s -m -r {folder}/host.dropbear -p 127.0.0.1:{port} -P {folder}/pid"
+        f"mount --bind {folder}/shadow /etc/shadow && mount --bind {binaries} /usr/bin && "
+        f"exec {server} -F -E {options} -r {folder}/host.dropbear "
+        f"-p 127.0.0.1:{port} -P {folder}/pid"
     )
     log = folder / "dropbear.log"
     with log.open("wb") as output:
@@ -189,11 +212,12 @@ def dropbear(
 
 
 @contextmanager
-def cut_line(port: int, *, after_bytes: list[int]) -> Iterator[int]:
+def cut_line(port: int, *, after_bytes: list[float], stays_open: bool = False) -> Iterator[int]:
     """Relay a port; connection after connection is cut once so many bytes went to the server.
 
-    When the list has run out, connections last.
+    When the list has run out, connections last. Lines that stay open fall silent instead.
     """
+    over = Event()
     allowances = iter(after_bytes)
     listener = socket.create_server(("127.0.0.1", 0))
     lines: list[socket.socket] = []
@@ -208,6 +232,8 @@ def cut_line(port: int, *, after_bytes: list[int]) -> Iterator[int]:
             while allowance > 0 and (data := source.recv(1 << 16)):
                 sink.sendall(data)
                 allowance -= len(data)
+        if stays_open and allowance <= 0:
+            over.wait()
         close(source, sink)
 
     def serve() -> None:
@@ -226,6 +252,7 @@ def cut_line(port: int, *, after_bytes: list[int]) -> Iterator[int]:
     try:
         yield chosen
     finally:
+        over.set()
         close(listener, *lines)
         for one in (listener, *lines):
             one.close()

@@ -108,6 +108,12 @@ def _about_ssh(
     no_key = "No authentication methods" in str(error)
     if no_key or isinstance(error, paramiko.AuthenticationException):
         return _refused(connection, where)
+    if isinstance(connection.gateway, str) and str(error) in _SILENT:
+        return ConnectError(
+            f"{where}: its ProxyCommand leads to no SSH server: "
+            f"{connection.ssh_config.get('proxycommand', '')}",
+            f"Correct ~/.ssh/config; to try it: {_way_in(connection)}",
+        )
     if str(error) in _SILENT:
         return ConnectError(
             f"{where}: it takes connections, but no SSH server has answered within "
@@ -157,7 +163,7 @@ def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
     tried += [str(path) for path in usual if path.is_file() and str(path) not in tried]
     if connection.connect_kwargs["allow_agent"] and os.environ.get("SSH_AUTH_SOCK"):
         tried.append("the agent's keys")
-    with_password = connection.connect_kwargs["password"] is not None
+    with_password = connection.connect_kwargs.get("password") is not None
     if with_password:
         tried.append(f"the password in {PASSWORD_VARIABLE}")
     allowed = _allowed_methods(connection)
@@ -211,6 +217,11 @@ def _way_to_trust(hop: fabric.Connection, board_name: str, *, is_board: bool) ->
     """Return the command that makes the key known which a host shows now."""
     if is_board:
         return f"armload board.trust --board {board_name}"
+    return _way_in(hop)
+
+
+def _way_in(hop: fabric.Connection) -> str:
+    """Return the command with which a person logs in to a host."""
     words = ["ssh"]
     if hop.port != int(hop.ssh_config.get("port", 22)):
         words += ["-p", str(hop.port)]

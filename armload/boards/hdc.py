@@ -22,7 +22,7 @@ from armload.boards.framing import reason, receiving
 from armload.boards.hdc_tool import HdcTool
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.sending import told_chunks
-from armload.core.errors import BoardError, ConnectError
+from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
 
@@ -45,6 +45,7 @@ class HdcHost:
         self._name = board_name
         self._tool = HdcTool(reach.program, reach.key, board_name)
         self._folder_name = f".armload-{uuid.uuid4().hex[:12]}"
+        self._made: PurePosixPath | None = None
         self._ready: PurePosixPath | None = None
         self._numbers = itertools.count(1)
 
@@ -158,10 +159,10 @@ class HdcHost:
 
     def close(self) -> None:
         """Remove what lies on the board for the sake of this connection."""
-        if self._ready is not None:
-            with contextlib.suppress(ConnectError, BoardError):
-                self._tool.said(f"rm -rf {self._ready}")
-            self._ready = None
+        if self._made is not None:
+            with contextlib.suppress(ArmloadError):
+                self._tool.said(f"rm -rf {self._made}")
+            self._ready = self._made = None
 
     def _write_slice(self, path: PurePosixPath, data: bytes, position: int) -> None:
         done = self.run(receiving(path, position), stdin=data, timeout_s=TRANSFER_SILENCE_S)
@@ -193,7 +194,7 @@ class HdcHost:
                     f"{self._name}: {what} that can be used is not there.",
                     "Over hdc, commands need both. Over SSH they need neither.",
                 )
-            folder = PurePosixPath(found["folder"])
+            self._made = folder = PurePosixPath(found["folder"])
             values = {"folder": folder, "encoder": found["encoder"].split()}
             self._sent(render("hdc.sh.j2", values).encode(), folder / "frame")
             self._ready = folder
@@ -243,6 +244,7 @@ class _Frame:
         self.status: int | None = None
         self._before = b""
         self._rest = b""
+        self._broken = False
         self._stream = ""
 
     @property
@@ -257,15 +259,20 @@ class _Frame:
             if not self.begun:
                 self.begun = line == b"#begin"
                 self._before += raw + b"\n"
-            elif line.startswith(b"#exit "):
+            elif line.startswith(b"#exit ") and not self._broken:
                 self.status = int(line.split()[1])
             elif line == b"#files":
                 self.in_files = True
             elif line.startswith(b"#"):
                 self._stream = line.decode()
-            elif line:
-                decoded = _decoded(raw.rstrip(b"\r"))
-                yield ("stdout" if self._stream == "#out" else "stderr", decoded)
+            elif line and not self._broken:
+                try:
+                    decoded = _decoded(raw.rstrip(b"\r"))
+                except ValueError:
+                    # Hdc's own words, or those of a shell that is going down.
+                    self._broken = True
+                else:
+                    yield ("stdout" if self._stream == "#out" else "stderr", decoded)
 
 
 def _decoded(line: bytes) -> bytes:
@@ -273,7 +280,7 @@ def _decoded(line: bytes) -> bytes:
 
     if line.startswith(b" "):
         return bytes.fromhex(line.decode())
-    return base64.b64decode(line)
+    return base64.b64decode(line, validate=True)
 
 
 def _slices(chunks: Iterable[bytes]) -> Iterator[bytes]:

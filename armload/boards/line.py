@@ -86,8 +86,11 @@ class Line:
     def close(self) -> None:
         """End the connection, and those to the hosts it jumps over."""
         for connection in self.hosts:
+            transport = connection.client.get_transport()
             with contextlib.suppress(Exception):
                 connection.client.close()
+            if transport is not None:
+                _end_command(transport)
 
 
 def open_line(address: SshAddress, board_name: str) -> Line:
@@ -174,12 +177,7 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
             address.host,
             user=address.user,
             port=address.port,
-            connect_kwargs={
-                "banner_timeout": CONNECT_TIMEOUT_S,
-                "auth_timeout": CONNECT_TIMEOUT_S,
-                "transport_factory": _fast_transport,
-                "password": os.environ.get(PASSWORD_VARIABLE),
-            },
+            connect_kwargs={"password": os.environ.get(PASSWORD_VARIABLE)},
         )
     except (paramiko.SSHException, OSError, ValueError) as error:
         raise ConnectError(
@@ -200,6 +198,9 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
 
 def _set_keys(hop: fabric.Connection, board_name: str) -> None:
     hop.connect_timeout = hop.connect_timeout or CONNECT_TIMEOUT_S
+    hop.connect_kwargs["banner_timeout"] = CONNECT_TIMEOUT_S
+    hop.connect_kwargs["auth_timeout"] = CONNECT_TIMEOUT_S
+    hop.connect_kwargs["transport_factory"] = _fast_transport
     given = hop.connect_kwargs.get("key_filename") or []
     existing = [name for name in given if Path(name).expanduser().is_file()]
     hop.connect_kwargs["key_filename"] = [str(Path(name).expanduser()) for name in existing]
@@ -278,6 +279,18 @@ def _fast_transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
     fastest = [name for name in security.ciphers if name.startswith("aes128-gcm")]
     security.ciphers = [*fastest, *(name for name in security.ciphers if name not in fastest)]
     return transport
+
+
+def _end_command(transport: paramiko.Transport) -> None:
+    """Take leave of the ``ProxyCommand`` that a connection went through; paramiko leaves it."""
+    import paramiko
+
+    sock: object = transport.sock
+    if isinstance(sock, paramiko.ProxyCommand):
+        transport.join(CONNECT_TIMEOUT_S)
+        sock.process.kill()
+        with contextlib.suppress(OSError, ValueError):
+            sock.process.communicate()
 
 
 def _notice_silence(sock: object) -> None:

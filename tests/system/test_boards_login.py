@@ -1,0 +1,196 @@
+"""Ways to log in, each at a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from armload.boards.address import SshAddress
+from armload.boards.failures import LoginRefusedError
+from armload.boards.ssh import SshHost
+from armload.core.errors import ConnectError
+from tests.person import BIN
+from tests.servers import dropbear, make_key, openssh
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    (folder / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "ARMLOAD_SSH_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def takes_passwords(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshAddress]:
+    folder = tmp_path_factory.mktemp("server")
+    with dropbear(folder, shell="mksh", tools="toybox", password=PASSWORD) as address:
+        yield address.model_copy(update={"key": None})
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    if shutil.which("ssh-agent") is None:
+        pytest.skip("ssh-agent is not installed (Debian: openssh-client)")
+    path = tmp_path / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    for _ in range(200):
+        if path.exists():
+            break
+        time.sleep(0.02)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+    yield
+    process.terminate()
+    process.wait()
+
+
+def says(address: SshAddress) -> str:
+    host = SshHost(address, "my-board")
+    try:
+        return host.run("echo in").text
+    finally:
+        host.close()
+
+
+def bulk_way(address: SshAddress) -> tuple[str, str]:
+    host = SshHost(address, "my-board")
+    (way,) = (way for way in host.ways() if way.purpose == "bulk data")
+    host.close()
+    return way.chosen, way.reason
+
+
+def test_a_key_that_only_the_agent_holds_opens_both_lines(tmp_path: Path, agent: None) -> None:
+    with openssh(tmp_path / "server") as address:
+        assert address.key is not None
+        held_by_agent = address.model_copy(update={"key": None})
+        with pytest.raises(LoginRefusedError, match="the agent's keys"):
+            says(held_by_agent)
+        subprocess.run(["ssh-add", "-q", str(address.key)], check=True)
+        address.key.unlink()
+        assert says(held_by_agent) == "in"
+        assert bulk_way(held_by_agent)[0] == "the system's ssh"
+
+
+def test_a_password_in_the_environment_opens_the_line(
+    takes_passwords: SshAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", PASSWORD)
+    assert says(takes_passwords) == "in"
+    chosen, reason = bulk_way(takes_passwords)
+    assert chosen == "a channel of the same line"
+    assert "Permission denied" in reason
+
+
+def test_a_wrong_password_is_refused_and_named(
+    takes_passwords: SshAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LoginRefusedError) as caught:
+        says(takes_passwords)
+    assert caught.value.password_would_do
+    monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", "wrong")
+    with pytest.raises(LoginRefusedError, match="the password in ARMLOAD_SSH_PASSWORD") as caught:
+        says(takes_passwords)
+    assert not caught.value.password_would_do
+
+
+def test_a_person_at_a_terminal_is_asked_for_the_password(
+    takes_passwords: SshAddress, tmp_path: Path, home: Path
+) -> None:
+    (home / ".ssh" / "known_hosts").write_text(
+        f"[127.0.0.1]:{takes_passwords.port} {takes_passwords.host_key}\n"
+    )
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / "mine.yaml").write_text(
+        "target: rk3568\n"
+        f"reach: {{kind: ssh, host: 127.0.0.1, port: {takes_passwords.port}, user: root}}\n"
+        f"workdir: {tmp_path}/work\n"
+    )
+    controller, terminal = pty.openpty()
+    result = tmp_path / "result"
+    with result.open("wb") as output:
+        process = subprocess.Popen(
+            [str(BIN / "armload"), "board.probe", "--board", "mine", "--json"],
+            cwd=tmp_path,
+            stdin=terminal,
+            stdout=output,
+            stderr=terminal,
+            start_new_session=True,
+        )
+    os.close(terminal)
+    said = b""
+    while b"Password: " not in said:
+        ready, _, _ = select.select([controller], [], [], 60)
+        assert ready, said
+        said += os.read(controller, 4096)
+    os.write(controller, PASSWORD.encode() + b"\n")
+    assert process.wait(60) == 0
+    os.close(controller)
+    assert json.loads(result.read_bytes())["workdir_writable"] is True
+    assert PASSWORD.encode() not in said
+
+
+def test_a_host_between_that_refuses_the_login_is_named(tmp_path: Path, home: Path) -> None:
+    with openssh(tmp_path / "jump") as jump, openssh(tmp_path / "server") as server:
+        make_key(tmp_path / "stranger")
+        (home / ".ssh" / "config").write_text(
+            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n"
+            f"  IdentityFile {tmp_path}/stranger\n"
+            f"Host behind\n  HostName 127.0.0.1\n  Port {server.port}\n  ProxyJump jump\n"
+        )
+        known = home / ".ssh" / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+        address = server.model_copy(update={"host": "behind", "port": None})
+        with pytest.raises(LoginRefusedError, match=f"port {jump.port}: the login is refused"):
+            says(address)
+
+
+def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in ("line", "failures"):
+        monkeypatch.setattr(f"armload.boards.{room}.CONNECT_TIMEOUT_S", 0.5)
+    # A full queue of connections leaves the next one unanswered.
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for one in waiting:
+            one.settimeout(0)
+            one.connect_ex(("127.0.0.1", port))
+        with pytest.raises(ConnectError, match="no answer within") as caught:
+            says(SshAddress(host="127.0.0.1", port=port))
+        for one in waiting:
+            one.close()
+    assert "Is the board on?" in caught.value.remedy
+
+
+def test_a_network_without_a_way_to_the_board_is_said(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a network of its own takes root")
+    script = (
+        "from armload.boards.address import SshAddress\n"
+        "from armload.boards.ssh import SshHost\n"
+        "from armload.core.errors import ConnectError\n"
+        "try:\n    SshHost(SshAddress(host='192.0.2.1'), 'my-board').run('true')\n"
+        "except ConnectError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert "my-board: " in done.stdout
+    assert "etwork is unreachable" in done.stdout
+    assert "Is the board on? Check 'reach' in boards/my-board.yaml" in done.stdout

@@ -19,6 +19,7 @@ from armload.boards.bulk import TRANSFER_SILENCE_S
 from armload.core.errors import ArmloadError, BoardError, ConnectError, MissingToolError
 
 _CALL_TIMEOUT_S = 60.0
+_WORST_BYTES_PER_S = 50_000
 _LOOK_EVERY_S = 0.02
 _FINISHED = re.compile(rb"FileTransfer finish, Size:(\d+)")
 _NO_SUCH_DEVICE = ("Not match target", "Device not founded", "device not found", "not found device")
@@ -86,7 +87,8 @@ class HdcTool:
             ConnectError: the file did not arrive whole.
         """
         size = local.stat().st_size
-        deadline = time.monotonic() + TRANSFER_SILENCE_S
+        # It says nothing before the end; a serial line carries some 90 kB/s.
+        deadline = time.monotonic() + TRANSFER_SILENCE_S + size / _WORST_BYTES_PER_S
         self._transfer(
             ("file", "send", str(local), str(remote)), size, lambda: deadline - time.monotonic()
         )

@@ -18,7 +18,7 @@ from armload.boards.host import Completed, Piece, Way
 from armload.boards.line import Line, open_line
 from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.boards.sending import told_chunks
-from armload.boards.system_ssh import SystemSsh, find_program
+from armload.boards.system_ssh import SystemSsh
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
 
@@ -177,12 +177,9 @@ class SshHost:
             return False
         try:
             if self._system_ssh is None:
-                program = find_program()
-                if program is None:
-                    raise NotBegunError("there is no ssh in PATH")
-                self._system_ssh = SystemSsh(program, line.hosts, self._name)
+                self._system_ssh = SystemSsh(line.hosts, self._name)
             carry(self._system_ssh.carrier(command))
-        except (NotBegunError, ValueError) as error:
+        except NotBegunError as error:
             self._why_no_system_ssh = str(error)
             return False
         except ConnectError:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armload.boards.bulk import Carrier
+from armload.boards.bulk import Carrier, NotBegunError
 from armload.boards.failures import CONNECT_TIMEOUT_S
 from armload.boards.framing import marked, shell_line
 
@@ -52,17 +52,20 @@ class SystemSsh:
     """``ssh`` to where an open connection leads.
 
     Args:
-        program: its path.
         hosts: the open connections: to the board, then to the hosts on the way, nearest first.
         board_name: for messages.
 
     Raises:
-        ValueError: a name or a path cannot be written in ``ssh``'s configuration.
+        NotBegunError: there is no ``ssh``, or no way to tell it where to go.
     """
 
-    def __init__(self, program: str, hosts: Sequence[fabric.Connection], board_name: str) -> None:
+    def __init__(self, hosts: Sequence[fabric.Connection], board_name: str) -> None:
+        program = shutil.which("ssh")
+        if program is None:
+            raise NotBegunError("there is no ssh in PATH")
         self._program = program
         self._board_name = board_name
+        host_parts = "".join(_host_parts(hosts))
         self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
         folder = Path(self._folder.name)
         self._config = folder / "config"
@@ -71,7 +74,7 @@ class SystemSsh:
         shared = _FOR_ALL.format(
             ciphers=_CIPHERS, timeout_s=CONNECT_TIMEOUT_S, known_hosts=_path(str(known_hosts))
         )
-        self._config.write_text("".join(_host_parts(hosts)) + shared, encoding="utf-8")
+        self._config.write_text(host_parts + shared, encoding="utf-8")
 
     def carrier(self, command: str) -> Carrier:
         """Return what carries bytes to or from a command on the board."""
@@ -86,11 +89,6 @@ class SystemSsh:
     def close(self) -> None:
         """Remove the configuration."""
         self._folder.cleanup()
-
-
-def find_program() -> str | None:
-    """Return the path of the system's ``ssh``; none where there is none."""
-    return shutil.which("ssh")
 
 
 def _alias(place: int) -> str:
@@ -138,5 +136,5 @@ def _word(word: str) -> str:
 
 def _plain(text: str, *, also_not: str = "") -> str:
     if any(letter in "\\\n\r" + also_not for letter in text):
-        raise ValueError(f"{text!r} cannot be written in ssh's configuration")
+        raise NotBegunError(f"{text!r} cannot be written in ssh's configuration")
     return text.replace("%", "%%")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -91,6 +92,20 @@ def test_a_wrong_value_of_a_virtual_board_is_told(
     load_board("mine")
     (boards / "mine.yaml").write_text(_VIRTUAL.format(**{**_VIRTUAL_VALUES, **changed}))
     with pytest.raises(DataError, match=rf"mine\.yaml, line {line}: (\S+\.)?{key}: "):
+        load_board("mine")
+
+
+@pytest.mark.parametrize(
+    ("reach", "said"),
+    [
+        ("{kind: local, host: a}", "there is no key 'reach.host'"),
+        ("{kind: hdc, key: ''}", "at least 1 character"),
+        ("{kind: usb}", "'ssh', 'local', 'hdc', 'virtual', 'qemu-user'"),
+    ],
+)
+def test_a_reach_that_makes_no_sense_is_told(boards: Path, reach: str, said: str) -> None:
+    (boards / "mine.yaml").write_text(f"target: rk3568\nreach: {reach}\nworkdir: /data/armload\n")
+    with pytest.raises(DataError, match=re.escape(said)):
         load_board("mine")
 
 

@@ -143,6 +143,12 @@ def test_hosts_on_the_way_are_passed_and_checked_as_our_line_did(
         (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
         address = SshAddress(host="behind", host_key=server.host_key)
         assert arrives(address, local).chosen == "the system's ssh"
+        host = SshHost(address, "my-board")
+        host.ways()
+        assert host._system_ssh is not None
+        known = Path(host._system_ssh._folder.name, "known_hosts").read_text()
+        host.close()
+    assert known == f"armload-0 {server.host_key}\narmload-1 {jump.host_key}\n"
 
 
 def test_a_command_that_makes_the_connection_is_used(

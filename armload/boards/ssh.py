@@ -111,7 +111,9 @@ class SshHost:
             blocks = carrier.read(path)
             next(blocks)
 
-        if self._by_system_ssh(command, begin):
+        size = self.run(f"wc -c <{quote(path)}").text.strip()
+        large = size.isdecimal() and int(size) >= BULK_BYTES
+        if large and self._by_system_ssh(command, begin):
             try:
                 yield from blocks
             except ConnectError:

@@ -88,6 +88,7 @@ def test_a_small_file_needs_no_second_login(
     host.send_file(
         tmp_path / "small", PurePosixPath(tmp_path / "x"), offset_bytes=0, sent=lambda _: None
     )
+    assert b"".join(host.read(PurePosixPath(tmp_path / "x"))) == bytes(BULK_BYTES - 1)
     host.close()
     assert calls.read_text() == ""
 

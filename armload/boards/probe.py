@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions
+from armload.boards.emulated_cpu import as_programs_see_it
 from armload.boards.host import Host, Way
 from armload.boards.ways import INSIDE, tool_ways
 from armload.core.errors import BoardError
@@ -78,8 +79,9 @@ class Probe(Value):
     """What a board is, and its state at the moment of asking.
 
     Attributes:
-        machine: ``uname -m``, such as ``aarch64``.
-        cpu_features: in the words of ``/proc/cpuinfo``, those that every core has.
+        machine: ``uname -m``, such as ``aarch64``; of an emulated CPU where programs meet one.
+        cpu_features: in the words of ``/proc/cpuinfo``, those that every core has. Empty where
+            programs meet an emulated CPU that could not be asked.
         cores: that are online.
         clusters: the cores by kind.
         max_khz: highest frequency of each core; empty where there is no cpufreq.
@@ -110,7 +112,7 @@ def probe(host: Host, board: Board) -> Probe:
         BoardError: what answers has no Linux under it.
     """
     script = probe_script(board)
-    found = parse_probe(host.run(script).stdout, board.name)
+    found = as_programs_see_it(host, parse_probe(host.run(script).stdout, board.name))
     return found.model_copy(update={"ways": (*host.ways(), *tool_ways(found.tools))})
 
 

@@ -15,10 +15,10 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     (
         "checksums",
         (
+            ("openssl", "openssl dgst -sha256"),
             ("sha256sum", "sha256sum"),
             ("toybox sha256sum", "toybox sha256sum"),
             ("busybox sha256sum", "busybox sha256sum"),
-            ("openssl", "openssl dgst -sha256"),
         ),
         "read the file back",
     ),

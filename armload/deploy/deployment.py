@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board
+from armload.boards.emulated_cpu import as_programs_see_it
 from armload.boards.host import Host
 from armload.boards.probe import Probe, parse_probe, probe_script
 from armload.build.binary import Binary
+from armload.build.helper import SHA256, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
-from armload.core.values import Value
+from armload.core.shell import join
+from armload.core.values import Value, format_bytes
+from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
-from armload.deploy.transfer import Item, deliver, parse_stored, stored_script
+from armload.deploy.space import need_space
+from armload.deploy.transfer import deliver, push
 from armload.models.model import Model
 
 
@@ -32,11 +37,25 @@ class Deployment(Value):
 
 
 def deploy(
-    host: Host, board: Board, *, binary: Binary, model: Model, progress: Progress
+    host: Host,
+    board: Board,
+    *,
+    binary: Binary,
+    model: Model,
+    progress: Progress,
+    verify: bool = False,
 ) -> Deployment:
     """Put a program and a model on a board, after a check that it can run the program.
 
     Everything is asked in one round trip; when all is there already that was all.
+
+    Args:
+        host: the board.
+        board: what its file says.
+        binary: the program.
+        model: the model.
+        progress: where it is shown.
+        verify: read again what is there already, from the storage where that can be done.
 
     Raises:
         BoardError: not aarch64, a CPU feature is missing, no space, a folder that cannot be
@@ -59,11 +78,48 @@ def deploy(
         ),
     )
     said = host.run(probe_script(board) + stored_script(items)).stdout
-    found = parse_probe(said, board.name)
+    found = as_programs_see_it(host, parse_probe(said, board.name))
     check_fit(board, binary, found, emulated=bool(host.launcher))
-    stored = parse_stored(items, said)
-    sent = [deliver(host, item, state, progress) for item, state in zip(items, stored, strict=True)]
-    return Deployment(program=items[0].remote, model=items[1].remote, sent=any(sent), found=found)
+    stored = [
+        Stored(state="unchecked") if verify and state.state == "present" else state
+        for state in parse_stored(items, said)
+    ]
+    sent = False
+    if any(state.state != "present" for state in stored):
+        _say_if_memory_is_small(board, model, found, progress)
+        need_space(host, items, stored)
+        sums = helper_on_board(host, layout, found, progress)
+        for item, state in zip(items, stored, strict=True):
+            sent |= deliver(host, item, state, progress, helper=sums, cold=verify)
+    return Deployment(program=items[0].remote, model=items[1].remote, sent=sent, found=found)
+
+
+def helper_on_board(
+    host: Host, layout: Layout, found: Probe, progress: Progress
+) -> PurePosixPath | None:
+    """Return our checksum program on a board, after putting it there; none where it cannot run.
+
+    Raises:
+        BuildError, MissingToolError: it cannot be compiled.
+        BoardError, ConnectError, TransferError: as for ``push``.
+    """
+    if found.machine != "aarch64" or host.launcher:
+        return None
+    ours = helper(SHA256, progress)
+    remote = layout.program(ours.sha256, ours.name)
+    push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
+    of_itself = host.run(join([remote, remote])).text
+    return remote if of_itself == ours.sha256 else None
+
+
+def _say_if_memory_is_small(board: Board, model: Model, found: Probe, progress: Progress) -> None:
+    memory_bytes = found.conditions.memory_total_bytes
+    if model.size_bytes > memory_bytes:
+        progress.say(
+            f"{model.name} ({format_bytes(model.size_bytes)}) is larger than the memory of "
+            f"{board.name} ({format_bytes(memory_bytes)}): it will run, and read its storage for "
+            "every token."
+        )
 
 
 def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> None:
@@ -73,7 +129,7 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
         board: where it should run.
         binary: what should run.
         found: what the board says of itself.
-        emulated: programs run under an emulator, whose CPU the board does not show.
+        emulated: programs run under an emulator; without features its CPU is not known.
 
     Raises:
         BoardError: says what is missing.
@@ -89,7 +145,7 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
             f"{board.name}: programs in {board.workdir} may not be run (mounted noexec?).",
             f"Choose another folder as {workdir}.",
         )
-    if emulated:
+    if emulated and not found.cpu_features:
         return
     if found.machine != binary.architecture:
         raise BoardError(

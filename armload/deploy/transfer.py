@@ -3,88 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator, Sequence
+import secrets
+import time
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from armload.boards.host import Host
-from armload.boards.probe import free_bytes
 from armload.core.errors import BoardError, ConnectError, TransferError
-from armload.core.files import CHUNK_BYTES
-from armload.core.progress import Progress, Step
+from armload.core.progress import Progress
 from armload.core.shell import render
-from armload.core.values import Value, format_bytes
+from armload.core.values import format_bytes
+from armload.deploy.item import Item, Stored, parse_stored, stored_script
+from armload.deploy.space import ask_space, need_space
+from armload.deploy.sums import NO_TOOL, good_prefix_bytes, patience_s
 
-SPARE_BYTES = 4 << 20
-"""Left free on the board, for the run's own files."""
+PATIENCE_S = 60.0
+"""So long a board may be out of reach while a file is on its way there."""
 
-# Slow eMMC reads and writes some 10 MB/s at its worst; a minute covers the rest.
-_WORST_BYTES_PER_S = 5e6
-_NO_TOOL = "none"
-
-
-class Item(Value):
-    """A file that is to lie on a board.
-
-    Attributes:
-        local: on the laptop.
-        remote: on the board.
-        sha256: of the content, 64 hexadecimal digits.
-        executable: whether it is a program.
-    """
-
-    local: Path
-    remote: PurePosixPath
-    sha256: str
-    executable: bool
-
-    @property
-    def part(self) -> PurePosixPath:
-        """Where it grows on the board until it is whole."""
-        return self.remote.with_name(f"{self.remote.name}.part")
-
-
-class Stored(Value):
-    """What of an item lies on a board.
-
-    Attributes:
-        state: ``present`` was checked before and has not changed since.
-        part_bytes: length of what a former transfer left.
-    """
-
-    state: Literal["present", "unchecked", "part", "absent"]
-    part_bytes: int
-
-
-def stored_script(items: Sequence[Item]) -> str:
-    """Return the script whose output ``parse_stored`` reads."""
-    return render("stored.sh.j2", {"files": items})
-
-
-def parse_stored(items: Sequence[Item], output: bytes) -> tuple[Stored, ...]:
-    """Read what the script said of these items; what makes no sense counts as not there."""
-    lines = iter(output.decode("utf-8", "replace").splitlines())
-    for line in lines:
-        if line == "#armload files":
-            break
-    return tuple(_stored(item, lines) for item in items)
-
-
-def _stored(item: Item, lines: Iterator[str]) -> Stored:
-    word = next(lines, "")
-    if word == "present":
-        record, mark = next(lines, ""), next(lines, "")
-        state: Literal["present", "unchecked"] = (
-            "present" if record == f"{item.sha256} {mark}" else "unchecked"
-        )
-        return Stored(state=state, part_bytes=0)
-    if word == "part":
-        length = next(lines, "").strip()
-        return Stored(
-            state="part", part_bytes=int(length) if re.fullmatch(r"[0-9]{1,18}", length) else 0
-        )
-    return Stored(state="absent", part_bytes=0)
+_FULL_BELOW_BYTES = 1 << 20
+_LONGEST_PAUSE_S = 2.0
 
 
 def push(
@@ -95,168 +31,220 @@ def push(
     sha256: str,
     executable: bool,
     progress: Progress,
+    helper: PurePosixPath | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> bool:
     """Make ``remote`` hold the content of ``local``; return False when it did already.
 
-    The file grows beside its place, is synced to the board's storage, compared by its
-    SHA-256 and then renamed. What a broken transfer left is continued after its content was
-    checked. A board without any SHA-256 tool has the file read back instead.
+    The file grows beside its place and is synced to the board's storage while it does; when it
+    is whole its SHA-256 is compared, and it is renamed. What a broken transfer left is continued
+    as far as its content is right. A board without any SHA-256 tool has the file read back.
+
+    Args:
+        host: the board.
+        local: the file.
+        remote: where it is to lie.
+        sha256: of the content, 64 hexadecimal digits.
+        executable: whether it is a program.
+        progress: where it is shown.
+        helper: our checksum program on the board; none where it cannot run.
+        patience_s: so long the board may be out of reach meanwhile.
 
     Raises:
-        ConnectError: the line broke, and did again without a byte in between.
+        ConnectError: the board does not answer, or has not for ``patience_s``.
         BoardError: no space, or the folder cannot be written.
         TransferError: the content differs after it was sent twice.
     """
     item = Item(local=local, remote=remote, sha256=sha256, executable=executable)
+    stored = what_is_stored(host, item)
+    return deliver(host, item, stored, progress, helper=helper, patience_s=patience_s)
+
+
+def what_is_stored(host: Host, item: Item) -> Stored:
+    """Ask a board what of an item it has.
+
+    Raises:
+        ConnectError: it does not answer.
+    """
     (stored,) = parse_stored([item], host.run(stored_script([item])).stdout)
-    return deliver(host, item, stored, progress)
+    return stored
 
 
-def deliver(host: Host, item: Item, stored: Stored, progress: Progress) -> bool:
-    """Do what ``push`` does from a known state on; errors as there."""
-    if stored.state == "present":
-        return False
-    if stored.state == "unchecked":
-        if _accepted(host, item, item.remote, progress):
-            return False
-        host.run(render("remove.sh.j2", {"paths": [item.remote]}))
-        stored = Stored(state="absent", part_bytes=0)
-    _need_space(host, item, stored)
-    for attempt in range(2):
-        _send_all(host, item, 0 if attempt else stored.part_bytes, progress)
-        if _accepted(host, item, item.part, progress):
-            return True
-        progress.say(f"{item.remote.name} differs on {host.name}; sending all of it again.")
-    host.run(render("remove.sh.j2", {"paths": [item.part]}))
-    raise TransferError(
-        f"{host.name}: {item.remote} differs from {item.local} after it was sent twice.",
-        "Did the local file change meanwhile? If not, the board's storage or memory is faulty.",
-    )
+def deliver(
+    host: Host,
+    item: Item,
+    stored: Stored,
+    progress: Progress,
+    *,
+    helper: PurePosixPath | None = None,
+    cold: bool = False,
+    patience_s: float = PATIENCE_S,
+) -> bool:
+    """Do what ``push`` does from a known state on; the errors are the same.
+
+    With ``cold`` a check reads the storage instead of the page cache, where the helper is there.
+    """
+    return _Delivery(host, item, progress, helper, cold=cold).run(stored, patience_s)
 
 
-def _send_all(host: Host, item: Item, part_bytes: int, progress: Progress) -> None:
-    size = item.local.stat().st_size
-    with progress.step(f"Copying {item.remote.name}", total=size, unit="B") as step:
-        offset = _good_prefix_bytes(host, item, part_bytes)
+class _Delivery:
+    """One item's way to a board, over as many lines as it takes."""
+
+    def __init__(
+        self,
+        host: Host,
+        item: Item,
+        progress: Progress,
+        helper: PurePosixPath | None,
+        *,
+        cold: bool,
+    ) -> None:
+        self._host = host
+        self._item = item
+        self._progress = progress
+        self._helper = helper
+        self._cold = cold
+        self._known_good_bytes = 0
+        self._sent = False
+        self._differed = False
+        self._failing_since_s: float | None = None
+
+    def run(self, stored: Stored, patience_s: float) -> bool:
         while True:
-            reader = _Reader(item.local, offset, step)
             try:
-                host.write(item.part, reader, offset_bytes=offset)
-            except ConnectError:
-                if reader.position <= offset:
-                    raise
-                step.update(reader.position, note="the line broke; going on")
-                offset = _good_prefix_bytes(host, item, _part_bytes(host, item))
-            else:
-                return
+                if self._arrived(stored):
+                    return self._sent
+                stored = self._after_a_difference()
+            except ConnectError as error:
+                stored = self._over_a_new_line(error, patience_s)
 
+    def _arrived(self, stored: Stored) -> bool:
+        """Do what is left to do; tell whether the file is in its place then."""
+        if stored.state == "present":
+            return True
+        if stored.state == "unchecked":
+            if self._accepted(self._item.remote):
+                return True
+            self._progress.say(
+                f"{self._item.remote.name} on {self._host.name} is damaged; it is sent again."
+            )
+            self._remove(self._item.remote)
+            stored = Stored(state="absent")
+        need_space(self._host, [self._item], [stored])
+        self._send(stored)
+        return self._accepted(self._item.part)
 
-class _Reader:
-    """A file's chunks from an offset on, and how far they went."""
+    def _send(self, stored: Stored) -> None:
+        name, size = self._item.remote.name, self._item.size_bytes
+        with self._progress.step(f"Copying {name}", total=size, unit="B") as step:
+            offset = self._offset_bytes(stored)
+            self._keep_synced()
+            self._sent = True
+            try:
+                self._host.send_file(
+                    self._item.local, self._item.part, offset_bytes=offset, sent=step.update
+                )
+            except BoardError as error:
+                self._say_if_full(error)
+                raise
 
-    def __init__(self, path: Path, offset: int, step: Step) -> None:
-        self._path = path
-        self._step = step
-        self.position = offset
-
-    def __iter__(self) -> Iterator[bytes]:
-        with self._path.open("rb") as file:
-            file.seek(self.position)
-            self._step.update(self.position)
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
-                self.position += len(chunk)
-                self._step.update(self.position)
-
-
-def _part_bytes(host: Host, item: Item) -> int:
-    (stored,) = parse_stored([item], host.run(stored_script([item])).stdout)
-    return stored.part_bytes
-
-
-def _good_prefix_bytes(host: Host, item: Item, part_bytes: int) -> int:
-    if not 0 < part_bytes <= item.local.stat().st_size:
-        return 0
-    theirs = host.run(
-        render("sum.sh.j2", {"path": item.part}), timeout_s=_patience_s(part_bytes)
-    ).text
-    return part_bytes if theirs == _prefix_sha256(item.local, part_bytes) else 0
-
-
-def _prefix_sha256(path: Path, length: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while length > 0 and (chunk := file.read(min(CHUNK_BYTES, length))):
-            digest.update(chunk)
-            length -= len(chunk)
-    return digest.hexdigest()
-
-
-def _accepted(host: Host, item: Item, source: PurePosixPath, progress: Progress) -> bool:
-    with progress.step(f"Checking {item.remote.name} on {host.name}") as step:
-        said = _accept(host, item, source, verified=False)
-        if said == _NO_TOOL:
-            step.update(0, note="reading it back")
-            digest = hashlib.sha256()
-            for chunk in host.read(source):
-                digest.update(chunk)
-            if digest.hexdigest() == item.sha256:
-                said = _accept(host, item, source, verified=True)
-        return said == "accepted"
-
-
-def _accept(host: Host, item: Item, source: PurePosixPath, *, verified: bool) -> str:
-    script = render(
-        "accept.sh.j2",
-        {
-            "source": source,
-            "remote": item.remote,
-            "sha256": item.sha256,
-            "executable": item.executable,
-            "verified": verified,
-        },
-    )
-    done = host.run(script, timeout_s=_patience_s(item.local.stat().st_size))
-    if done.status != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(f"{host.name}: {item.remote} cannot be put into place: {reason}.")
-    return done.text
-
-
-def _patience_s(size_bytes: int) -> float:
-    return 60 + size_bytes / _WORST_BYTES_PER_S
-
-
-def _need_space(host: Host, item: Item, stored: Stored) -> None:
-    folder = item.remote.parent
-    workdir = folder.parent.parent
-    done = host.run(render("space.sh.j2", {"folder": folder, "workdir": workdir}))
-    if done.status != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(
-            f"{host.name}: {folder} cannot be made: {reason}.",
-            f"Choose a folder that can be written as 'workdir' in boards/{host.name}.yaml.",
+    def _offset_bytes(self, stored: Stored) -> int:
+        offset = good_prefix_bytes(
+            self._host,
+            self._item,
+            stored.part_bytes,
+            known_good_bytes=self._known_good_bytes,
+            helper=self._helper,
         )
-    df, _, used = done.text.partition("#armload used")
-    free = free_bytes(df.splitlines())
-    size = item.local.stat().st_size
-    missing = size - min(stored.part_bytes, size) + SPARE_BYTES - free
-    if missing > 0:
-        raise BoardError(
-            f"{host.name}: no space for {item.remote.name} ({format_bytes(size)}): "
-            f"{format_bytes(free)} free in {workdir}, {format_bytes(missing)} missing.",
-            _what_to_free(used, workdir),
+        if offset > self._known_good_bytes:
+            self._failing_since_s = None
+        self._known_good_bytes = offset
+        return offset
+
+    def _keep_synced(self) -> None:
+        values = {"part": self._item.part, "token": secrets.token_hex(8)}
+        self._host.run(render("keep_synced.sh.j2", values))
+
+    def _say_if_full(self, error: BoardError) -> None:
+        space = ask_space(self._host, [self._item.remote.parent])
+        if space.free_bytes is not None and space.free_bytes < _FULL_BELOW_BYTES:
+            there = what_is_stored(self._host, self._item).part_bytes
+            raise BoardError(
+                f"{self._host.name}: its storage is full. {format_bytes(there)} of "
+                f"{self._item.remote.name} ({format_bytes(self._item.size_bytes)}) are there; the "
+                "same command goes on from them once there is room.",
+                space.advice,
+            ) from error
+
+    def _accepted(self, source: PurePosixPath) -> bool:
+        label = f"Checking {self._item.remote.name} on {self._host.name}"
+        with self._progress.step(label) as step:
+            said = self._accept(source, verified=False)
+            if said == NO_TOOL:
+                step.update(0, note="reading it back")
+                digest = hashlib.sha256()
+                for chunk in self._host.read(source):
+                    digest.update(chunk)
+                if digest.hexdigest() == self._item.sha256:
+                    said = self._accept(source, verified=True)
+            return said == "accepted"
+
+    def _accept(self, source: PurePosixPath, *, verified: bool) -> str:
+        item = self._item
+        script = render(
+            "accept.sh.j2",
+            {
+                "source": source,
+                "remote": item.remote,
+                "sha256": item.sha256,
+                "executable": item.executable,
+                "verified": verified,
+                "helper": self._helper or "",
+                "cold": self._cold,
+            },
         )
+        done = self._host.run(script, timeout_s=patience_s(item.size_bytes))
+        if done.status != 0:
+            reason = done.stderr.decode("utf-8", "replace").strip()
+            raise BoardError(
+                f"{self._host.name}: {item.remote} cannot be put into place: {reason}."
+            )
+        return done.text
 
+    def _after_a_difference(self) -> Stored:
+        """Return the state to go on from once a file has arrived that is not as it was sent."""
+        item = self._item
+        if self._differed:
+            self._remove(item.part)
+            raise TransferError(
+                f"{self._host.name}: {item.remote} differs from {item.local} after it was sent "
+                "twice.",
+                "Did the local file change meanwhile? If not, the board's storage or memory is "
+                "faulty.",
+            )
+        self._differed = True
+        self._known_good_bytes = 0
+        self._progress.say(f"{item.remote.name} differs on {self._host.name}; sending it again.")
+        if self._helper is None:  # where it differs cannot be told
+            self._remove(item.part)
+        return what_is_stored(self._host, item)
 
-def _what_to_free(used: str, workdir: PurePosixPath) -> str:
-    sizes = []
-    for line in used.strip().splitlines():
-        kib, _, name = line.partition("\t")
-        if kib.isdigit() and name:
-            sizes.append((int(kib) * 1024, workdir / name))
-    largest = sorted(sizes, reverse=True)[:3]
-    if not largest:
-        return "Nothing of armload's lies there; free other space, or choose another 'workdir'."
-    named = ", ".join(f"{path} ({format_bytes(size)})" for size, path in largest)
-    return f"armload's own largest folders there, if you need them no more: {named}."
+    def _remove(self, path: PurePosixPath) -> None:
+        self._host.run(render("remove.sh.j2", {"paths": [path]}))
+
+    def _over_a_new_line(self, error: ConnectError, patience_s: float) -> Stored:
+        """Return what the board holds once it answers again."""
+        now_s = time.monotonic()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+            self._progress.say(f"{error.message} Going on as soon as the board answers.")
+        give_up_at_s = self._failing_since_s + patience_s
+        pause_s = 0.1
+        while time.monotonic() + pause_s < give_up_at_s:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            try:
+                return what_is_stored(self._host, self._item)
+            except ConnectError as newer:
+                error = newer
+        raise error

@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def pushed(host: SshHost, file: Path, remote: Path) -> bool:
+def pushed(host: SshHost, file: Path, remote: Path, *, patience_s: float = 60) -> bool:
     return push(
         host,
         file,
@@ -42,6 +42,7 @@ def pushed(host: SshHost, file: Path, remote: Path) -> bool:
         sha256=sha256_of(file),
         executable=False,
         progress=Silent(),
+        patience_s=patience_s,
     )
 
 
@@ -67,7 +68,7 @@ def test_a_push_that_failed_is_continued_by_the_next(
     with cut_line(server.port, after_bytes=[SIZE // 2, 0, 0, 0, 0]) as port:
         host = SshHost(server.model_copy(update={"port": port}), "my-board")
         with pytest.raises(ConnectError):
-            pushed(host, file, remote)
+            pushed(host, file, remote, patience_s=0)
         host.close()
     part = remote.with_name("file.part")
     assert 0 < part.stat().st_size < SIZE

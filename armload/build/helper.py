@@ -1,0 +1,77 @@
+"""Small static programs of ours that help on a board, compiled when they are first needed."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from armload.build.compiler import find_zig
+from armload.build.inspection import check, inspect
+from armload.build.target import Target
+from armload.core.errors import BuildError
+from armload.core.files import sha256_of, written_whole
+from armload.core.progress import Progress, Silent
+from armload.core.values import Value
+from armload.core.workspace import cache_folder, data_path
+
+SHA256 = "sha256"
+CPU_FEATURES = "cpu_features"
+
+# They run on every Armv8 CPU. What they use beyond that, they ask the kernel about first.
+_ANY_CPU = Target(name="any aarch64", cpu="generic", features=("sha2",))
+_FLAGS = ("-std=c11", "-O2", "-static", "-s", "-Wall", "-Wextra", "-Werror")
+
+
+class Helper(Value):
+    """A program of ours for aarch64 boards.
+
+    Attributes:
+        name: of the program.
+        path: the file on the laptop.
+        sha256: of the file, 64 hexadecimal digits.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+
+
+def helper(name: str, progress: Progress | None = None) -> Helper:
+    """Return the program of ``toolchains/board/<name>.c``; compile it when it is not there.
+
+    It is addressed by its source and its compiler, and inspected like every binary.
+
+    Raises:
+        BuildError: it does not compile, or would not run on every aarch64 board.
+        MissingToolError: armload's own packages are incomplete.
+    """
+    source = data_path("toolchains", "board", f"{name}.c")
+    zig = find_zig()
+    flags = (*zig.cpu_flags(_ANY_CPU), *_FLAGS)
+    inputs = "\0".join((sha256_of(source), zig.version, zig.triple, *flags))
+    place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
+    if not place.is_file():
+        with (progress or Silent()).step(f"Compiling {name} for boards"):
+            _compile(source, flags, place)
+    return Helper(name=name, path=place, sha256=sha256_of(place))
+
+
+def _compile(source: Path, flags: tuple[str, ...], place: Path) -> None:
+    with tempfile.TemporaryDirectory() as name, written_whole(place) as beside:
+        compiler = find_zig().install(Path(name))["CMAKE_C_COMPILER"]
+        made = Path(name) / source.stem
+        done = subprocess.run(
+            [compiler, *flags, "-o", str(made), str(source)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0:
+            raise BuildError(f"{source}: it does not compile: {done.stderr.strip()[-2000:]}")
+        check(inspect(made), _ANY_CPU)
+        shutil.copyfile(made, beside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -53,7 +54,7 @@ def helper(name: str, progress: Progress | None = None) -> Helper:
     flags = (*zig.cpu_flags(_ANY_CPU), *_FLAGS)
     inputs = "\0".join((sha256_of(source), zig.version, zig.triple, *flags))
     place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
-    if not place.is_file():
+    if not os.access(place, os.X_OK):
         with (progress or Silent()).step(f"Compiling {name} for boards"):
             _compile(source, flags, place)
     return Helper(name=name, path=place, sha256=sha256_of(place))
@@ -75,3 +76,4 @@ def _compile(source: Path, flags: tuple[str, ...], place: Path) -> None:
             raise BuildError(f"{source}: it does not compile: {done.stderr.strip()[-2000:]}")
         check(inspect(made), _ANY_CPU)
         shutil.copyfile(made, beside)
+    place.chmod(0o755)

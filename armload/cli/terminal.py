@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -103,37 +104,66 @@ class _BarStep:
 
 
 class _Bars:
+    """Steps as bars; several at once share one display, as a terminal has room for one."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._lock = threading.Lock()
+        self._bars: Progress | None = None
+        self._open = 0
 
     def say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False)
 
     @contextmanager
     def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
-        bars = Progress(
-            SpinnerColumn(finished_text="[green]✓[/]"),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            _Amount(table_column=Column(no_wrap=True)),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(elapsed_when_finished=False),
-            TextColumn(
-                "{task.fields[note]}",
-                style="dim",
-                markup=False,
-                table_column=Column(no_wrap=True, overflow="ellipsis"),
-            ),
-            console=self._console,
-            transient=True,
-        )
         start = time.monotonic()
-        with bars:
-            task = bars.add_task(label, total=total, unit=unit, note="")
+        bars = self._joined()
+        task = bars.add_task(label, total=total, unit=unit, note="")
+        try:
             yield _BarStep(bars, task)
+        finally:
+            self._left(bars, task)
         took_s = time.monotonic() - start
         if took_s >= 1:
-            self._console.print(f"[green]✓[/] {label} [dim]({took_s:.0f} s)[/]", highlight=False)
+            self._console.print(
+                f"[green]✓[/] {escape(label)} [dim]({took_s:.0f} s)[/]", highlight=False
+            )
+
+    def _joined(self) -> Progress:
+        with self._lock:
+            if self._bars is None:
+                self._bars = _display(self._console)
+                self._bars.start()
+            self._open += 1
+            return self._bars
+
+    def _left(self, bars: Progress, task: TaskID) -> None:
+        with self._lock:
+            bars.remove_task(task)
+            self._open -= 1
+            if self._open == 0:
+                bars.stop()
+                self._bars = None
+
+
+def _display(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        _Amount(table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn(
+            "{task.fields[note]}",
+            style="dim",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis"),
+        ),
+        console=console,
+        transient=True,
+    )
 
 
 class _LineStep:

@@ -71,10 +71,10 @@ class Verb(Task[Any]):
                     if not _password_is_given(error):
                         raise
         except ArmloadError as error:
-            _show(error.message, error.remedy)
+            show_error(error.message, error.remedy)
             raise Exit(code=error.exit_status) from error
         except KeyboardInterrupt:
-            _show("Interrupted. What was built, fetched and copied so far is kept.")
+            show_error("Interrupted. What was built, fetched and copied so far is kept.")
             raise Exit(code=INTERRUPTED_EXIT_STATUS) from None
         except BrokenPipeError:
             # The reader has seen enough; the interpreter must not try to flush to it.
@@ -82,7 +82,7 @@ class Verb(Task[Any]):
             raise Exit(code=0) from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else "this machine: "
-            _show(
+            show_error(
                 f"{where}{error.strerror or error}.",
                 "Make room or change its rights. What is built and fetched lies in the folder that "
                 "ARMLOAD_CACHE names, runs lie below the current folder.",
@@ -99,7 +99,7 @@ def _password_is_given(error: ConnectError) -> bool:
         return False
     from getpass import getpass
 
-    _show(error.message)
+    show_error(error.message)
     try:
         os.environ[PASSWORD_VARIABLE] = getpass("Password: ")
     except EOFError:
@@ -107,7 +107,8 @@ def _password_is_given(error: ConnectError) -> bool:
     return True
 
 
-def _show(message: str, remedy: str = "") -> None:
+def show_error(message: str, remedy: str = "") -> None:
+    """Tell a person what is wrong, and what to do now."""
     from armload.cli.terminal import errors
 
     errors().print(f"[bold red]error:[/] {_plain(message)}", highlight=False, soft_wrap=True)

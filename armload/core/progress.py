@@ -46,3 +46,22 @@ class Silent:
     def say(self, text: str) -> None:
         """Show nothing."""
         del text
+
+
+class Labelled:
+    """Shows the work of one of several that go on at once, under its name."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._progress = progress
+        self._name = name
+
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[Step]:
+        """Open a step whose label begins with the name."""
+        return self._progress.step(f"{self._name}: {label}", total=total, unit=unit)
+
+    def say(self, text: str) -> None:
+        """Show one line that begins with the name."""
+        named = text if text.startswith(f"{self._name}: ") else f"{self._name}: {text}"
+        self._progress.say(named)

@@ -1,0 +1,69 @@
+"""The same work for several boards at once; one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from armload.core.errors import ArmloadError, UsageError
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Generic[Result]):
+    """How the work for one board ended.
+
+    Attributes:
+        name: of the board.
+        result: what it gave; none when it failed.
+        error: why it failed.
+    """
+
+    name: str
+    result: Result | None = None
+    error: ArmloadError | None = None
+
+
+def board_names(text: str) -> list[str]:
+    """Return the names in ``a,b,c``, each once.
+
+    Raises:
+        UsageError: there is none.
+    """
+    names = [name.strip() for name in text.split(",")]
+    named = list(dict.fromkeys(name for name in names if name))
+    if not named:
+        raise UsageError(f"--board {text!r} names no board.", "See: armload board.list")
+    return named
+
+
+def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[Outcome[Result]]:
+    """Do the work for all names in parallel and wait for it.
+
+    An interruption does not wait: the threads end with the process.
+
+    Raises:
+        Exception: any but an ``ArmloadError`` that the work raised.
+    """
+    outcomes: dict[str, Outcome[Result]] = {}
+    faults: list[BaseException] = []
+
+    def do(name: str) -> None:
+        try:
+            outcomes[name] = Outcome(name=name, result=work(name))
+        except ArmloadError as error:
+            outcomes[name] = Outcome(name=name, error=error)
+        except BaseException as fault:  # noqa: BLE001 - raised again below
+            faults.append(fault)
+
+    threads = [threading.Thread(target=do, args=(name,), daemon=True) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    return [outcomes[name] for name in names]

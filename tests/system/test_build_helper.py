@@ -1,0 +1,120 @@
+"""Our small programs for boards: they run on every aarch64 CPU and say what is so."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from armload.build.helper import CPU_FEATURES, SHA256, helper
+from armload.build.inspection import inspect
+
+SIZES = (0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1_000_003)
+CPUS = ("cortex-a53", "cortex-a72", "max")
+
+
+def emulator() -> str:
+    found = shutil.which("qemu-aarch64")
+    if found is None:
+        pytest.skip("qemu-aarch64 is not installed (Debian: qemu-user)")
+    return found
+
+
+def said(cpu: str, name: str, *words: str) -> list[str]:
+    command = [emulator(), "-cpu", cpu, str(helper(name).path), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("name", [SHA256, CPU_FEATURES])
+def test_a_program_is_static_small_and_made_once(name: str) -> None:
+    first = helper(name)
+    made = first.path.stat().st_mtime_ns
+    found = inspect(first.path)
+    assert found.is_static
+    assert found.size_bytes < 100_000
+    assert helper(name) == first
+    assert first.path.stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_sums_of_every_length_are_right(cpu: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for size in SIZES:
+        data = os.urandom(size)
+        path.write_bytes(data)
+        assert said(cpu, SHA256, str(path)) == [sha256(data)]
+
+
+def test_sums_by_instructions_are_the_same_as_without(tmp_path: Path) -> None:
+    """The program takes the quicker way, so each is forced by a build of its own."""
+    source = Path(__file__).resolve().parents[2] / "toolchains" / "board" / "sha256.c"
+    data = os.urandom(1_000_003)
+    (tmp_path / "file").write_bytes(data)
+    for way in ("compress_by_instructions", "compress_plainly"):
+        forced = tmp_path / f"{way}.c"
+        text = source.read_text()
+        call = "Compress compress = chosen(buffer, TRIAL_BYTES);"
+        assert call in text
+        forced.write_text(text.replace(call, f"(void)chosen; Compress compress = {way};"))
+        compiled = compile_for_board(forced, tmp_path)
+        command = [emulator(), "-cpu", "max", str(compiled), str(tmp_path / "file")]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert done.stdout.strip() == sha256(data)
+
+
+def compile_for_board(source: Path, folder: Path) -> Path:
+    from armload.build.compiler import find_zig
+
+    compiler = find_zig().install(folder / "compiler")["CMAKE_C_COMPILER"]
+    program = source.with_suffix("")
+    subprocess.run([compiler, "-O2", "-static", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def test_sums_of_blocks_skip_and_end_where_they_are_told_to(tmp_path: Path) -> None:
+    data = os.urandom(700_001)
+    path = tmp_path / "-a 'name'"
+    path.write_bytes(data)
+    words = ("-b", "100000", "-s", "50", "-n", "650001", str(path))
+    part = data[50:650_051]
+    expected = [sha256(part[at : at + 100_000]) for at in range(0, len(part), 100_000)]
+    assert said("max", SHA256, *words) == expected
+    assert said("max", SHA256, "-b", "100", "-s", "700001", str(path)) == []
+    assert said("max", SHA256, "-c", str(path)) == [sha256(data)]
+
+
+def test_what_cannot_be_read_or_understood_is_an_error(tmp_path: Path) -> None:
+    for words in (["/no/such/file"], ["-b", "0"], ["-b", "x"], ["-z"], ["a", "b"]):
+        command = [emulator(), str(helper(SHA256).path), *words]
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        assert done.returncode != 0
+        assert not done.stdout
+        assert done.stderr
+
+
+def test_the_features_of_an_emulated_cpu_are_told_in_the_kernels_words() -> None:
+    plain, newest = said("cortex-a72", CPU_FEATURES), said("max", CPU_FEATURES)
+    assert {"fp", "asimd", "aes", "sha2", "crc32"} <= set(plain)
+    assert not {"asimddp", "atomics", "asimdhp", "sve"} & set(plain)
+    assert {"asimddp", "atomics", "i8mm", "bf16", "sve2", "flagm2"} <= set(newest)
+
+
+def test_the_features_are_those_that_this_machine_shows() -> None:
+    if platform.machine() != "aarch64":
+        pytest.skip("this machine is not aarch64")
+    (shown,) = {
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("Features")
+    }
+    told = subprocess.run([helper(CPU_FEATURES).path], check=True, capture_output=True, text=True)
+    assert set(told.stdout.split()) <= set(shown.split())

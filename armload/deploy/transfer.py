@@ -230,7 +230,8 @@ class _Delivery:
         return what_is_stored(self._host, item)
 
     def _remove(self, path: PurePosixPath) -> None:
-        self._host.run(render("remove.sh.j2", {"paths": [path]}))
+        beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))
+        self._host.run(render("remove.sh.j2", {"paths": [path, *beside]}))
 
     def _over_a_new_line(self, error: ConnectError, patience_s: float) -> Stored:
         """Return what the board holds once it answers again."""

@@ -1,0 +1,107 @@
+"""Faults that come at a chosen moment, for tests of what survives them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
+
+from armload.core.progress import Silent, Step
+
+
+class At(Silent):
+    """A progress that does something once, when so many bytes of a step with a total are done."""
+
+    def __init__(self, position: int, fault: Callable[[], None]) -> None:
+        self._position = position
+        self._fault: Callable[[], None] | None = fault
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        yield _Watched(self)
+
+    def reached(self, completed: float) -> None:
+        if self._fault is not None and completed >= self._position:
+            fault, self._fault = self._fault, None
+            fault()
+
+
+class _Watched:
+    def __init__(self, owner: At) -> None:
+        self._owner = owner
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        self._owner.reached(completed)
+
+
+class Relay:
+    """Passes a port on, and can let a line stall or refuse one.
+
+    Args:
+        port: of the server.
+        stalls_after_bytes: the first line over which so many bytes went to the server stops
+            moving, and stays open.
+        refuses: the numbers of the connections, from 1, that are closed at once.
+    """
+
+    def __init__(
+        self, port: int, *, stalls_after_bytes: int | None = None, refuses: Container[int] = ()
+    ) -> None:
+        self._server_port = port
+        self._stalls_after_bytes = stalls_after_bytes
+        self._refuses = refuses
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lines: list[socket.socket] = []
+        self._over = threading.Event()
+        self.port: int = self._listener.getsockname()[1]
+        self.passed_bytes = 0
+        self.connections = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        for one in (self._listener, *self._lines):
+            _shut(one)
+            one.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.connections += 1
+                if self.connections in self._refuses:
+                    client.close()
+                    continue
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._lines += [client, server]
+                for copy in (self._upwards, self._downwards):
+                    threading.Thread(target=copy, args=(client, server), daemon=True).start()
+
+    def _upwards(self, client: socket.socket, server: socket.socket) -> None:
+        passed = 0
+        with suppress(OSError):
+            while data := client.recv(1 << 16):
+                server.sendall(data)
+                passed += len(data)
+                self.passed_bytes += len(data)
+                if self._stalls_after_bytes is not None and passed >= self._stalls_after_bytes:
+                    self._stalls_after_bytes = None
+                    self._over.wait()
+        _shut(client, server)
+
+    def _downwards(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while data := server.recv(1 << 16):
+                client.sendall(data)
+        _shut(client, server)
+
+
+def _shut(*ends: socket.socket) -> None:
+    for one in ends:
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)

@@ -46,13 +46,20 @@ class Relay:
         port: of the server.
         stalls_after_bytes: the first line over which so many bytes went to the server stops
             moving, and stays open.
+        cuts_after_bytes: the first line over which so many bytes went to the server is cut.
         refuses: the numbers of the connections, from 1, that are closed at once.
     """
 
     def __init__(
-        self, port: int, *, stalls_after_bytes: int | None = None, refuses: Container[int] = ()
+        self,
+        port: int,
+        *,
+        stalls_after_bytes: int | None = None,
+        cuts_after_bytes: int | None = None,
+        refuses: Container[int] = (),
     ) -> None:
         self._server_port = port
+        self._cuts_after_bytes = cuts_after_bytes
         self._stalls_after_bytes = stalls_after_bytes
         self._refuses = refuses
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -92,6 +99,9 @@ class Relay:
                 if self._stalls_after_bytes is not None and passed >= self._stalls_after_bytes:
                     self._stalls_after_bytes = None
                     self._over.wait()
+                if self._cuts_after_bytes is not None and passed >= self._cuts_after_bytes:
+                    self._cuts_after_bytes = None
+                    break
         _shut(client, server)
 
     def _downwards(self, client: socket.socket, server: socket.socket) -> None:

@@ -11,6 +11,7 @@ from armload.boards.board import Board, VirtualReach
 from armload.boards.virtual import machine
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.qemu import qemu_for
+from armload.build.helper import SHA256, helper
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
 
@@ -22,8 +23,9 @@ def private_cache(folder: Path) -> Iterator[Path]:
     usual = cache_folder().resolve()
     image_for_boards(Silent())
     qemu_for("cortex-a55", Silent())
+    helper(SHA256)
     (usual / "packages").mkdir(parents=True, exist_ok=True)
-    for kind in ("images", "packages"):
+    for kind in ("images", "packages", "helpers"):
         (folder / kind).symlink_to(usual / kind)
     os.environ["ARMLOAD_CACHE"] = str(folder)
     try:

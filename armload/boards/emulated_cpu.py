@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from armload.boards.host import Host
 from armload.build.helper import CPU_FEATURES, helper
+from armload.core.progress import Progress
 from armload.core.shell import join
 
 if TYPE_CHECKING:
     from armload.boards.probe import Probe
 
 
-def as_programs_see_it(host: Host, found: Probe) -> Probe:
+def as_programs_see_it(host: Host, found: Probe, progress: Progress) -> Probe:
     """Return a probe with the machine and the CPU features that programs meet on a host.
 
     They are those that were found, unless the host has a launcher: then a program of ours asks
@@ -25,7 +26,7 @@ def as_programs_see_it(host: Host, found: Probe) -> Probe:
     """
     if not host.launcher:
         return found
-    done = host.run(join([*host.launcher, helper(CPU_FEATURES).path.resolve()]))
+    done = host.run(join([*host.launcher, helper(CPU_FEATURES, progress).path.resolve()]))
     names = tuple(done.text.split())
     if done.status != 0 or "fp" not in names:
         return found.model_copy(update={"cpu_features": ()})

@@ -11,6 +11,7 @@ from armload.boards.emulated_cpu import as_programs_see_it
 from armload.boards.host import Host, Way
 from armload.boards.ways import INSIDE, tool_ways
 from armload.core.errors import BoardError
+from armload.core.progress import Progress, Silent
 from armload.core.shell import render
 from armload.core.values import Value
 
@@ -104,7 +105,7 @@ class Probe(Value):
     ways: tuple[Way, ...] = ()
 
 
-def probe(host: Host, board: Board) -> Probe:
+def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
     """Ask a board for all of it, and find out the ways to it.
 
     Raises:
@@ -112,7 +113,8 @@ def probe(host: Host, board: Board) -> Probe:
         BoardError: what answers has no Linux under it.
     """
     script = probe_script(board)
-    found = as_programs_see_it(host, parse_probe(host.run(script).stdout, board.name))
+    shown = parse_probe(host.run(script).stdout, board.name)
+    found = as_programs_see_it(host, shown, progress or Silent())
     return found.model_copy(update={"ways": (*host.ways(), *tool_ways(found.tools))})
 
 

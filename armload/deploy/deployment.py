@@ -78,7 +78,7 @@ def deploy(
         ),
     )
     said = host.run(probe_script(board) + stored_script(items)).stdout
-    found = as_programs_see_it(host, parse_probe(said, board.name))
+    found = as_programs_see_it(host, parse_probe(said, board.name), progress)
     check_fit(board, binary, found, emulated=bool(host.launcher))
     stored = [
         Stored(state="unchecked") if verify and state.state == "present" else state

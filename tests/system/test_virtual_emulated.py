@@ -11,11 +11,16 @@ import pytest
 
 from armload.boards import emulated
 from armload.boards.board import Board, EmulatedReach, load_board
+from armload.boards.probe import probe
 from armload.boards.ssh import SshHost
-from armload.core.errors import UsageError
+from armload.build.binary import FeatureUse
+from armload.build.helper import CPU_FEATURES, helper
+from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Silent
 from armload.core.shell import join
 from armload.core.workspace import cache_folder
+from armload.deploy.deployment import check_fit
+from tests.unit.test_deploy_fit import binary
 
 pytestmark = pytest.mark.machine
 
@@ -37,9 +42,11 @@ def aarch64_program(instructions: tuple[int, ...]) -> bytes:
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     usual = cache_folder().resolve()
+    helper(CPU_FEATURES)
     (usual / "packages").mkdir(parents=True, exist_ok=True)
     folder = tmp_path_factory.mktemp("cache")
-    (folder / "packages").symlink_to(usual / "packages")
+    for kind in ("packages", "helpers"):
+        (folder / kind).symlink_to(usual / kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ARMLOAD_CACHE", str(folder))
         found = load_board("qemu-user")
@@ -66,6 +73,25 @@ def test_arm_program_runs(host: SshHost, tmp_path: Path) -> None:
 
 def test_instruction_that_a_cortex_a55_lacks_is_illegal(host: SshHost, tmp_path: Path) -> None:
     assert run_program(host, tmp_path / "smmla", SMMLA) == 132
+
+
+def test_a_program_that_needs_more_than_the_emulated_cpu_has_is_refused_beforehand(
+    board: Board,
+) -> None:
+    reach = EmulatedReach(kind="qemu-user", cpu="cortex-a72")
+    old = board.model_copy(update={"name": "a72", "reach": reach})
+    engine = binary(FeatureUse(feature="asimddp", count=3, address=4096, mnemonic="sdot"))
+    for one, fits in ((board, True), (old, False)):
+        with closing(SshHost(emulated.up(one, Silent()), one.name)) as host:
+            found = probe(host, one)
+            assert found.machine == "aarch64"
+            assert "fp" in found.cpu_features
+            if fits:
+                check_fit(one, engine, found, emulated=True)
+                continue
+            with pytest.raises(BoardError, match="a72: its CPU lacks asimddp"):
+                check_fit(one, engine, found, emulated=True)
+    emulated.down(old)
 
 
 def test_up_again_changes_nothing(board: Board) -> None:

@@ -51,9 +51,10 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.report.boards import probe_table
 
     chosen = load_board(board)
-    host = connect(chosen, terminal.progress())
+    progress = terminal.progress()
+    host = connect(chosen, progress)
     try:
-        found = probe_host(host, chosen)
+        found = probe_host(host, chosen, progress)
     finally:
         host.close()
     if json:

@@ -14,7 +14,7 @@ from typing import Any
 from armload.core.workspace import cache_folder
 
 BIN = Path(sys.executable).parent
-SHARED_CACHE = ("builds", "images", "models", "packages", "sources", "zig")
+SHARED_CACHE = ("builds", "helpers", "images", "models", "packages", "sources", "zig")
 
 
 class Person:

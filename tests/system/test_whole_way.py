@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.machine, pytest.mark.build]
 
 ROOT = Path(__file__).resolve().parents[2]
 
+OLD_CPU = "extends: qemu-user\nreach: {kind: qemu-user, cpu: cortex-a53}\n"
 COUNT_STEPS = (
     "pidof llama-completion >/dev/null && cd /data/local/tmp/armload/runs && "
     "cat $(ls -t | head -n 1)/trace.jsonl 2>/dev/null | wc -l || echo 0"
@@ -200,13 +201,24 @@ def test_a_board_without_room_is_refused_and_the_same_command_goes_on(person: Pe
     assert "Already on mine" in person.types(*words).stdout
 
 
-def test_an_engine_that_dies_is_told_in_words(person: Person) -> None:
-    person.add_board("old-cpu", "extends: qemu-user\nreach: {kind: qemu-user, cpu: cortex-a53}\n")
-    failed = person.types("bench", "--board", "old-cpu", "-n", "2", status=9)
-    assert "illegal instruction" in failed.stderr
-    kept = json.loads(person.types("show", "--run", "latest:old-cpu", "--json").stdout)
-    assert kept["exit"]["status"] == 132
-    assert kept["tokens"] == []
+def test_an_emulated_cpu_that_lacks_what_the_engine_needs_is_told_before_anything_is_copied(
+    person: Person,
+) -> None:
+    person.add_board("old-cpu", OLD_CPU)
+    refused = person.types("bench", "--board", "old-cpu", "-n", "2", status=7)
+    assert re.search(r"old-cpu: its CPU lacks .*asimddp", refused.stderr)
+
+
+def test_several_boards_are_served_at_once_and_one_that_fails_stops_none(person: Person) -> None:
+    person.add_board("old-cpu", OLD_CPU)
+    done = person.types("deploy", "--board", "mine,absent,old-cpu", "--json", status=2)
+    told = {entry["board"]: entry for entry in json.loads(done.stdout)}
+    assert told["mine"]["model"].endswith(".gguf")
+    assert told["absent"]["status"] == 2
+    assert (told["old-cpu"]["status"], "lacks" in told["old-cpu"]["error"]) == (7, True)
+    assert "2 of 3 boards failed: absent, old-cpu." in done.stderr
+    verified = person.types("deploy", "--board", "mine", "--verify")
+    assert "Verified on mine" in verified.stdout
 
 
 def test_an_engine_that_refuses_its_arguments_is_told_in_words(person: Person) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from invoke.collection import Collection
 from invoke.tasks import Task
+from rich.console import Console
 
+from armload.cli import terminal
 from armload.cli.main import namespace
+from armload.cli.several import at_once, board_names
+from armload.core.errors import BoardError, UsageError
+from armload.core.progress import Labelled
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pydantic", "rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools")
@@ -138,3 +145,48 @@ def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: 
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_boards_are_named_by_commas_and_each_once() -> None:
+    assert board_names("a, b,a,") == ["a", "b"]
+    with pytest.raises(UsageError, match="names no board"):
+        board_names(" , ")
+
+
+def test_work_that_fails_for_one_board_is_done_for_the_others() -> None:
+    together = threading.Barrier(3, timeout=10)
+
+    def work(name: str) -> str:
+        together.wait()
+        if name == "b":
+            raise BoardError("b: no")
+        return name * 2
+
+    outcomes = at_once(["a", "b", "c"], work)
+    assert [(one.name, one.result) for one in outcomes] == [("a", "aa"), ("b", None), ("c", "cc")]
+    assert str(outcomes[1].error) == "b: no"
+
+
+def test_a_fault_in_the_work_for_a_board_is_no_outcome() -> None:
+    with pytest.raises(ZeroDivisionError):
+        at_once(["a"], lambda name: 1 // 0)
+
+
+def test_bars_of_parallel_steps_share_one_display() -> None:
+    console = Console(force_terminal=True, width=120, file=io.StringIO())
+    bars = terminal._Bars(console)
+    inside = threading.Barrier(2, timeout=10)
+
+    def work(name: str) -> None:
+        with Labelled(bars, name).step("Copying", total=10, unit="B") as step:
+            inside.wait()
+            step.update(5)
+            inside.wait()
+
+    at_once(["a", "b"], work)
+    with bars.step("outer"), bars.step("inner"):
+        pass
+    shown = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""
+    assert "a: Copying" in shown
+    assert "b: Copying" in shown
+    assert bars._bars is None

@@ -94,8 +94,12 @@ class _BarStep:
     def __init__(self, bars: Progress, task: TaskID) -> None:
         self._bars = bars
         self._task = task
+        self._begun = False
 
     def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        if completed > 0 and not self._begun:
+            self._begun = True  # what was done before counts for no rate
+            self._bars.reset(self._task, completed=int(completed))
         if total is not None:
             self._bars.update(self._task, total=total)
         if note:
@@ -177,11 +181,14 @@ class _LineStep:
         self._note = ""
         self._completed = 0.0
         self._start = time.monotonic()
+        self._begin: tuple[float, float] | None = None
         self._ended = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
         self._ticker.start()
 
     def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        if completed > 0 and self._begin is None:
+            self._begin = (time.monotonic(), completed)
         self._completed = completed
         self._total = total if total is not None else self._total
         self._note = note or self._note
@@ -201,10 +208,19 @@ class _LineStep:
         if self._unit and (self._completed or self._total):
             parts.append(_done_of(self._completed, self._total, self._unit))
         if self._total and 0 < self._completed < self._total:
-            spent_s = time.monotonic() - self._start
-            left_s = spent_s * (self._total - self._completed) / self._completed
-            parts.append(f"({self._completed / self._total:.0%}, {left_s:.0f} s left)")
+            parts.append(f"({', '.join([f'{self._completed / self._total:.0%}', *self._pace()])})")
         return " ".join([*parts, self._note]) if self._note else " ".join(parts)
+
+    def _pace(self) -> list[str]:
+        """Return rate and time left, of what was done since it began to move."""
+        if self._begin is None or self._total is None:
+            return []
+        began_s, before = self._begin
+        spent_s, moved = time.monotonic() - began_s, self._completed - before
+        if moved <= 0 or spent_s <= 0:
+            return []
+        left_s = spent_s * (self._total - self._completed) / moved
+        return [_rate(moved / spent_s, self._unit), f"{left_s:.0f} s left"]
 
 
 class _Lines:

@@ -137,8 +137,12 @@ class _Delivery:
     def _send(self, stored: Stored) -> None:
         name, size = self._item.remote.name, self._item.size_bytes
         with self._progress.step(f"Copying {name}", total=size, unit="B") as step:
+            if stored.part_bytes:
+                step.update(0, note="checking what is there")
             offset = self._offset_bytes(stored)
             self._keep_synced()
+            if offset:
+                step.update(offset, note=f"going on from {format_bytes(offset)}")
             self._sent = True
             try:
                 self._host.send_file(

@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from armload.build.compiler import find_zig
 from armload.build.inspection import check, inspect
 from armload.build.target import Target
+from armload.build.zig import find_zig
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress, Silent
@@ -50,9 +50,9 @@ def helper(name: str, progress: Progress | None = None) -> Helper:
         MissingToolError: armload's own packages are incomplete.
     """
     source = data_path("toolchains", "board", f"{name}.c")
-    zig = find_zig()
+    zig = find_zig(_ANY_CPU)
     flags = (*zig.cpu_flags(_ANY_CPU), *_FLAGS)
-    inputs = "\0".join((sha256_of(source), zig.version, zig.triple, *flags))
+    inputs = "\0".join((sha256_of(source), zig.identity, *flags))
     place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
     if not os.access(place, os.X_OK):
         with (progress or Silent()).step(f"Compiling {name} for boards"):
@@ -62,7 +62,7 @@ def helper(name: str, progress: Progress | None = None) -> Helper:
 
 def _compile(source: Path, flags: tuple[str, ...], place: Path) -> None:
     with tempfile.TemporaryDirectory() as name, written_whole(place) as beside:
-        compiler = find_zig().install(Path(name))["CMAKE_C_COMPILER"]
+        compiler = find_zig(_ANY_CPU).definitions(_ANY_CPU)["CMAKE_C_COMPILER"]
         made = Path(name) / source.stem
         done = subprocess.run(
             [compiler, *flags, "-o", str(made), str(source)],

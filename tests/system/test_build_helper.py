@@ -13,6 +13,8 @@ import pytest
 
 from armload.build.helper import CPU_FEATURES, SHA256, helper
 from armload.build.inspection import inspect
+from armload.build.target import Target
+from armload.build.zig import find_zig
 
 SIZES = (0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1_000_003)
 CPUS = ("cortex-a53", "cortex-a72", "max")
@@ -65,16 +67,15 @@ def test_sums_by_instructions_are_the_same_as_without(tmp_path: Path) -> None:
         call = "Compress compress = chosen(buffer, TRIAL_BYTES);"
         assert call in text
         forced.write_text(text.replace(call, f"(void)chosen; Compress compress = {way};"))
-        compiled = compile_for_board(forced, tmp_path)
+        compiled = compile_for_board(forced)
         command = [emulator(), "-cpu", "max", str(compiled), str(tmp_path / "file")]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         assert done.stdout.strip() == sha256(data)
 
 
-def compile_for_board(source: Path, folder: Path) -> Path:
-    from armload.build.compiler import find_zig
-
-    compiler = find_zig().install(folder / "compiler")["CMAKE_C_COMPILER"]
+def compile_for_board(source: Path) -> Path:
+    target = Target(name="any", cpu="generic")
+    compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
     program = source.with_suffix("")
     subprocess.run([compiler, "-O2", "-static", "-o", str(program), str(source)], check=True)
     return program

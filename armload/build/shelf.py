@@ -92,6 +92,12 @@ def build_kinds() -> tuple[Kind, ...]:
             again="nothing",
             items=items_of("compilers", locks=_any_build),
         ),
+        Kind(
+            name="helpers",
+            what="armload's own small programs for boards",
+            again="seconds of compiling",
+            items=items_of("helpers"),
+        ),
     )
 
 

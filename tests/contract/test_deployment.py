@@ -21,10 +21,12 @@ from armload.deploy.collect import collect, list_runs, peak_memory_bytes
 from armload.deploy.deployment import Deployment, deploy
 from armload.deploy.ending import explain
 from armload.deploy.follow import follow, stop
+from armload.deploy.item import Item, stored_script
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.transfer import push
 from armload.models.model import Model
+from tests.faults import At
 
 SILENT = Silent()
 JOB = b'{"id": "run"}'
@@ -137,6 +139,39 @@ def test_a_board_without_aarch64_is_refused(host: Host, board: Board, tmp_path: 
             progress=SILENT,
         )
     assert not Path(Layout(workdir=board.workdir).runs.parent / "models").exists()
+
+
+def test_a_model_larger_than_the_boards_memory_is_said_and_sent(
+    emulated: Host, board: Board, tmp_path: Path
+) -> None:
+    model = some_model(tmp_path)
+    large = model.model_copy(update={"size_bytes": 1 << 50})
+    progress = At(0, lambda: None)
+    done = deploy(emulated, board, binary=some_binary(tmp_path), model=large, progress=progress)
+    assert any("larger than the memory of bench-board" in line for line in progress.said)
+    assert Path(done.model).read_bytes() == model.path.read_bytes()
+
+
+def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
+    emulated: Host, board: Board, tmp_path: Path
+) -> None:
+    binary, model = some_binary(tmp_path), some_model(tmp_path)
+
+    def deployed(*, verify: bool) -> Deployment:
+        return deploy(emulated, board, binary=binary, model=model, progress=SILENT, verify=verify)
+
+    remote = Path(deployed(verify=False).model)
+    assert not deployed(verify=True).sent
+    remote.write_bytes(bytes(remote.stat().st_size))
+    item = Item(
+        local=model.path, remote=PurePosixPath(remote), sha256=model.sha256, executable=False
+    )
+    lines = emulated.run(stored_script([item])).text.splitlines()
+    mark = lines[lines.index("present") + 2]
+    Path(f"{remote}.sha256").write_text(f"{model.sha256} {mark}\n")
+    assert not deployed(verify=False).sent, "nothing shows the damage"
+    assert deployed(verify=True).sent
+    assert remote.read_bytes() == model.path.read_bytes()
 
 
 def test_a_changed_file_on_the_board_is_replaced(host: Host, board: Board, tmp_path: Path) -> None:

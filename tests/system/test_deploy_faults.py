@@ -25,6 +25,8 @@ from armload.core.errors import BoardError, TransferError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.deploy import sums
+from armload.deploy.item import Item, Stored
+from armload.deploy.space import need_space
 from armload.deploy.transfer import push
 from tests.faults import At, Relay
 from tests.servers import free_port, openssh
@@ -225,6 +227,28 @@ def test_a_storage_that_is_too_small_is_said_before_a_byte_is_sent(
     with pytest.raises(BoardError, match=r"no space for file \(40.0 MB\): .* missing"):
         pushed(host, file, remote, At(0, lambda: pytest.fail("something was sent")))
     assert not remote.with_name("file.part").exists()
+
+
+def test_files_that_fit_alone_and_not_together_are_refused_together(
+    host: SshHost, file: Path, small_storage: Path
+) -> None:
+    names = ("one", "two")
+    items = [
+        Item(
+            local=file,
+            remote=PurePosixPath(small_storage / "models" / name / name),
+            sha256="0" * 64,
+            executable=False,
+        )
+        for name in names
+    ]
+    absent = Stored(state="absent")
+    for item in items:
+        need_space(host, [item], [absent])
+    with pytest.raises(BoardError, match=r"one \(40.0 MB\) and two \(40.0 MB\)"):
+        need_space(host, items, [absent, absent])
+    need_space(host, items, [Stored(state="part", part_bytes=SIZE * 3 // 4), absent])
+    need_space(host, items, [Stored(state="present"), absent])
 
 
 def test_a_storage_that_cannot_be_written_is_said(

@@ -190,3 +190,20 @@ def test_bars_of_parallel_steps_share_one_display() -> None:
     assert "a: Copying" in shown
     assert "b: Copying" in shown
     assert bars._bars is None
+
+
+def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(terminal, "_FIRST_LINE_AFTER_S", 3600)
+    now_s = 100.0
+    monkeypatch.setattr("armload.cli.terminal.time.monotonic", lambda: now_s)
+    step = terminal._LineStep(Console(file=io.StringIO()), "Copying", 100e6, "B")
+    now_s = 110.0
+    step.update(50e6, note="going on from 50.0 MB")
+    now_s = 112.0
+    step.update(60e6)
+    assert step._line() == (
+        "Copying: 60.0 MB/100.0 MB (60%, 5.0 MB/s, 8 s left) going on from 50.0 MB"
+    )
+    step.end()

@@ -21,13 +21,17 @@ from armload.core.workspace import cache_folder, data_path
 SHA256 = "sha256"
 CPU_FEATURES = "cpu_features"
 
-# They run on every Armv8 CPU. What they use beyond that, they ask the kernel about first.
-_ANY_CPU = Target(name="any aarch64", cpu="generic", features=("sha2",))
+# They run on every CPU of the architecture. What they use beyond that, they ask for first.
+_ANY_CPU = {
+    "aarch64": Target(name="any aarch64", cpu="generic", features=("sha2",)),
+    "x86_64": Target(name="any x86_64", architecture="x86_64", cpu="x86_64"),
+}
+ARCHITECTURES = tuple(_ANY_CPU)
 _FLAGS = ("-std=c11", "-O2", "-static", "-s", "-Wall", "-Wextra", "-Werror")
 
 
 class Helper(Value):
-    """A program of ours for aarch64 boards.
+    """A program of ours for boards.
 
     Attributes:
         name: of the program.
@@ -40,29 +44,30 @@ class Helper(Value):
     sha256: str
 
 
-def helper(name: str, progress: Progress | None = None) -> Helper:
+def helper(name: str, progress: Progress | None = None, *, architecture: str = "aarch64") -> Helper:
     """Return the program of ``toolchains/board/<name>.c``; compile it when it is not there.
 
     It is addressed by its source and its compiler, and inspected like every binary.
 
     Raises:
-        BuildError: it does not compile, or would not run on every aarch64 board.
+        BuildError: it does not compile, or would not run on every board of the architecture.
         MissingToolError: armload's own packages are incomplete.
     """
     source = data_path("toolchains", "board", f"{name}.c")
-    zig = find_zig(_ANY_CPU)
-    flags = (*zig.cpu_flags(_ANY_CPU), *_FLAGS)
+    target = _ANY_CPU[architecture]
+    zig = find_zig(target)
+    flags = (*zig.cpu_flags(target), *_FLAGS)
     inputs = "\0".join((sha256_of(source), zig.identity, *flags))
     place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
     if not os.access(place, os.X_OK):
         with (progress or Silent()).step(f"Compiling {name} for boards"):
-            _compile(source, flags, place)
+            _compile(source, target, flags, place)
     return Helper(name=name, path=place, sha256=sha256_of(place))
 
 
-def _compile(source: Path, flags: tuple[str, ...], place: Path) -> None:
+def _compile(source: Path, target: Target, flags: tuple[str, ...], place: Path) -> None:
     with tempfile.TemporaryDirectory() as name, written_whole(place) as beside:
-        compiler = find_zig(_ANY_CPU).definitions(_ANY_CPU)["CMAKE_C_COMPILER"]
+        compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
         made = Path(name) / source.stem
         done = subprocess.run(
             [compiler, *flags, "-o", str(made), str(source)],
@@ -74,6 +79,6 @@ def _compile(source: Path, flags: tuple[str, ...], place: Path) -> None:
         )
         if done.returncode != 0:
             raise BuildError(f"{source}: it does not compile: {done.stderr.strip()[-2000:]}")
-        check(inspect(made), _ANY_CPU)
+        check(inspect(made), target)
         shutil.copyfile(made, beside)
     place.chmod(0o755)

@@ -9,7 +9,7 @@ from armload.boards.emulated_cpu import as_programs_see_it
 from armload.boards.host import Host
 from armload.boards.probe import Probe, parse_probe, probe_script
 from armload.build.binary import Binary
-from armload.build.helper import SHA256, helper
+from armload.build.helper import ARCHITECTURES, SHA256, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
@@ -103,9 +103,9 @@ def helper_on_board(
         BuildError, MissingToolError: it cannot be compiled.
         BoardError, ConnectError, TransferError: as for ``push``.
     """
-    if found.machine != "aarch64" or host.launcher:
+    if found.machine not in ARCHITECTURES or host.launcher:
         return None
-    ours = helper(SHA256, progress)
+    ours = helper(SHA256, progress, architecture=found.machine)
     remote = layout.program(ours.sha256, ours.name)
     push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
     of_itself = host.run(join([remote, remote])).text

@@ -13,11 +13,11 @@ import pytest
 
 from armload.build.helper import CPU_FEATURES, SHA256, helper
 from armload.build.inspection import inspect
-from armload.build.target import Target
+from armload.build.target import Target, machine_architecture
 from armload.build.zig import find_zig
 
 SIZES = (0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1_000_003)
-CPUS = ("cortex-a53", "cortex-a72", "max")
+CPUS = ("cortex-a53", "cortex-a72", "max", "this machine")
 
 
 def emulator() -> str:
@@ -27,8 +27,17 @@ def emulator() -> str:
     return found
 
 
+def command_on(cpu: str, program: Path) -> list[str]:
+    return [str(program)] if cpu == "this machine" else [emulator(), "-cpu", cpu, str(program)]
+
+
+def architecture_of(cpu: str) -> str:
+    return machine_architecture() if cpu == "this machine" else "aarch64"
+
+
 def said(cpu: str, name: str, *words: str) -> list[str]:
-    command = [emulator(), "-cpu", cpu, str(helper(name).path), *words]
+    program = helper(name, architecture=architecture_of(cpu)).path
+    command = [*command_on(cpu, program), *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -56,25 +65,30 @@ def test_sums_of_every_length_are_right(cpu: str, tmp_path: Path) -> None:
         assert said(cpu, SHA256, str(path)) == [sha256(data)]
 
 
-def test_sums_by_instructions_are_the_same_as_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpu", ["max", "this machine"])
+@pytest.mark.parametrize("way", ["compress_by_instructions", "compress_plainly"])
+def test_sums_by_instructions_are_the_same_as_without(tmp_path: Path, cpu: str, way: str) -> None:
     """The program takes the quicker way, so each is forced by a build of its own."""
+    if cpu == "this machine" and not {"sha_ni", "sha2"} & set(
+        Path("/proc/cpuinfo").read_text().split()
+    ):
+        pytest.skip("this machine has no SHA-2 instructions")
     source = Path(__file__).resolve().parents[2] / "toolchains" / "board" / "sha256.c"
     data = os.urandom(1_000_003)
     (tmp_path / "file").write_bytes(data)
-    for way in ("compress_by_instructions", "compress_plainly"):
-        forced = tmp_path / f"{way}.c"
-        text = source.read_text()
-        call = "Compress compress = chosen(buffer, TRIAL_BYTES);"
-        assert call in text
-        forced.write_text(text.replace(call, f"(void)chosen; Compress compress = {way};"))
-        compiled = compile_for_board(forced)
-        command = [emulator(), "-cpu", "max", str(compiled), str(tmp_path / "file")]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        assert done.stdout.strip() == sha256(data)
+    forced = tmp_path / f"{way}.c"
+    text = source.read_text()
+    call = "Compress compress = chosen(buffer, TRIAL_BYTES);"
+    assert call in text
+    forced.write_text(text.replace(call, f"(void)chosen; Compress compress = {way};"))
+    compiled = compile_for_board(forced, architecture_of(cpu))
+    command = [*command_on(cpu, compiled), str(tmp_path / "file")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == sha256(data)
 
 
-def compile_for_board(source: Path) -> Path:
-    target = Target(name="any", cpu="generic")
+def compile_for_board(source: Path, architecture: str) -> Path:
+    target = Target.model_validate({"name": "any", "cpu": "generic", "architecture": architecture})
     compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
     program = source.with_suffix("")
     subprocess.run([compiler, "-O2", "-static", "-o", str(program), str(source)], check=True)

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from armload.bench import store
 from armload.bench.assemble import assemble, read_job
 from armload.bench.job import FILE_NAME
-from armload.bench.run import Exit, Job, Memory, Run
+from armload.bench.run import Exit, Job, Memory, Run, Verdict
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions
 from armload.boards.connect import connect
@@ -126,6 +126,8 @@ def keep(job: Job, folder: Path, *, after: Conditions | None, cut: Cut | None) -
         memory=Memory(max_rss_bytes=peaks[0], max_vms_bytes=peaks[1]) if peaks else None,
         after=after,
     )
+    if run.exit.status == 0 and (folder / "unleased").exists():
+        run = _doubted(run, "The lease was taken away: somebody else may have used the board.")
     store.save(run, folder)
     (folder / SEEN_FILE).unlink(missing_ok=True)
     return run
@@ -147,6 +149,11 @@ def _pull_one(host: Host, stored: StoredRun, progress: Progress) -> Run | None:
     if mark is None or mark.laptop == laptop():  # another's is still to be fetched by its owner
         mark_collected(host, stored.folder)
     return run
+
+
+def _doubted(run: Run, reason: str) -> Run:
+    verdict = Verdict(valid=False, reasons=(*run.verdict.reasons, reason))
+    return run.model_copy(update={"verdict": verdict})
 
 
 def _recover_seen(folder: Path) -> None:

@@ -15,7 +15,7 @@ class Facts(Value):
 
     Attributes:
         status: exit status.
-        df: the lines of ``df`` for the run's folder.
+        df: the lines of ``df`` for the run's folder; none where it gave no figures.
         there, executable: whether the program's file is there, and may be executed.
         killed_line: what the kernel's log says of the program's end; empty when nothing.
         oom: the kernel counted a process that was killed for want of memory meanwhile.
@@ -58,7 +58,7 @@ def read_facts(folder: Path) -> Facts | None:
         return None
     return Facts(
         status=status,
-        df=[line for line in lines if line.strip() and not line.startswith("#")],
+        df=_df(lines),
         there="#program there" in lines,
         executable="#program executable" in lines,
         killed_line=next((line for line in lines if "Killed process" in line), ""),
@@ -82,6 +82,12 @@ def read_peaks(folder: Path) -> Peaks | None:
         virtual_bytes=virtual_kib * 1024,
         least_available_bytes=least_kib[0] * 1024 if least_kib else None,
     )
+
+
+def _df(lines: list[str]) -> list[str]:
+    """Return what ``df`` said; nothing where it gave no figures."""
+    said = [line for line in lines if line.strip() and line[0] not in "#[<"]
+    return said if any("%" in line for line in said[1:]) else []
 
 
 def _last_words(path: Path) -> str:

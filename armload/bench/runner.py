@@ -24,7 +24,7 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
-from armload.core.errors import ArmloadError, BoardError, ConnectError
+from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder
@@ -164,7 +164,7 @@ def _taken_over(
         f"taking over {left.id}. (--new starts another.)"
     )
     with _stoppable(reached, left.folder, None, progress):
-        cut = _watch(reached, left.folder, plan, progress)
+        cut = _watch(reached, left.folder, None, plan, progress)
         return bring_home(reached.host, reached.board, left.folder, progress, cut=cut)
 
 
@@ -205,7 +205,7 @@ def _launched(
         except BoardError:
             lease.take_back()
             raise
-        cut = _watch(reached, on_board, plan, progress)
+        cut = _watch(reached, on_board, job, plan, progress)
         return bring_home(reached.host, board, on_board, progress, job=job, cut=cut)
 
 
@@ -227,7 +227,9 @@ def _stoppable(
         raise
 
 
-def _watch(reached: Reached, on_board: PurePosixPath, plan: Plan, progress: Progress) -> Cut | None:
+def _watch(
+    reached: Reached, on_board: PurePosixPath, job: Job | None, plan: Plan, progress: Progress
+) -> Cut | None:
     """Follow a run to its end; return what cut it short."""
     board = reached.board
     with progress.step(f"Running on {board.name}", total=plan.n_predict, unit="tokens") as step:
@@ -248,7 +250,16 @@ def _watch(reached: Reached, on_board: PurePosixPath, plan: Plan, progress: Prog
             except CutShortError as error:
                 progress.say(error.message)
                 return error.cut
+            except RunError:
+                # A cut in the power may have taken the folder with it.
+                if job is None or _boot_id(reached) == job.before.boot_id:
+                    raise
+                return "restart"
             except ConnectError:
                 if not reached.moved():
                     raise
             reached.again()
+
+
+def _boot_id(reached: Reached) -> str:
+    return probe(reached.host, reached.board).conditions.boot_id

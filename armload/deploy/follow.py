@@ -102,7 +102,7 @@ def end_orphan(host: Host, run_folder: PurePosixPath) -> None:
 
 
 class Seen:
-    """The lines of a trace that have been seen, in a file.
+    """The lines of a run's trace that have been seen, in a file.
 
     After a broken line the board sends them again from the first on; they are not kept twice,
     and what a restart took from the board stays.
@@ -113,7 +113,10 @@ class Seen:
         self._lines = 0
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
+            former = path.read_bytes() if path.exists() else b""
+            whole = former[: former.rfind(b"\n") + 1]
+            self._lines = whole.count(b"\n")
+            path.write_bytes(whole)
 
     def line(self, number: int, content: bytes) -> None:
         """Keep a line, of which ``number`` came before it over the same line."""

@@ -106,7 +106,7 @@ class Lease:
         Raises:
             BusyError, ConnectError: as for ``renew``.
         """
-        self._ended.set()
+        self.stop_renewing()
         self.renew()
         self.kept_by_run = True
 
@@ -115,7 +115,13 @@ class Lease:
         self.kept_by_run = False
 
     def stop_renewing(self) -> None:
-        """Leave it to its term, or to a run."""
+        """Leave it to its term, or to a run; a renewal that is under way is done afterwards."""
+        self._ended.set()
+        if self._renewer is not None:
+            self._renewer.join()
+
+    def abandon(self) -> None:
+        """Leave it to its term at once."""
         self._ended.set()
 
     def _keep(self, beside: Callable[[], Host]) -> None:
@@ -167,10 +173,11 @@ def leased(
                 _free(host, workdir, [lease.token])
         raise
     else:
+        lease.stop_renewing()
         if not lease.kept_by_run:
             _free(host, workdir, [lease.token])
     finally:
-        lease.stop_renewing()
+        lease.abandon()
 
 
 def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:

@@ -281,7 +281,7 @@ def test_a_laptop_killed_in_any_stage_goes_on_with_the_same_command(
 ) -> None:
     ann, _ = people
     # Each stage is another request; only a large model is seen while it is copied.
-    tokens = {"copying": 3, "running": 450, "ended": 451}.get(stage, STAGES.index(stage) + 20)
+    tokens = {"copying": 3, "running": 250, "ended": 150}.get(stage, STAGES.index(stage) + 20)
     words = benches(tokens, model="demo" if stage == "copying" else "")
     before = set(json.loads(ann.types("show", "--json").stdout))
     runs_before = set(ann.on_board("ls /data/local/tmp/armload/runs 2>/dev/null || true").split())
@@ -325,13 +325,13 @@ def test_a_laptop_killed_in_any_stage_goes_on_with_the_same_command(
 @pytest.mark.build
 def test_new_starts_another_run_beside_the_one_that_was_left(people: tuple[Person, Person]) -> None:
     ann, _ = people
-    words = benches(440)
+    words = benches(180)
     process = ann.start(*words)
     waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", process)
     process.kill()
     process.communicate()
     fresh = ann.types(*words, "--new")
-    checked(json.loads(fresh.stdout), 440)
+    checked(json.loads(fresh.stdout), 180)
     assert "taking over" not in fresh.stderr
     (left,) = json.loads(ann.types("pull", "--board", "mine", "--json").stdout)
     assert left != json.loads(fresh.stdout)["id"]
@@ -343,12 +343,12 @@ def test_of_two_laptops_one_runs_and_the_other_waits_and_then_runs(
     people: tuple[Person, Person],
 ) -> None:
     ann, _ = people
-    both = [person.start(*benches(100)) for person in people]
+    both = [person.start(*benches(60)) for person in people]
     done = [process.communicate(timeout=600) for process in both]
     assert [process.returncode for process in both] == [0, 0], done
     runs = [json.loads(out) for out, _ in done]
     for run in runs:
-        checked(run, 100)
+        checked(run, 60)
     first, second = sorted(runs, key=lambda run: int(run["trace"]["start_ns"]))
     assert first["tokens"][-1]["end_ns"] < second["trace"]["start_ns"]
     assert any("is in use by" in err for _, err in done), done
@@ -359,7 +359,7 @@ def test_of_two_laptops_one_runs_and_the_other_waits_and_then_runs(
 @pytest.mark.build
 def test_a_board_in_use_is_shown_and_released_only_by_force(people: tuple[Person, Person]) -> None:
     ann, bob = people
-    process = ann.start(*benches(460))
+    process = ann.start(*benches(260))
     waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", process)
     refused = bob.types(*benches(8, "--wait", "1"), status=10)
     assert "is in use by" in refused.stderr
@@ -373,7 +373,7 @@ def test_a_board_in_use_is_shown_and_released_only_by_force(people: tuple[Person
     assert "Released" in bob.types("board.release", "--board", "mine", "--force").stdout
     out, _ = process.communicate(timeout=300)
     run = json.loads(out)
-    checked(run, 460)
+    checked(run, 260)
     assert not run["verdict"]["valid"], "somebody else could have used the board meanwhile"
 
 
@@ -383,7 +383,7 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     people: tuple[Person, Person],
 ) -> None:
     ann, _ = people
-    left = ann.start(*benches(470))
+    left = ann.start(*benches(170))
     waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", left)
     left.kill()
     left.communicate()
@@ -398,7 +398,7 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     assert {entry["kind"] for entry in cleaned["kept"]} == {"run", "program", "model"}
     refused = ann.types("board.clean", "--board", "mine", "--all", status=2)
     assert "Nothing was removed" in refused.stderr
-    checked(json.loads(ann.types(*benches(470)).stdout), 470)
+    checked(json.loads(ann.types(*benches(170)).stdout), 170)
     everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0", "--yes", "--json")
     assert json.loads(ann.types(*everything).stdout)["kept"] == []
     assert ann.on_board("ls /data/local/tmp/armload/models").strip() == ""
@@ -416,12 +416,12 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     people: tuple[Person, Person], laptop: str
 ) -> None:
     ann, _ = people
-    words = benches(480)
+    words = benches(200)
     known = set(json.loads(ann.types("show", "--json").stdout))
     process = ann.start(*words, "--new")
     steps = "cat /data/local/tmp/armload/runs/*-mine-*/trace.jsonl 2>/dev/null | wc -l"
     had = int(ann.on_board(steps))
-    wanted = had + random.randint(3, 100)
+    wanted = had + random.randint(3, 50)
     waits_until(lambda: int(ann.on_board(steps)) > wanted, process)
     if laptop == "killed":
         process.kill()
@@ -433,7 +433,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
         cut = json.loads(out)
         assert len(cut["tokens"]) >= 3
     else:
-        checked(json.loads(ann.types(*words).stdout), 480)
+        checked(json.loads(ann.types(*words).stdout), 200)
         new = set(json.loads(ann.types("show", "--json").stdout)) - known
         found = [json.loads((ann.runs / each / "run.json").read_text()) for each in new]
         cuts = [run for run in found if run["exit"]["kind"] != "done"]
@@ -457,7 +457,7 @@ def test_a_second_ctrl_c_leaves_at_once_even_when_the_board_is_silent(
     ann, _ = people
     (pid_file,) = (ann.folder / "cache" / "machines").glob("mine-*/qemu.pid")
     qemu = int(pid_file.read_text())
-    process = ann.start(*benches(490))
+    process = ann.start(*benches(190))
     try:
         if stage == "connecting":
             os.kill(qemu, signal.SIGSTOP)
@@ -476,5 +476,5 @@ def test_a_second_ctrl_c_leaves_at_once_even_when_the_board_is_silent(
         assert "Traceback" not in err
     finally:
         os.kill(qemu, signal.SIGCONT)
-    checked(json.loads(ann.types(*benches(490)).stdout), 490)
+    checked(json.loads(ann.types(*benches(190)).stdout), 190)
     board_is_clean(ann)

@@ -236,6 +236,17 @@ def launched(host: SshHost, workdir: PurePosixPath, lease: Lease, script: str) -
     return folder
 
 
+def test_a_renewal_under_way_does_not_cost_a_run_its_lease(
+    connect: Callable[[], SshHost], workdir: PurePosixPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "RENEW_EVERY_S", 0.001)
+    host = connect()
+    with leased(host, workdir, SILENT, wait_s=0, beside=connect) as lease:
+        time.sleep(0.5)
+        folder = launched(host, workdir, lease, "true")
+    assert follow(host, folder, lambda steps, text: None) == 0
+
+
 def test_a_run_keeps_the_board_without_the_laptop_and_frees_it_at_its_end(
     host: SshHost, workdir: PurePosixPath, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def connect(board: Board, progress: Progress) -> Host:
 
 def whereabouts(board: Board) -> SshAddress | None:
     """Return where a virtual board is now; none when it is off, and for a real one, which stays."""
-    return None if isinstance(board.reach, SshReach) else _machine(board).running(board)
+    return None if isinstance(board.reach, RealReach) else _machine(board).running(board)
 
 
 def start(board: Board, progress: Progress) -> SshAddress:

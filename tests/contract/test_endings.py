@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from armload.boards.ssh import SshHost
+from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.ending import Ending, explain
@@ -74,14 +74,14 @@ def workdir(tmp_path: Path) -> PurePosixPath:
 
 
 @pytest.fixture
-def ended(host: SshHost, workdir: PurePosixPath, tmp_path: Path) -> Endings:
+def ended(host: Host, workdir: PurePosixPath, tmp_path: Path) -> Endings:
     return Endings(host, workdir, tmp_path)
 
 
 class Endings:
     """Runs programs to their ends and says how those were."""
 
-    def __init__(self, host: SshHost, workdir: PurePosixPath, folder: Path) -> None:
+    def __init__(self, host: Host, workdir: PurePosixPath, folder: Path) -> None:
         self.host = host
         self.workdir = workdir
         self._folder = folder
@@ -172,7 +172,7 @@ def test_a_program_for_another_kind_of_machine(ended: Endings, tmp_path: Path) -
 
 
 @contextlib.contextmanager
-def mounted(host: SshHost, place: PurePosixPath, options: str) -> Iterator[None]:
+def mounted(host: Host, place: PurePosixPath, options: str) -> Iterator[None]:
     """Mount a small memory file system where the board itself sees it."""
     if os.geteuid() != 0:
         pytest.skip("mounting takes root")

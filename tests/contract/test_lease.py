@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.address import SshAddress
-from armload.boards.ssh import SshHost
+from armload.boards.host import Host
 from armload.boards.virtual.process import Started
 from armload.core.errors import BoardError, BusyError
 from armload.core.progress import Silent
@@ -25,6 +24,7 @@ from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, claims, leased, release
 from armload.deploy.owner import Owner, this_process
+from tests.contract.conftest import Makers
 
 SILENT = Silent()
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -39,15 +39,15 @@ def workdir(tmp_path: Path) -> PurePosixPath:
 
 
 @pytest.fixture
-def connect(address: SshAddress) -> Iterator[Callable[[], SshHost]]:
+def connect(makers: Makers) -> Iterator[Callable[[], Host]]:
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(closing(SshHost(address, "bench-board")))
+        yield lambda: stack.enter_context(closing(makers[0]()))
 
 
 def taken(
-    host: SshHost, workdir: PurePosixPath, wait_s: float = 0
+    host: Host, workdir: PurePosixPath, wait_s: float = 0
 ) -> contextlib.AbstractContextManager[Lease]:
-    def never() -> SshHost:
+    def never() -> Host:
         raise AssertionError("short leases need no other line")
 
     return leased(host, workdir, SILENT, wait_s=wait_s, beside=never)
@@ -73,7 +73,7 @@ def put_up(
 
 
 def test_a_board_is_had_within_the_block_and_free_after_it(
-    host: SshHost, workdir: PurePosixPath
+    host: Host, workdir: PurePosixPath
 ) -> None:
     assert claims(host, workdir) == ()
     with taken(host, workdir) as lease:
@@ -85,14 +85,14 @@ def test_a_board_is_had_within_the_block_and_free_after_it(
     assert claims(host, workdir) == ()
 
 
-def test_a_board_is_free_after_a_failure_too(host: SshHost, workdir: PurePosixPath) -> None:
+def test_a_board_is_free_after_a_failure_too(host: Host, workdir: PurePosixPath) -> None:
     with pytest.raises(KeyboardInterrupt), taken(host, workdir):
         raise KeyboardInterrupt
     assert claims(host, workdir) == ()
 
 
 def test_the_second_is_told_who_has_the_board_and_for_how_long(
-    host: SshHost, workdir: PurePosixPath
+    host: Host, workdir: PurePosixPath
 ) -> None:
     put_up(workdir, SOMEBODY, run="20261121T-run")
     with (
@@ -104,7 +104,7 @@ def test_the_second_is_told_who_has_the_board_and_for_how_long(
 
 
 def test_waiting_ends_when_the_board_is_freed(
-    connect: Callable[[], SshHost], workdir: PurePosixPath
+    connect: Callable[[], Host], workdir: PurePosixPath
 ) -> None:
     claim = put_up(workdir, SOMEBODY)
     threading.Timer(1.0, claim.unlink).start()
@@ -116,7 +116,7 @@ def test_waiting_ends_when_the_board_is_freed(
     "dead", [{"lasts_s": -2}, {"boot": "another-boot"}], ids=["ended", "of a former boot"]
 )
 def test_a_claim_that_nobody_renewed_is_taken_over(
-    host: SshHost, workdir: PurePosixPath, dead: dict[str, object]
+    host: Host, workdir: PurePosixPath, dead: dict[str, object]
 ) -> None:
     put_up(workdir, SOMEBODY, **dead)  # type: ignore[arg-type]
     with taken(host, workdir) as lease:
@@ -124,7 +124,7 @@ def test_a_claim_that_nobody_renewed_is_taken_over(
 
 
 def test_a_claim_that_was_cut_off_while_it_was_written_ends_like_any_other(
-    host: SshHost, workdir: PurePosixPath
+    host: Host, workdir: PurePosixPath
 ) -> None:
     put_up(workdir, SOMEBODY).write_text("")
     with pytest.raises(BusyError, match="in use by somebody"), taken(host, workdir):
@@ -137,7 +137,7 @@ def test_a_claim_that_was_cut_off_while_it_was_written_ends_like_any_other(
 
 
 def test_a_command_of_this_laptop_that_was_killed_holds_up_nobody(
-    host: SshHost, workdir: PurePosixPath
+    host: Host, workdir: PurePosixPath
 ) -> None:
     me = this_process()
     gone = subprocess.Popen(["sleep", "600"])
@@ -152,7 +152,7 @@ def test_a_command_of_this_laptop_that_was_killed_holds_up_nobody(
         assert len(claims(host, workdir)) == 1
 
 
-def test_a_killed_commands_run_keeps_the_board(host: SshHost, workdir: PurePosixPath) -> None:
+def test_a_killed_commands_run_keeps_the_board(host: Host, workdir: PurePosixPath) -> None:
     me = this_process()
     dead = me.model_copy(update={"process": Started(pid=me.process.pid, start_mark="0")})
     put_up(workdir, dead, run="some-run")
@@ -161,14 +161,14 @@ def test_a_killed_commands_run_keeps_the_board(host: SshHost, workdir: PurePosix
 
 
 def test_only_one_at_a_time_has_the_board(
-    connect: Callable[[], SshHost], workdir: PurePosixPath, tmp_path: Path
+    connect: Callable[[], Host], workdir: PurePosixPath, tmp_path: Path
 ) -> None:
     """Several come at once, over a dead claim: each gets it, and nobody beside another."""
     put_up(workdir, SOMEBODY, lasts_s=-1)
     inside = tmp_path / "inside"
     had, failures = [], []
 
-    def come(number: int, host: SshHost) -> None:
+    def come(number: int, host: Host) -> None:
         try:
             with taken(host, workdir, wait_s=120):
                 inside.mkdir()  # fails when somebody else is inside
@@ -188,7 +188,7 @@ def test_only_one_at_a_time_has_the_board(
 
 
 def test_a_lease_is_renewed_and_one_that_was_taken_over_is_not(
-    host: SshHost, workdir: PurePosixPath
+    host: Host, workdir: PurePosixPath
 ) -> None:
     with taken(host, workdir) as lease:
         folder = Path(lease.folder)
@@ -208,7 +208,7 @@ def test_a_lease_is_renewed_and_one_that_was_taken_over_is_not(
 
 
 def test_a_long_lease_is_renewed_over_a_line_of_its_own(
-    connect: Callable[[], SshHost], workdir: PurePosixPath, monkeypatch: pytest.MonkeyPatch
+    connect: Callable[[], Host], workdir: PurePosixPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "RENEW_EVERY_S", 0.2)
     host = connect()
@@ -221,7 +221,7 @@ def test_a_long_lease_is_renewed_over_a_line_of_its_own(
         assert any(claim.left_s > 50 for claim in claims(host, workdir))
 
 
-def launched(host: SshHost, workdir: PurePosixPath, lease: Lease, script: str) -> PurePosixPath:
+def launched(host: Host, workdir: PurePosixPath, lease: Lease, script: str) -> PurePosixPath:
     folder = Layout(workdir=workdir).run("run")
     lease.hand_to_run()
     launch(
@@ -237,7 +237,7 @@ def launched(host: SshHost, workdir: PurePosixPath, lease: Lease, script: str) -
 
 
 def test_a_renewal_under_way_does_not_cost_a_run_its_lease(
-    connect: Callable[[], SshHost], workdir: PurePosixPath, monkeypatch: pytest.MonkeyPatch
+    connect: Callable[[], Host], workdir: PurePosixPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "RENEW_EVERY_S", 0.001)
     host = connect()
@@ -248,7 +248,7 @@ def test_a_renewal_under_way_does_not_cost_a_run_its_lease(
 
 
 def test_a_run_keeps_the_board_without_the_laptop_and_frees_it_at_its_end(
-    host: SshHost, workdir: PurePosixPath, tmp_path: Path
+    host: Host, workdir: PurePosixPath, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with taken(host, workdir) as lease:
@@ -263,7 +263,7 @@ def test_a_run_keeps_the_board_without_the_laptop_and_frees_it_at_its_end(
         assert [claim.run for claim in claims(host, workdir)] == [""]
 
 
-def test_a_run_renews_its_lease(host: SshHost, workdir: PurePosixPath, tmp_path: Path) -> None:
+def test_a_run_renews_its_lease(host: Host, workdir: PurePosixPath, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with taken(host, workdir) as lease:
         lease.hand_to_run()
@@ -285,7 +285,7 @@ def test_a_run_renews_its_lease(host: SshHost, workdir: PurePosixPath, tmp_path:
 
 
 def test_a_run_does_not_start_when_somebody_else_has_the_board(
-    host: SshHost, workdir: PurePosixPath, tmp_path: Path
+    host: Host, workdir: PurePosixPath, tmp_path: Path
 ) -> None:
     with taken(host, workdir) as lease:
         lease.hand_to_run()
@@ -308,7 +308,7 @@ def test_a_run_does_not_start_when_somebody_else_has_the_board(
 
 
 def test_the_program_of_a_dead_run_is_ended_when_its_lease_is_taken_over(
-    host: SshHost, workdir: PurePosixPath
+    host: Host, workdir: PurePosixPath
 ) -> None:
     with taken(host, workdir) as lease:
         folder = launched(host, workdir, lease, "sleep 600")
@@ -334,7 +334,7 @@ def children(pid: int) -> list[int]:
 
 
 def test_ones_own_lease_is_released_and_anothers_only_by_force(
-    host: SshHost, workdir: PurePosixPath
+    host: Host, workdir: PurePosixPath
 ) -> None:
     put_up(workdir, this_process(), token="mine")
     assert [claim.token for claim in release(host, workdir, force=False)] == ["mine"]
@@ -346,7 +346,7 @@ def test_ones_own_lease_is_released_and_anothers_only_by_force(
     assert release(host, workdir, force=True) == ()
 
 
-def test_a_folder_that_cannot_be_written_is_said(host: SshHost, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_said(host: Host, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(BoardError, match="cannot be written"),

@@ -445,7 +445,8 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     assert not cut["verdict"]["valid"]
     assert [step["step"] for step in cut["tokens"]] == list(range(len(cut["tokens"])))
     board_is_clean(ann)
-    assert "Nothing" in ann.types("pull", "--board", "mine").stdout
+    pulled = json.loads(ann.types("pull", "--board", "mine", "--json").stdout)
+    assert cut["id"] not in pulled, "it is home already"
 
 
 @pytest.mark.machine

@@ -3,3 +3,4 @@
 SEED_PROMPT = "I believe the meaning of life is"
 SEED_N_PREDICT = 128
 DEFAULT_TIME_LIMIT_S = 6 * 3600
+DEFAULT_WAIT_S = 3600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from datetime import UTC, datetime
@@ -19,6 +20,12 @@ from armload.models.model import Model
 
 FILE_NAME = "job.json"
 """The job lies under this name in the run's folder, on the board and on the laptop."""
+
+
+def asked_for(plan: Plan, binary: Binary, model: Model) -> str:
+    """Return a checksum over what decides a run, wherever it runs."""
+    parts = (plan.model_dump_json(), binary.sha256, model.sha256)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def new_job(
@@ -55,6 +62,7 @@ def new_job(
     stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.path.stem)
     return Job(
         id=f"{now:%Y%m%dT%H%M%SZ}-{board.name}-{stem}-{secrets.token_hex(2)}",
+        asked_for=asked_for(plan, binary, model),
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
         plan=plan,

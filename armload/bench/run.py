@@ -10,6 +10,7 @@ from typing import Literal
 from armload.bench.plan import Plan
 from armload.boards.conditions import Conditions as Conditions
 from armload.core.values import Value
+from armload.deploy.ending import Kind
 
 FORMAT = 1
 
@@ -163,11 +164,13 @@ class Exit(Value):
     """How the program ended.
 
     Attributes:
+        kind: one of the ways to end; none in a run that was kept before they were told apart.
         status: as a shell reports it; none when it was never known.
         meaning: in words.
         remedy: what to do; empty when nothing is wrong or nothing is known.
     """
 
+    kind: Kind | None = None
     status: int | None
     meaning: str
     remedy: str = ""
@@ -199,10 +202,15 @@ class Job(Value):
 
     With the raw files beside it, it is all that a ``Run`` is computed from, so a run can be
     brought home by a laptop that did not start it.
+
+    Attributes:
+        asked_for: a checksum over plan, program and model; runs of the same one are one
+            another's repetition. Empty in a run that was kept before there was one.
     """
 
     format: Literal[1] = 1
     id: str
+    asked_for: str = ""
     started_utc: str
     armload: str
     plan: Plan

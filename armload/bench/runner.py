@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from armload.bench import store
-from armload.bench.assemble import assemble, read_job
+from armload.bench.defaults import DEFAULT_WAIT_S
 from armload.bench.engine import context_tokens
-from armload.bench.job import FILE_NAME, new_job
+from armload.bench.home import SEEN_FILE, bring_home
+from armload.bench.home import pull as pull
+from armload.bench.job import asked_for, new_job
+from armload.bench.memory import doubt_about_memory
 from armload.bench.plan import Plan
-from armload.bench.run import Exit, Job, Memory, Run
+from armload.bench.reached import Reached
+from armload.bench.run import Job, Run
+from armload.bench.takeover import cut_runs, left_run
 from armload.boards.board import Board, load_board
-from armload.boards.conditions import Conditions
-from armload.boards.connect import connect
 from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
-from armload.core.errors import ArmloadError, ConnectError, RunError, TransferError
-from armload.core.files import write_whole
+from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder
-from armload.deploy.collect import StoredRun, collect, list_runs, peak_memory_bytes
 from armload.deploy.deployment import Deployment, deploy
-from armload.deploy.ending import explain
-from armload.deploy.follow import follow, stop
+from armload.deploy.ending import Cut
+from armload.deploy.follow import CutShortError, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
+from armload.deploy.lease import Lease, leased
+from armload.deploy.mark import Mark
+from armload.deploy.stored import StoredRun, list_runs
 from armload.models.find import resolve
 from armload.models.gguf import read_model
 from armload.models.model import Model
@@ -46,12 +50,16 @@ class Request(Value):
         source: a file in ``toolchains/sources``, a llama.cpp folder, or the address of a git
             repository; empty for the pinned source.
         ref: a branch, tag or commit of the repository; empty for its default branch.
+        wait_s: how long to wait for a board that somebody else uses.
+        new: start another run, even if an interrupted command left the same one on the board.
     """
 
     board: str
     model: str
     source: str = ""
     ref: str = ""
+    wait_s: float = DEFAULT_WAIT_S
+    new: bool = False
 
 
 class Ready(Value):
@@ -77,30 +85,30 @@ def chosen_model(request: Request, progress: Progress) -> Model:
 def prepared(request: Request, model: Model, progress: Progress) -> Iterator[tuple[Host, Ready]]:
     """Do whatever is missing: build, start a virtual board, deploy.
 
-    Yields the live connection with what lies at its other end.
+    Yields the live connection with what lies at its other end; nobody else uses the board
+    meanwhile.
 
     Raises:
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    board = load_board(request.board)
-    target = load_target(board.target)
-    source = choose(request.source, ref=request.ref, progress=progress)
-    host = connect(board, progress)
-    try:
-        # Minutes of compiling are no time to learn that the board does not answer.
-        host.run(":")
-        (binary, *_) = build(target, source=source, progress=progress)
-        deployment = deploy(host, board, binary=binary, model=model, progress=progress)
-        yield host, Ready(board=board, binary=binary, model=model, deployment=deployment)
-    finally:
-        host.close()
+    with _reached(request, progress) as (reached, binary):
+        board = reached.board
+        with leased(
+            reached.host, board.workdir, progress, wait_s=request.wait_s, beside=reached.beside
+        ):
+            deployment = deploy(reached.host, board, binary=binary, model=model, progress=progress)
+            yield (
+                reached.host,
+                Ready(board=board, binary=binary, model=model, deployment=deployment),
+            )
 
 
 def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
     """Run a plan on a board and keep what comes back; return it with its folder.
 
-    A program that fails is a result too: the run says so. Ctrl-C ends the program on the
-    board; what it left is brought home before the interruption goes on.
+    What an interrupted command of this laptop left there of the same request is taken over
+    instead. A program that fails is a result too: the run says so. Ctrl-C ends the program on
+    the board; what it left is brought home before the interruption goes on.
 
     Raises:
         ArmloadError: the run could not be started, or its results not be fetched.
@@ -108,20 +116,80 @@ def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
     """
     model = chosen_model(request, progress)
     context_tokens(plan, model)  # a plan that does not suit the model is refused before any work
-    with prepared(request, model, progress) as (host, ready):
-        # Copying fills the page cache and wakes the CPU: after it, the board is another.
-        found = probe(host, ready.board) if ready.deployment.sent else ready.deployment.found
-        job = new_job(
-            plan,
-            board=ready.board,
-            probe=found,
-            binary=ready.binary,
-            model=ready.model,
-            on_board=ready.deployment.program,
-            model_on_board=ready.deployment.model,
-            launcher=host.launcher,
-        )
-        on_board = Layout(workdir=ready.board.workdir).run(job.id)
+    with _reached(request, progress) as (reached, binary):
+        board = reached.board
+        same = asked_for(plan, binary, model)
+        left = None if request.new else _left(reached.host, board, same, progress)
+        if left is None:
+            with leased(
+                reached.host, board.workdir, progress, wait_s=request.wait_s, beside=reached.beside
+            ) as lease:
+                if lease.waited and not request.new:
+                    left = _left(reached.host, board, same, progress)
+                if left is None:
+                    deployment = deploy(
+                        reached.host, board, binary=binary, model=model, progress=progress
+                    )
+                    ready = Ready(board=board, binary=binary, model=model, deployment=deployment)
+                    return _launched(reached, ready, plan, lease, progress)
+        return _taken_over(reached, left, plan, progress)
+
+
+@contextmanager
+def _reached(request: Request, progress: Progress) -> Iterator[tuple[Reached, Binary]]:
+    board = load_board(request.board)
+    target = load_target(board.target)
+    source = choose(request.source, ref=request.ref, progress=progress)
+    with closing(Reached(board, progress)) as reached:
+        # Minutes of compiling are no time to learn that the board does not answer.
+        reached.host.run(":")
+        (binary, *_) = build(target, source=source, progress=progress)
+        yield reached, binary
+
+
+def _left(host: Host, board: Board, same: str, progress: Progress) -> StoredRun | None:
+    runs = list_runs(host, board.workdir)
+    for cut in cut_runs(runs, same):
+        run, _ = bring_home(host, board, cut.folder, progress, cut=cut.cut)
+        progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
+    return left_run(runs, same, datetime.now(UTC))
+
+
+def _taken_over(
+    reached: Reached, left: StoredRun, plan: Plan, progress: Progress
+) -> tuple[Run, Path]:
+    how = "is under way" if left.state == "running" else "has ended"
+    progress.say(
+        f"The same run, left by an interrupted command, {how} on {reached.board.name}: "
+        f"taking over {left.id}. (--new starts another.)"
+    )
+    with _stoppable(reached, left.folder, None, progress):
+        cut = _watch(reached, left.folder, None, plan, progress)
+        return bring_home(reached.host, reached.board, left.folder, progress, cut=cut)
+
+
+def _launched(
+    reached: Reached, ready: Ready, plan: Plan, lease: Lease, progress: Progress
+) -> tuple[Run, Path]:
+    host, board, deployment = reached.host, ready.board, ready.deployment
+    # Copying fills the page cache and wakes the CPU: after it, the board is another.
+    found = probe(host, board) if deployment.sent else deployment.found
+    doubt = doubt_about_memory(plan, ready.model, board, found.conditions)
+    if doubt:
+        progress.say(doubt)
+    job = new_job(
+        plan,
+        board=board,
+        probe=found,
+        binary=ready.binary,
+        model=ready.model,
+        on_board=deployment.program,
+        model_on_board=deployment.model,
+        launcher=host.launcher,
+    )
+    on_board = Layout(workdir=board.workdir).run(job.id)
+    with _stoppable(reached, on_board, job, progress):
+        lease.hand_to_run()
         try:
             launch(
                 host,
@@ -130,112 +198,68 @@ def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
                 trace=True,
                 time_limit_s=plan.time_limit_s,
                 job=job.model_dump_json().encode(),
+                mark=Mark.of_this_process(job.asked_for).word,
+                lease=lease,
+                uses=[deployment.program.parent, deployment.model.parent],
             )
-            _watch(host, on_board, plan, progress)
-        except KeyboardInterrupt:
-            progress.say("Stopping the run on the board; once more Ctrl-C leaves it running.")
-            try:
-                stop(host, on_board)
-                _bring_home(host, ready.board, on_board, job)
-                progress.say(f"What it had done is kept: armload show --run {job.id}")
-            except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
-                progress.say(str(error))
+        except BoardError:
+            lease.take_back()
             raise
-        except RunError as error:
-            progress.say(error.message)
-        return _bring_home(host, ready.board, on_board, job)
+        cut = _watch(reached, on_board, job, plan, progress)
+        return bring_home(reached.host, board, on_board, progress, job=job, cut=cut)
 
 
-def pull(board: Board, progress: Progress) -> list[Run]:
-    """Bring home every run on a board that has ended and is not here yet, or not readable.
-
-    A run that still goes on, and one that cannot be understood, is named and left alone.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
-    host = connect(board, progress)
+@contextmanager
+def _stoppable(
+    reached: Reached, on_board: PurePosixPath, job: Job | None, progress: Progress
+) -> Iterator[None]:
+    """Let Ctrl-C end a run on the board, and bring home what it has done."""
     try:
-        runs = []
-        for stored in list_runs(host, board.workdir):
-            if _is_here(runs_folder() / stored.id):
-                continue
-            if stored.state == "running":
-                progress.say(f"{stored.id} still runs on {board.name}.")
-                continue
-            run = _pull_one(host, stored, progress)
-            if run is not None:
-                runs.append(run)
-        return runs
-    finally:
-        host.close()
-
-
-def _is_here(folder: Path) -> bool:
-    try:
-        store.load(folder)
-    except ArmloadError:
-        return False
-    return True
-
-
-def _pull_one(host: Host, stored: StoredRun, progress: Progress) -> Run | None:
-    folder = runs_folder() / stored.id
-    try:
-        collect(host, stored.folder, folder)
-        return _keep(read_job(folder), folder, after=None)
-    except ConnectError:
+        yield
+    except KeyboardInterrupt:
+        progress.say("Stopping the run on the board; once more Ctrl-C leaves it running.")
+        try:
+            stop(reached.host, on_board)
+            bring_home(reached.host, reached.board, on_board, progress, job=job)
+            progress.say(f"What it had done is kept: armload show --run {on_board.name}")
+        except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
+            progress.say(str(error))
         raise
-    except ArmloadError as error:
-        progress.say(f"{stored.id} cannot be brought home: {error.message}")
-        return None
 
 
-def _watch(host: Host, on_board: PurePosixPath, plan: Plan, progress: Progress) -> None:
-    label = f"Running on {host.name}"
-    with progress.step(label, total=plan.n_predict, unit="tokens") as step:
+def _watch(
+    reached: Reached, on_board: PurePosixPath, job: Job | None, plan: Plan, progress: Progress
+) -> Cut | None:
+    """Follow a run to its end; return what cut it short."""
+    board = reached.board
+    with progress.step(f"Running on {board.name}", total=plan.n_predict, unit="tokens") as step:
 
         def grown(steps: int, text: str) -> None:
             step.update(steps, note=" ".join(text.split())[-40:])
 
-        follow(host, on_board, grown)
+        while True:
+            try:
+                follow(
+                    reached.host,
+                    on_board,
+                    grown,
+                    moved=reached.moved,
+                    keep=runs_folder() / on_board.name / SEEN_FILE,
+                )
+                return None
+            except CutShortError as error:
+                progress.say(error.message)
+                return error.cut
+            except RunError:
+                # A cut in the power may have taken the folder with it.
+                if job is None or _boot_id(reached) == job.before.boot_id:
+                    raise
+                return "restart"
+            except ConnectError:
+                if not reached.moved():
+                    raise
+            reached.again()
 
 
-def _bring_home(host: Host, board: Board, on_board: PurePosixPath, job: Job) -> tuple[Run, Path]:
-    folder = runs_folder() / job.id
-    try:
-        # The job is known here even if the board lost it.
-        write_whole(folder / FILE_NAME, job.model_dump_json(indent=1).encode())
-        collect(host, on_board, folder)
-        return _keep(job, folder, after=_after(host, board)), folder
-    except OSError as error:
-        raise TransferError(
-            f"{error.filename or folder}: {error.strerror or error}.",
-            f"The run still lies on the board. Make room here, then: "
-            f"armload pull --board {board.name}",
-        ) from error
-
-
-def _after(host: Host, board: Board) -> Conditions | None:
-    try:
-        return probe(host, board).conditions
-    except ArmloadError:  # the run is done; what the board says now cannot undo it
-        return None
-
-
-def _keep(job: Job, folder: Path, *, after: Conditions | None) -> Run:
-    peaks = peak_memory_bytes(folder)
-    run = assemble(
-        job,
-        folder,
-        ended=_ended(job, folder),
-        memory=Memory(max_rss_bytes=peaks[0], max_vms_bytes=peaks[1]) if peaks else None,
-        after=after,
-    )
-    store.save(run, folder)
-    return run
-
-
-def _ended(job: Job, folder: Path) -> Exit:
-    lacking = [name for name in job.binary.features if name not in job.board.cpu_features]
-    return Exit.model_validate(explain(folder, lacking=lacking).model_dump())
+def _boot_id(reached: Reached) -> str:
+    return probe(reached.host, reached.board).conditions.boot_id

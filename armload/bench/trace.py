@@ -24,7 +24,8 @@ def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None, ()
-    whole = text.split("\n")[:-1]
+    # Where a power cut took the content of a block, some file systems leave zeros.
+    whole = text.partition("\0")[0].split("\n")[:-1]
     header: Trace | None = None
     steps = []
     for number, line in enumerate(whole, start=1):

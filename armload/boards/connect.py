@@ -51,6 +51,11 @@ def connect(board: Board, progress: Progress) -> Host:
     return SshHost(address, board.name)
 
 
+def whereabouts(board: Board) -> SshAddress | None:
+    """Return where a virtual board is now; none when it is off, and for a real one, which stays."""
+    return None if isinstance(board.reach, RealReach) else _machine(board).running(board)
+
+
 def start(board: Board, progress: Progress) -> SshAddress:
     """Start a virtual board, if it is not up, and say how to reach it.
 

@@ -76,5 +76,11 @@ class RunError(ArmloadError):
     exit_status = 9
 
 
+class BusyError(ArmloadError):
+    """Somebody else uses the board."""
+
+    exit_status = 10
+
+
 INTERRUPTED_EXIT_STATUS = 130
 """Exit status after Ctrl-C, as shells report it."""

@@ -1,162 +1,255 @@
-"""Fetching what runs left on a board."""
+"""Fetching what a run left on a board."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from armload.boards.host import Host
-from armload.core.errors import BoardError, TransferError
-from armload.core.files import write_whole
+from armload.core.errors import BoardError, ConnectError, TransferError
+from armload.core.files import sha256_of, write_whole
+from armload.core.progress import Progress, Silent, Step
 from armload.core.shell import render
 from armload.core.values import Value
+from armload.deploy.facts import read_peaks
 from armload.deploy.launch import JOB_MARK
-from armload.deploy.layout import Layout
+from armload.deploy.patience import Patience
+from armload.deploy.stored import StoredRun as StoredRun
+from armload.deploy.stored import check_name
+from armload.deploy.stored import list_runs as list_runs
+from armload.deploy.stored import parse_runs as parse_runs
 
-COLLECT_TIMEOUT_S = 600.0
+_SILENCE_S = 300.0  # a slow board makes checksums of large files in silence
 _SCRIPT = "run.sh"
+_PART = ".{name}.part"
+_RESUMED_FROM_BYTES = 1 << 20
+"""What is shorter is sent whole again after a break."""
 
 
-class StoredRun(Value):
-    """A run that lies on a board.
+class Arrived(Value):
+    """What a board sent of a run.
 
     Attributes:
-        id: its name.
-        folder: where it lies.
-        state: ``interrupted`` when it neither ended nor goes on, as after a restart.
-        status: exit status of an ended one.
+        sizes: lengths of the files, by their names.
+        sums: their SHA-256 on the board; empty where it has no tool for that.
     """
 
-    id: str
-    folder: PurePosixPath
-    state: Literal["ended", "running", "interrupted"]
-    status: int | None = None
+    sizes: Mapping[str, int]
+    sums: Mapping[str, str]
 
 
-def list_runs(host: Host, workdir: PurePosixPath) -> tuple[StoredRun, ...]:
-    """List the runs that lie on a board, by name.
-
-    Raises:
-        ConnectError: the board does not answer.
-        TransferError: its answer makes no sense.
-    """
-    runs = Layout(workdir=workdir).runs
-    lines = host.run(render("runs.sh.j2", {"runs": runs})).text.splitlines()
-    return parse_runs(lines, runs, host.name)
-
-
-def parse_runs(lines: Iterable[str], runs: PurePosixPath, board_name: str) -> tuple[StoredRun, ...]:
-    """Read the list that a board gives of the runs in its folder ``runs``.
-
-    Raises:
-        TransferError: a line makes no sense, or names something outside of that folder.
-    """
-    found = []
-    for line in lines:
-        try:
-            state, status, name = line.split(" ", 2)
-            _check_name(name)
-            values = {
-                "id": name,
-                "folder": runs / name,
-                "state": state,
-                "status": None if status in ("-", "") else int(status),
-            }
-            found.append(StoredRun.model_validate(values))
-        except ValueError as error:
-            raise TransferError(
-                f"{board_name}: the list of runs in {runs} makes no sense: {line[:200]!r}.",
-                "See what lies there on the board, and remove what is no run of armload's.",
-            ) from error
-    return tuple(found)
-
-
-def collect(host: Host, run_folder: PurePosixPath, local_folder: Path) -> tuple[str, ...]:
+def collect(
+    host: Host, run_folder: PurePosixPath, local_folder: Path, progress: Progress | None = None
+) -> tuple[str, ...]:
     """Copy a run's files into ``local_folder`` and return their names; can be repeated.
 
-    Files are compared with their checksums on the board where it has a tool for that, else
-    by their lengths. What the run's starter gave as its job becomes ``job.json``.
+    Bytes go to the disk as they come. A broken line is renewed and what has arrived is not
+    sent again. Files are compared with their checksums on the board; where it has no tool for
+    that, they are sent a second time and compared with the first. What the run's starter gave
+    as its job becomes ``job.json``.
 
     Raises:
         BoardError: there is no such run.
+        ConnectError: the board stayed away.
         TransferError: a file did not arrive as it is there, or the run still goes on.
     """
-    done = host.run(render("collect.sh.j2", {"folder": run_folder}), timeout_s=COLLECT_TIMEOUT_S)
-    if done.status != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(f"{host.name}: there is no run to collect in {run_folder}: {reason}.")
-    files, sums = unpacked(done.stdout, host.name)
-    for name, content in files.items():
-        if name in sums and hashlib.sha256(content).hexdigest() != sums[name]:
+    progress = progress or Silent()
+    local_folder.mkdir(parents=True, exist_ok=True)
+    with progress.step(f"Fetching from {host.name}", unit="B") as step:
+        arrived = _fetched(host, run_folder, local_folder, step)
+        sums = arrived.sums or _read_again(host, run_folder, local_folder, step)
+    for name in arrived.sizes:
+        part = local_folder / _PART.format(name=name)
+        if sums.get(name) != sha256_of(part):
+            part.unlink()
             raise TransferError(
                 f"{host.name}: {run_folder / name} did not arrive as it is there.",
                 _again(host.name),
             )
-    for name, content in files.items():
-        path = local_folder / name
-        if not path.is_file() or path.read_bytes() != content:
-            write_whole(path, content)
-    return tuple(files)
+    for name in arrived.sizes:
+        part = local_folder / _PART.format(name=name)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(local_folder / name)
+    if _SCRIPT in arrived.sizes:
+        _, _, job = (local_folder / _SCRIPT).read_bytes().rpartition(b"\n" + JOB_MARK)
+        write_whole(local_folder / "job.json", job)
+    return tuple(arrived.sizes)
 
 
 def peak_memory_bytes(folder: Path) -> tuple[int, int] | None:
-    """Read the peak resident and virtual memory that the board saw; none when it saw nothing.
+    """Read the peak resident and virtual memory that the board saw; none when it saw nothing."""
+    peaks = read_peaks(folder)
+    return None if peaks is None else (peaks.resident_bytes, peaks.virtual_bytes)
 
-    The board looks once a second, so growth in the last second may be missing.
+
+def _fetched(host: Host, run_folder: PurePosixPath, local: Path, step: Step) -> Arrived:
+    patience = Patience()
+    while True:
+        # The job is made from the script; a file that grew since is checked like any other.
+        parts = {
+            name: size
+            for path in local.glob(_PART.format(name="*"))
+            if (size := path.stat().st_size) >= _RESUMED_FROM_BYTES
+            and (name := path.name.removeprefix(".").removesuffix(".part"))
+        }
+        values = {"folder": run_folder, "parts": [(name, n + 1) for name, n in parts.items()]}
+        receiver = Receiver(local, parts, host.name, step)
+        said = bytearray()
+        try:
+            for stream, data in host.stream(render("collect.sh.j2", values), silence_s=_SILENCE_S):
+                patience.heard()
+                if stream == "stdout":
+                    receiver.take(data)
+                else:
+                    said += data
+        except ConnectError as error:
+            receiver.close()
+            patience.pause(error)
+            continue
+        if not receiver.listed:
+            reason = said.decode("utf-8", "replace").strip()
+            raise BoardError(f"{host.name}: there is no run to collect in {run_folder}: {reason}.")
+        return receiver.done()
+
+
+def _read_again(
+    host: Host, run_folder: PurePosixPath, local: Path, step: Step
+) -> Mapping[str, str]:
+    step.update(0, note="once more, to compare")
+    sums = {}
+    for path in sorted(local.glob(_PART.format(name="*"))):
+        name = path.name.removeprefix(".").removesuffix(".part")
+        digest = hashlib.sha256()
+        for chunk in host.read(run_folder / name):
+            digest.update(chunk)
+        sums[name] = digest.hexdigest()
+    return sums
+
+
+class Receiver:
+    """Takes what the collecting script sends, piece by piece, and writes the files.
+
+    Args:
+        folder: where they grow, each beside its place.
+        parts: how much of some of them is there.
+        board_name: for messages.
+        step: is told how far it is.
     """
-    try:
-        virtual_kib, resident_kib = (folder / "memory").read_text(encoding="ascii").split()
-        return int(resident_kib) * 1024, int(virtual_kib) * 1024
-    except (OSError, ValueError):
-        return None
 
+    def __init__(self, folder: Path, parts: Mapping[str, int], board_name: str, step: Step) -> None:
+        self.sizes: dict[str, int] = {}
+        self._folder = folder
+        self._parts = parts
+        self._board_name = board_name
+        self._step = step
+        self._rest = b""
+        self._in_listing = True
+        self._listed: list[str] = []
+        self._awaited: list[tuple[str, int]] = []
+        self._sums: dict[str, str] = {}
+        self._complete = False
+        self._done_bytes = 0
 
-def unpacked(output: bytes, board_name: str) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Read what the collecting script sent: the files by their names, and their checksums.
+    def take(self, data: bytes) -> None:
+        """Take the next piece.
 
-    Raises:
-        TransferError: it was cut short, makes no sense, or names a file outside of its folder.
-    """
-    try:
-        return _unpacked(output)
-    except ValueError as error:
-        raise TransferError(
-            f"{board_name}: the run's files cannot be taken over: {error}.", _again(board_name)
-        ) from error
+        Raises:
+            TransferError: it makes no sense, or names a file outside of the folder.
+        """
+        self._rest += data
+        try:
+            if self._in_listing:
+                self._take_listing()
+            if not self._in_listing:
+                self._take_bytes()
+        except ValueError as error:
+            raise TransferError(
+                f"{self._board_name}: the run's files cannot be taken over: {error}.",
+                _again(self._board_name),
+            ) from error
+
+    @property
+    def listed(self) -> bool:
+        """Whether there was anything."""
+        return bool(self._listed)
+
+    def done(self) -> Arrived:
+        """Return what has arrived.
+
+        Raises:
+            TransferError: it was cut short.
+        """
+        self.close()
+        if not self._complete:
+            raise TransferError(
+                f"{self._board_name}: the run's files cannot be taken over: they were cut short, "
+                "or grew meanwhile.",
+                _again(self._board_name),
+            )
+        return Arrived(sizes=self.sizes, sums=self._sums)
+
+    def close(self) -> None:
+        """Forget what is half read."""
+        self._rest = b""
+
+    def _take_listing(self) -> None:
+        while self._in_listing and b"\n" in self._rest:
+            line, _, self._rest = self._rest.partition(b"\n")
+            if line == b"#bytes":
+                self._in_listing = False
+                self._begin_files()
+                return
+            self._listed.append(line.decode("utf-8", "surrogateescape").strip())
+
+    def _begin_files(self) -> None:
+        # After several files, wc adds a line with their sum.
+        for line in self._listed[:-1] if len(self._listed) > 1 else self._listed:
+            length, _, name = line.partition(" ")
+            check_name(name)
+            if not length.isdecimal():
+                raise ValueError(f"{line[:200]!r} gives no length")
+            self.sizes[name] = int(length)
+        for name, size in self.sizes.items():
+            have = self._parts.get(name, 0)
+            if have > size:
+                (self._folder / _PART.format(name=name)).unlink()
+                raise ValueError(f"{name} has become shorter")
+            self._awaited.append((name, size - have))
+            if not have:
+                (self._folder / _PART.format(name=name)).write_bytes(b"")
+        self._awaited.reverse()
+        total = sum(self.sizes.values())
+        self._done_bytes = total - sum(left for _, left in self._awaited)
+        self._step.update(self._done_bytes, total=total)
+
+    def _take_bytes(self) -> None:
+        while self._awaited:
+            name, left = self._awaited[-1]
+            piece, self._rest = self._rest[:left], self._rest[left:]
+            if piece:
+                with (self._folder / _PART.format(name=name)).open("ab") as file:
+                    file.write(piece)
+                self._done_bytes += len(piece)
+                self._step.update(self._done_bytes)
+            if len(piece) < left:
+                self._awaited[-1] = (name, left - len(piece))
+                return
+            self._awaited.pop()
+        while b"\n" in self._rest and not self._complete:
+            line, _, self._rest = self._rest.partition(b"\n")
+            if line == b"#sums":
+                continue
+            if line == b"#end":
+                self._complete = True
+            elif len(line) > 66 and line[64:65] == b" ":
+                name = line[66:].decode("utf-8", "surrogateescape")
+                self._sums[name] = line[:64].decode("ascii", "replace")
+            else:
+                raise ValueError("they were cut short, or grew meanwhile")
 
 
 def _again(board_name: str) -> str:
     return f"When the run has ended: armload pull --board {board_name}"
-
-
-def _check_name(name: str) -> None:
-    """Refuse a name that a board could use to write elsewhere."""
-    if name != PurePosixPath(name).name or name in ("", ".", "..") or "\0" in name:
-        raise ValueError(f"{name[:200]!r} is no name of a file")
-
-
-def _unpacked(output: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
-    listing, _, rest = output.partition(b"#bytes\n")
-    files: dict[str, bytes] = {}
-    lines = listing.decode("utf-8", "surrogateescape").splitlines()
-    # After several files, wc adds a line with their sum.
-    for line in lines[:-1] if len(lines) > 1 else lines:
-        size, _, name = line.strip().partition(" ")
-        _check_name(name)
-        if not size.isdecimal():
-            raise ValueError(f"{line[:200]!r} gives no length")
-        files[name], rest = rest[: int(size)], rest[int(size) :]
-    if not rest.startswith(b"#sums\n"):
-        raise ValueError("they were cut short, or grew meanwhile")
-    if _SCRIPT in files:
-        _, _, job = files[_SCRIPT].rpartition(b"\n" + JOB_MARK)
-        files["job.json"] = job
-    return files, dict(_sums(rest.removeprefix(b"#sums\n")))
-
-
-def _sums(lines: bytes) -> Iterator[tuple[str, str]]:
-    for line in lines.decode("utf-8", "surrogateescape").splitlines():
-        sha256, _, name = line.partition("  ")
-        yield name, sha256

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from armload.boards.host import Host
-from armload.core.errors import BoardError
+from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import render
+from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
+from armload.deploy.patience import patiently
 
 JOB_MARK = b"#job "
 """Begins the last line of a run's script, a comment that holds the job."""
@@ -22,8 +25,14 @@ def launch(
     trace: bool,
     time_limit_s: float,
     job: bytes,
+    mark: str = "-",
+    lease: Lease | None = None,
+    renew_every_s: float = RENEW_EVERY_S,
+    uses: Sequence[PurePosixPath] = (),
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
+
+    A line that breaks meanwhile is renewed; the program is started once all the same.
 
     Args:
         host: the board.
@@ -33,22 +42,50 @@ def launch(
         trace: let our library write ``trace.jsonl`` there.
         time_limit_s: the board itself ends the program after that long, give or take a second.
         job: JSON that comes back as ``job.json`` with the run's files, whoever fetches them.
+        mark: one word that the list of runs gives back.
+        renew_every_s: how often.
+        uses: folders that the program needs; they are noted as used now.
+        lease: of the board; the run renews it while the program lives, and ends it then.
 
     Raises:
-        ConnectError: the line broke; whether the program was started shows in the list of runs.
+        ConnectError: the board stayed away; whether the program was started shows in the list
+            of runs.
         BoardError: the folder exists or cannot be made.
     """
     script = render(
         "run.sh.j2",
         {
             "folder": run_folder,
+            "run_id": run_folder.name,
             "argv": list(argv),
             "trace": trace,
             "time_limit_s": math.ceil(time_limit_s),
+            "lease": lease and {"folder": lease.folder, "token": lease.token},
+            "uses": [str(folder) for folder in uses],
+            "now_s": int(time.time()),
+            "every_s": math.floor(renew_every_s),
+            "term_s": TERM_S,
         },
     )
-    command = render("launch.sh.j2", {"folder": run_folder, "runs": run_folder.parent})
-    done = host.run(command, stdin=script.encode() + JOB_MARK + b" ".join(job.splitlines()) + b"\n")
-    if done.status != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(f"{host.name}: the run cannot be started in {run_folder}: {reason}.")
+    content = script.encode() + JOB_MARK + b" ".join(job.splitlines()) + b"\n"
+
+    def start(*, again: bool) -> None:
+        command = render(
+            "launch.sh.j2",
+            {
+                "runs": run_folder.parent,
+                "name": run_folder.name,
+                "size": len(content),
+                "mark": mark,
+                "again": again,
+            },
+        )
+        done = host.run(command, stdin=content)
+        if done.status != 0:
+            reason = done.stderr.decode("utf-8", "replace").strip()
+            raise BoardError(f"{host.name}: the run cannot be started in {run_folder}: {reason}.")
+
+    try:
+        start(again=False)
+    except ConnectError:
+        patiently(lambda: start(again=True))

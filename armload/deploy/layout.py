@@ -23,6 +23,11 @@ class Layout(Value):
         """The folder of all runs."""
         return self.workdir / "runs"
 
+    @property
+    def lease(self) -> PurePosixPath:
+        """The folder of the claims on the board."""
+        return self.workdir / "lease"
+
     def program(self, sha256: str, name: str) -> PurePosixPath:
         """Return where a program with this checksum lies."""
         return self.workdir / "bin" / sha256[:_DIGITS] / name

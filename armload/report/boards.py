@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from armload.boards.board import Board, HdcReach, LocalReach, SshReach, VirtualReach
 from armload.boards.probe import TOOLS, Probe
 from armload.core.values import format_bytes
+from armload.deploy.clean import Entry
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,8 +43,25 @@ def _reached_by(board: Board) -> str:
     return "QEMU machine" if isinstance(reach, VirtualReach) else "qemu-user"
 
 
-def probe_table(board: Board, found: Probe) -> Table:
-    """Lay out what a board answered."""
+def contents_table(entries: Sequence[Entry]) -> Table:
+    """Lay out what takes room on a board."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("what", no_wrap=True)
+    table.add_column("name", overflow="fold")
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for entry in entries:
+        days = "" if entry.used_days is None else f" for {entry.used_days:.0f} days"
+        size = "-" if entry.size_bytes is None else format_bytes(entry.size_bytes)
+        table.add_row(entry.kind, Text(entry.name.name), size, f"{entry.state}{days}")
+    return table
+
+
+def probe_table(board: Board, found: Probe, *, in_use: str) -> Table:
+    """Lay out what a board answered, and who uses it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -52,6 +70,7 @@ def probe_table(board: Board, found: Probe) -> Table:
     table.add_column(overflow="fold")
     for label, value in _probe_rows(board, found):
         table.add_row(label, Text(value))
+    table.add_row("in use by", Text(in_use or "nobody"))
     return table
 
 

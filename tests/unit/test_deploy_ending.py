@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.deploy.collect import peak_memory_bytes
-from armload.deploy.ending import explain
+from armload.deploy.ending import Cut, explain
 
 
 def folder(tmp_path: Path, **files: str) -> Path:
@@ -16,25 +16,82 @@ def folder(tmp_path: Path, **files: str) -> Path:
     return tmp_path
 
 
+DF = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/x 1000 999 {} 100% /d\n"
+THERE = "#program there\n#program executable\n"
+
+
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "kind", "words"),
     [
-        ({}, "interrupted"),
-        ({"exit": ""}, "interrupted"),
-        ({"exit": "0\n"}, "done"),
-        ({"exit": "137\n", "oom": ""}, "ran out of memory"),
-        ({"exit": "137\n"}, "killed from outside"),
-        ({"exit": "124\n", "limit": ""}, "time limit"),
-        ({"exit": "124\n"}, "exit 124"),
-        ({"exit": "143\n", "stopped": ""}, "on request"),
-        ({"exit": "143\n"}, "SIGTERM"),
-        ({"exit": "1\n", "stderr": "a\n\nfailed to load\nb\n"}, "a / failed to load / b"),
-        ({"exit": "1\n"}, "no reason"),
-        ({"exit": "250\n"}, "signal 122"),
+        ({}, "restart", "interrupted"),
+        ({"exit": ""}, "restart", "interrupted"),
+        ({"exit": "0\n"}, "done", "done"),
+        ({"exit": "0\n" + DF.format(0)}, "done", "done"),
+        ({"exit": "137\n", "oom": ""}, "out of memory", "ran out of memory"),
+        (
+            {"exit": "137\n[ 12.3] Out of memory: Killed process 12 (llama) total-vm:1kB\n"},
+            "out of memory",
+            "ran out of memory",
+        ),
+        (
+            {"exit": "137\n", "memory": "3000000 1500000 40000\n"},
+            "out of memory",
+            "most likely for memory: only 41.0 MB of 2.0 GB were left; it had used 1.5 GB",
+        ),
+        ({"exit": "137\n", "memory": "3000 1500 900000\n"}, "killed", "killed from outside"),
+        ({"exit": "137\n"}, "killed", "killed from outside"),
+        ({"exit": "124\n", "limit": ""}, "time limit", "time limit"),
+        ({"exit": "124\n"}, "exit status", "exit 124"),
+        ({"exit": "143\n", "stopped": ""}, "stopped", "on request"),
+        ({"exit": "143\n"}, "signal", "SIGTERM"),
+        ({"exit": "75\n", "unleased": ""}, "no lease", "somebody else has the board"),
+        (
+            {"exit": "1\n", "stderr": "a\n\nfailed to load\nb\n"},
+            "exit status",
+            "a / failed to load",
+        ),
+        ({"exit": "1\n"}, "exit status", "no reason"),
+        ({"exit": "1\n" + DF.format(12)}, "no space", "storage is full (12.3 kB free)"),
+        ({"exit": "1\n" + DF.format(50_000)}, "exit status", "no reason"),
+        ({"exit": "1\n", "stderr": "x: No space left on device\n"}, "no space", "storage is full"),
+        ({"exit": "250\n"}, "signal", "signal 122"),
+        ({"exit": "134\n", "stderr": "GGML_ASSERT(x)\n"}, "abort", "SIGABRT): GGML_ASSERT(x)"),
+        ({"exit": "139\n"}, "crash", "SIGSEGV"),
+        ({"exit": "135\n", "stderr": "last words\n"}, "crash", "SIGBUS): last words"),
+        ({"exit": "127\n", "stderr": "sh: x: not found\n"}, "not found", "was not found"),
+        ({"exit": "127\n" + THERE, "stderr": "sh: x: not found\n"}, "no loader", "loader"),
+        (
+            {"exit": "126\n" + THERE, "stderr": "x: No such file or directory"},
+            "no loader",
+            "loader",
+        ),
+        (
+            {"exit": "127\n", "stderr": "x: error while loading shared libraries: libm.so"},
+            "no loader",
+            "libm.so",
+        ),
+        ({"exit": "126\n" + THERE, "stderr": "x: Permission denied"}, "not permitted", "denied"),
+        ({"exit": "126\n#program there\n"}, "not permitted", "lacks the right"),
+        ({"exit": "126\n" + THERE, "stderr": "x: Exec format error"}, "wrong format", "machine"),
+        ({"exit": "2\n" + THERE, "stderr": "x: 1: \x7fELF: not found"}, "wrong format", "machine"),
     ],
 )
-def test_an_ending_is_put_in_words(tmp_path: Path, files: dict[str, str], words: str) -> None:
-    assert words in explain(folder(tmp_path, **files)).meaning
+def test_an_ending_is_put_in_words(
+    tmp_path: Path, files: dict[str, str], kind: str, words: str
+) -> None:
+    ending = explain(folder(tmp_path, **files), memory_total_bytes=2_000_000_000)
+    assert ending.kind == kind
+    assert words in ending.meaning
+
+
+@pytest.mark.parametrize(
+    ("cut", "kind", "words"),
+    [("restart", "restart", "restarted during the run"), ("lost", "lost", "script that watches")],
+)
+def test_what_cut_a_run_short_is_told(tmp_path: Path, cut: Cut, kind: str, words: str) -> None:
+    ending = explain(tmp_path, cut=cut)
+    assert (ending.kind, ending.status) == (kind, None)
+    assert words in ending.meaning
 
 
 def test_an_illegal_instruction_names_what_the_cpu_lacks(tmp_path: Path) -> None:

@@ -35,3 +35,9 @@ def test_a_run_without_its_figures_does_not_fit() -> None:
     del content["summary"]["decode_tps"]
     with pytest.raises(jsonschema.ValidationError, match="decode_tps"):
         jsonschema.Draft202012Validator(schema).validate(content)
+
+
+def test_a_run_of_the_same_format_that_was_kept_before_a_field_was_added_is_read() -> None:
+    content = json.loads(failed_run().model_dump_json())
+    del content["exit"]["kind"], content["asked_for"]
+    assert Run.model_validate(content).exit.kind is None

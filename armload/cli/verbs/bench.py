@@ -7,7 +7,7 @@ import shlex
 from invoke.context import Context
 from invoke.tasks import task
 
-from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
+from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, DEFAULT_WAIT_S, SEED_N_PREDICT, SEED_PROMPT
 from armload.cli.verb import Verb
 
 
@@ -27,6 +27,8 @@ from armload.cli.verb import Verb
         "time-limit": "seconds after which the board ends the run",
         "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
         "ref": "branch, tag or commit, where the source is a git repository",
+        "wait": "seconds to wait for a board that somebody else uses",
+        "new": "start another run, even if an interrupted command left the same one there",
         "json": "print one JSON document: the run",
     },
 )
@@ -45,16 +47,19 @@ def bench(
     time_limit: str = str(DEFAULT_TIME_LIMIT_S),
     source: str = "",
     ref: str = "",
+    wait: str = str(DEFAULT_WAIT_S),
+    new: bool = False,
     json: bool = False,
 ) -> None:
     """Run a model on a board and time every token.
 
-    Builds and deploys first what is missing.
+    Builds and deploys first what is missing. A run that an interrupted command left is taken over.
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     del c
     from armload.bench.plan import new_plan
     from armload.bench.runner import Request
+    from armload.cli.numbers import amount
     from armload.cli.present import bench_and_present
 
     plan = new_plan(
@@ -70,7 +75,9 @@ def bench(
             "time_limit_s": time_limit,
         }
     )
-    request = Request(board=board, model=model, source=source, ref=ref)
+    request = Request(
+        board=board, model=model, source=source, ref=ref, wait_s=amount("wait", wait), new=new
+    )
     bench_and_present(request, plan, as_json=json)
 
 

@@ -1,0 +1,68 @@
+"""Cleaning a board while nobody else uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from armload.boards.board import Board
+from armload.boards.connect import connect
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.deploy.clean import Entry, Wish, contents, removable, remove
+from armload.deploy.lease import leased
+
+
+class Cleaned(Value):
+    """What was removed from a board, and what was left there."""
+
+    removed: tuple[Entry, ...]
+    kept: tuple[Entry, ...]
+    freed_bytes: int
+
+
+def clean(
+    board: Board,
+    wish: Wish,
+    progress: Progress,
+    *,
+    agreed: Callable[[Sequence[Entry]], bool],
+    wait_s: float,
+) -> Cleaned:
+    """Remove what may go; the lease keeps runs and copies away meanwhile.
+
+    Args:
+        board: which.
+        wish: what may go.
+        progress: shows whom it waits for.
+        agreed: is shown the list first, and asked.
+        wait_s: how long to wait for the board.
+
+    Raises:
+        ArmloadError: the board does not answer, is in use, or cannot remove something.
+    """
+    host = connect(board, progress)
+    try:
+        found = contents(host, board.workdir)
+        chosen = removable(found, wish)
+        if not chosen or not agreed(chosen):
+            return Cleaned(removed=(), kept=found, freed_bytes=0)
+        with leased(
+            host,
+            board.workdir,
+            progress,
+            wait_s=wait_s,
+            beside=lambda: connect(board, progress),
+        ):
+            # While a person thought, or somebody else had the board, it may have changed.
+            found = contents(host, board.workdir)
+            names = {entry.name for entry in chosen}
+            gone = [entry for entry in removable(found, wish) if entry.name in names]
+            with progress.step(f"Cleaning {board.name}"):
+                remove(host, board.workdir, gone)
+        return Cleaned(
+            removed=tuple(gone),
+            kept=tuple(entry for entry in found if entry not in gone),
+            freed_bytes=sum(entry.size_bytes or 0 for entry in gone),
+        )
+    finally:
+        host.close()

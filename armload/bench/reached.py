@@ -1,0 +1,48 @@
+"""A board at the other end of a line that may have to look for it again."""
+
+from __future__ import annotations
+
+from armload.boards.board import Board
+from armload.boards.connect import connect, whereabouts
+from armload.boards.host import Host
+from armload.core.progress import Progress
+
+
+class Reached:
+    """A connection to a board; a virtual one that went off comes back at another address.
+
+    Args:
+        board: what to reach; a virtual one is started when it is off.
+        progress: is told so.
+    """
+
+    def __init__(self, board: Board, progress: Progress) -> None:
+        self.board = board
+        self._progress = progress
+        self.host = self._connected()
+
+    def moved(self) -> bool:
+        """Say whether the board is off, or answers elsewhere by now."""
+        return whereabouts(self.board) != self._where
+
+    def again(self) -> None:
+        """Connect anew, and switch a virtual board on again.
+
+        Raises:
+            ConnectError, MissingToolError: as for ``connect``.
+        """
+        self.host.close()
+        self.host = self._connected()
+
+    def beside(self) -> Host:
+        """Open another line to the same board."""
+        return connect(self.board, self._progress)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.host.close()
+
+    def _connected(self) -> Host:
+        host = connect(self.board, self._progress)
+        self._where = whereabouts(self.board)
+        return host

@@ -1,0 +1,129 @@
+"""Freeing a board of what is needed no more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import Literal
+
+from armload.boards.host import Host
+from armload.core.errors import BoardError, TransferError
+from armload.core.shell import render
+from armload.core.values import Value
+from armload.deploy.stored import check_name
+
+DEFAULT_UNUSED_DAYS = 30.0
+DAY_S = 86_400
+
+_LONGEST_REMOVAL_S = 600.0
+_KINDS = {"run": "runs", "bin": "bin", "models": "models"}
+
+
+class Entry(Value):
+    """A folder of armload's on a board.
+
+    Attributes:
+        name: relative to the work folder.
+        kind: what it holds.
+        state: ``running`` is needed by a program that runs now, and stays.
+        size_bytes: on the storage; none where the board cannot tell.
+        used_days: since it was last run, or first looked at; none for runs.
+    """
+
+    name: PurePosixPath
+    kind: Literal["run", "program", "model"]
+    state: Literal["running", "collected", "uncollected", "unused"]
+    size_bytes: int | None
+    used_days: float | None
+
+
+class Wish(Value):
+    """What a person wants to be rid of.
+
+    Attributes:
+        uncollected: runs, too, that nobody has fetched.
+        unused_days: programs and models that were not run for so long.
+    """
+
+    uncollected: bool = False
+    unused_days: float = DEFAULT_UNUSED_DAYS
+
+
+def contents(host: Host, workdir: PurePosixPath) -> tuple[Entry, ...]:
+    """List what lies in a work folder.
+
+    Raises:
+        ConnectError: the board does not answer.
+        TransferError: its answer makes no sense.
+    """
+    now_s = int(time.time())
+    script = render("contents.sh.j2", {"workdir": workdir, "now_s": now_s})
+    lines = host.run(script, timeout_s=_LONGEST_REMOVAL_S).text.splitlines()
+    return parse_contents(lines, now_s=now_s, board_name=host.name)
+
+
+def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tuple[Entry, ...]:
+    """Read the list that a board gives of its work folder.
+
+    Raises:
+        TransferError: a line makes no sense, or names something outside of that folder.
+    """
+    found: list[Entry] = []
+    for line in lines:
+        try:
+            if line.startswith("#entry "):
+                found.append(_entry(line.split(" ", 4)[1:], now_s))
+            elif found:
+                kib = line.split("\t", 1)[0].strip()
+                found[-1] = found[-1].model_copy(update={"size_bytes": int(kib) * 1024})
+        except ValueError as error:
+            raise TransferError(
+                f"{board_name}: the list of its work folder makes no sense: {line[:200]!r}.",
+                "See what lies there on the board, and remove what is not armload's.",
+            ) from error
+    return tuple(found)
+
+
+def removable(entries: Sequence[Entry], wish: Wish) -> list[Entry]:
+    """Return what may go: never what a program that runs now needs."""
+    return [
+        entry
+        for entry in entries
+        if entry.state == "collected"
+        or (entry.state == "uncollected" and wish.uncollected)
+        or (entry.state == "unused" and (entry.used_days or 0) >= wish.unused_days)
+    ]
+
+
+def remove(host: Host, workdir: PurePosixPath, entries: Sequence[Entry]) -> None:
+    """Remove folders from a board. The caller has its lease, so nothing is being copied there.
+
+    Raises:
+        ConnectError: the board does not answer.
+        BoardError: something cannot be removed.
+    """
+    if not entries:
+        return
+    names = [str(entry.name) for entry in entries]
+    script = render("clean.sh.j2", {"workdir": workdir, "names": names})
+    done = host.run(script, timeout_s=_LONGEST_REMOVAL_S)
+    if done.status != 0:
+        reason = done.stderr.decode("utf-8", "replace").strip()
+        raise BoardError(f"{host.name}: not everything can be removed: {reason}.")
+
+
+def _entry(words: Sequence[str], now_s: int) -> Entry:
+    kind, state, used, name = words
+    folder, _, last = name.partition("/")
+    check_name(last)
+    if folder != _KINDS.get(kind):
+        raise ValueError(f"{name!r} is no {kind}")
+    values = {
+        "name": name,
+        "kind": {"run": "run", "bin": "program", "models": "model"}[kind],
+        "state": state,
+        "size_bytes": None,
+        "used_days": None if used == "-" else max(now_s - int(used), 0) / DAY_S,
+    }
+    return Entry.model_validate(values)

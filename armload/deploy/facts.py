@@ -1,0 +1,101 @@
+"""What a run's files say of its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.core.values import Value
+
+_LAST_LINES = 3
+_LAST_BYTES = 1 << 16
+
+
+class Facts(Value):
+    """What a run's script noted when its program had ended.
+
+    Attributes:
+        status: exit status.
+        df: the lines of ``df`` for the run's folder; none where it gave no figures.
+        there, executable: whether the program's file is there, and may be executed.
+        killed_line: what the kernel's log says of the program's end; empty when nothing.
+        oom: the kernel counted a process that was killed for want of memory meanwhile.
+        limit, stopped: the board ended it at its time limit; a person did.
+        unleased: somebody else had the board before the run began, or while it ran.
+        said: the last lines of standard error.
+    """
+
+    status: int
+    df: list[str]
+    there: bool
+    executable: bool
+    killed_line: str
+    oom: bool
+    limit: bool
+    stopped: bool
+    unleased: bool
+    said: str
+
+
+class Peaks(Value):
+    """Memory as the board saw it once a second.
+
+    Attributes:
+        resident_bytes, virtual_bytes: the program's peaks.
+        least_available_bytes: the least that was left for others; none in former runs.
+    """
+
+    resident_bytes: int
+    virtual_bytes: int
+    least_available_bytes: int | None
+
+
+def read_facts(folder: Path) -> Facts | None:
+    """Read how a run ended; none when it left no exit status."""
+    try:
+        first, *lines = (folder / "exit").read_text(encoding="utf-8", errors="replace").splitlines()
+        status = int(first)
+    except (OSError, ValueError):
+        return None
+    return Facts(
+        status=status,
+        df=_df(lines),
+        there="#program there" in lines,
+        executable="#program executable" in lines,
+        killed_line=next((line for line in lines if "Killed process" in line), ""),
+        oom=(folder / "oom").exists(),
+        limit=(folder / "limit").exists(),
+        stopped=(folder / "stopped").exists(),
+        unleased=(folder / "unleased").exists(),
+        said=_last_words(folder / "stderr"),
+    )
+
+
+def read_peaks(folder: Path) -> Peaks | None:
+    """Read the peaks of memory; none when nothing was seen. Growth in the last second may lack."""
+    try:
+        numbers = [int(word) for word in (folder / "memory").read_text(encoding="ascii").split()]
+        virtual_kib, resident_kib, *least_kib = numbers
+    except (OSError, ValueError):
+        return None
+    return Peaks(
+        resident_bytes=resident_kib * 1024,
+        virtual_bytes=virtual_kib * 1024,
+        least_available_bytes=least_kib[0] * 1024 if least_kib else None,
+    )
+
+
+def _df(lines: list[str]) -> list[str]:
+    """Return what ``df`` said; nothing where it gave no figures."""
+    said = [line for line in lines if line.strip() and line[0] not in "#[<"]
+    return said if any("%" in line for line in said[1:]) else []
+
+
+def _last_words(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - _LAST_BYTES, 0))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " / ".join(lines[-_LAST_LINES:])

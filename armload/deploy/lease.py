@@ -1,0 +1,325 @@
+"""One user at a time on a board: a lease that lies there and ends by itself.
+
+A claim is a file ``<token>.<boot id>.<uptime in seconds>`` in the lease's folder: who has the
+board, in which boot, until when. Boards have no battery, so no clock of theirs is asked but the
+time since the boot. Every step of the protocol is one system call that either works or does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+
+from pydantic import ValidationError
+
+from armload.boards.host import Host
+from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
+from armload.core.progress import Progress
+from armload.core.shell import render
+from armload.core.values import Value
+from armload.deploy.layout import Layout
+from armload.deploy.owner import Owner, this_process
+
+TERM_S = 60
+"""A claim that nobody renews ends after so long."""
+
+RENEW_EVERY_S = TERM_S / 3
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.3, 5.0
+
+
+class Claim(Value):
+    """What one user of a board has written there.
+
+    Attributes:
+        token: tells it apart from all others.
+        owner: who put it up; none when that was not written in time.
+        run: the run that keeps it; empty while a laptop does.
+        held_s: how long it has stood; none when that is not known.
+        left_s: how long it lasts when nobody renews it; 0 when it has ended.
+    """
+
+    token: str
+    owner: Owner | None
+    run: str
+    held_s: int | None
+    left_s: int
+
+    @property
+    def words(self) -> str:
+        """Who, for how long and what for, in words."""
+        who = self.owner.who if self.owner else "somebody"
+        held = "" if self.held_s is None else f" for {_duration(self.held_s)}"
+        doing = f", running {self.run}" if self.run else ", copying or preparing"
+        return f"{who}{held}{doing}"
+
+
+class Lease:
+    """A board that is one's own, until the block ends or a run takes it over.
+
+    Args:
+        host: the board.
+        workdir: armload's folder there.
+        token: of the claim.
+
+    Attributes:
+        waited: somebody else had the board first.
+        kept_by_run: a run renews it from now on and ends it.
+    """
+
+    def __init__(self, host: Host, workdir: PurePosixPath, token: str) -> None:
+        self._host = host
+        self.folder = Layout(workdir=workdir).lease
+        self.token = token
+        self.waited = False
+        self.kept_by_run = False
+        self._ended = threading.Event()
+        self._renewer: threading.Thread | None = None
+
+    def renew(self) -> None:
+        """Give it its whole term again.
+
+        Raises:
+            BusyError: it had ended, and somebody else has the board.
+            ConnectError: the board does not answer.
+        """
+        if not _renewed(self._host, self):
+            raise BusyError(
+                f"{self._host.name}: the lease ran out, and somebody else has the board now.",
+                "What was copied is kept. Type the same command again.",
+            )
+
+    def renew_by_itself(self, beside: Callable[[], Host]) -> None:
+        """Renew it now and then over a line of its own, until it is stopped."""
+        self._renewer = threading.Thread(target=self._keep, args=(beside,), daemon=True)
+        self._renewer.start()
+
+    def hand_to_run(self) -> None:
+        """Give it its whole term, and leave it to a run that is about to start.
+
+        Raises:
+            BusyError, ConnectError: as for ``renew``.
+        """
+        self.stop_renewing()
+        self.renew()
+        self.kept_by_run = True
+
+    def take_back(self) -> None:
+        """Have it back from a run that could not be started."""
+        self.kept_by_run = False
+
+    def stop_renewing(self) -> None:
+        """Leave it to its term, or to a run; a renewal that is under way is done afterwards."""
+        self._ended.set()
+        if self._renewer is not None:
+            self._renewer.join()
+
+    def abandon(self) -> None:
+        """Leave it to its term at once."""
+        self._ended.set()
+
+    def _keep(self, beside: Callable[[], Host]) -> None:
+        host: Host | None = None
+        while not self._ended.wait(RENEW_EVERY_S):
+            try:
+                host = host or beside()
+                if not _renewed(host, self):
+                    return  # it shows at the next renewal that somebody waits for
+            except ArmloadError:
+                continue
+        if host is not None:
+            host.close()
+
+
+@contextmanager
+def leased(
+    host: Host,
+    workdir: PurePosixPath,
+    progress: Progress,
+    *,
+    wait_s: float,
+    beside: Callable[[], Host],
+) -> Iterator[Lease]:
+    """Have a board for oneself within the block; wait for it when somebody else has it.
+
+    Args:
+        host: the board.
+        workdir: armload's folder there.
+        progress: shows who has it.
+        wait_s: how long to wait.
+        beside: opens another line to the board, over which a long lease is renewed.
+
+    Raises:
+        BusyError: somebody else still has it.
+        BoardError: the work folder cannot be written.
+        ConnectError: the board does not answer.
+    """
+    lease = Lease(host, workdir, secrets.token_hex(6))
+    try:
+        _acquire(lease, host, workdir, progress, wait_s)
+        lease.renew_by_itself(beside)
+        yield lease
+    except ConnectError:
+        raise  # the line is gone; the claim ends by itself
+    except BaseException:
+        if not lease.kept_by_run:
+            with contextlib.suppress(ArmloadError):
+                _free(host, workdir, [lease.token])
+        raise
+    else:
+        lease.stop_renewing()
+        if not lease.kept_by_run:
+            _free(host, workdir, [lease.token])
+    finally:
+        lease.abandon()
+
+
+def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
+    """Return who has a board; nobody, mostly one, and for a moment two that both give way.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    folder = Layout(workdir=workdir).lease
+    return parse_claims(host.run(render("lease_show.sh.j2", {"folder": folder})).text)
+
+
+def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, ...]:
+    """End the claims on a board, and return them.
+
+    Without ``force`` only those that have ended by themselves, and those of this laptop.
+
+    Raises:
+        BusyError: somebody else has it.
+        ConnectError: the board does not answer.
+    """
+    found = claims(host, workdir)
+    mine = this_process().laptop
+    lasting = [claim for claim in found if claim.left_s]
+    theirs = [claim for claim in lasting if claim.owner is None or claim.owner.laptop != mine]
+    if theirs and not force:
+        raise BusyError(
+            f"{host.name} is in use by {theirs[0].words}.",
+            "Say --force to take the lease away all the same; a program that runs there goes on.",
+        )
+    _free(host, workdir, [claim.token for claim in found])
+    return found
+
+
+def parse_claims(text: str) -> tuple[Claim, ...]:
+    """Read what the board tells of its claims: its boot and uptime, then each one."""
+    first, *lines = text.splitlines() or [""]
+    boot, _, up = first.partition(" ")
+    parts: list[list[str]] = []
+    for line in lines:
+        if line.startswith("#claim "):
+            parts.append([line.removeprefix("#claim ")])
+        elif parts:
+            parts[-1].append(line)
+    return tuple(_claim(part, boot, int(up) if up.isdecimal() else 0) for part in parts)
+
+
+def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
+    name, holder, since, run = (*part, "", "", "", "")[:4]
+    token, _, rest = name.partition(".")
+    theirs, _, until = rest.rpartition(".")
+    left_s = int(until) - up_s if until.isdecimal() and theirs == boot else 0
+    try:
+        owner = Owner.model_validate_json(holder)
+    except ValidationError:
+        owner = None
+    return Claim(
+        token=token,
+        owner=owner,
+        run=run,
+        held_s=up_s - int(since) if since.isdecimal() and theirs == boot else None,
+        left_s=max(left_s, 0),
+    )
+
+
+def _acquire(
+    lease: Lease,
+    host: Host,
+    workdir: PurePosixPath,
+    progress: Progress,
+    wait_s: float,
+) -> None:
+    other = _taken(lease, host, workdir, "")
+    if other is None:
+        return
+    began = time.monotonic()
+    pause_s = _FIRST_PAUSE_S
+    said = ""
+    with progress.step(f"Waiting for {host.name}") as step:
+        while other is not None:
+            lease.waited = True
+            # A command of this laptop that was killed will never come back for it; its run may.
+            over = other.token if other.owner and other.owner.is_gone() and not other.run else ""
+            if not over:
+                waited_s = time.monotonic() - began
+                if waited_s >= wait_s:
+                    raise BusyError(
+                        f"{host.name} is in use by {other.words}.",
+                        "Wait longer with --wait SECONDS. If that is a mistake: "
+                        f"armload board.release --board {host.name} --force",
+                    )
+                if other.token != said:
+                    progress.say(f"{host.name} is in use by {other.words}; waiting for it.")
+                    said = other.token
+                step.update(waited_s, note=f"in use by {other.words}")
+                # Two that came at once must not come at once again.
+                time.sleep(min(pause_s * random.uniform(0.5, 1), max(wait_s - waited_s, 0.05)))  # noqa: S311
+                pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
+            other = _taken(lease, host, workdir, over)
+
+
+def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim | None:
+    """Try once; return the claim that is in the way."""
+    layout = Layout(workdir=workdir)
+    script = render(
+        "lease_take.sh.j2",
+        {
+            "folder": layout.lease,
+            "runs": layout.runs,
+            "token": lease.token,
+            "term_s": TERM_S,
+            "holder": this_process().model_dump_json(),
+            "over": over,
+        },
+    )
+    done = host.run(script)
+    word, _, rest = done.text.partition("\n")
+    if word == "held":
+        return None
+    if done.status != 0 or word != "busy":
+        reason = done.stderr.decode("utf-8", "replace").strip()
+        raise BoardError(
+            f"{host.name}: {layout.lease} cannot be written: {reason}.",
+            f"Choose a folder that can, such as /data/local/tmp/armload, as 'workdir' in "
+            f"boards/{host.name}.yaml, or make room there.",
+        )
+    return parse_claims(rest)[0]
+
+
+def _renewed(host: Host, lease: Lease) -> bool:
+    values = {"folder": lease.folder, "token": lease.token, "term_s": TERM_S}
+    return host.run(render("lease_keep.sh.j2", values)).text == "held"
+
+
+def _free(host: Host, workdir: PurePosixPath, tokens: Sequence[str]) -> None:
+    fit = [token for token in tokens if re.fullmatch(r"[\w-]+", token)]
+    if fit:
+        values = {"folder": Layout(workdir=workdir).lease, "tokens": fit}
+        host.run(render("lease_free.sh.j2", values))
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -1,0 +1,69 @@
+"""Doing again, over a new line, what a broken one kept from being done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from armload.boards.failures import LoginRefusedError
+from armload.core.errors import ConnectError
+
+PATIENCE_S = 120.0
+"""A board that was away for so long is away."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+
+Done = TypeVar("Done")
+
+
+def never() -> bool:
+    """Say that nothing has moved the board to another address."""
+    return False
+
+
+class Patience:
+    """How long a board has been away, and when to ask it again.
+
+    Args:
+        limit_s: that it may be away at a time.
+        moved: tells whether waiting is useless, because it will come back elsewhere or not at all.
+    """
+
+    def __init__(self, limit_s: float = PATIENCE_S, moved: Callable[[], bool] = never) -> None:
+        self._limit_s = limit_s
+        self._moved = moved
+        self.heard()
+
+    def heard(self) -> None:
+        """Begin anew: the board has answered."""
+        self._away_since: float | None = None
+        self._pause_s = _FIRST_PAUSE_S
+
+    def pause(self, error: ConnectError) -> None:
+        """Wait a little before the next attempt.
+
+        Raises:
+            ConnectError: ``error``, when waiting makes no sense any more.
+        """
+        now = time.monotonic()
+        self._away_since = self._away_since or now
+        late = now - self._away_since + self._pause_s > self._limit_s
+        if late or isinstance(error, LoginRefusedError) or self._moved():
+            raise error
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+
+def patiently(action: Callable[[], Done], patience: Patience | None = None) -> Done:
+    """Do what may be done twice, until the line holds.
+
+    Raises:
+        ConnectError: the board stayed away.
+    """
+    patience = patience or Patience()
+    while True:
+        try:
+            return action()
+        except ConnectError as error:
+            patience.pause(error)

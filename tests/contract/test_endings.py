@@ -1,0 +1,276 @@
+"""Every way in which a real program ends, told by a real shell of each kind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from armload.boards.host import Host
+from armload.core.shell import quote
+from armload.deploy.collect import collect
+from armload.deploy.ending import Ending, explain
+from armload.deploy.follow import CutShortError, end_orphan, follow, stop
+from armload.deploy.launch import launch
+from armload.deploy.layout import Layout
+
+LIMIT_S = 60.0
+
+PROGRAM = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void tell(const char *word) {
+    putchar('"');
+    for (; *word; word++) {
+        unsigned char c = (unsigned char)*word;
+        if (c == '"' || c == '\\') printf("\\%c", c);
+        else if (c < 32) printf("\\u%04x", c);
+        else putchar(c);
+    }
+    puts("\"");
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "illegal")) __builtin_trap();
+    if (argc > 1 && !strcmp(argv[1], "abort")) { fputs("no such tensor\n", stderr); abort(); }
+    if (argc > 1 && !strcmp(argv[1], "crash")) { fputs("now\n", stderr); *(volatile int *)8 = 1; }
+    for (int i = 1; i < argc; i++) tell(argv[i]);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A static program of this machine's, which tells its arguments as lines of JSON."""
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "program.c").write_text(PROGRAM)
+    target = f"{os.uname().machine}-linux-musl"
+    words = ["cc", "-static", "-target", target, "-o", "tell", "program.c"]
+    subprocess.run(
+        [sys.executable, "-m", "ziglang", *words],
+        check=True,
+        cwd=folder,
+        env=os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(folder / "z")},
+    )
+    return folder / "tell"
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> PurePosixPath:
+    return PurePosixPath(tmp_path / "work dir's $(id)")
+
+
+@pytest.fixture
+def ended(host: Host, workdir: PurePosixPath, tmp_path: Path) -> Endings:
+    return Endings(host, workdir, tmp_path)
+
+
+class Endings:
+    """Runs programs to their ends and says how those were."""
+
+    def __init__(self, host: Host, workdir: PurePosixPath, folder: Path) -> None:
+        self.host = host
+        self.workdir = workdir
+        self._folder = folder
+        self._count = 0
+
+    def __call__(self, *argv: str, limit_s: float = LIMIT_S) -> Ending:
+        return explain(self.run(*argv, limit_s=limit_s), memory_total_bytes=1 << 40)
+
+    def run(self, *argv: str, limit_s: float = LIMIT_S) -> Path:
+        folder = self.launched(*argv, limit_s=limit_s)
+        follow(self.host, folder, lambda steps, text: None)
+        local = self._folder / f"local-{self._count}"
+        collect(self.host, folder, local)
+        return local
+
+    def launched(self, *argv: str, limit_s: float = LIMIT_S) -> PurePosixPath:
+        self._count += 1
+        folder = Layout(workdir=self.workdir).run(f"run-{self._count}")
+        launch(
+            self.host,
+            run_folder=folder,
+            argv=argv,
+            trace=True,
+            time_limit_s=limit_s,
+            job=b"{}",
+        )
+        return folder
+
+
+def test_a_good_end_and_a_reason_for_a_bad_one(ended: Endings) -> None:
+    assert ended("true").kind == "done"
+    bad = ended("sh", "-c", "echo first >&2; echo no such model >&2; exit 3")
+    assert (bad.kind, bad.status) == ("exit status", 3)
+    assert "first / no such model" in bad.meaning
+
+
+def test_an_illegal_instruction_an_abort_and_a_crash(ended: Endings, program: Path) -> None:
+    illegal = ended(str(program), "illegal")
+    assert (illegal.kind, illegal.status) == ("illegal instruction", 132)
+    gave_up = ended(str(program), "abort")
+    assert (gave_up.kind, gave_up.status) == ("abort", 134)
+    assert "no such tensor" in gave_up.meaning
+    crashed = ended(str(program), "crash")
+    assert (crashed.kind, crashed.status) == ("crash", 139)
+    assert "SIGSEGV" in crashed.meaning
+    assert "now" in crashed.meaning
+
+
+def test_a_kill_from_outside_is_not_called_a_lack_of_memory(ended: Endings) -> None:
+    assert ended("sh", "-c", "kill -KILL $$").kind == "killed"
+    assert ended("sh", "-c", "kill -USR1 $$").kind == "signal"
+
+
+def test_a_program_that_is_not_there(ended: Endings) -> None:
+    gone = ended("/no/such/program")
+    assert (gone.kind, gone.status) == ("not found", 127)
+
+
+def test_a_program_whose_loader_is_not_there(ended: Endings, tmp_path: Path) -> None:
+    dynamic = Path("/bin/true").read_bytes()
+    loader = next(
+        name
+        for name in (b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-linux-aarch64.so.1")
+        if name in dynamic
+    )
+    path = tmp_path / "dynamic"
+    path.write_bytes(dynamic.replace(loader, loader[:-1] + b"X"))
+    path.chmod(0o755)
+    lost = ended(str(path))
+    assert lost.kind == "no loader"
+    assert "not static" in lost.remedy
+
+
+def test_a_program_without_the_right_to_run(ended: Endings, program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tell"
+    shutil.copy(program, path)
+    path.chmod(0o644)
+    refused = ended(str(path))
+    assert (refused.kind, refused.status) == ("not permitted", 126)
+    assert "lacks the right" in refused.meaning
+
+
+def test_a_program_for_another_kind_of_machine(ended: Endings, tmp_path: Path) -> None:
+    path = tmp_path / "foreign"
+    path.write_bytes(b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\x00\x08\x00" + bytes(400))
+    path.chmod(0o755)
+    assert ended(str(path)).kind == "wrong format"
+
+
+@contextlib.contextmanager
+def mounted(host: Host, place: PurePosixPath, options: str) -> Iterator[None]:
+    """Mount a small memory file system where the board itself sees it."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting takes root")
+    where = quote(place)
+    made = host.run(f"mkdir -p {where} && mount -t tmpfs -o {options} tmpfs {where}")
+    assert made.status == 0, made.stderr
+    try:
+        yield
+    finally:
+        assert host.run(f"umount -l {where}").status == 0
+
+
+def test_a_folder_that_forbids_programs(ended: Endings, program: Path, tmp_path: Path) -> None:
+    place = PurePosixPath(tmp_path / "noexec")
+    with mounted(ended.host, place, "size=4m,noexec"):
+        ended.host.write(place / "tell", [program.read_bytes()])
+        ended.host.run(f"chmod 755 {quote(place / 'tell')}")
+        refused = ended(str(place / "tell"))
+        assert (refused.kind, refused.status) == ("not permitted", 126)
+        assert "noexec" in refused.remedy
+
+
+def test_storage_that_is_full_loses_no_ending(ended: Endings, workdir: PurePosixPath) -> None:
+    with mounted(ended.host, workdir, "size=1m"):
+        full = ended.run(
+            "sh", "-c", "while echo 0123456789abcdef0123456789abcdef; do :; done; exit 4"
+        )
+        ending = explain(full)
+        assert (ending.kind, ending.status) == ("no space", 4)
+        assert "board.clean" in ending.remedy
+        assert (full / "stdout").stat().st_size > 500_000
+
+
+def test_the_time_limit_and_the_person(ended: Endings, tmp_path: Path) -> None:
+    assert ended("sleep", "600", limit_s=1).kind == "time limit"
+    folder = ended.launched("sleep", "600")
+    stop(ended.host, folder)
+    collect(ended.host, folder, tmp_path / "stopped")
+    assert explain(tmp_path / "stopped").kind == "stopped"
+
+
+def test_a_run_without_its_script_is_lost_and_its_program_ended(
+    ended: Endings, tmp_path: Path
+) -> None:
+    folder = ended.launched("sleep", "600")
+    killed: list[int] = []
+
+    def kill(steps: int, text: str) -> None:
+        if not killed:
+            killed.append(int(Path(folder / "wrapper").read_text()))
+            os.kill(killed[0], 9)
+
+    with pytest.raises(CutShortError) as caught:
+        follow(ended.host, folder, kill)
+    assert caught.value.cut == "lost"
+    program = int(Path(folder / "pid").read_text())
+    end_orphan(ended.host, folder)
+    end_orphan(ended.host, folder)
+    assert not Path(f"/proc/{program}/cwd").exists()
+    collect(ended.host, folder, tmp_path / "lost")
+    assert explain(tmp_path / "lost", cut="lost").kind == "lost"
+
+
+def test_large_output_comes_home_whole_whatever_is_in_it(ended: Endings, tmp_path: Path) -> None:
+    data = os.urandom(3_000_000)
+    (tmp_path / "data").write_bytes(data)
+    script = f"cat '{tmp_path}/data'; cat '{tmp_path}/data' >&2; : >'odd name'; : >-x"
+    local = ended.run("sh", "-c", script)
+    assert (local / "stdout").read_bytes() == data
+    assert (local / "stderr").read_bytes() == data
+    assert (local / "odd name").exists()
+    assert [path.name for path in local.iterdir() if path.name.endswith(".part")] == []
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=60)
+AWKWARD = [
+    "-",
+    "--help",
+    "-x y",
+    "$(id) `id` ${HOME}",
+    "a b",
+    "q'\"\\",
+    "é 漢 🙂\n%s\r\n\t",
+    "",
+    "*",
+    "~",
+]
+
+
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(words=st.lists(WORDS, max_size=4))
+def test_every_prompt_reaches_the_program_unchanged(
+    ended: Endings, program: Path, words: list[str]
+) -> None:
+    sent = [*AWKWARD, *words]
+    said = (ended.run(str(program), *sent) / "stdout").read_bytes().decode()
+    assert [json.loads(line) for line in said.removesuffix("\n").split("\n")] == sent

@@ -1,0 +1,86 @@
+"""Which run on a board answers a command that is typed again."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.bench import takeover
+from armload.bench.takeover import cut_runs, left_run
+from armload.boards.virtual.process import Started
+from armload.deploy.mark import Mark
+from armload.deploy.owner import laptop, this_process
+from armload.deploy.stored import StoredRun
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+GONE = Started(pid=os.getpid(), start_mark="0")
+MINE = Mark(asked_for="ab", laptop=laptop(), process=GONE)
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(**changes: object) -> StoredRun:
+    values = {
+        "id": "20261121T110000Z-b-m-1f2e",
+        "folder": PurePosixPath("/data/runs/x"),
+        "state": "running",
+        "mark": MINE.word,
+    }
+    return StoredRun.model_validate(values | changes)
+
+
+def test_a_run_that_goes_on_or_has_ended_is_taken_over() -> None:
+    assert left_run([run()], "ab", NOW) == run()
+    ended = run(state="ended", status=9)
+    assert left_run([ended], "ab", NOW) == ended
+
+
+def test_the_newest_of_several_is_taken() -> None:
+    newer = run(id="20261121T113000Z-b-m-3c4d")
+    assert left_run([newer, run()], "ab", NOW) == newer
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mark": ""},
+        {"mark": "rubbish"},
+        {"mark": MINE.model_copy(update={"asked_for": "cd"}).word},
+        {"mark": MINE.model_copy(update={"laptop": "another-0a1b"}).word},
+        {"mark": MINE.model_copy(update={"process": this_process().process}).word},
+        {"state": "ended", "status": 143, "stopped": True},
+        {"state": "ended", "status": 0, "collected": True},
+        {"state": "interrupted", "cut": "restart"},
+        {"id": "20261119T110000Z-b-m-1f2e"},
+        {"id": "rubbish"},
+    ],
+)
+def test_any_other_run_is_left_alone(changes: dict[str, object]) -> None:
+    assert left_run([run(**changes)], "ab", NOW) is None
+
+
+def test_a_run_that_is_here_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "is_here", lambda run_id: run_id == run().id)
+    assert left_run([run()], "ab", NOW) is None
+
+
+def test_only_recent_runs_answer() -> None:
+    assert left_run([run()], "ab", NOW + takeover.OLDEST) is None
+    assert left_run([run()], "ab", NOW + takeover.OLDEST - timedelta(hours=2)) is not None
+
+
+def test_what_was_cut_short_is_found_to_be_recorded() -> None:
+    cut = run(state="interrupted", cut="restart")
+    assert cut_runs([run(), cut], "ab") == [cut]
+    assert cut_runs([cut], "cd") == []
+
+
+def test_a_mark_is_read_back() -> None:
+    assert Mark.read(MINE.word) == MINE
+    assert " " not in MINE.word

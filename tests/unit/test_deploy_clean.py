@@ -1,0 +1,63 @@
+"""What may go from a board, and what never does."""
+
+from __future__ import annotations
+
+import pytest
+
+from armload.core.errors import TransferError
+from armload.deploy.clean import DAY_S, Wish, parse_contents, removable
+
+NOW_S = 1_800_000_000
+LINES = f"""#entry run collected - runs/20261121T-a b
+24\truns/20261121T-a b
+#entry run uncollected - runs/20261121T-c
+12\truns/20261121T-c
+#entry run running - runs/20261121T-d
+#entry bin running {NOW_S - 90 * DAY_S} bin/0a1b
+8000\tbin/0a1b
+#entry bin unused {NOW_S - 31 * DAY_S} bin/2c3d
+#entry models unused {NOW_S - 2 * DAY_S} models/4e5f
+3000000\tmodels/4e5f
+#entry models unused {NOW_S + DAY_S} models/6a7b
+""".splitlines()
+
+
+def names(wish: Wish) -> list[str]:
+    entries = parse_contents(LINES, now_s=NOW_S, board_name="b")
+    return [entry.name.name for entry in removable(entries, wish)]
+
+
+def test_sizes_and_ages_are_read() -> None:
+    entries = parse_contents(LINES, now_s=NOW_S, board_name="b")
+    assert [entry.size_bytes for entry in entries[:4]] == [24_576, 12_288, None, 8_192_000]
+    assert [entry.used_days for entry in entries] == [None, None, None, 90, 31, 2, 0]
+
+
+def test_runs_at_home_and_what_is_long_unused_go_by_default() -> None:
+    assert names(Wish()) == ["20261121T-a b", "2c3d"]
+
+
+def test_more_goes_when_it_is_asked_for_but_nothing_that_runs() -> None:
+    assert names(Wish(uncollected=True)) == ["20261121T-a b", "20261121T-c", "2c3d"]
+    assert names(Wish(unused_days=1)) == ["20261121T-a b", "2c3d", "4e5f"]
+    everything = names(Wish(uncollected=True, unused_days=0))
+    assert everything == ["20261121T-a b", "20261121T-c", "2c3d", "4e5f", "6a7b"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#entry run collected - runs/../..",
+        "#entry run collected - models/x",
+        "#entry run collected - /etc",
+        "#entry run collected - runs/",
+        "#entry run collected - runs/a/b",
+        "#entry run asleep - runs/x",
+        "#entry tmp unused 1 tmp/x",
+        "#entry bin unused soon bin/x",
+        "#entry",
+    ],
+)
+def test_a_list_that_makes_no_sense_removes_nothing(line: str) -> None:
+    with pytest.raises(TransferError, match="makes no sense"):
+        parse_contents([LINES[0], line], now_s=NOW_S, board_name="b")

@@ -75,7 +75,7 @@ def test_the_host_target_is_this_machine() -> None:
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    assert done.stdout.startswith(PROMPT)
+    assert done.stdout.strip().startswith(PROMPT)
 
 
 def _arguments(tokens: int) -> list[str]:

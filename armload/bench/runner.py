@@ -24,6 +24,7 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
+from armload.buildhost.choose import workshop
 from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -50,6 +51,8 @@ class Request(Value):
         source: a file in ``toolchains/sources``, a llama.cpp folder, or the address of a git
             repository; empty for the pinned source.
         ref: a branch, tag or commit of the repository; empty for its default branch.
+        compiler: the engine's: ``zig``, ``gnu`` or ``native``; empty for what is usual there.
+        on: a build host that compiles the engine; empty for this machine.
         wait_s: how long to wait for a board that somebody else uses.
         new: start another run, even if an interrupted command left the same one on the board.
     """
@@ -58,6 +61,8 @@ class Request(Value):
     model: str
     source: str = ""
     ref: str = ""
+    compiler: str = ""
+    on: str = ""
     wait_s: float = DEFAULT_WAIT_S
     new: bool = False
 
@@ -143,7 +148,8 @@ def _reached(request: Request, progress: Progress) -> Iterator[tuple[Reached, Bi
     with closing(Reached(board, progress)) as reached:
         # Minutes of compiling are no time to learn that the board does not answer.
         reached.host.run(":")
-        (binary, *_) = build(target, source=source, progress=progress)
+        with workshop(on=request.on, compiler=request.compiler, progress=progress) as where:
+            (binary, *_) = build(target, source=source, workshop=where, progress=progress)
         yield reached, binary
 
 

@@ -20,3 +20,19 @@ def amount(option: str, text: str) -> float:
     if not 0 <= number < math.inf:
         raise UsageError(f"--{option} {text!a}: a number of 0 or more is needed.")
     return number
+
+
+def whole_number(option: str, text: str, *, most: int | None = None) -> int | None:
+    """Read a whole number from 0 on; none where nothing was typed.
+
+    Raises:
+        UsageError: it is none, or larger than ``most``; names the option.
+    """
+    from armload.core.errors import UsageError
+
+    if not text:
+        return None
+    if not text.isdecimal() or (most is not None and int(text) > most):
+        upto = "or more" if most is None else f"to {most}"
+        raise UsageError(f"--{option} {text!a}: a whole number is needed, 0 {upto}.")
+    return int(text)

@@ -90,7 +90,7 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
         (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),
         (["bench", "--n-predict", "0"], 2, "--n-predict '0'"),
         (["bench", "--n-predict", "abc"], 2, "--n-predict 'abc'"),
-        (["build", "--jobs", "many"], 2, "--jobs many"),
+        (["build", "--jobs", "many"], 2, "--jobs 'many'"),
         (["bench", "--board", "dayu200", "--context", "100000"], 2, "was trained for"),
         (["bench", "--engine-args", "it's"], 2, "--engine-args"),
         (["show", "--run", "nothing"], 2, "o run"),

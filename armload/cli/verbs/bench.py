@@ -27,6 +27,8 @@ from armload.cli.verb import Verb
         "time-limit": "seconds after which the board ends the run",
         "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
         "ref": "branch, tag or commit, where the source is a git repository",
+        "compiler": "zig, gnu or native, as for build",
+        "on": "compile the engine on that board, as for build",
         "wait": "seconds to wait for a board that somebody else uses",
         "new": "start another run, even if an interrupted command left the same one there",
         "json": "print one JSON document: the run",
@@ -47,6 +49,8 @@ def bench(
     time_limit: str = str(DEFAULT_TIME_LIMIT_S),
     source: str = "",
     ref: str = "",
+    compiler: str = "",
+    on: str = "",
     wait: str = str(DEFAULT_WAIT_S),
     new: bool = False,
     json: bool = False,
@@ -76,7 +80,14 @@ def bench(
         }
     )
     request = Request(
-        board=board, model=model, source=source, ref=ref, wait_s=amount("wait", wait), new=new
+        board=board,
+        model=model,
+        source=source,
+        ref=ref,
+        compiler=compiler,
+        on=on,
+        wait_s=amount("wait", wait),
+        new=new,
     )
     bench_and_present(request, plan, as_json=json)
 

@@ -7,6 +7,8 @@ from invoke.tasks import task
 
 from armload.cli.verb import Verb
 
+MOST_NICE = 19
+
 
 @task(
     klass=Verb,
@@ -46,8 +48,9 @@ def build(
     from armload.build.builder import build as build_binaries
     from armload.build.source import choose
     from armload.build.target import load_target
+    from armload.buildhost.choose import workshop
     from armload.cli import terminal
-    from armload.cli.workshops import workshop
+    from armload.cli.numbers import whole_number
     from armload.report.binaries import binaries_table
 
     if list_:
@@ -55,7 +58,13 @@ def build(
         return
     progress = terminal.progress()
     chosen = load_target(target)
-    with workshop(on=on, compiler=compiler, jobs=jobs, nice=nice, progress=progress) as where:
+    with workshop(
+        on=on,
+        compiler=compiler,
+        jobs=whole_number("jobs", jobs) or None,
+        nice=whole_number("nice", nice, most=MOST_NICE),
+        progress=progress,
+    ) as where:
         binaries = build_binaries(
             chosen,
             programs=[name.strip() for name in programs.split(",") if name.strip()],

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or demo: one of random weights",
         "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
         "ref": "branch, tag or commit, where the source is a git repository",
+        "compiler": "zig, gnu or native, as for build",
+        "on": "compile the engine on that board, as for build",
         "verify": "read again all that is there, and replace what is damaged",
         "json": "print one JSON document; of several boards, a list",
     },
@@ -35,6 +37,8 @@ def deploy(
     model: str = "demo",
     source: str = "",
     ref: str = "",
+    compiler: str = "",
+    on: str = "",
     verify: bool = False,
     json: bool = False,
 ) -> None:
@@ -51,9 +55,9 @@ def deploy(
 
     names = board_names(board)
     progress = terminal.progress()
-    chosen = chosen_model(Request(board=names[0], model=model, source=source, ref=ref), progress)
+    request = Request(board=names[0], model=model, source=source, ref=ref, compiler=compiler, on=on)
+    chosen = chosen_model(request, progress)
     if len(names) == 1:
-        request = Request(board=names[0], model=model, source=source, ref=ref)
         done = _deployed(request, chosen, progress, verify=verify)
         if json:
             terminal.show_json(done.model_dump_json(exclude={"found"}))
@@ -62,8 +66,8 @@ def deploy(
         return
 
     def serve(name: str) -> Deployment:
-        request = Request(board=name, model=model, source=source, ref=ref)
-        return _deployed(request, chosen, Labelled(progress, name), verify=verify)
+        theirs = request.model_copy(update={"board": name})
+        return _deployed(theirs, chosen, Labelled(progress, name), verify=verify)
 
     outcomes = at_once(names, serve)
     if json:

@@ -1,0 +1,45 @@
+"""Where a build runs: on this machine or on a build host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from armload.boards.board import load_board
+from armload.boards.connect import connect
+from armload.build.order import Workshop
+from armload.build.workshop import LocalWorkshop
+from armload.buildhost.remote import RemoteWorkshop
+from armload.core.progress import Progress
+
+
+@contextmanager
+def workshop(
+    *,
+    on: str,
+    compiler: str,
+    progress: Progress,
+    jobs: int | None = None,
+    nice: int | None = None,
+) -> Iterator[Workshop]:
+    """Yield the place where the compiler runs.
+
+    Args:
+        on: a board; empty for this machine.
+        compiler: its kind; empty for what that place prefers.
+        progress: where it is shown that a virtual board starts.
+        jobs: compilers at a time; none for what that place prefers.
+        nice: how much they step back for other programs; none for what that place prefers.
+
+    Raises:
+        ArmloadError: the board's file is malformed, or it cannot be reached.
+    """
+    if not on:
+        yield LocalWorkshop(compiler or "zig", jobs=jobs, nice=nice or 0)
+        return
+    board = load_board(on)
+    host = connect(board, progress)
+    try:
+        yield RemoteWorkshop(host, board, compiler=compiler, jobs=jobs, nice=nice)
+    finally:
+        host.close()

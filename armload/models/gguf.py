@@ -8,7 +8,8 @@ from pathlib import Path
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.models.checksum import cached_sha256
-from armload.models.header import Array, Header, Tensor, read_header
+from armload.models.header import Header, Tensor, read_header, require_whole
+from armload.models.header_values import Array
 from armload.models.model import Model
 
 KV_BYTES_PER_VALUE = 2
@@ -29,6 +30,7 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
         raise UsageError(f"The model {path} {what}.", "Give the path of a GGUF file.")
     try:
         header = read_header(path)
+        require_whole(path, header)
         facts = _Facts(path, header)
         return Model(
             path=path,

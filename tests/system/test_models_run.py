@@ -9,7 +9,8 @@ import pytest
 
 from armload.core.progress import Silent
 from armload.models.blocks import TYPES
-from armload.models.synth import Shape, synthesise
+from armload.models.shape import Shape
+from armload.models.synth import synthesise
 from armload.models.vocabulary import english_words
 from tests.system.engines import command, engine
 

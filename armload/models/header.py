@@ -72,11 +72,6 @@ class Header:
         ends = (tensor.offset_bytes + tensor.size_bytes for tensor in self.tensors)
         return max(ends, default=0)
 
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes of weights that the file lacks at its end."""
-        return max(0, self.whole_bytes - self.file_bytes)
-
 
 def read_header(path: Path) -> Header:
     """Read the header of a GGUF file, which may end before its last tensor does.
@@ -91,17 +86,17 @@ def read_header(path: Path) -> Header:
         return _Parser(path, ValueReader(path, file, size_bytes), size_bytes).header()
 
 
-def require_whole(path: Path, header: Header) -> None:
-    """Check that all tensor data is inside the file.
+def check_whole(path: Path, file_bytes: int, whole_bytes: int) -> None:
+    """Check that a file is as long as its tensors want it to be.
 
     Raises:
         DataError: the file ends too early; says how much is missing.
     """
-    if header.missing_bytes:
+    missing = whole_bytes - file_bytes
+    if missing > 0:
         raise DataError(
-            f"{path}: the file is cut short: it has {header.file_bytes} bytes, and "
-            f"{header.missing_bytes} ({format_bytes(header.missing_bytes)}) of its "
-            f"{header.whole_bytes} are missing.",
+            f"{path}: the file is cut short: it has {file_bytes} bytes, and "
+            f"{missing} ({format_bytes(missing)}) of its {whole_bytes} are missing.",
             "Download or copy it again.",
         )
 

@@ -1,0 +1,474 @@
+"""Models like published ones: the facts here are the published models', not the shape files'."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGUFReader, TokenType
+from gguf.quants import dequantize
+
+from armload.core.errors import ArmloadError, DataError, UsageError
+from armload.core.progress import Silent
+from armload.core.workspace import data_names
+from armload.models.blocks import bytes_per_row
+from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
+from armload.models.find import resolve
+from armload.models.gguf import read_model
+from armload.models.header import read_header
+from armload.models.header_values import Array
+from armload.models.mix import FILE_TYPES, mixed_types
+from armload.models.plan import constants, matrices
+from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
+from armload.models.synth import synthesise_like
+from armload.models.vocabulary import Kind, Vocabulary
+
+STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
+NO_WORDS = range(1)
+
+SMALLER = {"layers": 9, "width": 256, "feed_forward": 512, "heads": 4, "kv_heads": 2}
+FAMILIES = ("llama-3.1-8b", "qwen2.5-0.5b", "qwen3-0.6b")
+
+PUBLISHED_BYTES = {
+    "llama-3.1-8b": {
+        "Q2_K": 3179136416,
+        "Q3_K_S": 3664504224,
+        "Q3_K_M": 4018922912,
+        "Q3_K_L": 4321961376,
+        "Q4_0": 4661216672,
+        "Q4_K_S": 4692673952,
+        "Q4_K_M": 4920739232,
+        "Q5_K_S": 5599298976,
+        "Q5_K_M": 5732992416,
+        "Q6_K": 6596011424,
+        "Q8_0": 8540775840,
+        "F32": 32128885888,
+    },
+    "llama-3.2-1b": {
+        "Q3_K_L": 732524672,
+        "Q4_0": 770928768,
+        "Q4_K_S": 775647360,
+        "Q4_K_M": 807694464,
+        "Q5_K_S": 892563584,
+        "Q5_K_M": 911503488,
+        "Q6_K": 1021800576,
+        "Q8_0": 1321083008,
+        "F16": 2479595360,
+    },
+    "llama-3.2-3b": {
+        "Q2_K": 1363935680,
+        "Q3_K_S": 1542848960,
+        "Q3_K_M": 1687159232,
+        "Q4_K_S": 1928200640,
+        "Q4_K_M": 2019377600,
+        "Q5_K_S": 2269512128,
+        "Q5_K_M": 2322153920,
+        "Q6_K": 2643853760,
+        "Q8_0": 3421898816,
+        "F16": 6433687616,
+    },
+    "qwen2.5-0.5b": {"Q4_K_M": 397808192},
+    "qwen2.5-1.5b": {"Q4_K_M": 986048768},
+    "qwen2.5-7b": {
+        "Q2_K": 3015940032,
+        "Q3_K_M": 3808391104,
+        "Q4_0": 4431390720,
+        "Q4_K_M": 4683073536,
+        "Q5_K_M": 5444831232,
+        "Q6_K": 6254198784,
+        "Q8_0": 8098525184,
+        "F16": 15237853184,
+    },
+    "qwen3-0.6b": {
+        "Q2_K": 296238784,
+        "Q3_K_S": 323075776,
+        "Q3_K_M": 347127488,
+        "Q4_K_S": 383270592,
+        "Q4_K_M": 396705472,
+        "Q5_K_S": 436616896,
+        "Q5_K_M": 444415680,
+        "Q6_K": 495107776,
+        "Q8_0": 639447744,
+    },
+}
+"""Files on the Hugging Face hub, of bartowski, unsloth and Qwen."""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def _types(shape: Shape, file_type: str) -> dict[str, str]:
+    vectors = {each.name: "F32" for each in constants(shape)}
+    return vectors | mixed_types(shape, matrices(shape, NO_WORDS), file_type)
+
+
+def _tensor_bytes(shape: Shape, file_type: str) -> int:
+    planned = matrices(shape, NO_WORDS)
+    types = mixed_types(shape, planned, file_type)
+    weights = sum(each.rows * bytes_per_row(types[each.name], each.columns) for each in planned)
+    return weights + sum(4 * len(each.values) for each in constants(shape))
+
+
+def _small(name: str) -> Shape:
+    return load_shape(name).model_copy(update=SMALLER)
+
+
+def _made(path: Path, shape: Shape, file_type: str = "Q4_K_M", seed: int = 1) -> Path:
+    synthesise_like(shape, path, file_type=file_type, seed=seed, progress=Silent())
+    return path
+
+
+def _vocabulary(name: str) -> Vocabulary:
+    shape = load_shape(name)
+    assert isinstance(shape.tokenizer, BytePairs)
+    return byte_pairs_vocabulary(shape.tokenizer, shape.vocabulary)
+
+
+@pytest.mark.parametrize("name", PUBLISHED_BYTES)
+def test_published_files_of_all_types_have_our_tensors_bytes_and_one_header(name: str) -> None:
+    shape = load_shape(name)
+    headers = {
+        size_bytes - _tensor_bytes(shape, file_type)
+        for file_type, size_bytes in PUBLISHED_BYTES[name].items()
+    }
+    # What differs are keys about the quantisation.
+    assert max(headers) - min(headers) < 500
+    assert 5_900_000 < min(headers) < 7_900_000
+
+
+def test_types_are_counted_as_engines_counted_those_of_published_files() -> None:
+    llama = load_shape("llama-3.1-8b")
+    assert Counter(_types(llama, "Q4_K_M").values()) == {"F32": 66, "Q4_K": 193, "Q6_K": 33}
+    # Qwen's own upload has the output twice.
+    qwen = load_shape("qwen2.5-0.5b").model_copy(update={"tied": False})
+    assert Counter(_types(qwen, "Q4_K_M").values()) == {
+        "F32": 121,
+        "Q5_0": 133,
+        "Q8_0": 13,
+        "Q4_K": 12,
+        "Q6_K": 12,
+    }
+
+
+def test_an_8b_models_tensors_have_the_published_names_sizes_and_types() -> None:
+    shape = load_shape("llama-3.1-8b")
+    types = _types(shape, "Q4_K_M")
+    sizes = {each.name: (each.columns, each.rows) for each in matrices(shape, NO_WORDS)}
+    vectors = {each.name: len(each.values) for each in constants(shape)}
+    assert len(types) == 292
+    assert (sizes["token_embd.weight"], types["token_embd.weight"]) == ((4096, 128256), "Q4_K")
+    assert (sizes["output.weight"], types["output.weight"]) == ((4096, 128256), "Q6_K")
+    assert vectors["output_norm.weight"] == 4096
+    assert vectors["rope_freqs.weight"] == 64
+    first = {name.removeprefix("blk.0."): name for name in types if name.startswith("blk.0.")}
+    assert {short: (sizes.get(name), types[name]) for short, name in first.items()} == {
+        "attn_norm.weight": (None, "F32"),
+        "ffn_norm.weight": (None, "F32"),
+        "attn_k.weight": ((4096, 1024), "Q4_K"),
+        "attn_output.weight": ((4096, 4096), "Q4_K"),
+        "attn_q.weight": ((4096, 4096), "Q4_K"),
+        "attn_v.weight": ((4096, 1024), "Q6_K"),
+        "ffn_down.weight": ((14336, 4096), "Q6_K"),
+        "ffn_gate.weight": ((4096, 14336), "Q4_K"),
+        "ffn_up.weight": ((4096, 14336), "Q4_K"),
+    }
+    assert types["blk.4.ffn_down.weight"] == "Q4_K"
+
+
+def test_families_differ_in_biases_norms_and_output() -> None:
+    def of_layer_1(name: str) -> set[str]:
+        names = _types(load_shape(name), "F16")
+        return {each.removeprefix("blk.1.") for each in names if each.startswith("blk.1.")}
+
+    usual = of_layer_1("llama-3.2-1b")
+    biases = {"attn_q.bias", "attn_k.bias", "attn_v.bias"}
+    assert of_layer_1("qwen2.5-7b") == usual | biases
+    assert of_layer_1("qwen3-0.6b") == usual | {"attn_q_norm.weight", "attn_k_norm.weight"}
+    tied = {
+        name for name in PUBLISHED_BYTES if "output.weight" not in _types(load_shape(name), "F16")
+    }
+    assert tied == {"llama-3.2-1b", "llama-3.2-3b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-0.6b"}
+
+
+@pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there")
+def test_a_made_stories260k_has_the_real_ones_tensors_and_keys(tmp_path: Path) -> None:
+    made = read_header(_made(tmp_path / "m.gguf", load_shape("stories260k"), "F32"))
+    real = read_header(STORIES)
+    assert {(each.name, each.shape, each.type_name) for each in made.tensors} == {
+        (each.name, each.shape, each.type_name) for each in real.tensors
+    }
+    assert made.metadata.keys() == real.metadata.keys()
+    for key in real.metadata.keys() - {"general.name"}:
+        ours, theirs = made.metadata[key], real.metadata[key]
+        if isinstance(theirs, Array):
+            assert isinstance(ours, Array)
+            assert ours.length == theirs.length, key
+        else:
+            assert ours == theirs, key
+
+
+LLAMA_KEYS = {
+    "general.architecture",
+    "general.name",
+    "general.file_type",
+    "general.quantization_version",
+    "llama.block_count",
+    "llama.context_length",
+    "llama.embedding_length",
+    "llama.feed_forward_length",
+    "llama.attention.head_count",
+    "llama.attention.head_count_kv",
+    "llama.rope.freq_base",
+    "llama.attention.layer_norm_rms_epsilon",
+    "llama.vocab_size",
+    "llama.rope.dimension_count",
+    "tokenizer.ggml.model",
+    "tokenizer.ggml.pre",
+    "tokenizer.ggml.tokens",
+    "tokenizer.ggml.token_type",
+    "tokenizer.ggml.merges",
+    "tokenizer.ggml.bos_token_id",
+    "tokenizer.ggml.eos_token_id",
+}
+
+
+def test_keys_are_those_of_published_files(tmp_path: Path) -> None:
+    keys = {
+        name: set(read_header(_made(tmp_path / f"{name}.gguf", _small(name))).metadata)
+        for name in FAMILIES
+    }
+    assert keys["llama-3.1-8b"] == LLAMA_KEYS
+    of_qwen = {
+        each.replace("llama.", "qwen2.", 1)
+        for each in LLAMA_KEYS - {"llama.vocab_size", "llama.rope.dimension_count"}
+    } | {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.padding_token_id"}
+    assert keys["qwen2.5-0.5b"] == of_qwen
+    head = {"qwen3.attention.key_length", "qwen3.attention.value_length"}
+    assert keys["qwen3-0.6b"] == {each.replace("qwen2.", "qwen3.") for each in of_qwen} | head
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_format_s_own_reader_reads_finite_weights_of_the_planned_types(
+    name: str, tmp_path: Path
+) -> None:
+    shape = _small(name)
+    reader = GGUFReader(_made(tmp_path / "m.gguf", shape, "Q3_K_M"))
+    assert {each.name: each.tensor_type.name for each in reader.tensors} == _types(shape, "Q3_K_M")
+    for tensor in reader.tensors:
+        assert np.isfinite(dequantize(tensor.data, tensor.tensor_type)).all(), tensor.name
+    down = next(each for each in reader.tensors if each.name == "blk.1.ffn_down.weight")
+    assert dequantize(down.data, down.tensor_type).std() == pytest.approx(512**-0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("file_type", FILE_TYPES)
+def test_every_file_type_falls_back_to_small_blocks_and_stays_finite(
+    file_type: str, tmp_path: Path
+) -> None:
+    shape = load_shape("stories260k").model_copy(update={"width": 96, "feed_forward": 160})
+    reader = GGUFReader(_made(tmp_path / "m.gguf", shape, file_type))
+    for tensor in reader.tensors:
+        weights = dequantize(tensor.data, tensor.tensor_type)
+        assert np.isfinite(weights).all(), tensor.name
+        assert weights.any() or "bias" in tensor.name, tensor.name
+    down = next(each for each in reader.tensors if each.name == "blk.1.ffn_down.weight")
+    weights = dequantize(down.data, down.tensor_type)
+    assert weights.std() == pytest.approx(160**-0.5, rel=0.05)
+    assert abs(weights.mean()) < 0.2 * 160**-0.5
+
+
+def test_tensors_lie_in_the_file_as_llama_quantize_leaves_them(tmp_path: Path) -> None:
+    tensors = read_header(_made(tmp_path / "m.gguf", _small("llama-3.1-8b"))).tensors
+    names = [each.name for each in sorted(tensors, key=lambda each: each.offset_bytes)]
+    assert names[:6] == [
+        "output.weight",
+        "output_norm.weight",
+        "rope_freqs.weight",
+        "token_embd.weight",
+        "blk.0.attn_k.weight",
+        "blk.0.attn_norm.weight",
+    ]
+    layers = [int(name.split(".")[1]) for name in names if name.startswith("blk.")]
+    assert layers == sorted(layers)
+
+
+def test_frequencies_are_divided_as_llama_3_says() -> None:
+    (found,) = (
+        each.values
+        for each in constants(load_shape("llama-3.2-1b"))
+        if each.name == "rope_freqs.weight"
+    )
+    assert len(found) == 32
+    assert found[0] == 1.0
+    assert found[-1] == 32.0
+    assert list(found) == sorted(found)
+    assert any(1 < each < 32 for each in found)
+
+
+def test_llama_3_special_tokens_have_their_ids() -> None:
+    words = _vocabulary("llama-3.1-8b")
+    assert len(words.tokens) == 128256
+    known = {128000: "begin_of_text", 128001: "end_of_text", 128006: "start_header_id"}
+    known |= {128009: "eot_id", 128010: "python_tag", 128255: "reserved_special_token_247"}
+    assert {number: words.tokens[number] for number in known} == {
+        number: f"<|{name}|>" for number, name in known.items()
+    }
+    assert words.kinds.count(Kind.CONTROL) == 256
+
+
+def test_qwen_special_tokens_have_their_ids() -> None:
+    for name, plain, first_filler in (
+        ("qwen2.5-0.5b", ("<tool_call>", "</tool_call>"), 151665),
+        ("qwen3-0.6b", ("<tool_call>", "</tool_call>", "<think>", "</think>"), 151669),
+    ):
+        words = _vocabulary(name)
+        assert len(words.tokens) == 151936
+        assert words.tokens[151643:151646] == ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+        assert words.tokens[151657] == "<tool_call>"
+        for each in plain:
+            assert words.kinds[words.tokens.index(each)] is Kind.USER_DEFINED
+        assert words.tokens[first_filler] == f"[PAD{first_filler}]"
+        assert words.kinds[first_filler] is Kind.UNUSED
+
+
+def test_byte_pairs_read_any_text_and_merge_every_word() -> None:
+    words = _vocabulary("llama-3.1-8b")
+    tokens = set(words.tokens)
+    assert len(tokens) == len(words.tokens)
+    assert list(words.tokens[:3]) == ["!", '"', "#"]
+    assert tuple(byte_letters().values()) == words.tokens[:256]
+    ranks = {pair: rank for rank, pair in enumerate(words.merges)}
+    assert all(left + right in tokens for left, right in words.merges)
+    for word in ("Ġbelieve", "Ġmeaning", "Ġlife"):
+        assert _merged(word, ranks) == [word]
+        assert words.tokens.index(word) in words.words
+
+
+def _merged(word: str, ranks: dict[tuple[str, str], int]) -> list[str]:
+    parts = list(word)
+    while True:
+        pairs = [pair for pair in pairwise(parts) if pair in ranks]
+        if not pairs:
+            return parts
+        best = min(pairs, key=lambda pair: ranks[pair])
+        at = next(i for i in range(len(parts)) if (parts[i], parts[i + 1]) == best)
+        parts[at : at + 2] = ["".join(best)]
+
+
+def test_the_file_says_which_tokens_have_a_role(tmp_path: Path) -> None:
+    reader = GGUFReader(_made(tmp_path / "m.gguf", _small("qwen2.5-0.5b")))
+
+    def content(key: str) -> object:
+        return reader.fields[f"tokenizer.ggml.{key}"].contents()
+
+    assert (content("model"), content("pre")) == ("gpt2", "qwen2")
+    assert [content(f"{role}_token_id") for role in ("bos", "eos", "padding")] == [
+        151643,
+        151645,
+        151643,
+    ]
+    assert content("add_bos_token") is False
+    kinds = content("token_type")
+    assert isinstance(kinds, list)
+    assert kinds[151644] == TokenType.CONTROL
+
+
+def test_equal_orders_give_equal_bytes_and_other_seeds_others(tmp_path: Path) -> None:
+    shape = load_shape("stories260k")
+    first = _made(tmp_path / "a.gguf", shape).read_bytes()
+    assert _made(tmp_path / "b.gguf", shape).read_bytes() == first
+    assert _made(tmp_path / "c.gguf", shape, seed=2).read_bytes() != first
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
+def test_memory_stays_far_below_a_model_with_a_large_vocabulary(tmp_path: Path) -> None:
+    program = (
+        "import re, sys; from pathlib import Path;"
+        "from armload.models.shape import load_shape;"
+        "from armload.models.synth import synthesise_like;"
+        "from armload.core.progress import Silent;"
+        "synthesise_like(load_shape('qwen2.5-0.5b'), Path(sys.argv[1]), file_type='Q4_0', seed=1,"
+        " progress=Silent());"
+        "print(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1])"
+    )
+    path = tmp_path / "model.gguf"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert path.stat().st_size > 330e6
+    assert int(done.stdout) * 1024 < 160e6
+
+
+def test_a_model_larger_than_the_disk_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    sizes = {"layers": 2000, "width": 1 << 16, "feed_forward": 1 << 18}
+    shape = load_shape("stories260k").model_copy(update=sizes)
+    with pytest.raises(ArmloadError, match="has room for") as caught:
+        _made(tmp_path / "m.gguf", shape, "F32")
+    assert caught.value.exit_status == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"heads": 5}, "width must be a multiple of heads"),
+        ({"kv_heads": 3}, "multiple of kv_heads"),
+        ({"vocabulary": 128005}, "special tokens, or more"),
+        ({"head_width": 33}, "even"),
+    ],
+)
+def test_sizes_that_do_not_go_together_are_named(
+    change: dict[str, int], part: str, tmp_path: Path
+) -> None:
+    shape = load_shape("llama-3.1-8b").model_copy(update=change)
+    with pytest.raises(UsageError, match=part):
+        _made(tmp_path / "m.gguf", shape)
+
+
+def test_a_role_of_a_token_that_is_not_there_is_named(tmp_path: Path) -> None:
+    shape = load_shape("llama-3.1-8b")
+    tokenizer = shape.tokenizer.model_copy(update={"end": "<|end|>"})
+    with pytest.raises(UsageError, match=re.escape("<|end|> must be among")):
+        _made(tmp_path / "m.gguf", shape.model_copy(update={"tokenizer": tokenizer}))
+
+
+def test_a_persons_own_shape_extends_a_shipped_one(tmp_path: Path) -> None:
+    (tmp_path / SHAPES).mkdir()
+    (tmp_path / SHAPES / "mine.yaml").write_text(
+        "extends: stories260k\ndescription: Mine\nlayers: 2\n"
+    )
+    assert "mine" in data_names(SHAPES)
+    path = resolve("like:mine:q8_0", Silent())
+    assert read_model(path).layers == 2
+    assert resolve("like:mine:Q8_0", Silent()) == path
+    (tmp_path / SHAPES / "mine.yaml").write_text("extends: stories260k\nlayers: 3\n")
+    assert read_model(resolve("like:mine:Q8_0", Silent())).layers == 3
+    (tmp_path / SHAPES / "mine.yaml").write_text("extends: stories260k\nlayer: 3\n")
+    with pytest.raises(DataError, match="line 2: there is no key 'layer'"):
+        load_shape("mine")
+
+
+@pytest.mark.parametrize(
+    ("reference", "part"),
+    [
+        ("like:llama-3.1-8", "llama-3.1-8:Q4_0"),
+        ("like:llama-3.1-8:Q2_K", "llama-3.1-8b"),
+        ("like:stories260k:Q9_K", "Q4_K_M"),
+    ],
+)
+def test_a_name_that_is_like_nothing_is_answered_with_what_there_is(
+    reference: str, part: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(reference, Silent())
+    assert part in caught.value.remedy

@@ -67,7 +67,8 @@ def test_weights_have_mean_zero_and_the_deviation_that_keeps_activations(
         (tensor,) = [each for each in reader.tensors if each.name == f"{name}.weight"]
         weights = dequantize(tensor.data, tensor.tensor_type)
         assert np.isfinite(weights).all()
-        assert weights.std() == pytest.approx(deviation, rel=0.02)
+        # The few numbers of Q3_K, -4 to 3, are 2.4 % wider with a random sign.
+        assert weights.std() == pytest.approx(deviation, rel=0.03)
         assert abs(weights.mean()) < 6 * deviation / math.sqrt(weights.size / 32)
 
 
@@ -79,7 +80,7 @@ def test_only_whole_words_can_win(quantisation: str, tmp_path: Path) -> None:
     words = vocabulary(SMALL.vocabulary).words
     spoken = np.flatnonzero(np.abs(rows).max(axis=1) > 0)
     assert spoken.tolist() == list(words)
-    assert rows[spoken].std() == pytest.approx(LOGIT_DEVIATION / 16, rel=0.02)
+    assert rows[spoken].std() == pytest.approx(LOGIT_DEVIATION / 16, rel=0.03)
 
 
 def test_equal_orders_give_equal_bytes_and_other_seeds_others(tmp_path: Path) -> None:

@@ -142,10 +142,14 @@ def load_shape(name: str) -> Shape:
 def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
     """Check that a model of these sizes can be.
 
+    Args:
+        shape: the sizes.
+        smallest_vocabulary: tokens for text that a vocabulary of its kind needs.
+
     Raises:
         UsageError: it cannot; says which sizes do not go together.
     """
-    has_text_only = isinstance(shape.tokenizer, SentencePieces)
+    is_of_pieces = isinstance(shape.tokenizer, SentencePieces)
     for wrong, what in (
         (
             shape.head_width is None and shape.width % shape.heads,
@@ -154,10 +158,10 @@ def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
         (shape.heads % shape.kv_heads, "heads must be a multiple of kv_heads"),
         (shape.head % 2, "the width of a head must be even"),
         (
-            has_text_only and shape.vocabulary < smallest_vocabulary,
+            is_of_pieces and shape.vocabulary < smallest_vocabulary,
             f"vocabulary must be {smallest_vocabulary} or more",
         ),
-        *(_byte_pairs_checks(shape, shape.tokenizer, smallest_vocabulary)),
+        *_byte_pairs_checks(shape, shape.tokenizer, smallest_vocabulary),
     ):
         if wrong:
             of = f" of {shape.name}" if shape.name else ""

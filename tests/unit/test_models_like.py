@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from armload.models.header_values import Array
 from armload.models.mix import FILE_TYPES, mixed_types
 from armload.models.plan import constants, matrices
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
-from armload.models.synth import synthesise_like
+from armload.models.synth import GENERATION, synthesise_like
 from armload.models.vocabulary import Kind, Vocabulary
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
@@ -445,12 +446,23 @@ def test_equal_orders_give_equal_bytes_and_other_seeds_others(tmp_path: Path) ->
     assert _made(tmp_path / "c.gguf", shape, seed=2).read_bytes() != first
 
 
+def test_this_generation_s_weights_and_words_stay_as_they_are(tmp_path: Path) -> None:
+    shape = load_shape("stories260k").model_copy(update={"tied": True})
+    path = _made(tmp_path / "m.gguf", shape, "Q4_0")
+    weights = path.read_bytes()[min(each.offset_bytes for each in read_header(path).tensors) :]
+    words = "\n".join(_vocabulary("qwen3-0.6b").tokens).encode()
+    assert (GENERATION, hashlib.sha256(weights + words).hexdigest()) == (
+        1,
+        "4f1caa9914f0f846bbc478fe8c857b351f6c179ccaf1c648bbb80b78c343b80c",
+    ), "they differ from what caches hold: raise GENERATION"
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
 def test_memory_stays_far_below_a_model_with_a_large_vocabulary(tmp_path: Path) -> None:
     program = (
         "import re, sys; from pathlib import Path;"
         "from armload.models.shape import load_shape;"
-        "from armload.models.synth import synthesise_like;"
+        "from armload.models.synth import GENERATION, synthesise_like;"
         "from armload.core.progress import Silent;"
         "synthesise_like(load_shape('qwen2.5-0.5b'), Path(sys.argv[1]), file_type='Q4_0', seed=1,"
         " progress=Silent());"

@@ -1,4 +1,4 @@
-"""Models like published ones: the facts here are the published models', not the shape files'."""
+"""Models like published ones: files and vocabularies. Running them is a system test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,130 +17,26 @@ from gguf.quants import dequantize
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import data_names
-from armload.models.blocks import bytes_per_row
 from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
 from armload.models.find import resolve
 from armload.models.gguf import read_model
 from armload.models.header import read_header
 from armload.models.header_values import Array
-from armload.models.mix import FILE_TYPES, mixed_types
-from armload.models.plan import constants, matrices
+from armload.models.mix import FILE_TYPES
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
 from armload.models.synth import GENERATION, synthesise_like
 from armload.models.vocabulary import Kind, Vocabulary
+from tests.unit.test_models_mix import tensor_types
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
-NO_WORDS = range(1)
-
 SMALLER = {"layers": 9, "width": 256, "feed_forward": 512, "heads": 4, "kv_heads": 2}
 FAMILIES = ("llama-3.1-8b", "qwen2.5-0.5b", "qwen3-0.6b")
-
-PUBLISHED_BYTES = {
-    "llama-3.1-8b": {
-        "Q2_K": 3179136416,
-        "Q3_K_S": 3664504224,
-        "Q3_K_M": 4018922912,
-        "Q3_K_L": 4321961376,
-        "Q4_0": 4661216672,
-        "Q4_K_S": 4692673952,
-        "Q4_K_M": 4920739232,
-        "Q5_K_S": 5599298976,
-        "Q5_K_M": 5732992416,
-        "Q6_K": 6596011424,
-        "Q8_0": 8540775840,
-        "F32": 32128885888,
-    },
-    "llama-3.2-1b": {
-        "Q3_K_L": 732524672,
-        "Q4_0": 770928768,
-        "Q4_K_S": 775647360,
-        "Q4_K_M": 807694464,
-        "Q5_K_S": 892563584,
-        "Q5_K_M": 911503488,
-        "Q6_K": 1021800576,
-        "Q8_0": 1321083008,
-        "F16": 2479595360,
-    },
-    "llama-3.2-3b": {
-        "Q2_K": 1363935680,
-        "Q3_K_S": 1542848960,
-        "Q3_K_M": 1687159232,
-        "Q4_K_S": 1928200640,
-        "Q4_K_M": 2019377600,
-        "Q5_K_S": 2269512128,
-        "Q5_K_M": 2322153920,
-        "Q6_K": 2643853760,
-        "Q8_0": 3421898816,
-        "F16": 6433687616,
-    },
-    "qwen2.5-0.5b": {"Q4_K_M": 397808192},
-    "qwen2.5-1.5b": {"Q4_K_M": 986048768},
-    "qwen2.5-7b": {
-        "Q2_K": 3015940032,
-        "Q3_K_M": 3808391104,
-        "Q4_0": 4431390720,
-        "Q4_K_M": 4683073536,
-        "Q5_K_M": 5444831232,
-        "Q6_K": 6254198784,
-        "Q8_0": 8098525184,
-        "F16": 15237853184,
-    },
-    "qwen3-0.6b": {
-        "Q2_K": 296238784,
-        "Q3_K_S": 323075776,
-        "Q3_K_M": 347127488,
-        "Q4_K_S": 383270592,
-        "Q4_K_M": 396705472,
-        "Q5_K_S": 436616896,
-        "Q5_K_M": 444415680,
-        "Q6_K": 495107776,
-        "Q8_0": 639447744,
-    },
-}
-"""Files on the Hugging Face hub, of bartowski, unsloth and Qwen."""
-
-PUBLISHED_WITH_TWO_TABLES_BYTES = {
-    "qwen2.5-0.5b": {
-        "Q2_K": 415182688,
-        "Q3_K_M": 432041824,
-        "Q4_0": 428730208,
-        "Q4_K_M": 491400032,
-        "Q5_0": 490475360,
-        "Q5_K_M": 522186592,
-        "Q6_K": 650379104,
-        "Q8_0": 675710816,
-        "F16": 1266425696,
-    },
-    "qwen2.5-1.5b": {
-        "Q2_K": 752880160,
-        "Q3_K_M": 924455968,
-        "Q4_0": 1066227232,
-        "Q4_K_M": 1117320736,
-        "Q5_0": 1259173408,
-        "Q5_K_M": 1285494304,
-        "Q6_K": 1464178720,
-        "Q8_0": 1894532128,
-    },
-}
-"""Qwen's own uploads, which hold the output matrix beside the embedding that it equals."""
 
 
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-
-
-def _types(shape: Shape, file_type: str) -> dict[str, str]:
-    vectors = {each.name: "F32" for each in constants(shape)}
-    return vectors | mixed_types(shape, matrices(shape, NO_WORDS), file_type)
-
-
-def _tensor_bytes(shape: Shape, file_type: str) -> int:
-    planned = matrices(shape, NO_WORDS)
-    types = mixed_types(shape, planned, file_type)
-    weights = sum(each.rows * bytes_per_row(types[each.name], each.columns) for each in planned)
-    return weights + sum(4 * len(each.values) for each in constants(shape))
 
 
 def _small(name: str) -> Shape:
@@ -157,81 +52,6 @@ def _vocabulary(name: str) -> Vocabulary:
     shape = load_shape(name)
     assert isinstance(shape.tokenizer, BytePairs)
     return byte_pairs_vocabulary(shape.tokenizer, shape.vocabulary)
-
-
-def _check_published(shape: Shape, published_bytes: dict[str, int]) -> None:
-    headers = {
-        size_bytes - _tensor_bytes(shape, file_type)
-        for file_type, size_bytes in published_bytes.items()
-    }
-    # What differs are keys about the quantisation.
-    assert max(headers) - min(headers) < 500
-    assert 5_900_000 < min(headers) < 7_900_000
-
-
-@pytest.mark.parametrize("name", PUBLISHED_BYTES)
-def test_published_files_of_all_types_have_our_tensors_bytes_and_one_header(name: str) -> None:
-    _check_published(load_shape(name), PUBLISHED_BYTES[name])
-
-
-@pytest.mark.parametrize("name", PUBLISHED_WITH_TWO_TABLES_BYTES)
-def test_published_files_with_an_output_of_their_own_have_our_tensors_bytes(name: str) -> None:
-    shape = load_shape(name).model_copy(update={"tied": False})
-    _check_published(shape, PUBLISHED_WITH_TWO_TABLES_BYTES[name])
-
-
-def test_types_are_counted_as_engines_counted_those_of_published_files() -> None:
-    llama = load_shape("llama-3.1-8b")
-    assert Counter(_types(llama, "Q4_K_M").values()) == {"F32": 66, "Q4_K": 193, "Q6_K": 33}
-    # Qwen's own upload has the output twice.
-    qwen = load_shape("qwen2.5-0.5b").model_copy(update={"tied": False})
-    assert Counter(_types(qwen, "Q4_K_M").values()) == {
-        "F32": 121,
-        "Q5_0": 133,
-        "Q8_0": 13,
-        "Q4_K": 12,
-        "Q6_K": 12,
-    }
-
-
-def test_an_8b_models_tensors_have_the_published_names_sizes_and_types() -> None:
-    shape = load_shape("llama-3.1-8b")
-    types = _types(shape, "Q4_K_M")
-    sizes = {each.name: (each.columns, each.rows) for each in matrices(shape, NO_WORDS)}
-    vectors = {each.name: len(each.values) for each in constants(shape)}
-    assert len(types) == 292
-    assert (sizes["token_embd.weight"], types["token_embd.weight"]) == ((4096, 128256), "Q4_K")
-    assert (sizes["output.weight"], types["output.weight"]) == ((4096, 128256), "Q6_K")
-    assert vectors["output_norm.weight"] == 4096
-    assert vectors["rope_freqs.weight"] == 64
-    first = {name.removeprefix("blk.0."): name for name in types if name.startswith("blk.0.")}
-    assert {short: (sizes.get(name), types[name]) for short, name in first.items()} == {
-        "attn_norm.weight": (None, "F32"),
-        "ffn_norm.weight": (None, "F32"),
-        "attn_k.weight": ((4096, 1024), "Q4_K"),
-        "attn_output.weight": ((4096, 4096), "Q4_K"),
-        "attn_q.weight": ((4096, 4096), "Q4_K"),
-        "attn_v.weight": ((4096, 1024), "Q6_K"),
-        "ffn_down.weight": ((14336, 4096), "Q6_K"),
-        "ffn_gate.weight": ((4096, 14336), "Q4_K"),
-        "ffn_up.weight": ((4096, 14336), "Q4_K"),
-    }
-    assert types["blk.4.ffn_down.weight"] == "Q4_K"
-
-
-def test_families_differ_in_biases_norms_and_output() -> None:
-    def of_layer_1(name: str) -> set[str]:
-        names = _types(load_shape(name), "F16")
-        return {each.removeprefix("blk.1.") for each in names if each.startswith("blk.1.")}
-
-    usual = of_layer_1("llama-3.2-1b")
-    biases = {"attn_q.bias", "attn_k.bias", "attn_v.bias"}
-    assert of_layer_1("qwen2.5-7b") == usual | biases
-    assert of_layer_1("qwen3-0.6b") == usual | {"attn_q_norm.weight", "attn_k_norm.weight"}
-    tied = {
-        name for name in PUBLISHED_BYTES if "output.weight" not in _types(load_shape(name), "F16")
-    }
-    assert tied == {"llama-3.2-1b", "llama-3.2-3b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-0.6b"}
 
 
 @pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there")
@@ -297,34 +117,15 @@ def test_the_format_s_own_reader_reads_finite_weights_of_the_planned_types(
 ) -> None:
     shape = _small(name)
     reader = GGUFReader(_made(tmp_path / "m.gguf", shape, "Q3_K_M"))
-    assert {each.name: each.tensor_type.name for each in reader.tensors} == _types(shape, "Q3_K_M")
+    assert {each.name: each.tensor_type.name for each in reader.tensors} == tensor_types(
+        shape, "Q3_K_M"
+    )
     for tensor in reader.tensors:
         some = tensor.data[:2000]
         assert np.isfinite(dequantize(some, tensor.tensor_type)).all(), tensor.name
     up = next(each for each in reader.tensors if each.name == "blk.1.ffn_up.weight")
     assert up.tensor_type.name == "Q3_K"
     assert dequantize(up.data, up.tensor_type).std() == pytest.approx(256**-0.5, rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("file_type", "usual", "tiny"),
-    [
-        ("Q2_K", "Q4_0", "F16"),
-        ("Q3_K_S", "Q4_0", "F16"),
-        ("Q4_K_S", "Q5_0", "F16"),
-        ("Q5_K_S", "Q5_1", "F16"),
-        ("Q6_K", "Q8_0", "F16"),
-        ("Q8_0", "Q8_0", "F16"),
-    ],
-)
-def test_rows_that_no_block_divides_get_the_type_that_llama_quantize_falls_back_to(
-    file_type: str, usual: str, tiny: str
-) -> None:
-    shape = load_shape("stories260k").model_copy(update={"width": 96, "feed_forward": 172})
-    types = _types(shape, file_type)
-    assert types["blk.4.ffn_up.weight"] == usual
-    assert types["blk.4.ffn_down.weight"] == tiny
-    assert types["output.weight"] == "Q8_0"
 
 
 @pytest.mark.parametrize("file_type", FILE_TYPES)
@@ -356,19 +157,6 @@ def test_tensors_lie_in_the_file_as_llama_quantize_leaves_them(tmp_path: Path) -
     ]
     layers = [int(name.split(".")[1]) for name in names if name.startswith("blk.")]
     assert layers == sorted(layers)
-
-
-def test_frequencies_are_divided_as_llama_3_says() -> None:
-    (found,) = (
-        each.values
-        for each in constants(load_shape("llama-3.2-1b"))
-        if each.name == "rope_freqs.weight"
-    )
-    assert len(found) == 32
-    assert found[0] == 1.0
-    assert found[-1] == 32.0
-    assert list(found) == sorted(found)
-    assert any(1 < each < 32 for each in found)
 
 
 def test_llama_3_special_tokens_have_their_ids() -> None:

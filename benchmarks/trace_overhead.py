@@ -25,7 +25,8 @@ from pathlib import Path
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
-from armload.models.synth import Shape, synthesise
+from armload.models.shape import Shape
+from armload.models.synth import synthesise
 
 SHAPE = Shape(
     layers=16,

@@ -14,7 +14,7 @@ from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
-from armload.cli.verbs import bench, board, build, clean, demo, deploy, inspect, show
+from armload.cli.verbs import bench, board, build, clean, demo, deploy, inspect, model, show
 from armload.core.errors import UsageError
 
 namespace = Collection("armload")
@@ -31,6 +31,7 @@ for verb in (
 ):
     namespace.add_task(verb)
 namespace.add_collection(board.collection, name="board")
+namespace.add_collection(model.collection, name="model")
 
 
 class _Armload(Program):

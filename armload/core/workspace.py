@@ -2,7 +2,8 @@
 
 The data folders ``boards``, ``toolchains`` and ``deploy`` are looked up in the workspace
 (the nearest folder upwards that holds ``boards/`` or ``toolchains/``) and then in the
-installed package, so a person's own file wins.
+installed package, so a person's own file wins. So are ``shapes``, which are shipped inside
+the package alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import platformdirs
 
 from armload.core.errors import UsageError
 
-_ONE_OF = {"boards": "board", "toolchains": "target"}
+_ONE_OF = {"boards": "board", "toolchains": "target", "shapes": "shape"}
 
 
 def workspace() -> Path:

@@ -27,6 +27,7 @@ class BlockLayout:
         size_bytes: of a block.
         scale_at: offset of the 16-bit float that is the scale.
         minimum_at: offset of the 16-bit float that is the minimum; none when numbers are signed.
+        minimum_is_added: the minimum is stored with the other sign.
         fixed: offset and bytes of what else is constant: the sub-blocks' scales, all of them 1.
         levels: how many numbers there are.
     """
@@ -35,6 +36,7 @@ class BlockLayout:
     size_bytes: int
     scale_at: int
     minimum_at: int | None = None
+    minimum_is_added: bool = False
     fixed: tuple[int, bytes] = (0, b"")
     levels: int
 
@@ -49,12 +51,20 @@ def _uniform_deviation(levels: int) -> float:
 
 
 _ALL_ONES_6_BIT = b"\x01" * 8 + b"\x11" * 4
+_ALL_33_6_BIT = b"\x11" * 8 + b"\xaa" * 4  # Q3_K subtracts 32 of its sub-blocks' scales
 
 LAYOUTS: Mapping[str, BlockLayout] = {
     "Q4_0": BlockLayout(elements=32, size_bytes=18, scale_at=0, levels=16),
+    "Q5_0": BlockLayout(elements=32, size_bytes=22, scale_at=0, levels=32),
+    "Q5_1": BlockLayout(
+        elements=32, size_bytes=24, scale_at=0, minimum_at=2, minimum_is_added=True, levels=32
+    ),
     "Q8_0": BlockLayout(elements=32, size_bytes=34, scale_at=0, levels=256),
     "Q2_K": BlockLayout(
         elements=256, size_bytes=84, scale_at=80, minimum_at=82, fixed=(0, b"\x11" * 16), levels=4
+    ),
+    "Q3_K": BlockLayout(
+        elements=256, size_bytes=110, scale_at=108, fixed=(96, _ALL_33_6_BIT), levels=8
     ),
     "Q4_K": BlockLayout(
         elements=256,
@@ -97,32 +107,50 @@ def bytes_per_row(type_name: str, columns: int) -> int:
 
 
 def random_rows(
-    type_name: str, rows: int, columns: int, deviation: float, random: np.random.Generator
+    type_name: str, columns: int, deviations: NDArray[np.float64], random: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """Return rows of stored weights with mean zero and the given standard deviation.
+    """Return rows of stored weights with mean zero and each row's standard deviation.
 
-    Only the generator's raw bytes are used, which NumPy keeps stable over its versions.
+    Only the generator's raw bytes are used, which NumPy keeps stable over its versions. A row
+    without deviation is zero bytes, which are zero weights in every format.
 
     Returns:
         Bytes of shape ``(rows, bytes_per_row(type_name, columns))``.
     """
     import numpy as np
 
+    rows = len(deviations)
     if type_name in FLOATS:
         numbers = np.frombuffer(random.bytes(rows * columns), np.int8).reshape(rows, columns)
-        weights = numbers * np.float32(deviation / _uniform_deviation(256))
-        return weights.astype("<f4" if type_name == "F32" else "<f2").view(np.uint8)
-    layout = LAYOUTS[type_name]
+        scales = (deviations / _uniform_deviation(256)).astype(np.float32)
+        weights = numbers * scales[:, np.newaxis]
+        stored = weights.astype("<f4" if type_name == "F32" else "<f2").view(np.uint8)
+    else:
+        stored = _random_blocks(LAYOUTS[type_name], columns, deviations, random)
+    stored[deviations == 0] = 0
+    return stored
+
+
+def _random_blocks(
+    layout: BlockLayout,
+    columns: int,
+    deviations: NDArray[np.float64],
+    random: np.random.Generator,
+) -> NDArray[np.uint8]:
+    import numpy as np
+
+    rows = len(deviations)
     count = rows * columns // layout.elements
     blocks = np.frombuffer(bytearray(random.bytes(count * layout.size_bytes)), np.uint8).reshape(
         count, layout.size_bytes
     )
     # Numbers such as -8…7 have a mean of -1/2; a random sign per block makes it zero.
     sign = np.where(blocks[:, layout.scale_at] & 1, 1.0, -1.0)
-    scale = deviation / layout.number_deviation
+    scale = np.repeat(deviations / layout.number_deviation, columns // layout.elements)
     _put_float(blocks, layout.scale_at, sign * scale)
     if layout.minimum_at is not None:
-        _put_float(blocks, layout.minimum_at, sign * scale * (layout.levels - 1) / 2)
+        minimum = sign * scale * (layout.levels - 1) / 2
+        _put_float(blocks, layout.minimum_at, -minimum if layout.minimum_is_added else minimum)
     at, content = layout.fixed
     blocks[:, at : at + len(content)] = np.frombuffer(content, np.uint8)
     return blocks.reshape(rows, -1)

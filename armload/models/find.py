@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
 from armload.models import hub
-from armload.models.synth import DEMO_QUANTISATION, DEMO_SEED, DEMO_SHAPE, GENERATION, synthesise
+from armload.models.mix import check_file_type
+from armload.models.shape import load_shape
+from armload.models.synth import (
+    DEMO_QUANTISATION,
+    DEMO_SEED,
+    DEMO_SHAPE,
+    GENERATION,
+    synthesise,
+    synthesise_like,
+)
 
 DEMO = "demo"
 """The name of the model of random weights that armload makes itself."""
 
+LIKE = "like:"
+"""What the name of a model begins with that is made in the likeness of a published one."""
+
 
 def resolve(reference: str, progress: Progress) -> Path:
-    """Return the file of a model: a path, ``hf:ORG/REPO/FILE.gguf``, or ``demo``.
+    """Return the file of a model: a path, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``demo``.
 
-    The demo's model is made, and a model of the hub downloaded, when it is not there yet.
-    A file that is itself called ``demo`` is ``./demo``.
+    A model of random weights is made, and a model of the hub downloaded, when it is not there
+    yet. A file that is itself called ``demo`` is ``./demo``.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: there is no such file, shape or file type.
         MissingToolError: the hub is asked for and its package is not installed.
         ConnectError: the hub cannot be reached.
     """
@@ -29,11 +42,14 @@ def resolve(reference: str, progress: Progress) -> Path:
         return demo_model(progress)
     if reference.startswith(hub.PREFIX):
         return hub.fetch(reference, progress)
+    if reference.startswith(LIKE):
+        return model_like(reference, progress)
     path = Path(reference).expanduser()
     if not path.exists():
         raise UsageError(
             f"There is no model {reference}.",
-            f"Give a GGUF file, hf:ORG/REPO/FILE.gguf, or {DEMO!r} for one of random weights.",
+            "Give a GGUF file, hf:ORG/REPO/FILE.gguf, or for one of random weights "
+            f"like:SHAPE:TYPE or {DEMO!r}.",
         )
     return path
 
@@ -42,7 +58,33 @@ def demo_model(progress: Progress) -> Path:
     """Return the demo's model; make it when it is missing."""
     shape = DEMO_SHAPE
     sizes = f"{shape.layers}x{shape.width}-{DEMO_QUANTISATION.lower()}-seed{DEMO_SEED}"
-    path = cache_folder() / "models" / f"made-{GENERATION}" / f"random-{sizes}.gguf"
+    path = _made(f"random-{sizes}.gguf")
     if not path.is_file():
         synthesise(shape, path, quantisation=DEMO_QUANTISATION, seed=DEMO_SEED, progress=progress)
     return path
+
+
+def model_like(reference: str, progress: Progress) -> Path:
+    """Return the model that ``like:SHAPE:TYPE`` names; make it when it is missing.
+
+    Raises:
+        UsageError: the name is malformed, or there is no such shape or file type.
+        DataError: the shape's file is malformed.
+    """
+    name, separator, file_type = reference.removeprefix(LIKE).partition(":")
+    if not separator:
+        raise UsageError(
+            f"{reference!r} names no file type.", f"Write like:{name}:Q4_0, for example."
+        )
+    shape, file_type = load_shape(name), check_file_type(file_type)
+    # A person's own shape may change under its name.
+    sizes = shape.model_dump_json(exclude={"name", "description"})
+    digest = hashlib.sha256(sizes.encode()).hexdigest()[:8]
+    path = _made(f"random-{name}-{file_type}-{digest}-seed{DEMO_SEED}.gguf")
+    if not path.is_file():
+        synthesise_like(shape, path, file_type=file_type, seed=DEMO_SEED, progress=progress)
+    return path
+
+
+def _made(name: str) -> Path:
+    return cache_folder() / "models" / f"made-{GENERATION}" / name

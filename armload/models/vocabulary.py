@@ -8,6 +8,7 @@ as bytes.
 from __future__ import annotations
 
 import string
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -25,6 +26,7 @@ class Kind(IntEnum):
     NORMAL = 1
     UNKNOWN = 2
     CONTROL = 3
+    USER_DEFINED = 4
     UNUSED = 5
     BYTE = 6
 
@@ -36,13 +38,15 @@ class Vocabulary:
     Attributes:
         tokens: the pieces.
         kinds: their types.
-        scores: what SentencePiece merges by; higher first.
+        scores: what SentencePiece merges by; higher first. None of byte pairs.
+        merges: pairs of pieces that byte pairs are merged to, the first first.
         words: ids of the whole words, the only ones a model should say.
     """
 
     tokens: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    scores: tuple[float, ...]
+    scores: tuple[float, ...] = ()
+    merges: tuple[tuple[str, str], ...] = ()
     words: range
 
 
@@ -55,18 +59,22 @@ def english_words() -> tuple[str, ...]:
 
 def smallest_vocabulary() -> int:
     """Return the number of tokens that ``vocabulary`` needs at least."""
-    return len(_needed()[0])
+    return len(_with_words(1)[0])
 
 
 def vocabulary(size: int) -> Vocabulary:
-    """Return a vocabulary of exactly ``size`` tokens; what is not needed is marked unused.
+    """Return a vocabulary of exactly ``size`` tokens: as many words as fit, the rest unused.
 
     Raises:
         ValueError: ``size`` is below ``smallest_vocabulary()``.
     """
-    needed, words = _needed()
-    if size < len(needed):
-        raise ValueError(f"a vocabulary needs {len(needed)} tokens at least, not {size}")
+    count = len(english_words())
+    needed, words = _with_words(count)
+    while len(needed) > size:
+        count -= 1
+        if not count:
+            raise ValueError(f"a vocabulary needs {len(needed)} tokens at least, not {size}")
+        needed, words = _with_words(count)
     unused = [(f"<unused{number}>", Kind.UNUSED) for number in range(size - len(needed))]
     tokens, kinds = zip(*needed, *unused, strict=True)
     return Vocabulary(
@@ -78,14 +86,19 @@ def vocabulary(size: int) -> Vocabulary:
 
 
 @cache
-def _needed() -> tuple[tuple[tuple[str, Kind], ...], range]:
+def _with_words(count: int) -> tuple[tuple[tuple[str, Kind], ...], range]:
     control = (("<unk>", Kind.UNKNOWN), ("<s>", Kind.CONTROL), ("</s>", Kind.CONTROL))
     single_bytes = ((f"<0x{byte:02X}>", Kind.BYTE) for byte in range(256))
-    words = [SPACE + word for word in english_words()]
-    beginnings = {word[:length]: None for word in words for length in range(1, len(word))}
+    words = [SPACE + word for word in english_words()[:count]]
     letters = dict.fromkeys(string.ascii_letters + string.digits + string.punctuation)
-    pieces = dict.fromkeys([*letters, *beginnings])
-    others = [piece for piece in pieces if piece not in set(words)]
+    pieces = dict.fromkeys([*letters, *beginnings(words)])
+    spoken = set(words)
+    others = [piece for piece in pieces if piece not in spoken]
     before = [*control, *single_bytes, *((piece, Kind.NORMAL) for piece in others)]
     needed = (*before, *((word, Kind.NORMAL) for word in words))
     return needed, range(len(before), len(needed))
+
+
+def beginnings(words: Iterable[str]) -> dict[str, None]:
+    """Return all that words begin with, shorter ones of a word first, each once."""
+    return {word[:length]: None for word in words for length in range(1, len(word))}

@@ -9,9 +9,10 @@ import pytest
 
 from armload.core.progress import Silent
 from armload.models.blocks import TYPES
-from armload.models.synth import Shape, synthesise
+from armload.models.shape import Shape, load_shape
+from armload.models.synth import synthesise, synthesise_like
 from armload.models.vocabulary import english_words
-from tests.system.engines import command, engine
+from tests.system.engines import command, engine, run, shared
 
 pytestmark = pytest.mark.build
 
@@ -45,3 +46,40 @@ def test_the_engine_runs_a_made_model_which_answers_in_english_words(
     assert len(said) == 24
     assert set(said) <= set(english_words())
     assert len(set(said)) > 4
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b"])
+def test_the_engine_runs_a_model_of_each_family_which_answers_in_words_made_of_words(
+    name: str, tmp_path: Path
+) -> None:
+    sizes = {"layers": 2, "width": 256, "feed_forward": 512, "heads": 4, "kv_heads": 2}
+    shape = load_shape(name).model_copy(update=sizes)
+    model = tmp_path / "model.gguf"
+    synthesise_like(shape, model, file_type="Q3_K_M", seed=1, progress=Silent())
+    arguments = ["-n", "24", "-c", "256", "--ignore-eos", "--no-display-prompt", "--check-tensors"]
+    ran = run(engine(None), model, tmp_path, PROMPT, *arguments)
+    said = ran.text.split()
+    assert len(said) == 24
+    assert len(set(said)) > 4
+    known = {word.casefold() for word in english_words()}
+    assert all(_is_made_of(word.casefold(), known) for word in said), said
+
+
+def _is_made_of(word: str, known: set[str]) -> bool:
+    return not word or any(
+        word.startswith(part) and _is_made_of(word.removeprefix(part), known) for part in known
+    )
+
+
+def test_a_real_and_a_made_model_of_one_shape_take_the_same_steps(tmp_path: Path) -> None:
+    made = tmp_path / "made.gguf"
+    synthesise_like(load_shape("stories260k"), made, file_type="F32", seed=1, progress=Silent())
+    arguments = ["-n", "20", "--ignore-eos"]
+    steps = {}
+    for model in (made, shared("stories260K.gguf")):
+        ran = run(engine(None), model, tmp_path, "Once upon a time", *arguments)
+        steps[model.name] = (
+            len(ran.of_phase("prompt")),
+            [step.tokens for step in ran.of_phase("generate")],
+        )
+    assert steps["made.gguf"] == steps["stories260K.gguf"] == (1, [1] * 19)

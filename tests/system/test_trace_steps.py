@@ -14,7 +14,8 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
-from armload.models.synth import Shape, synthesise
+from armload.models.shape import Shape
+from armload.models.synth import synthesise
 from tests.system.engines import LAST_WITH_DECODE, Ran, command, engine, run, shared
 
 pytestmark = pytest.mark.build

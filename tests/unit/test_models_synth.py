@@ -20,8 +20,10 @@ from armload.core.progress import Silent, Step
 from armload.models.blocks import TYPES
 from armload.models.gguf import read_model
 from armload.models.header import read_header
-from armload.models.synth import GENERATION, LOGIT_DEVIATION, Shape, synthesise
-from armload.models.vocabulary import Kind, smallest_vocabulary, vocabulary
+from armload.models.plan import LOGIT_DEVIATION
+from armload.models.shape import Shape
+from armload.models.synth import GENERATION, synthesise
+from armload.models.vocabulary import Kind, vocabulary
 
 SMALL = Shape(
     layers=2,
@@ -65,7 +67,8 @@ def test_weights_have_mean_zero_and_the_deviation_that_keeps_activations(
         (tensor,) = [each for each in reader.tensors if each.name == f"{name}.weight"]
         weights = dequantize(tensor.data, tensor.tensor_type)
         assert np.isfinite(weights).all()
-        assert weights.std() == pytest.approx(deviation, rel=0.02)
+        # The few numbers of Q3_K, -4 to 3, are 2.4 % wider with a random sign.
+        assert weights.std() == pytest.approx(deviation, rel=0.03)
         assert abs(weights.mean()) < 6 * deviation / math.sqrt(weights.size / 32)
 
 
@@ -77,7 +80,7 @@ def test_only_whole_words_can_win(quantisation: str, tmp_path: Path) -> None:
     words = vocabulary(SMALL.vocabulary).words
     spoken = np.flatnonzero(np.abs(rows).max(axis=1) > 0)
     assert spoken.tolist() == list(words)
-    assert rows[spoken].std() == pytest.approx(LOGIT_DEVIATION / 16, rel=0.02)
+    assert rows[spoken].std() == pytest.approx(LOGIT_DEVIATION / 16, rel=0.03)
 
 
 def test_equal_orders_give_equal_bytes_and_other_seeds_others(tmp_path: Path) -> None:
@@ -125,9 +128,8 @@ def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path) -> None:
 def test_progress_ends_with_every_byte_of_the_weights(tmp_path: Path) -> None:
     watching = _Watching()
     synthesise(SMALL, tmp_path / "m.gguf", quantisation="F32", seed=1, progress=watching)
-    norms_bytes = 5 * 256 * 4
     tensors = read_header(tmp_path / "m.gguf").tensors
-    weights_bytes = sum(tensor.size_bytes for tensor in tensors) - norms_bytes
+    weights_bytes = sum(tensor.size_bytes for tensor in tensors)
     assert watching.completed == watching.total == weights_bytes
 
 
@@ -135,7 +137,7 @@ def test_progress_ends_with_every_byte_of_the_weights(tmp_path: Path) -> None:
 def test_memory_stays_bounded_by_far_less_than_the_model(tmp_path: Path) -> None:
     program = (
         "import re, sys; from pathlib import Path;"
-        "from armload.models.synth import Shape, synthesise;"
+        "from armload.models.shape import Shape; from armload.models.synth import synthesise;"
         "from armload.core.progress import Silent;"
         "shape = Shape(layers=1, width=2048, feed_forward=8192, heads=16, kv_heads=4,"
         " vocabulary=32000, context_length=512);"
@@ -180,7 +182,7 @@ def test_an_unknown_quantisation_is_answered_with_what_there_is(tmp_path: Path) 
 
 
 def test_every_byte_has_a_token_and_every_word_all_its_beginnings() -> None:
-    words = vocabulary(smallest_vocabulary())
+    words = vocabulary(2048)
     tokens = set(words.tokens)
     assert len(tokens) == len(words.tokens)
     assert words.kinds.count(Kind.BYTE) == 256

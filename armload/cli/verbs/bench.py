@@ -15,7 +15,7 @@ from armload.cli.verb import Verb
     klass=Verb,
     help={
         "board": "a file in boards/, such as virtual or dayu200",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or demo: one of random weights",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
         "prompt": "the text to continue",
         "n-predict": "tokens to generate",
         "threads": "worker threads; 0: the engine chooses",

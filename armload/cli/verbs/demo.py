@@ -14,7 +14,7 @@ _DEMO_N_PREDICT = "48"
     klass=Verb,
     help={
         "board": "a file in boards/; virtual-dayu200 has the storage of a small board",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or demo: one of random weights",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
         "n-predict": "tokens to generate",
         "json": "print one JSON document: the run",
     },

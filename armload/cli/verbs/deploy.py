@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     klass=Verb,
     help={
         "board": "a file in boards/, such as virtual or dayu200; several: a,b,c",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or demo: one of random weights",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
         "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
         "ref": "branch, tag or commit, where the source is a git repository",
         "compiler": "zig, gnu or native, as for build",

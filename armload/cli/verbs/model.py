@@ -1,0 +1,117 @@
+"""``model.*``: what a model consists of, and models of random weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_JSON = {"json": "print one JSON document"}
+
+
+@task(
+    klass=Verb,
+    help={"file": "a GGUF file, or another name that --model knows, such as demo"} | _JSON,
+)
+def inspect(c: Context, file: str, json: bool = False) -> None:
+    """Say what a model consists of, what a token reads, and what its KV cache takes.
+
+    Example: armload model.inspect llama-3.2-1b-q4_0.gguf
+    """
+    del c
+    from armload.cli import terminal
+    from armload.models.find import resolve
+    from armload.models.gguf import read_anatomy
+    from armload.models.header import check_whole
+    from armload.report.models import anatomy_table
+
+    progress = terminal.progress()
+    anatomy = read_anatomy(resolve(file, progress), progress)
+    if json:
+        terminal.show_json(anatomy.model_dump_json(indent=1))
+    else:
+        terminal.show(anatomy_table(anatomy))
+    check_whole(anatomy.path, anatomy.size_bytes, anatomy.whole_bytes)
+
+
+@task(
+    klass=Verb,
+    help={
+        "like": "the shape: a file in shapes/, such as llama-3.1-8b",
+        "quant": "the file type, such as Q2_K or Q4_K_M",
+        "output": "the file to write; else SHAPE-TYPE-random.gguf in this folder",
+        "seed": "of the weights",
+    }
+    | _JSON,
+)
+def synth(
+    c: Context,
+    like: str = "",
+    quant: str = "Q4_0",
+    output: str = "",
+    seed: str = "1",
+    json: bool = False,
+) -> None:
+    """Make a model of random weights that has the tensors of a published one.
+
+    Example: armload model.synth --like llama-3.1-8b --quant Q2_K
+    """
+    del c
+    from armload.cli import terminal
+    from armload.models.mix import check_file_type
+    from armload.models.shape import load_shape
+    from armload.models.synth import synthesise_like
+
+    shape, file_type = load_shape(_given(like)), check_file_type(quant)
+    path = _free_place(output or f"{like}-{file_type}-random.gguf")
+    progress = terminal.progress()
+    synthesise_like(shape, path, file_type=file_type, seed=_seed(seed), progress=progress)
+    if json:
+        from armload.models.gguf import read_anatomy
+
+        terminal.show_json(read_anatomy(path, progress).model_dump_json(indent=1))
+    else:
+        terminal.results().print(str(path), highlight=False, soft_wrap=True)
+
+
+def _given(like: str) -> str:
+    from armload.core.errors import UsageError
+    from armload.core.workspace import data_names
+    from armload.models.shape import SHAPES
+
+    if not like:
+        raise UsageError(
+            "--like is missing: which shape?", f"There are: {', '.join(data_names(SHAPES))}."
+        )
+    return like
+
+
+def _free_place(output: str) -> Path:
+    from pathlib import Path
+
+    from armload.core.errors import UsageError
+
+    path = Path(output).expanduser()
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder.", "Give --output the name of a file to write.")
+    if path.exists():
+        raise UsageError(f"{path} exists already.", "Delete it, or give another --output.")
+    return path
+
+
+def _seed(seed: str) -> int:
+    from armload.core.errors import UsageError
+
+    if not (seed.isascii() and seed.isdigit()):
+        raise UsageError(f"--seed {seed}: it is no whole number from 0 up.", "Take 1, say.")
+    return int(seed)
+
+
+collection = Collection("model", inspect, synth)

@@ -1,0 +1,154 @@
+"""The facts that a GGUF header tells, and what is said of a header that lacks them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from armload.core.errors import DataError
+from armload.models.header import Header
+from armload.models.header_values import Array
+
+KV_BYTES_PER_VALUE = 2
+EMBEDDING = "token_embd.weight"
+OUTPUT = "output.weight"
+PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
+
+
+class Facts:
+    """What the header of a language model says; asked only for what is needed.
+
+    Every method raises DataError where the header lacks a key or has nonsense for it.
+
+    Attributes:
+        architecture: ``general.architecture``, the prefix of most keys.
+        layers: transformer blocks.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._path = path
+        self._metadata = header.metadata
+        self._tensors = {tensor.name: tensor for tensor in header.tensors}
+        self.architecture = self._text("general.architecture")
+        parts = self._metadata.get("split.count", 0)
+        if isinstance(parts, int) and parts > 1:
+            raise DataError(
+                f"{path}: this is one of {parts} parts of a model.",
+                "Join them with `llama-gguf-split --merge FIRST-PART WHOLE.gguf`.",
+            )
+        embedding = self._tensors.get(EMBEDDING)
+        if embedding is None or not embedding.elements or not embedding.shape:
+            raise DataError(
+                f"{path}: this GGUF file is no language model: it has no tensor {EMBEDDING!r}.",
+                "Give the model itself, not its vocabulary, adapter or image projector.",
+            )
+        self.layers = self.number("block_count")
+        if self.layers > len(self._tensors):
+            raise DataError(
+                f"{path}: {self.architecture}.block_count says {self.layers} layers, and there "
+                f"are only {len(self._tensors)} tensors.",
+                "The file is damaged: download, copy or convert it again.",
+            )
+
+    def number(self, key: str, default: int | None = None) -> int:
+        """Return a number of the architecture; the first layer's where layers differ."""
+        return self._at_layer(self._value(key, default), 0, key)
+
+    @property
+    def quantisation(self) -> str:
+        """The tensor type that holds most bytes of weights."""
+        sizes: Counter[str] = Counter()
+        for tensor in self._tensors.values():
+            sizes[tensor.type_name] += tensor.size_bytes
+        return sizes.most_common(1)[0][0]
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return sum(tensor.elements for tensor in self._tensors.values())
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens."""
+        tokens = self._metadata.get("tokenizer.ggml.tokens")
+        if isinstance(tokens, Array):
+            return tokens.length
+        return self._tensors[EMBEDDING].shape[-1]
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Every weight is read once per step, except unused experts and lookup tables."""
+        experts = self.number("expert_count", 0)
+        used = self.number("expert_used_count", 0)
+        tied = OUTPUT not in self._tensors
+        total = 0
+        for tensor in self._tensors.values():
+            if tensor.name == PER_LAYER_EMBEDDING or (tensor.name == EMBEDDING and not tied):
+                total += tensor.size_bytes // max(tensor.shape[-1], 1)
+            elif "_exps." in tensor.name and experts:
+                total += tensor.size_bytes * used // experts
+            else:
+                total += tensor.size_bytes
+        return total
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Keys and values of all layers; latent attention (MLA) is counted as it is stored."""
+        return sum(self.kv_heads) * sum(self.head_widths) * KV_BYTES_PER_VALUE
+
+    @property
+    def kv_heads(self) -> tuple[int, ...]:
+        """Heads for keys and values, of each layer."""
+        heads = self._value("attention.head_count", 0)
+        kv_heads = self._metadata.get(f"{self.architecture}.attention.head_count_kv", heads)
+        return tuple(
+            self._at_layer(kv_heads, layer, "attention.head_count_kv")
+            for layer in range(self.layers)
+        )
+
+    @property
+    def head_widths(self) -> tuple[int, int]:
+        """Width of one head's keys, and of its values."""
+        heads = self.number("attention.head_count", 0)
+        usual = self.number("embedding_length", 0) // heads if heads else 0
+        return (
+            self.number("attention.key_length", usual),
+            self.number("attention.value_length", usual),
+        )
+
+    def has(self, key: str) -> bool:
+        """Say whether the architecture has a key."""
+        return f"{self.architecture}.{key}" in self._metadata
+
+    def word(self, key: str) -> str:
+        """Return a text; empty when there is none under that key."""
+        value = self._metadata.get(key)
+        return value if isinstance(value, str) else ""
+
+    def _value(self, key: str, default: int | None) -> object:
+        value = self._metadata.get(f"{self.architecture}.{key}", default)
+        if value is None:
+            raise self._lacks(f"{self.architecture}.{key}")
+        return value
+
+    def _at_layer(self, value: object, layer: int, key: str) -> int:
+        if isinstance(value, Array):
+            value = value.items[layer] if layer < len(value.items) else None
+        if not isinstance(value, int) or value < 0:
+            raise DataError(
+                f"{self._path}: {self.architecture}.{key} has no usable value for layer {layer}.",
+                "Convert the model again with a current llama.cpp.",
+            )
+        return value
+
+    def _text(self, key: str) -> str:
+        value = self._metadata.get(key)
+        if not isinstance(value, str) or not value:
+            raise self._lacks(key)
+        return value
+
+    def _lacks(self, key: str) -> DataError:
+        return DataError(
+            f"{self._path}: this GGUF file lacks the metadata key {key!r}.",
+            "Give a language model that was converted with a current llama.cpp.",
+        )

@@ -8,7 +8,8 @@ from pathlib import Path
 from armload.bench.engine import engine_times, generated_text
 from armload.bench.job import FILE_NAME
 from armload.bench.limit import find_limit
-from armload.bench.run import Conditions, Exit, Job, Memory, Run, Step
+from armload.bench.run import Conditions, Exit, Job, Memory, Run, Step, Verdict
+from armload.bench.sanity import departure, departure_line
 from armload.bench.summary import summarise
 from armload.bench.trace import read_trace
 from armload.bench.verdict import judge
@@ -72,6 +73,22 @@ def assemble(
             after=after,
         ),
     )
+
+
+def with_reference(run: Run, reference: Run) -> Run:
+    """Return the run with its text compared with a reference's, and judged by that.
+
+    The text is expected to be the same when model, prompt and sampling are.
+    """
+    fields = ("prompt", "temperature", "seed")
+    same = run.model.sha256 == reference.model.sha256 and all(
+        getattr(run.plan, field) == getattr(reference.plan, field) for field in fields
+    )
+    found = departure(run.text, reference.text, name=reference.id, same_model=same)
+    verdict = run.verdict
+    if found.kind == "differs":
+        verdict = Verdict(valid=False, reasons=(*verdict.reasons, departure_line(found)))
+    return run.model_copy(update={"reference": found, "verdict": verdict})
 
 
 def _peak(memory: Memory | None, steps: Sequence[Step]) -> Memory | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from armload.bench.plan import Plan
+from armload.bench.sanity import Departure
 from armload.boards.conditions import Conditions as Conditions
 from armload.core.values import Value
 from armload.deploy.ending import Kind
@@ -111,12 +112,19 @@ class ModelRecord(Value):
 
 
 class TokenTimes(Value):
-    """Quantiles of the time per output token, in seconds."""
+    """Quantiles of the time per output token, in seconds.
+
+    Attributes:
+        p50_low, p50_high: the median's 95 % confidence interval, over this run's tokens; none
+            for few tokens, and in a run that was kept before they were computed.
+    """
 
     p50: float
     p90: float
     p99: float
     max: float
+    p50_low: float | None = None
+    p50_high: float | None = None
 
 
 class Summary(Value):
@@ -128,6 +136,11 @@ class Summary(Value):
         decode_tps: generated tokens per second of generating steps; none without such steps.
         token_s: time per output token; none without generating steps.
         wall_s: from the process's start to its last step's end.
+        prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading.
+        prefill_tokens, decode_tokens: tokens that went through the model in them; the first
+            output token comes out of prefill, so decode is one fewer than was written.
+
+    The last four are none in a run that was kept before they were computed.
     """
 
     ttft_s: float | None
@@ -135,6 +148,10 @@ class Summary(Value):
     decode_tps: float | None
     token_s: TokenTimes | None
     wall_s: float | None
+    prefill_s: float | None = None
+    prefill_tokens: int | None = None
+    decode_s: float | None = None
+    decode_tokens: int | None = None
 
 
 class Memory(Value):
@@ -222,7 +239,11 @@ class Job(Value):
 
 
 class Run(Job):
-    """One run, as kept in ``run.json``."""
+    """One run, as kept in ``run.json``.
+
+    Attributes:
+        reference: how its text compares with a reference run's; none without one.
+    """
 
     after: Conditions | None
     trace: Trace | None
@@ -234,3 +255,4 @@ class Run(Job):
     exit: Exit
     limit: Limit
     verdict: Verdict
+    reference: Departure | None = None

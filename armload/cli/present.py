@@ -6,14 +6,21 @@ import contextlib
 import importlib
 import threading
 
+from armload.bench import store
+from armload.bench.assemble import with_reference
 from armload.bench.plan import Plan
+from armload.bench.run import Run
 from armload.bench.runner import Request, bench
 from armload.cli import terminal
 from armload.core.errors import RunError
 
 
-def bench_and_present(request: Request, plan: Plan, *, as_json: bool) -> None:
+def bench_and_present(
+    request: Request, plan: Plan, *, as_json: bool, reference: Run | None = None
+) -> None:
     """Run, write the page and the picture beside the run, and show the figures.
+
+    With a reference the run's text is compared with that run's, and the verdict says so.
 
     Raises:
         RunError: the program did not end well; what it left is kept and shown all the same.
@@ -21,6 +28,9 @@ def bench_and_present(request: Request, plan: Plan, *, as_json: bool) -> None:
     # The charting libraries take a second to load; the board is busy meanwhile, the laptop is not.
     threading.Thread(target=_load_charting, daemon=True).start()
     run, folder = bench(request, plan, terminal.progress())
+    if reference is not None:
+        run = with_reference(run, reference)
+        store.save(run, folder)
     from armload.report.page import write_report
     from armload.report.table import run_table
 

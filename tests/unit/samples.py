@@ -20,6 +20,8 @@ def step(
     busy_threads: float = 2.0,
     major_faults: int = 0,
     involuntary_switches: int = 0,
+    cpu_khz: tuple[int, ...] = (),
+    celsius: float | None = None,
 ) -> Step:
     start_ns = 10_000_000_000 + number * 1_000_000_000
     return Step(
@@ -33,6 +35,8 @@ def step(
         rss_bytes=100_000_000,
         cpu_ns=round(busy_threads * duration_s * 1e9),
         involuntary_switches=involuntary_switches,
+        cpu_khz=cpu_khz,
+        celsius=celsius,
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from armload.bench.assemble import with_reference
 from armload.bench.limit import find_limit
 from armload.bench.plan import Plan
-from armload.bench.run import BoardRecord, Exit, Limit, ModelRecord, Step
-from armload.bench.verdict import doubts_about_text, judge
+from armload.bench.run import BoardRecord, Exit, Limit, ModelRecord, Step, Verdict
+from armload.bench.verdict import judge
+from tests.unit.runs import quick_run
 from tests.unit.samples import (
     board_record,
     conditions,
@@ -146,11 +150,67 @@ def test_tokens_that_read_storage_are_not_called_disturbed() -> None:
     assert reasons((prompt, *slow, *quick), n_predict=22) == ()
 
 
-@pytest.mark.parametrize("text", ["x\ufffd\ufffdyz", "," * 60, "so: " + "!" * 24])
-def test_garbage_is_found_out(text: str) -> None:
-    assert doubts_about_text(text)
+def test_a_run_at_a_lowered_frequency_is_not_valid() -> None:
+    prompt = step(0, phase="prompt", tokens=8)
+    quick = [step(n, cpu_khz=(1_992_000, 408_000)) for n in range(1, 12)]
+    hot = [step(n, cpu_khz=(1_416_000, 408_000), celsius=86.0) for n in range(12, 22)]
+    (reason,) = reasons((prompt, *quick, *hot), n_predict=22)
+    assert "for 48% of the time" in reason
+    assert "1.42 of 1.99 GHz" in reason
+    assert "86 °C" in reason
 
 
-@pytest.mark.parametrize("text", ["Once upon a time.", "caf\ufffd", "...", "1, 2, 3, 4, 5, 6, 7"])
-def test_ordinary_text_is_left_alone(text: str) -> None:
-    assert doubts_about_text(text) == []
+def test_cores_that_idle_are_not_throttled_and_one_slow_reading_is_no_matter() -> None:
+    prompt = step(0, phase="prompt", tokens=8, cpu_khz=(408_000, 408_000))
+    steps = [step(n, cpu_khz=(1_992_000, 408_000)) for n in range(1, 31)]
+    steps[4] = step(5, cpu_khz=(1_608_000, 408_000))
+    assert reasons((prompt, *steps), n_predict=31) == ()
+
+
+def test_a_run_whose_threads_were_pushed_aside_is_not_valid() -> None:
+    prompt = step(0, phase="prompt", tokens=8)
+    steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
+    (reason,) = reasons((prompt, *steps), n_predict=21)
+    assert "2 threads had the CPU for 47% of the time" in reason
+    assert "40 times per token" in reason
+
+
+def test_threads_that_wait_for_storage_are_not_called_pushed_aside() -> None:
+    prompt = step(0, phase="prompt", tokens=8)
+    steps = [
+        step(n, busy_threads=0.3, involuntary_switches=40, read_bytes=10**8) for n in range(1, 21)
+    ]
+    assert reasons((prompt, *steps), n_predict=21) == ()
+
+
+def test_too_few_tokens_for_their_spread_are_counted() -> None:
+    durations = [0.1, 0.1, 0.15, 0.15, 0.1, 0.15, 0.1, 0.15, 0.1, 0.15, 0.1]
+    (reason,) = reasons(steps_with_prompt(durations), n_predict=12)
+    needed = re.search(r"About (\d+) would do", reason)
+    assert needed is not None
+    assert int(needed[1]) > len(durations)
+
+
+def test_a_text_that_departs_from_its_reference_is_not_valid() -> None:
+    run = quick_run()
+    assert run.verdict.valid
+    other = run.model_copy(update={"id": "20261121T000000Z-r", "text": run.text[:40] + "other"})
+    checked = with_reference(run, other)
+    assert not checked.verdict.valid
+    assert checked.reference is not None
+    assert checked.reference.at_character == 40
+    assert any(
+        "departs from that of 20261121T000000Z-r" in each for each in checked.verdict.reasons
+    )
+    assert with_reference(run, run).verdict.valid
+    doubted = run.model_copy(update={"verdict": Verdict(valid=False, reasons=("A doubt.",))})
+    assert with_reference(doubted, other).verdict.reasons[0] == "A doubt."
+
+
+def test_another_models_text_says_nothing_against_a_run() -> None:
+    run = quick_run()
+    model = run.model.model_copy(update={"sha256": "c" * 64})
+    checked = with_reference(run, run.model_copy(update={"model": model, "text": "other"}))
+    assert checked.verdict.valid
+    assert checked.reference is not None
+    assert checked.reference.kind == "other model"

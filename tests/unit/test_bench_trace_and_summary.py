@@ -57,6 +57,18 @@ def test_rates_and_quantiles_follow_from_the_steps() -> None:
     assert summary.token_s is not None
     assert summary.token_s.p50 == pytest.approx(0.1)
     assert summary.token_s.max == pytest.approx(0.5)
+    assert summary.token_s.p50_low is None
+    assert (summary.prefill_tokens, summary.decode_tokens) == (8, 4)
+    assert summary.prefill_s == pytest.approx(0.4)
+    assert summary.decode_s == pytest.approx(0.8)
+
+
+def test_a_median_of_enough_tokens_has_its_interval() -> None:
+    times = summarise(trace(), steps_with_prompt([0.1, 0.12] * 10)).token_s
+    assert times is not None
+    assert times.p50_low is not None
+    assert times.p50_high is not None
+    assert 0.1 <= times.p50_low <= times.p50 <= times.p50_high <= 0.12
 
 
 def test_a_step_of_two_tokens_counts_as_two() -> None:
@@ -69,7 +81,17 @@ def test_a_step_of_two_tokens_counts_as_two() -> None:
 def test_a_run_that_never_decoded_has_no_figures() -> None:
     summary = summarise(None, ())
     assert summary.model_dump() == dict.fromkeys(
-        ("ttft_s", "prefill_tps", "decode_tps", "token_s", "wall_s")
+        (
+            "ttft_s",
+            "prefill_tps",
+            "decode_tps",
+            "token_s",
+            "wall_s",
+            "prefill_s",
+            "prefill_tokens",
+            "decode_s",
+            "decode_tokens",
+        )
     )
 
 

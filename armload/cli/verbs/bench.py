@@ -31,6 +31,7 @@ from armload.cli.verb import Verb
         "on": "compile the engine on that board, as for build",
         "wait": "seconds to wait for a board that somebody else uses",
         "new": "start another run, even if an interrupted command left the same one there",
+        "reference": "a run whose text this one's must be",
         "json": "print one JSON document: the run",
     },
 )
@@ -53,6 +54,7 @@ def bench(
     on: str = "",
     wait: str = str(DEFAULT_WAIT_S),
     new: bool = False,
+    reference: str = "",
     json: bool = False,
 ) -> None:
     """Run a model on a board and time every token.
@@ -61,6 +63,7 @@ def bench(
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     del c
+    from armload.bench import store
     from armload.bench.plan import new_plan
     from armload.bench.runner import Request
     from armload.cli.numbers import amount
@@ -89,7 +92,8 @@ def bench(
         wait_s=amount("wait", wait),
         new=new,
     )
-    bench_and_present(request, plan, as_json=json)
+    known = store.load(store.find(reference)) if reference else None
+    bench_and_present(request, plan, as_json=json, reference=known)
 
 
 @task(

@@ -1,0 +1,218 @@
+"""How sure a median, and the ratio of two, can be: bootstrap intervals.
+
+Every interval is drawn with the same seed, so the same samples always give the same figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from armload.core.values import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+CONFIDENCE = 0.95
+"""Of every interval."""
+
+FEWEST_TOKENS = 8
+"""Fewer say nothing about their own spread."""
+
+FEWEST_RUNS = 4
+"""Of each side. All of four lie by chance below all of four others in 1 of 35 draws; of three
+and three in 1 of 10, so three could not be told apart with 95 % confidence by any method."""
+
+RUN_TO_RUN = 0.05
+"""What one run of the same thing may take more than another, where no repeats show it."""
+
+_SEED = 20260101
+_DRAWS = 2000
+_LONGEST_TREND = 256
+_DETECTION = 0.8
+
+
+class Interval(Value):
+    """Where the true value lies with 95 % confidence."""
+
+    low: float
+    high: float
+
+
+class Ratio(Value):
+    """How many times as long B takes as A.
+
+    Attributes:
+        ratio: of the medians.
+        low, high: its confidence interval.
+        unit: what was drawn from: whole ``runs``, or ``tokens``, where the runs are too few; then
+            the interval is widened by what differs from run to run. ``none``: there is but one
+            figure each, and that allowance is all of the interval.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    unit: Literal["runs", "tokens", "none"]
+
+
+def median_interval(times: Sequence[float]) -> Interval | None:
+    """Return the interval of a run's median time per token; none for fewer than 8 tokens.
+
+    Neighbouring tokens are alike, so blocks of them are drawn, not single ones (moving-block
+    bootstrap, Künsch 1989). That tokens get slower as the context grows is no doubt about the
+    median: a straight trend (Theil and Sen) is taken out first.
+    """
+    import numpy as np
+
+    if len(times) < FEWEST_TOKENS:
+        return None
+    samples = np.asarray(times, dtype=float)
+    median = float(np.median(samples))
+    flat = samples - _trend(samples) + median
+    drawn = np.median(flat[_blocks(len(flat))], axis=1)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    shift = median - float(np.median(flat))
+    return Interval(low=float(low) + shift, high=float(high) + shift)
+
+
+def ratio_of_runs(a: Sequence[float], b: Sequence[float]) -> Ratio:
+    """Compare two sides of which each run gave one figure, such as seconds to the first token.
+
+    Args:
+        a: one positive figure per run, at least one.
+        b: likewise.
+    """
+    import numpy as np
+
+    one, other = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    ratio = float(np.median(other) / np.median(one))
+    if min(len(a), len(b)) < FEWEST_RUNS:
+        allowance = _allowance(one, other)
+        return Ratio(ratio=ratio, low=ratio / allowance, high=ratio * allowance, unit="none")
+    generator = np.random.default_rng(_SEED)
+    drawn = _drawn_medians(other, generator) / _drawn_medians(one, generator)
+    tail = _expanded_tail(min(len(a), len(b)))
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Ratio(ratio=ratio, low=float(low), high=float(high), unit="runs")
+
+
+def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Ratio:
+    """Compare two sides by the time of every output token.
+
+    A side's figure is the median over its runs of each run's median, over those tokens that all
+    runs have. With at least four runs a side, runs are drawn. With fewer, blocks of token
+    numbers are drawn, the same ones on both sides, which takes the growing context out.
+
+    Args:
+        a: one row of times in order per run, at least one row, none of them empty.
+        b: likewise.
+    """
+    import numpy as np
+
+    length = min(len(row) for row in (*a, *b))
+    one = np.array([row[:length] for row in a], dtype=float)
+    other = np.array([row[:length] for row in b], dtype=float)
+    one_each, other_each = np.median(one, axis=1), np.median(other, axis=1)
+    of_runs = ratio_of_runs(one_each.tolist(), other_each.tolist())
+    if of_runs.unit == "runs" or length < FEWEST_TOKENS:
+        return of_runs
+    positions = _blocks(length)
+    drawn = _medians_at(other, positions) / _medians_at(one, positions)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    allowance = _allowance(one_each, other_each)
+    return Ratio(
+        ratio=of_runs.ratio,
+        low=float(low) / allowance,
+        high=float(high) * allowance,
+        unit="tokens",
+    )
+
+
+def spread_of(runs: Sequence[float]) -> float:
+    """Return how much runs of the same thing differ: standard deviation over mean."""
+    import numpy as np
+
+    return float(np.std(runs, ddof=1) / np.mean(runs)) if len(runs) > 1 else 0.0
+
+
+def runs_to_see(share: float, spread: float) -> int:
+    """Return how many runs a side it takes to see a difference four times out of five.
+
+    From the normal approximation of a median's error, sqrt(pi / 2) times that of a mean.
+
+    Args:
+        share: the difference, 0.03 for 3 %.
+        spread: of runs of the same thing, as ``spread_of`` gives it.
+    """
+    from scipy.special import ndtri
+
+    width = float(ndtri(1 - (1 - CONFIDENCE) / 2) + ndtri(_DETECTION))
+    needed = math.pi * (spread * width / math.log1p(share)) ** 2
+    return max(FEWEST_RUNS, math.ceil(float(needed)))
+
+
+def tokens_to_know(times: Sequence[float], share: float) -> int:
+    """Return about how many tokens it takes to know their median within a share of it."""
+    found = median_interval(times)
+    if found is None:
+        return FEWEST_TOKENS
+    half = (found.high - found.low) / (found.high + found.low)
+    return max(len(times), math.ceil(len(times) * (half / share) ** 2))
+
+
+def _expanded_tail(runs: int) -> float:
+    # A bootstrap of few samples is too narrow: it lacks Student's t and n / (n - 1). Hesterberg,
+    # "What Teachers Should Know About the Bootstrap" (2015), section 4.3, puts them back so.
+    from scipy.special import ndtr, stdtrit
+
+    t = stdtrit(runs - 1, 1 - (1 - CONFIDENCE) / 2)
+    return float(ndtr(-math.sqrt(runs / (runs - 1)) * t))
+
+
+def _allowance(a: Floats, b: Floats) -> float:
+    seen = max(float(side.max() / side.min()) for side in (a, b))
+    return max(1 + RUN_TO_RUN, seen)
+
+
+def _drawn_medians(runs: Floats, generator: np.random.Generator) -> Floats:
+    import numpy as np
+
+    drawn: Floats = np.median(runs[generator.integers(0, len(runs), (_DRAWS, len(runs)))], axis=1)
+    return drawn
+
+
+def _medians_at(rows: Floats, positions: npt.NDArray[Any]) -> Floats:
+    import numpy as np
+
+    each = np.stack([np.median(row[positions], axis=1) for row in rows])
+    drawn: Floats = np.median(each, axis=0)
+    return drawn
+
+
+def _blocks(length: int) -> npt.NDArray[Any]:
+    """Draw rows of token numbers, in blocks of the square root of their count, end to end."""
+    import numpy as np
+
+    block = math.ceil(math.sqrt(length))
+    starts = np.random.default_rng(_SEED).integers(0, length, (_DRAWS, -(-length // block)))
+    rows = (starts[:, :, None] + np.arange(block)) % length
+    taken: npt.NDArray[Any] = rows.reshape(_DRAWS, -1)[:, :length]
+    return taken
+
+
+def _trend(samples: Floats) -> Floats:
+    import numpy as np
+
+    taken = np.unique(np.linspace(0, len(samples) - 1, _LONGEST_TREND).round().astype(int))
+    first, second = np.triu_indices(len(taken), k=1)
+    rises = samples[taken[second]] - samples[taken[first]]
+    slope = float(np.median(rises / (taken[second] - taken[first])))
+    places: Floats = slope * (np.arange(len(samples)) - (len(samples) - 1) / 2) + np.median(samples)
+    return places

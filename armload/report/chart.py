@@ -4,17 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
+from armload.bench.causes import Cause
 from armload.bench.run import Run, Step
 from armload.report import words
 
 Specification = dict[str, Any]
 
 IN_MEMORY, FROM_STORAGE, PROMPT = "output token", "output token, storage read", "prompt, per token"
+THROTTLED, CONTENDED = "slow: lower frequency", "slow: CPU shared"
+GROWN, UNEXPLAINED = "slow: longer context", "slow: unexplained"
 
-COLOURS = {IN_MEMORY: "#0072B2", FROM_STORAGE: "#D55E00", PROMPT: "#009E73"}
-"""Colours that people with any colour vision tell apart (Okabe and Ito, 2008)."""
+COLOURS = {
+    IN_MEMORY: "#0072B2",
+    FROM_STORAGE: "#D55E00",
+    THROTTLED: "#CC79A7",
+    CONTENDED: "#E69F00",
+    GROWN: "#56B4E9",
+    UNEXPLAINED: "#7F7F7F",
+    PROMPT: "#009E73",
+}
+"""Colours that people with any colour vision tell apart (Okabe and Ito, 2008), and a grey."""
 
-SHAPES = {IN_MEMORY: "circle", FROM_STORAGE: "triangle-up", PROMPT: "diamond"}
+SHAPES = {
+    IN_MEMORY: "circle",
+    FROM_STORAGE: "triangle-up",
+    THROTTLED: "triangle-down",
+    CONTENDED: "square",
+    GROWN: "triangle-right",
+    UNEXPLAINED: "cross",
+    PROMPT: "diamond",
+}
+
+_KIND_OF: dict[Cause, str] = {
+    "paging": FROM_STORAGE,
+    "throttling": THROTTLED,
+    "contention": CONTENDED,
+    "context growth": GROWN,
+    "unexplained": UNEXPLAINED,
+}
+
+LEGEND_COLUMNS = 4
 
 STEPS, MEDIAN = "steps", "median"
 """Names of the data sets."""
@@ -59,6 +88,7 @@ def token_chart(run: Run) -> Specification:
             alt.Tooltip("major_faults:Q", title="major faults"),
             alt.Tooltip("cpu_share:Q", title="CPU time / wall time", format=".2f"),
             alt.Tooltip("involuntary_switches:Q", title="involuntary switches"),
+            alt.Tooltip("mhz:Q", title="fastest core (MHz)"),
         ],
     )
     layers: list[alt.Chart] = [line, points]
@@ -81,7 +111,13 @@ def token_chart(run: Run) -> Specification:
         .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
         .configure_axisX(grid=False)
         .configure_title(fontSize=16, subtitleFontSize=12, subtitlePadding=6, offset=14)
-        .configure_legend(orient="bottom", labelFontSize=12, symbolSize=80, labelLimit=0)
+        .configure_legend(
+            orient="bottom",
+            columns=LEGEND_COLUMNS,
+            labelFontSize=12,
+            symbolSize=80,
+            labelLimit=0,
+        )
     )
     specification: Specification = chart.to_dict()
     specification["datasets"] = {STEPS: rows, MEDIAN: medians}
@@ -115,10 +151,12 @@ def _rows(run: Run) -> list[dict[str, Any]]:
     prompt = [step for step in run.tokens if step.phase == "prompt"]
     decode = [step for step in run.tokens if step.phase == "generate"]
     rows = [_row(step, number, PROMPT) for number, step in enumerate(prompt, 2 - len(prompt))]
+    found = words.causes_of(run)
     number = 1
     for step in decode:
         number += step.tokens
-        rows.append(_row(step, number, FROM_STORAGE if words.reads_storage(step) else IN_MEMORY))
+        usual = FROM_STORAGE if words.reads_storage(step) else IN_MEMORY
+        rows.append(_row(step, number, _KIND_OF[found[step.step]] if step.step in found else usual))
     return rows
 
 
@@ -132,4 +170,5 @@ def _row(step: Step, number: int, kind: str) -> dict[str, Any]:
         "major_faults": step.major_faults,
         "cpu_share": step.cpu_ns / 1e9 / step.duration_s if step.duration_s else None,
         "involuntary_switches": step.involuntary_switches,
+        "mhz": max(step.cpu_khz) / 1000 if step.cpu_khz else None,
     }

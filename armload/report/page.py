@@ -90,6 +90,7 @@ def render_page(run: Run, specification: chart.Specification, raw_files: Sequenc
         run=run,
         words=words,
         slowest=_slowest(run.tokens),
+        causes=words.causes_of(run),
         specification=specification,
         still=Markup(chart.svg(specification)),  # noqa: S704 - drawn here; text in it is escaped
         script=Markup(script),  # noqa: S704 - ours and the libraries', no text of a run

@@ -79,8 +79,13 @@ def _facts(run: Run) -> Table:
         ("board", words.board_line(run)),
         ("model", words.model_line(run)),
         ("binary", words.binary_line(run)),
+        ("in all", words.in_all(run)),
+        ("per token", words.median_range(run)),
+        ("slow", words.slow_tokens(run)),
+        ("text", words.reference_line(run)),
     ):
-        table.add_row(label, Text(value))
+        if value:
+            table.add_row(label, Text(value))
     ended = Text(run.exit.meaning, style="" if run.exit.status == 0 else "red")
     if run.exit.remedy:
         ended = Text.assemble(ended, "\n", (run.exit.remedy, "bold"))
@@ -94,7 +99,7 @@ def _figures(run: Run) -> Table:
     from rich.text import Text
 
     times = run.summary.token_s
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     figures = (
         ("first\ntoken", words.seconds(run.summary.ttft_s)),
         ("prefill\ntok/s", words.rate(run.summary.prefill_tps)),
@@ -104,6 +109,7 @@ def _figures(run: Run) -> Table:
         ("\np99", words.seconds(times.p99 if times else None)),
         ("\nmax", words.seconds(times.max if times else None)),
         ("peak\nRSS", words.size(run.memory.max_rss_bytes if run.memory else None)),
+        ("\nVMS", words.size(run.memory.max_vms_bytes if run.memory else None)),
     )
     for heading, _ in figures:
         table.add_column(heading, no_wrap=True)

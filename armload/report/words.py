@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from armload.bench.causes import CAUSES, Cause, causes
 from armload.bench.run import Run, Step
+from armload.bench.sanity import departure_line
 from armload.core.shell import join
 from armload.core.values import format_bytes
 
@@ -102,3 +106,46 @@ def board_line(run: Run) -> str:
 def verdict_line(run: Run) -> str:
     """Say whether the figures may be believed."""
     return "valid" if run.verdict.valid else "not valid: " + " ".join(run.verdict.reasons)
+
+
+def causes_of(run: Run) -> dict[int, Cause]:
+    """Return the cause of each slow token, by the number of its step."""
+    return causes(run.tokens, storage_read_bytes_per_s=run.board.storage_read_bytes_per_s)
+
+
+def slow_tokens(run: Run) -> str:
+    """Say how many tokens were slow, and why; nothing where none was."""
+    found = causes_of(run)
+    if not found:
+        return ""
+    counted = Counter(found.values())
+    each = ", ".join(f"{counted[cause]} {cause}" for cause in CAUSES if counted[cause])
+    decoded = sum(step.phase == "generate" for step in run.tokens)
+    return f"{len(found)} of {decoded}: {each}"
+
+
+def in_all(run: Run) -> str:
+    """Say the sums: prefill is the first token, decode the others."""
+    summary = run.summary
+    if summary.prefill_s is None and summary.decode_s is None:
+        return ""
+    parts = []
+    if summary.prefill_s is not None:
+        parts.append(f"prefill {summary.prefill_tokens} tokens in {seconds(summary.prefill_s)}")
+    if summary.decode_s is not None:
+        parts.append(f"decode {summary.decode_tokens} tokens in {seconds(summary.decode_s)}")
+    parts.append(f"{seconds(summary.wall_s)} with loading")
+    return ", ".join(parts)
+
+
+def median_range(run: Run) -> str:
+    """Say between which bounds the median time per token lies; nothing where it is unknown."""
+    times = run.summary.token_s
+    if times is None or times.p50_low is None or times.p50_high is None:
+        return ""
+    return f"{seconds(times.p50)}, 95 % sure {seconds(times.p50_low)} to {seconds(times.p50_high)}"
+
+
+def reference_line(run: Run) -> str:
+    """Say how the text compares with a reference's; nothing without one."""
+    return departure_line(run.reference) if run.reference else ""

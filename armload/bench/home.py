@@ -55,9 +55,11 @@ def pull(board: Board, progress: Progress) -> list[Run]:
 
 
 def is_here(run_id: str) -> bool:
-    """Say whether a run lies on this laptop and can be read."""
+    """Say whether a run lies on this laptop and can be read, by a newer armload if not by us."""
     try:
         store.load(runs_folder() / run_id)
+    except store.NewerFormatError:
+        return True
     except ArmloadError:
         return False
     return True

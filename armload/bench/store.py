@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,9 +14,19 @@ from pydantic import ValidationError
 from armload.bench.run import FORMAT, Run
 from armload.core.errors import DataError, UsageError
 from armload.core.files import write_whole
-from armload.core.workspace import runs_folder
+from armload.core.workspace import data_names, runs_folder
 
 RUN_FILE = "run.json"
+
+_NAMES_SEARCHED = 500
+_AGAIN = (
+    "'armload pull' fetches a run that still lies on its board and cannot be read here; "
+    "nothing in the folder was touched."
+)
+
+
+class NewerFormatError(DataError):
+    """A run that a newer armload kept: whole, and not ours to touch."""
 
 
 def save(run: Run, folder: Path) -> Path:
@@ -39,13 +52,12 @@ def load(folder: Path) -> Run:
             "Name the folder of a finished run; 'armload show' lists them.",
         ) from None
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: this is no JSON document: {error}.",
-            "If the raw files lie beside it, 'armload pull' makes it again.",
-        ) from error
-    version = content.get("format") if isinstance(content, dict) else None
+        raise DataError(f"{path}: this is no JSON document: {error}.", _AGAIN) from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: this is no run, but a JSON {type(content).__name__}.", _AGAIN)
+    version = content.get("format")
     if isinstance(version, int) and version > FORMAT:
-        raise DataError(
+        raise NewerFormatError(
             f"{path}: its format is {version}, and this armload reads up to {FORMAT}.",
             "Upgrade armload: pip install --upgrade armload.",
         )
@@ -54,23 +66,37 @@ def load(folder: Path) -> Run:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise DataError(f"{path}: {key}: {first['msg']}.") from error
+        raise DataError(
+            f"{path}: {key}: {first['msg']}.",
+            f"It was changed, or is of another program. {_AGAIN}",
+        ) from error
 
 
 def run_folders() -> list[Path]:
-    """Return the folders of all finished runs, the oldest first."""
-    return sorted(path.parent for path in runs_folder().glob(f"*/{RUN_FILE}"))
+    """Return the folders of all finished runs, the oldest first.
+
+    Their names alone are read: among ten thousand runs, opening each takes minutes.
+    """
+    folder = runs_folder()
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [folder / name for name in names if (folder / name / RUN_FILE).is_file()]
 
 
 def find(reference: str) -> Path:
     """Return the folder that a person means.
 
     Args:
-        reference: a folder, a run's id or the beginning of one, the end of one, ``latest``, or
-            ``latest:TEXT`` for the latest whose id holds that text (a board or a model).
+        reference: a folder, a run's id or the beginning of one, the end of one, ``latest``,
+            ``latest:TEXT`` for the latest whose id holds that text, or ``BOARD:MODEL`` for the
+            latest of that board and of a model of that name, or with that in its name.
 
     Raises:
         UsageError: no run, or more than one, fits.
+        DataError: a run that may be meant cannot be read.
     """
     if (Path(reference) / RUN_FILE).is_file():
         return Path(reference)
@@ -80,11 +106,13 @@ def find(reference: str) -> Path:
             f"There are no runs in {runs_folder()} yet.",
             "Make one: armload demo, or armload bench --board BOARD --model FILE.gguf.",
         )
-    if reference == "latest" or reference.startswith("latest:"):
-        wanted = reference.partition(":")[2]
+    before, colon, wanted = reference.partition(":")
+    if before == "latest":
         fitting = [folder for folder in folders if wanted in folder.name]
         if fitting:
             return fitting[-1]
+    elif colon:
+        return _latest_of(before, wanted, folders)
     else:
         fitting = [
             folder
@@ -100,7 +128,36 @@ def find(reference: str) -> Path:
                 + ".",
                 "Give more of the id.",
             )
-    near = difflib.get_close_matches(reference, [folder.name for folder in folders], n=3, cutoff=0)
     raise UsageError(
-        f"No run is called {reference!r}.", f"There are, for instance: {', '.join(near)}."
+        f"No run is called {reference!r}.",
+        f"There are, for instance: {_nearest(reference, folders)}.",
     )
+
+
+def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.removesuffix(".gguf"))  # as in a run's id
+    # A board's name may hold a hyphen, so "virtual" also begins "virtual-dayu200".
+    longer = tuple(f"{name}-" for name in data_names("boards") if name.startswith(f"{board}-"))
+    exact, partly = [], []
+    for folder in reversed(folders):
+        _, _, rest = folder.name.partition("-")
+        named, _, _ = rest.rpartition("-")
+        if not named.startswith(f"{board}-") or named.startswith(longer):
+            continue
+        its_model = named.removeprefix(f"{board}-")
+        if its_model == stem:
+            exact.append(folder)
+        elif stem.lower() in its_model.lower():
+            partly.append(folder)
+    for folder in (*exact, *partly):
+        if load(folder).board.name == board:
+            return folder
+    raise UsageError(
+        f"No run of model {model!r} on board {board!r} lies here.",
+        f"There are, for instance: {_nearest(f'{board}-{stem}', folders)}.",
+    )
+
+
+def _nearest(reference: str, folders: Sequence[Path]) -> str:
+    names = [folder.name for folder in folders[-_NAMES_SEARCHED:]]
+    return ", ".join(difflib.get_close_matches(reference, names, n=3, cutoff=0))

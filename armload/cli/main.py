@@ -14,7 +14,18 @@ from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
-from armload.cli.verbs import bench, board, build, clean, demo, deploy, inspect, model, show
+from armload.cli.verbs import (
+    bench,
+    board,
+    build,
+    clean,
+    compare,
+    demo,
+    deploy,
+    inspect,
+    model,
+    show,
+)
 from armload.core.errors import UsageError
 
 namespace = Collection("armload")
@@ -27,6 +38,7 @@ for verb in (
     bench.pull,
     show.show,
     show.report,
+    compare.compare,
     clean.clean,
 ):
     namespace.add_task(verb)
@@ -57,7 +69,7 @@ class _Armload(Program):
         print(
             "5 build, 6 no connection, 7 board unable, 8 transfer, 9 run failed, 10 board in use,"
         )
-        print("130 interrupted.")
+        print("11 slower than compare was told to allow, 130 interrupted.")
 
     def print_task_help(self, name: str) -> None:
         task, context = self.collection[name], self.parser.contexts[name]

@@ -82,5 +82,11 @@ class BusyError(ArmloadError):
     exit_status = 10
 
 
+class SlowerError(ArmloadError):
+    """A comparison found what it was told to fail for: B is slower than A by more than allowed."""
+
+    exit_status = 11
+
+
 INTERRUPTED_EXIT_STATUS = 130
 """Exit status after Ctrl-C, as shells report it."""

@@ -94,6 +94,7 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
         (["bench", "--board", "dayu200", "--context", "100000"], 2, "was trained for"),
         (["bench", "--engine-args", "it's"], 2, "--engine-args"),
         (["show", "--run", "nothing"], 2, "o run"),
+        (["bench", "--reference", "nothing"], 2, "o run"),
         (["bench", "--model", "README.md"], 3, "README.md"),
     ],
 )

@@ -1,0 +1,170 @@
+"""What a comparison needs of one measurement, ours or another engine's."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from armload.bench.run import Run
+from armload.bench.sanity import doubts_about_text
+from armload.bench.summary import token_times
+from armload.core.values import Value
+
+_KV_OPTIONS = {
+    "-ctk": "K",
+    "--cache-type-k": "K",
+    "-ctv": "V",
+    "--cache-type-v": "V",
+}
+_CONTEXT_OPTIONS = ("-c", "--ctx-size")
+_DEFAULT_KV_TYPE = "f16"
+
+
+class Work(Value):
+    """What was done, as far as it is known; two speeds compare where it is the same.
+
+    Attributes:
+        model: file name.
+        model_sha256: of the file; empty where an engine does not say it.
+        board: a name; none for figures that came from elsewhere.
+        prompt: its text.
+        prompt_tokens, output_tokens: as planned.
+        context_tokens: length of the KV cache.
+        kv_type: types of the cache's halves, such as ``f16/f16``.
+        sampling: temperature, seed, and whether the model may end its text.
+    """
+
+    model: str | None = None
+    model_sha256: str = ""
+    board: str | None = None
+    prompt: str | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    context_tokens: int | None = None
+    kv_type: str | None = None
+    sampling: str | None = None
+
+
+class Way(Value):
+    """How it was done; this is what a comparison is about.
+
+    Attributes:
+        engine: the program, with its version and build.
+        threads: that decode.
+        options: further words for the engine.
+    """
+
+    engine: str
+    threads: int | None = None
+    options: str = ""
+
+
+class Figures(Value):
+    """One measurement.
+
+    Attributes:
+        name: a run's id, or the file and which measurement of it.
+        work, way: what was done and how.
+        ttft_s, prefill_tps, decode_tps: as in a run's summary; none where unknown.
+        token_s: seconds of every output token but the first, in order; empty where an engine
+            gives only their mean.
+        max_rss_bytes: peak memory.
+        text: what was written; none where it is unknown.
+        garbage: why nobody should look at the speed: how it failed, or what is wrong with its text.
+        doubts: what else was found, in words.
+    """
+
+    name: str
+    work: Work
+    way: Way
+    ttft_s: float | None = None
+    prefill_tps: float | None = None
+    decode_tps: float | None = None
+    token_s: tuple[float, ...] = ()
+    max_rss_bytes: int | None = None
+    text: str | None = None
+    garbage: str = ""
+    doubts: tuple[str, ...] = ()
+
+
+def figures_of(run: Run) -> Figures:
+    """Return what a comparison needs of a run."""
+    plan = run.plan
+    times = tuple(token_times(run.tokens))
+    prompt_tokens = sum(step.tokens for step in run.tokens if step.phase == "prompt")
+    return Figures(
+        name=run.id,
+        work=Work(
+            model=run.model.name,
+            model_sha256=run.model.sha256,
+            board=run.board.name,
+            prompt=plan.prompt,
+            prompt_tokens=prompt_tokens or None,
+            output_tokens=plan.n_predict,
+            context_tokens=_context(run.command) or plan.context_tokens,
+            kv_type=_kv_type(plan.extra),
+            sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
+            + (", may end" if plan.stop_at_end else ""),
+        ),
+        way=Way(
+            engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
+            f"build {run.binary.build_id}",
+            threads=run.trace.threads if run.trace else plan.threads,
+            options=_other_options(plan.extra),
+        ),
+        ttft_s=_positive(run.summary.ttft_s),
+        prefill_tps=_positive(run.summary.prefill_tps),
+        decode_tps=_positive(run.summary.decode_tps),
+        token_s=times if min(times, default=0.0) > 0 else (),
+        max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
+        text=run.text,
+        garbage=_garbage(run),
+        doubts=run.verdict.reasons,
+    )
+
+
+def _positive(figure: float | None) -> float | None:
+    # A record that was changed by hand may hold anything; no ratio is made of it.
+    return figure if figure is not None and 0 < figure < math.inf else None
+
+
+def _garbage(run: Run) -> str:
+    if run.exit.status != 0:
+        return run.exit.meaning
+    return " ".join(doubts_about_text(run.text))
+
+
+def _split(words: tuple[str, ...]) -> list[str]:
+    return [part for word in words for part in (word.split("=", 1) if word[:1] == "-" else [word])]
+
+
+def _value(words: tuple[str, ...], options: tuple[str, ...]) -> str | None:
+    parts = _split(words)
+    found = None
+    for word, value in pairwise(parts):
+        if word in options:
+            found = value
+    return found
+
+
+def _context(command: tuple[str, ...]) -> int | None:
+    value = _value(command, _CONTEXT_OPTIONS)
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def _kv_type(extra: tuple[str, ...]) -> str:
+    halves = []
+    for half in ("K", "V"):
+        options = tuple(option for option, its in _KV_OPTIONS.items() if its == half)
+        halves.append(_value(extra, options) or _DEFAULT_KV_TYPE)
+    return "/".join(halves)
+
+
+def _other_options(extra: tuple[str, ...]) -> str:
+    left, parts = [], iter(_split(extra))
+    for part in parts:
+        if part in _KV_OPTIONS or part in _CONTEXT_OPTIONS:
+            next(parts, None)
+        else:
+            left.append(part)
+    return " ".join(left)

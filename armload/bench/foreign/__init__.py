@@ -1,0 +1,1 @@
+"""Reading what other engines' own benchmarks print."""

@@ -1,0 +1,141 @@
+"""A comparison in words and as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armload.bench.compare import Comparison, Measured, Side
+from armload.report import words
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+TIMES_FROM = 2.0
+"""From here on a ratio is said as a number of times, below as a percentage."""
+
+_STYLES = {"faster": "green", "slower": "red", "no difference": "bold", "not comparable": "yellow"}
+
+
+def change(ratio: float) -> str:
+    """Say how much longer or shorter B takes: ``3.1 % longer``, ``2.73 times as long``."""
+    if ratio >= TIMES_FROM or ratio <= 1 / TIMES_FROM:
+        return f"{ratio:.3g} times as long"
+    return f"{abs(ratio - 1):.1%} {'longer' if ratio >= 1 else 'less'}".replace("%", " %")
+
+
+def sentence(compared: Comparison) -> str:
+    """Say the finding plainly, with its figures."""
+    if not compared.measured:
+        return f"Not comparable: {'; '.join(compared.differences)}."
+    first = compared.measured[0]
+    what = "to its first token" if first.measure == "first token" else f"per {_token(first)}"
+    figures = f"{words.seconds(first.b_s)} {what} against {words.seconds(first.a_s)}"
+    low, high = change(first.ratio.low), change(first.ratio.high)
+    if compared.finding == "not comparable":
+        return (
+            f"Not comparable: {'; '.join(compared.differences)}. For what it is worth: B takes "
+            f"{figures}, {change(first.ratio.ratio)}."
+        )
+    if compared.finding == "no difference":
+        return (
+            f"No difference to be seen: B takes {figures}, and anything from {low} to {high} "
+            "fits what was measured (95 % confidence)."
+        )
+    return (
+        f"B is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
+        f"(between {low} and {high}, 95 % confidence)."
+    )
+
+
+def advice(compared: Comparison) -> str:
+    """Say how many repeats it takes to see a small difference; nothing when one was found."""
+    if compared.finding != "no difference":
+        return ""
+    needed = compared.runs_to_see_3_percent
+    if needed is None:
+        return "Repeat both: from 4 runs a side on, the spread from run to run is seen."
+    runs = min(len(compared.a.names), len(compared.b.names))
+    if needed <= runs:
+        return ""
+    return f"At this spread it takes {needed} runs a side to see a difference of 3 %."
+
+
+def comparison_view(compared: Comparison) -> Group:
+    """Lay out one comparison: the sides, their figures, and the finding."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    notes = [Text(f"note: {note}", style="dim") for note in compared.notes]
+    for side in (compared.a, compared.b):
+        notes += [Text(f"doubt: {doubt}", style="yellow") for doubt in side.doubts]
+    said = Text(sentence(compared), style=_STYLES[compared.finding])
+    if advice(compared):
+        said = Text.assemble(said, " ", (advice(compared), "bold"))
+    parts: list[RenderableType] = [_sides(compared), *notes]
+    if compared.measured:
+        parts.append(Padding(_figures(compared), (1, 0)))
+    return Group(*parts, said)
+
+
+def _sides(compared: Comparison) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, side in (("A", compared.a), ("B", compared.b)):
+        table.add_row(label, Text(_side(side)))
+    return table
+
+
+def _side(side: Side) -> str:
+    work = side.work
+    count = f" and {len(side.names) - 1} more" if len(side.names) > 1 else ""
+    known = [
+        word
+        for word in (
+            work.model,
+            work.board,
+            side.way.engine,
+            f"{side.way.threads} threads" if side.way.threads else None,
+        )
+        if word
+    ]
+    return f"{side.names[0]}{count}: {', '.join(known)}"
+
+
+def _figures(compared: Comparison) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
+    for heading in ("", "A", "B", "B takes", "95 % confidence", "finding"):
+        table.add_column(heading, no_wrap=heading != "95 % confidence")
+    for each in compared.measured:
+        table.add_row(
+            _label(each),
+            words.seconds(each.a_s),
+            words.seconds(each.b_s),
+            change(each.ratio.ratio),
+            f"{change(each.ratio.low)} to {change(each.ratio.high)}",
+            _finding(each, compared),
+        )
+    return table
+
+
+def _finding(each: Measured, compared: Comparison) -> Text:
+    from rich.text import Text
+
+    finding = "-" if compared.finding == "not comparable" else each.finding
+    return Text(finding, style=_STYLES.get(finding, ""))
+
+
+def _label(each: Measured) -> str:
+    return each.measure if each.measure == "first token" else f"{each.measure}, per token"
+
+
+def _token(each: Measured) -> str:
+    return "prompt token" if each.measure == "prefill" else "token"

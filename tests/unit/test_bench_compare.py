@@ -1,0 +1,227 @@
+"""Two sides are compared where they did the same work, and told apart where they did not."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from armload.bench.compare import Comparison, compare
+from armload.bench.figures import Figures, figures_of
+from armload.bench.foreign.read import read_foreign
+from armload.bench.run import Run
+from armload.core.errors import UsageError
+from armload.report.comparison import advice, change, sentence
+from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.test_bench_foreign import LLAMA_BENCH, LLM_DEMO
+
+
+def repeats(label: str, count: int, times: float = 1.0, run: Run | None = None) -> list[Figures]:
+    """Return figures of runs that differ by 1 %, all of them so many times as slow."""
+    chance = random.Random(label)
+    base = figures_of(run or quick_run())
+    assert base.decode_tps is not None
+    found = []
+    for number in range(count):
+        level = times * chance.gauss(1, 0.01)
+        found.append(
+            base.model_copy(
+                update={
+                    "name": f"{label}{number}",
+                    "token_s": tuple(level * each for each in base.token_s),
+                    "decode_tps": base.decode_tps / level,
+                }
+            )
+        )
+    return found
+
+
+def one(a: list[Figures], b: list[Figures]) -> Comparison:
+    (compared,) = compare(a, b)
+    return compared
+
+
+def changed(run: Run, **plan: object) -> Run:
+    return run.model_copy(update={"id": "other", "plan": run.plan.model_copy(update=plan)})
+
+
+@pytest.mark.parametrize(
+    ("times", "finding"), [(1.0, "no difference"), (1.05, "slower"), (0.95, "faster")]
+)
+def test_the_finding_follows_the_interval(times: float, finding: str) -> None:
+    compared = one(repeats("a", 6), repeats("b", 6, times))
+    assert compared.finding == finding
+    decode = compared.measured[0]
+    assert decode.measure == "decode"
+    assert decode.ratio.unit == "runs"
+    assert decode.ratio.low <= times <= decode.ratio.high
+
+
+def test_figures_of_a_run_are_its_own() -> None:
+    run = quick_run()
+    found = figures_of(run)
+    assert len(found.token_s) == 31
+    assert found.decode_tps == run.summary.decode_tps
+    assert found.work.prompt_tokens == 8
+    assert found.work.kv_type == "f16/f16"
+    assert found.garbage == ""
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        (changed(quick_run(), n_predict=64), "output tokens (n_predict): 32 / 64"),
+        (changed(quick_run(), prompt="Hello"), "'Hello'"),
+        (changed(quick_run(), context_tokens=4096), "context: 512 / 4096"),
+        (changed(quick_run(), extra=("-ctk", "q8_0")), "KV cache type: f16/f16 / q8_0/f16"),
+        (changed(quick_run(), extra=("--cache-type-v=q4_0",)), "f16/f16 / f16/q4_0"),
+        (changed(quick_run(), temperature=0.8), "temperature 0, seed 1 / temperature 0.8"),
+        (storage_run().model_copy(update={"id": "other"}), "Llama-3.1-8B-Instruct-Q2_K.gguf"),
+        (
+            quick_run().model_copy(
+                update={
+                    "id": "other",
+                    "board": quick_run().board.model_copy(update={"name": "kitchen"}),
+                }
+            ),
+            "board: virtual-dayu200 / kitchen",
+        ),
+    ],
+)
+def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
+    base = changed(quick_run(), context_tokens=512).model_copy(update={"id": "base"})
+    if other.plan.context_tokens is None:
+        other = other.model_copy(
+            update={"plan": other.plan.model_copy(update={"context_tokens": 512})}
+        )
+    compared = one([figures_of(base)], [figures_of(other)])
+    assert compared.finding == "not comparable"
+    assert any(word in each for each in compared.differences), compared.differences
+
+
+def test_a_not_comparable_pair_still_shows_its_ratio() -> None:
+    compared = one([figures_of(quick_run())], [figures_of(storage_run())])
+    assert compared.finding == "not comparable"
+    assert compared.measured[0].ratio.ratio > 100
+    assert "times as long" in sentence(compared)
+
+
+@pytest.mark.parametrize("extra", [("-b", "64"), ("--no-repack",)])
+def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str, ...]) -> None:
+    compared = one([figures_of(quick_run())], [figures_of(changed(quick_run(), extra=extra))])
+    assert compared.finding == "no difference"
+    assert any("Options differ: none / " + " ".join(extra) in note for note in compared.notes)
+
+
+def test_garbage_is_never_the_faster_one() -> None:
+    quick = figures_of(quick_run(text="," * 60).model_copy(update={"id": "other"}))
+    compared = one([figures_of(quick_run())], [quick])
+    assert compared.finding == "not comparable"
+    assert "over and over" in sentence(compared)
+
+
+def test_a_run_that_failed_is_not_comparable() -> None:
+    failed = failed_run().model_copy(update={"id": "other"})
+    compared = one([figures_of(quick_run())], [figures_of(failed)])
+    assert compared.finding == "not comparable"
+    assert "SIGILL" in sentence(compared)
+
+
+def test_times_that_cannot_be_give_no_ratio() -> None:
+    run = quick_run()
+    summary = run.summary.model_copy(
+        update={"decode_tps": 0.0, "prefill_tps": -1.0, "ttft_s": float("nan")}
+    )
+    steps = tuple(step.model_copy(update={"end_ns": step.start_ns}) for step in run.tokens)
+    odd = run.model_copy(update={"id": "odd", "summary": summary, "tokens": steps})
+    compared = one([figures_of(run)], [figures_of(odd)])
+    assert compared.finding == "not comparable"
+    assert "no figure that both sides have" in sentence(compared)
+
+
+def test_a_text_that_departs_is_noted() -> None:
+    run = quick_run()
+    other = run.model_copy(update={"id": "other", "text": run.text[:30] + "else"})
+    notes = one([figures_of(run)], [figures_of(other)]).notes
+    assert any("departs" in note and "character 30" in note for note in notes)
+
+
+def test_plans_are_compared_one_by_one_and_repeats_pooled() -> None:
+    short, long = quick_run(tokens=16), quick_run(tokens=32)
+    a = repeats("a", 4, run=short) + repeats("aa", 4, run=long)
+    b = repeats("b", 4, 1.1, run=long) + repeats("bb", 4, run=short)
+    found = {each.a.work.output_tokens: each for each in compare(a, b)}
+    assert found[16].finding == "no difference"
+    assert found[32].finding == "slower"
+    assert [len(each.b.names) for each in found.values()] == [4, 4]
+
+
+def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
+    figures = figures_of(quick_run())
+    with pytest.raises(UsageError, match="with itself"):
+        compare([figures], [figures])
+    with pytest.raises(UsageError, match="twice"):
+        compare([figures, figures], repeats("b", 1))
+
+
+def test_two_programs_on_one_side_are_no_repeats() -> None:
+    a = repeats("a", 2)
+    other = a[1].model_copy(update={"way": a[1].way.model_copy(update={"engine": "another"})})
+    with pytest.raises(UsageError, match="mixes programs"):
+        compare([a[0], other], repeats("b", 1))
+
+
+def test_a_run_and_llama_bench_are_compared_by_what_both_have(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    tests = [
+        LLAMA_BENCH | {"n_prompt": 512, "n_gen": 0},
+        LLAMA_BENCH | {"n_gen": 32, "type_v": "f16"},
+    ]
+    path.write_text(json.dumps(tests))
+    (compared,) = compare([figures_of(quick_run())], read_foreign(path))
+    assert [each.measure for each in compared.measured] == ["decode"]
+    assert compared.measured[0].ratio.unit == "none"
+    assert compared.finding == "faster"
+    assert any("cannot be checked" in note for note in compared.notes)
+    assert len(compared.b.names) == 5
+
+
+def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:
+    one_path, other_path = tmp_path / "a.txt", tmp_path / "b.txt"
+    one_path.write_text(LLM_DEMO)
+    other_path.write_text(LLM_DEMO.replace("11.00", "9.00"))
+    compared = one(read_foreign(one_path), read_foreign(other_path))
+    assert [each.finding for each in compared.measured] == ["slower", "no difference"]
+
+
+def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
+    said = sentence(one(repeats("a", 6), repeats("b", 6, 1.05)))
+    assert said.startswith("B is slower: ")
+    assert "95 % confidence" in said
+    none = one(repeats("a", 6), repeats("b", 6))
+    assert sentence(none).startswith("No difference to be seen")
+
+
+def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -> None:
+    assert "4 runs a side" in advice(one(repeats("a", 1), repeats("b", 1)))
+    wild = [
+        each.model_copy(update={"token_s": tuple(t * (0.925 + n / 20) for t in each.token_s)})
+        for n, each in enumerate(repeats("a", 4))
+    ]
+    assert "runs a side to see a difference of 3 %" in advice(one(wild, repeats("b", 4)))
+    assert advice(one(repeats("a", 6), repeats("b", 6, 1.1))) == ""
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.031, "3.1 % longer"),
+        (0.95, "5.0 % less"),
+        (2.73, "2.73 times as long"),
+        (1.0, "0.0 % longer"),
+    ],
+)
+def test_a_ratio_is_said_as_a_change(ratio: float, text: str) -> None:
+    assert change(ratio) == text

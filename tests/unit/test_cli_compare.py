@@ -1,0 +1,127 @@
+"""The verb ``compare``, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from armload.bench import store
+from armload.bench.run import Run, Step
+from armload.bench.summary import summarise
+from tests.unit.runs import quick_run, storage_run
+
+BIN = Path(sys.executable).parent
+
+
+def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(BIN / face), *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def a_run(name: str, times: float) -> Run:
+    run = quick_run()
+    level = times * random.Random(name).gauss(1, 0.004)
+    steps = tuple(_stretched(step, level) for step in run.tokens)
+    return run.model_copy(
+        update={
+            "id": f"20260101T000000Z-kitchen-{name}",
+            "tokens": steps,
+            "summary": summarise(run.trace, steps),
+        }
+    )
+
+
+def _stretched(step: Step, times: float) -> Step:
+    took_ns = round((step.end_ns - step.start_ns) * times)
+    return step.model_copy(update={"end_ns": step.start_ns + took_ns})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("person")
+    (folder / "boards").mkdir()
+    for run in [
+        *(a_run(f"a{number}", 1.0) for number in range(5)),
+        *(a_run(f"b{number}", 1.08) for number in range(5)),
+        storage_run(),
+    ]:
+        store.save(run, folder / "runs" / run.id)
+    return folder
+
+
+def side(label: str, *, more: str = "") -> str:
+    return ",".join(f"kitchen-{label}{number}" for number in range(5)) + more
+
+
+def test_two_sides_are_compared_with_a_plain_finding(folder: Path) -> None:
+    done = typed(folder, "compare", side("a"), side("b"))
+    assert done.returncode == 0, done.stderr
+    assert "B is slower" in " ".join(done.stdout.split())
+
+
+def test_one_document_is_printed_for_programs(folder: Path) -> None:
+    done = typed(folder, "compare", side("a"), side("b"), "--json")
+    (compared,) = json.loads(done.stdout)
+    assert compared["finding"] == "slower"
+    assert compared["measured"][0]["ratio"]["low"] > 1.03
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "allowed", "status"),
+    [("a", "b", "3%", 11), ("a", "b", "3", 11), ("a", "b", "20%", 0), ("b", "a", "0%", 0)],
+)
+def test_the_gate_shuts_for_a_sure_slow_down_only(
+    folder: Path, a: str, b: str, allowed: str, status: int
+) -> None:
+    done = typed(folder, "compare", side(a), side(b), "--fail-if-slower", allowed)
+    assert done.returncode == status, done.stderr
+    assert ("Slower than" in done.stderr) == (status == 11)
+
+
+def test_the_gate_does_not_open_for_what_cannot_be_compared(folder: Path) -> None:
+    words = ["compare", "kitchen-a0", "latest"]
+    assert typed(folder, *words).returncode == 0
+    done = typed(folder, *words, "--fail-if-slower", "3%")
+    assert done.returncode == 2
+    assert "Not comparable: model" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "kitchen-a0", "kitchen-a0"], "compared with itself"),
+        (["compare", "kitchen-a0", "kitchen-x9"], "No run is called 'kitchen-x9'"),
+        (["compare", "kitchen-a0"], "B is missing"),
+        (["compare"], "A and B are missing"),
+        (["compare", "latest", "kitchen-a0", "--fail-if-slower", "much"], "no percentage"),
+    ],
+)
+@pytest.mark.parametrize("face", ["armload"])
+def test_a_mistake_gets_a_sentence(folder: Path, words: list[str], said: str, face: str) -> None:
+    done = typed(folder, *words, face=face)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_list_shows_the_latest_runs_and_says_that_there_are_more(folder: Path) -> None:
+    shown = typed(folder, "show", "--last", "3")
+    assert shown.returncode == 0, shown.stderr
+    assert len([line for line in shown.stdout.splitlines() if "2026-" in line]) == 3
+    assert "8 older" in shown.stderr
+    assert "older" not in typed(folder, "show", "--last", "0").stderr
+    assert typed(folder, "show", "--last", "x").returncode == 2

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions
-from armload.boards.emulated_cpu import as_programs_see_it
+from armload.boards.emulated_cpu import features_under_launcher
 from armload.boards.host import Host, Way
 from armload.boards.ways import INSIDE, tool_ways
 from armload.core.errors import BoardError
@@ -116,6 +116,22 @@ def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
     shown = parse_probe(host.run(script).stdout, board.name)
     found = as_programs_see_it(host, shown, progress or Silent())
     return found.model_copy(update={"ways": (*host.ways(), *tool_ways(found.tools))})
+
+
+def as_programs_see_it(host: Host, found: Probe, progress: Progress) -> Probe:
+    """Return a probe with the machine and the CPU features that programs meet on a host.
+
+    They are those that were found, unless the host has a launcher, under which they may differ.
+
+    Raises:
+        ConnectError, BuildError, MissingToolError: as for ``features_under_launcher``.
+    """
+    if not host.launcher:
+        return found
+    names = features_under_launcher(host, progress)
+    return found.model_copy(
+        update={"machine": "aarch64" if names else found.machine, "cpu_features": names}
+    )
 
 
 def probe_script(board: Board) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board
-from armload.boards.emulated_cpu import as_programs_see_it
 from armload.boards.host import Host
-from armload.boards.probe import Probe, parse_probe, probe_script
+from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
 from armload.build.binary import Binary
 from armload.build.helper import ARCHITECTURES, SHA256, helper
 from armload.core.errors import BoardError

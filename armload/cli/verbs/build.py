@@ -7,6 +7,7 @@ from invoke.tasks import task
 
 from armload.cli.verb import Verb
 
+MOST_JOBS = 1024
 MOST_NICE = 19
 
 
@@ -61,7 +62,7 @@ def build(
     with workshop(
         on=on,
         compiler=compiler,
-        jobs=whole_number("jobs", jobs) or None,
+        jobs=whole_number("jobs", jobs, most=MOST_JOBS) or None,
         nice=whole_number("nice", nice, most=MOST_NICE),
         progress=progress,
     ) as where:

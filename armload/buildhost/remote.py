@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.host import Host
+from armload.boards.probe import free_bytes
 from armload.build.compiler import Compiler, compiler_name
-from armload.build.ninja import LOG_LINES_SHOWN, failure, read_status
+from armload.build.ninja import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
 from armload.build.order import Order, definitions, environment
 from armload.build.system_compiler import (
     Machine,
@@ -147,7 +148,7 @@ class RemoteWorkshop:
                 done = self._host.run(script, timeout_s=UNPACKING_LIMIT_S)
             if done.status != 0:
                 reason = done.stderr.decode("utf-8", "replace").strip()
-                raise BoardError(
+                raise self._full_disk(reason) or BoardError(
                     f"{self.name}: {packed} cannot be unpacked: {reason}.", self._make_room()
                 )
         archive.unlink()
@@ -238,12 +239,18 @@ class RemoteWorkshop:
         return said
 
     def _failure(self, order: Order, status: int, said: str) -> ArmloadError:
-        if "No space left on device" in said:
-            return BoardError(
-                f"{self.name}: the disk that holds {self._folder} is full.", self._make_room()
-            )
-        return failure(
+        return self._full_disk(said) or failure(
             f"{self.name}: the build", status, said.splitlines()[-LOG_LINES_SHOWN:], order.log
+        )
+
+    def _full_disk(self, said: str) -> BoardError | None:
+        """Return the error for a full disk, if that is why it failed: few programs say so."""
+        df = self._host.run(f"df -kP {quote(self._folder)}").text.splitlines()
+        is_full = len(df) > 1 and free_bytes(df) < FULL_DISK_BYTES
+        if not is_full and "No space left on device" not in said:
+            return None
+        return BoardError(
+            f"{self.name}: the disk that holds {self._folder} is full.", self._make_room()
         )
 
     def _make_room(self) -> str:

@@ -25,7 +25,14 @@ from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
 from armload.buildhost.choose import workshop
-from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
+from armload.core.errors import (
+    ArmloadError,
+    BoardError,
+    ConnectError,
+    DataError,
+    RunError,
+    TransferError,
+)
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder
@@ -156,7 +163,12 @@ def _reached(request: Request, progress: Progress) -> Iterator[tuple[Reached, Bi
 def _left(host: Host, board: Board, same: str, progress: Progress) -> StoredRun | None:
     runs = list_runs(host, board.workdir)
     for cut in cut_runs(runs, same):
-        run, _ = bring_home(host, board, cut.folder, progress, cut=cut.cut)
+        try:
+            run, _ = bring_home(host, board, cut.folder, progress, cut=cut.cut)
+        except (BoardError, DataError, TransferError) as error:
+            # What a restart has spoilt must not stand in the way of every further run.
+            progress.say(f"{cut.id} of an interrupted command is left there: {error.message}")
+            continue
         progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
     return left_run(runs, same, datetime.now(UTC))
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -164,10 +163,7 @@ class _Build:
             build_id=order.build_id,
             inputs=self._inputs,
             engine_commit=order.engine_commit,
-            tools={
-                **{name: metadata.version(name) for name in ("cmake", "ninja")},
-                **self._compiler.tools,
-            },
+            tools={**self._workshop.tools, **self._compiler.tools},
             built_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             built_on=self._workshop.name,
             seconds=round(time.monotonic() - started, 1),

@@ -79,7 +79,7 @@ class _Fetch:
             self._obtain()
         except GitFailedError:
             # Power may have failed while git wrote to the mirror: once more, without it.
-            shutil.rmtree(self._mirror)
+            shutil.rmtree(self._mirror, ignore_errors=True)
             self._obtain()
 
     def _obtain(self) -> None:

@@ -77,7 +77,7 @@ def inspect(path: Path) -> Inspection:
             )
     except OSError as error:
         raise BuildError(f"{path}: cannot be read: {error.strerror}.") from error
-    except ELFError as error:
+    except (ELFError, ValueError) as error:  # an offset or a name in it may make no sense
         raise BuildError(f"{path}: this is no ELF program: {error}.") from error
 
 

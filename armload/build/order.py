@@ -55,6 +55,10 @@ class Workshop(Protocol):
     def name(self) -> str:
         """The machine, for people."""
 
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """Versions of what drives the compiler there, by the tool's name."""
+
     def compiler(self, target: Target) -> Compiler:
         """Return the compiler that is used for a target.
 

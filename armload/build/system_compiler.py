@@ -102,6 +102,12 @@ class Machine(Value):
         return "Unix Makefiles" if "make" in self.said else ""
 
     @property
+    def tools(self) -> Mapping[str, str]:
+        """Versions of CMake and of what drives the build here, by the tool's name."""
+        driver = "ninja" if self.generator == "Ninja" else "make"
+        return {"cmake": self.cmake, driver: self.said.get(driver, "")}
+
+    @property
     def ccache(self) -> str:
         """The path of ccache; empty where there is none."""
         return self.said.get("ccache", "")

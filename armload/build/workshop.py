@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 
 from armload.build.compiler import Compiler, find_compiler, tool
@@ -32,6 +33,11 @@ class LocalWorkshop:
     def name(self) -> str:
         """The machine, for people."""
         return f"this machine ({platform.system()} {platform.machine()})"
+
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """Versions of the CMake and the ninja that came with armload."""
+        return {name: metadata.version(name) for name in ("cmake", "ninja")}
 
     def compiler(self, target: Target) -> Compiler:
         """Return the compiler that is used for a target."""

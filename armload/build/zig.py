@@ -57,7 +57,7 @@ class Zig(Value):
         scripts = {
             f"zig-{words[0]}": "#!/bin/sh\n"
             f"ZIG_GLOBAL_CACHE_DIR={cache}\n"
-            f': "${{ZIG_LOCAL_CACHE_DIR:={cache}}}"\n'
+            ': "${ZIG_LOCAL_CACHE_DIR:=$ZIG_GLOBAL_CACHE_DIR}"\n'
             "export ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR\n"
             f'exec {shell.join([zig, *words])} "$@"\n'
             for words in (

@@ -35,9 +35,9 @@ from armload.core.errors import (
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
-from armload.deploy.collect import StoredRun, list_runs
 from armload.deploy.follow import follow, stop
 from armload.deploy.launch import launch
+from armload.deploy.stored import StoredRun, list_runs
 from armload.deploy.transfer import push
 
 TIME_LIMIT_S = 6 * 3600
@@ -78,6 +78,11 @@ class RemoteWorkshop:
     def name(self) -> str:
         """The machine, for people."""
         return self._host.name
+
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """Versions of what drives the compiler there, known once the compiler is."""
+        return self._machine.tools
 
     def compiler(self, target: Target) -> Compiler:
         """Return the compiler that is used for a target, which the build host is asked for.
@@ -123,7 +128,8 @@ class RemoteWorkshop:
         sums = _sums(self._followed(order, run, progress))
         linked = {name: self._fetched(order, name, sums, progress) for name in order.programs}
         runs = [stored.folder for stored in self._runs(order.build_id)]
-        self._host.run(render("forget.sh.j2", {"folders": [self._tree(order), *runs]}))
+        # A run without its tree would be taken for a build that has programs to fetch.
+        self._host.run(render("forget.sh.j2", {"folders": [*runs, self._tree(order)]}))
         return linked
 
     def _tree(self, order: Order) -> PurePosixPath:

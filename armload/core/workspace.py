@@ -40,7 +40,7 @@ def cache_folder() -> Path:
     ``ARMLOAD_CACHE`` overrides the platform's usual place.
     """
     chosen = os.environ.get("ARMLOAD_CACHE")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("armload"))
+    return Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("armload"))
 
 
 def data_folders(kind: str) -> Iterator[Path]:

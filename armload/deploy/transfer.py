@@ -21,6 +21,8 @@ PATIENCE_S = 60.0
 
 _FULL_BELOW_BYTES = 1 << 20
 _LONGEST_PAUSE_S = 2.0
+_BEYOND_BUFFERS_BYTES = 16 << 20
+"""What has left this machine and fits into no buffer on the way has reached the board."""
 
 
 def push(
@@ -144,9 +146,15 @@ class _Delivery:
             if offset:
                 step.update(offset, note=f"going on from {format_bytes(offset)}")
             self._sent = True
+
+            def sent(position: int) -> None:
+                if position - offset >= _BEYOND_BUFFERS_BYTES:
+                    self._failing_since_s = None
+                step.update(position)
+
             try:
                 self._host.send_file(
-                    self._item.local, self._item.part, offset_bytes=offset, sent=step.update
+                    self._item.local, self._item.part, offset_bytes=offset, sent=sent
                 )
             except BoardError as error:
                 self._say_if_full(error)

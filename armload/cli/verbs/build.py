@@ -62,7 +62,7 @@ def build(
     with workshop(
         on=on,
         compiler=compiler,
-        jobs=whole_number("jobs", jobs, most=MOST_JOBS) or None,
+        jobs=whole_number("jobs", jobs, most=MOST_JOBS),
         nice=whole_number("nice", nice, most=MOST_NICE),
         progress=progress,
     ) as where:

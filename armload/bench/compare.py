@@ -86,7 +86,8 @@ class Comparison(Value):
 def compare(a: Sequence[Figures], b: Sequence[Figures]) -> list[Comparison]:
     """Compare two sides plan by plan; repeats of a plan are pooled.
 
-    Where no plan of A is one of B, the nearest two are compared, and are not comparable.
+    Where no plan of A is one of B, the nearest two are compared, and are not comparable. So is
+    a plan that only one side has, which stands beside the nearest of the other.
 
     Args:
         a: measurements, at least one.
@@ -98,7 +99,21 @@ def compare(a: Sequence[Figures], b: Sequence[Figures]) -> list[Comparison]:
     _refuse_doubles(a, b)
     groups_a, groups_b = _groups(a, "A"), _groups(b, "B")
     pairs = _pairs(groups_a, groups_b)
-    return [_compared(one, other) for one, other in pairs]
+    known_a = {id(one) for one, _ in pairs}
+    known_b = {id(other) for _, other in pairs}
+    alone = [
+        *(
+            _alone("A", one, min(groups_b, key=lambda other: _distance(one, other)))
+            for one in groups_a
+            if id(one) not in known_a and _decodes(one)
+        ),
+        *(
+            _alone("B", min(groups_a, key=lambda one: _distance(one, other)), other)
+            for other in groups_b
+            if id(other) not in known_b and _decodes(other)
+        ),
+    ]
+    return [*(_compared(one, other) for one, other in pairs), *alone]
 
 
 def _refuse_doubles(a: Sequence[Figures], b: Sequence[Figures]) -> None:
@@ -178,6 +193,21 @@ def _one_figure(each: Figures, measure: Measure) -> float | None:
         return each.ttft_s
     rate = each.decode_tps if measure == "decode" else each.prefill_tps
     return 1 / rate if rate else None
+
+
+def _decodes(group: list[Figures]) -> bool:
+    # A benchmark's prefill tests beside its decode tests are no plans that the other side lacks.
+    return _one_figure(group[0], "decode") is not None
+
+
+def _alone(label: str, one: list[Figures], other: list[Figures]) -> Comparison:
+    return Comparison(
+        a=_side(one),
+        b=_side(other),
+        finding="not comparable",
+        measured=(),
+        differences=(f"only {label} has runs of this plan",),
+    )
 
 
 def _compared(one: list[Figures], other: list[Figures]) -> Comparison:

@@ -63,9 +63,9 @@ class Ratio(Value):
 def median_interval(times: Sequence[float]) -> Interval | None:
     """Return the interval of a run's median time per token; none for fewer than 8 tokens.
 
-    Neighbouring tokens are alike, so blocks of them are drawn, not single ones (moving-block
-    bootstrap, Künsch 1989). That tokens get slower as the context grows is no doubt about the
-    median: a straight trend (Theil and Sen) is taken out first.
+    Neighbouring tokens are alike, so blocks of them are drawn, not single ones (circular block
+    bootstrap, Politis and Romano 1992). That tokens get slower as the context grows is no doubt
+    about the median: a straight trend (Theil and Sen) is taken out first.
     """
     import numpy as np
 

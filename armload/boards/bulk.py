@@ -19,6 +19,7 @@ from typing import IO, cast
 
 from armload.boards.framing import after_mark, reason
 from armload.boards.pieces import PIECE_BYTES
+from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 
 TRANSFER_SILENCE_S = 60.0
@@ -134,11 +135,12 @@ class Carrier:
             except OSError as error:
                 raise NotBegunError(f"{self._words[0]} cannot be run: {error.strerror}") from error
             running = _Running(process, said)
-            try:
-                running.begin(self._begin_within_s)
-                yield running
-            finally:
-                running.end()
+            with known(process):
+                try:
+                    running.begin(self._begin_within_s)
+                    yield running
+                finally:
+                    running.end()
 
     def _silent(self) -> ConnectError:
         return ConnectError(f"{self._name}: the board has gone silent.")

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from armload.boards.bulk import TRANSFER_SILENCE_S
+from armload.core.children import known
 from armload.core.errors import ArmloadError, BoardError, ConnectError, MissingToolError
 
 _CALL_TIMEOUT_S = 60.0
@@ -198,12 +199,13 @@ class HdcTool:
                     "It comes with OpenHarmony's SDK (toolchains). Put it into PATH, or name it "
                     f"as 'program' under 'reach' in boards/{self._name}.yaml.",
                 ) from error
-            try:
-                yield process, reader
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
+            with known(process):
+                try:
+                    yield process, reader
+                finally:
+                    if process.poll() is None:
+                        process.kill()
+                    process.wait()
 
 
 def said_lines(answer: bytes) -> list[str]:

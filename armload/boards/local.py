@@ -16,6 +16,7 @@ from armload.boards.bulk import Carrier, NotBegunError
 from armload.boards.framing import after_mark, marked, receiving
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.pieces import PIECE_BYTES, pieces
+from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
 
@@ -137,13 +138,14 @@ class LocalHost:
             )
         except OSError as error:
             raise BoardError(f"{self._name}: no shell can be started: {error.strerror}.") from error
-        try:
-            if stdin:
-                feeder = threading.Thread(target=_feed, args=(process, stdin), daemon=True)
-                feeder.start()
-            yield process
-        finally:
-            _end(process)
+        with known(process):
+            try:
+                if stdin:
+                    feeder = threading.Thread(target=_feed, args=(process, stdin), daemon=True)
+                    feeder.start()
+                yield process
+            finally:
+                _end(process)
 
     def _status(self, process: subprocess.Popen[bytes], timeout_s: float, late: str) -> int:
         try:

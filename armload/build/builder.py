@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from armload.build.binary import Binary
 from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
-from armload.build.order import Order, Workshop, native_folder, overlay_folder
+from armload.build.order import Order, Workshop, native_folder, overlay_folder, own_files
 from armload.build.programs import programs_chosen, renamed
 from armload.build.record import BuildRecord, Inputs, Program, reported_version
 from armload.build.source import Source, engine_commit, pinned_source
@@ -90,9 +90,8 @@ def _own_files() -> Mapping[str, str]:
     """Return the SHA-256 of each of our files that take part in a build, by its path."""
     files = {}
     for part, folder in (("overlay", overlay_folder()), ("native", native_folder())):
-        for path in sorted(folder.iterdir()):
-            if path.is_file() and not path.name.startswith("."):
-                files[f"{part}/{path.name}"] = sha256_of(path)
+        for path in own_files(folder):
+            files[f"{part}/{path.name}"] = sha256_of(path)
     return files
 
 

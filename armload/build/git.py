@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from armload.build.index import without_login
 from armload.build.ninja import end
+from armload.core.children import known
 from armload.core.errors import MissingToolError
 
 PATIENCE_S = 120.0
@@ -99,6 +100,7 @@ def git(
             pass_fds=tuple(keep_open),
             start_new_session=True,  # without a terminal nothing can ask for a password there
         ) as process,
+        known(process),
     ):
         try:
             for line in _lines(process):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from armload.core.children import known
 from armload.core.errors import BuildError
 
 LOG_LINES_SHOWN = 30
@@ -72,6 +73,7 @@ def run_logged(
             pass_fds=[keep_open],
             start_new_session=True,
         ) as process,
+        known(process),
     ):
         try:
             if nice:

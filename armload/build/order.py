@@ -85,6 +85,13 @@ def native_folder() -> Path:
     return data_path("toolchains", "native")
 
 
+def own_files(folder: Path) -> list[Path]:
+    """Return the files of ours that take part in a build, sorted; what an editor left is none."""
+    return sorted(
+        path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
+    )
+
+
 def definitions(
     order: Order, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
 ) -> dict[str, str]:

@@ -20,6 +20,20 @@ from armload.core.yamlfile import load_named
 
 _KIND = "toolchains/sources"
 _PINNED = "llama-cpp"
+BUILT_PARTS = (
+    "CMakeLists.txt",
+    "LICENSE",
+    "app",
+    "cmake",
+    "common",
+    "ggml",
+    "include",
+    "licenses",
+    "src",
+    "tools",
+    "vendor",
+)
+"""What of llama.cpp takes part in a build; the rest is tests, papers and Python."""
 
 
 class Archive(Value):
@@ -75,16 +89,7 @@ class Folder(Value):
     def identity(self) -> str:
         """Says which content it is."""
         digest = hashlib.sha256()
-        for part in (
-            "CMakeLists.txt",
-            "cmake",
-            "common",
-            "ggml",
-            "include",
-            "src",
-            "tools",
-            "vendor",
-        ):
+        for part in BUILT_PARTS:
             top = self.path / part
             for file in sorted(top.rglob("*")) if top.is_dir() else [top]:
                 if file.is_file():

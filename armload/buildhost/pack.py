@@ -7,24 +7,10 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from armload.build.order import native_folder, overlay_folder
+from armload.build.order import native_folder, overlay_folder, own_files
+from armload.build.source import BUILT_PARTS
 from armload.core.files import written_whole
 from armload.core.progress import Progress
-
-_PARTS = (
-    "CMakeLists.txt",
-    "LICENSE",
-    "app",
-    "cmake",
-    "common",
-    "ggml",
-    "include",
-    "licenses",
-    "src",
-    "tools",
-    "vendor",
-)
-"""Of llama.cpp; the rest is tests, papers and Python."""
 
 
 def pack(source: Path, archive: Path, progress: Progress) -> None:
@@ -35,8 +21,8 @@ def pack(source: Path, archive: Path, progress: Progress) -> None:
     """
     files = [
         *(("engine", source, file) for file in _files(source)),
-        *(("overlay", overlay_folder(), file) for file in sorted(overlay_folder().iterdir())),
-        *(("native", native_folder(), file) for file in sorted(native_folder().iterdir())),
+        *(("overlay", overlay_folder(), file) for file in own_files(overlay_folder())),
+        *(("native", native_folder(), file) for file in own_files(native_folder())),
     ]
     with (
         progress.step("Packing the source", total=len(files), unit="files") as step,
@@ -55,7 +41,7 @@ def pack(source: Path, archive: Path, progress: Progress) -> None:
 
 
 def _files(source: Path) -> Iterator[Path]:
-    for part in _PARTS:
+    for part in BUILT_PARTS:
         top = source / part
         for file in sorted(top.rglob("*")) if top.is_dir() else [top]:
             if file.is_file():

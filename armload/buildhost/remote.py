@@ -195,7 +195,8 @@ class RemoteWorkshop:
                 "programs": order.programs,
             },
         )
-        number = len(self._runs(order.build_id)) + 1
+        former = self._runs(order.build_id)
+        number = int(former[-1].id.rpartition("-")[2]) + 1 if former else 1
         run = self._folder / "runs" / f"{order.build_id}-{number:04}"
         try:
             launch(
@@ -209,7 +210,7 @@ class RemoteWorkshop:
         except BoardError as error:
             other = self._under_way(order.build_id)  # another laptop asked for the same
             if other is None:
-                raise BoardError(error.message, self._make_room()) from error
+                raise self._full_disk(error.message) or error from error
             return other
         return run
 
@@ -240,6 +241,10 @@ class RemoteWorkshop:
                 ) from error
             finally:
                 order.log.write_text(said, encoding="utf-8")
+        # While it grows, only the end of the text is kept.
+        whole = b"".join(self._host.read(run / "stdout"))
+        order.log.write_bytes(whole)
+        said = whole.decode("utf-8", "replace")
         if exit_status != 0:
             raise self._failure(order, exit_status, said)
         return said

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from armload.core.children import end_all
 from armload.core.errors import ArmloadError, UsageError
 
 Result = TypeVar("Result")
@@ -43,7 +44,8 @@ def board_names(text: str) -> list[str]:
 def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[Outcome[Result]]:
     """Do the work for all names in parallel and wait for it.
 
-    An interruption does not wait: the threads end with the process.
+    An interruption does not wait: what the threads have started is ended, and they end with
+    the process.
 
     Raises:
         Exception: any but an ``ArmloadError`` that the work raised.
@@ -62,8 +64,12 @@ def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[Outcome
     threads = [threading.Thread(target=do, args=(name,), daemon=True) for name in names]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        end_all()
+        raise
     if faults:
         raise faults[0]
     return [outcomes[name] for name in names]

@@ -43,9 +43,9 @@ def launch(
         time_limit_s: the board itself ends the program after that long, give or take a second.
         job: JSON that comes back as ``job.json`` with the run's files, whoever fetches them.
         mark: one word that the list of runs gives back.
-        renew_every_s: how often.
-        uses: folders that the program needs; they are noted as used now.
         lease: of the board; the run renews it while the program lives, and ends it then.
+        renew_every_s: how often the run renews the lease.
+        uses: folders that the program needs; they are noted as used now.
 
     Raises:
         ConnectError: the board stayed away; whether the program was started shows in the list

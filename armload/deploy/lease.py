@@ -126,15 +126,15 @@ class Lease:
 
     def _keep(self, beside: Callable[[], Host]) -> None:
         host: Host | None = None
-        while not self._ended.wait(RENEW_EVERY_S):
-            try:
-                host = host or beside()
-                if not _renewed(host, self):
-                    return  # it shows at the next renewal that somebody waits for
-            except ArmloadError:
-                continue
-        if host is not None:
-            host.close()
+        try:
+            while not self._ended.wait(RENEW_EVERY_S):
+                with contextlib.suppress(ArmloadError):
+                    host = host or beside()
+                    if not _renewed(host, self):
+                        return  # it shows at the next renewal that somebody waits for
+        finally:
+            if host is not None:
+                host.close()
 
 
 @contextmanager

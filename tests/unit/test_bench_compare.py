@@ -158,6 +158,21 @@ def test_plans_are_compared_one_by_one_and_repeats_pooled() -> None:
     assert [len(each.b.names) for each in found.values()] == [4, 4]
 
 
+def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
+    a = repeats("a", 4, run=quick_run(tokens=16)) + repeats("aa", 4, run=quick_run(tokens=32))
+    b = repeats("b", 4, run=quick_run(tokens=16)) + repeats("bb", 4, 3.0, run=quick_run(tokens=24))
+    found = compare(a, b)
+    assert [each.finding for each in found] == [
+        "no difference",
+        "not comparable",
+        "not comparable",
+    ]
+    assert [each.differences for each in found[1:]] == [
+        ("only A has runs of this plan",),
+        ("only B has runs of this plan",),
+    ]
+
+
 def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
     figures = figures_of(quick_run())
     with pytest.raises(UsageError, match="with itself"):

@@ -323,7 +323,11 @@ def _notes(one: list[Figures], other: list[Figures], measured: tuple[Measured, .
             "seen: the interval allows for it."
         )
     if a.text is not None and b.text is not None:
-        same_model = a.work.model_sha256 == b.work.model_sha256 and a.work.prompt == b.work.prompt
+        same_model = (a.work.model_sha256, a.work.prompt, a.work.sampling) == (
+            b.work.model_sha256,
+            b.work.prompt,
+            b.work.sampling,
+        )
         found = departure(b.text, a.text, name=a.name, same_model=same_model)
         if found.kind != "same":
             notes.append(departure_line(found))

@@ -235,7 +235,10 @@ def _stoppable(
     try:
         yield
     except KeyboardInterrupt:
-        progress.say("Stopping the run on the board; once more Ctrl-C leaves it running.")
+        progress.say(
+            "Stopping the run on the board. Once more Ctrl-C leaves at once: what the run has done "
+            f"can then be fetched with armload pull --board {reached.board.name}"
+        )
         try:
             stop(reached.host, on_board)
             bring_home(reached.host, reached.board, on_board, progress, job=job)

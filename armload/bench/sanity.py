@@ -145,7 +145,7 @@ def departure_line(found: Departure) -> str:
     """Say it in a sentence."""
     if found.kind == "same":
         return f"The text is the one of {found.reference}."
-    cause = ", of another model" if found.kind == "other model" else ""
+    cause = ", of another model, prompt or sampling" if found.kind == "other model" else ""
     return (
         f"The text departs from that of {found.reference}{cause} after {found.at_word} words "
         f"(character {found.at_character}): {found.here!r} instead of {found.there!r}."

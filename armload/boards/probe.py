@@ -115,7 +115,9 @@ def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
     script = probe_script(board)
     shown = parse_probe(host.run(script).stdout, board.name)
     found = as_programs_see_it(host, shown, progress or Silent())
-    return found.model_copy(update={"ways": (*host.ways(), *tool_ways(found.tools))})
+    # Under a launcher the shell cannot start a program of ours.
+    machine = "" if host.launcher else found.machine
+    return found.model_copy(update={"ways": (*host.ways(), *tool_ways(found.tools, machine))})
 
 
 def as_programs_see_it(host: Host, found: Probe, progress: Progress) -> Probe:

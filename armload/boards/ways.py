@@ -33,9 +33,19 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
 )
 
 
-def tool_ways(tools: Collection[str]) -> tuple[Way, ...]:
-    """Return what is done how on a board that has these tools."""
-    return tuple(_way(purpose, choices, none, tools) for purpose, choices, none in _CHOICES)
+_OWN_PROGRAM_FOR = ("aarch64", "x86_64")
+
+
+def tool_ways(tools: Collection[str], machine: str) -> tuple[Way, ...]:
+    """Return what is done how on a board that has these tools and is such a machine."""
+    ways = [_way(purpose, choices, none, tools) for purpose, choices, none in _CHOICES]
+    if machine in _OWN_PROGRAM_FOR:
+        ways[0] = Way(
+            purpose=ways[0].purpose,
+            chosen="a program of ours",
+            reason=f"quicker than {ways[0].chosen}, and it can go on where it was",
+        )
+    return tuple(ways)
 
 
 def _way(

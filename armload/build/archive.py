@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tarfile
 import tempfile
@@ -162,6 +163,8 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
         beside.chmod(0o755)
         beside.replace(place)
     except (tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise  # whoever builds says which folder is full
         raise BuildError(f"{archive}: cannot be unpacked: {error}.") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)

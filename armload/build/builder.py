@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from armload.build.source import Source, engine_commit, pinned_source
 from armload.build.strip import strip
 from armload.build.target import Target
 from armload.build.workshop import LocalWorkshop
-from armload.core.errors import BuildError
+from armload.core.errors import BuildError, DataError
 from armload.core.files import sha256_of, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress, Silent
@@ -116,7 +117,7 @@ def _disk_errors(place: Path) -> Iterator[None]:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS}:
             raise
         raise BuildError(
-            f"{place.parent}: cannot be written: {error.strerror}.",
+            f"{error.filename or place.parent}: cannot be written: {error.strerror}.",
             "Make room or set ARMLOAD_CACHE to another folder, then run the same command again.",
         ) from error
 
@@ -157,7 +158,7 @@ class _Build:
             lock=self._lock,
         )
         self._partial.mkdir(parents=True, exist_ok=True)
-        linked = self._workshop.compile(order, self._compiler, self._progress)
+        linked = self._compiled(order)
         record = BuildRecord(
             build_id=order.build_id,
             inputs=self._inputs,
@@ -170,6 +171,20 @@ class _Build:
         )
         self._keep(record)
         return record
+
+    def _compiled(self, order: Order) -> Mapping[str, Path]:
+        try:
+            return self._workshop.compile(order, self._compiler, self._progress)
+        except BuildError as error:
+            if re.search(
+                r"unknown CPU|unknown value .*-m(?:cpu|arch)|unknown target CPU", str(error)
+            ):
+                name, cpu = order.target.name, order.target.cpu
+                raise DataError(
+                    f"toolchains/{name}.yaml: cpu: {self._compiler.label} knows no CPU {cpu!r}.",
+                    f"Which it knows is at the end of {order.log}.",
+                ) from error
+            raise
 
     def _finished(self, name: str, linked: Path) -> Program:
         """Strip a program, which lies in the build's folder then, and make sure that it fits."""

@@ -109,8 +109,9 @@ def check(inspection: Inspection, target: Target) -> None:
                 f"{path}: {use.count - use.guarded_count} instructions need the CPU feature "
                 f"{use.feature!r}, the first {place} ({use.mnemonic}), and the target "
                 f"{target.name!r} does not have it.",
-                f"If that CPU has it, add it to 'features' in toolchains/{target.name}.yaml; "
-                "else take it out of 'cpu', 'cflags' and 'cxxflags' there.",
+                f"If that CPU has it, add it to 'features' in toolchains/{target.name}.yaml. Else "
+                f"build the program for it: armload build --target {target.name}; if it was, look "
+                "at 'cpu', 'cflags' and 'cxxflags' in that file.",
             )
     for feature in target.must_use:
         if feature not in used:

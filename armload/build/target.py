@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import difflib
 import platform
 import re
 import sys
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationInfo, field_validator
+
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.core.yamlfile import load_named
 
 _CPUINFO = Path("/proc/cpuinfo")
+# Linux, arch/arm64/kernel/cpuinfo.c.
+# fmt: off
+_FEATURES = frozenset((
+    "fp", "asimd", "evtstrm", "aes", "pmull", "sha1", "sha2", "crc32", "atomics", "fphp",
+    "asimdhp", "cpuid", "asimdrdm", "jscvt", "fcma", "lrcpc", "dcpop", "sha3", "sm3", "sm4",
+    "asimddp", "sha512", "sve", "asimdfhm", "dit", "uscat", "ilrcpc", "flagm", "ssbs", "sb",
+    "paca", "pacg", "dcpodp", "sve2", "sveaes", "svepmull", "svebitperm", "svesha3", "svesm4",
+    "flagm2", "frint", "svei8mm", "svef32mm", "svef64mm", "svebf16", "i8mm", "bf16", "dgh",
+    "rng", "bti", "mte", "ecv", "afp", "rpres", "mte3", "sme", "smei16i64", "smef64f64",
+    "smei8i32", "smef16f32", "smeb16f32", "smef32f32", "smefa64", "wfxt", "ebf16", "sveebf16",
+    "cssc", "rprfm", "sve2p1", "sme2", "sme2p1", "smei16i32", "smebi32i32", "smeb16b16",
+    "smef16f16", "mops", "hbc", "sveb16b16", "lrcpc3",
+))
+# fmt: on
 _ARCHITECTURES = {"aarch64": "aarch64", "arm64": "aarch64", "x86_64": "x86_64", "amd64": "x86_64"}
 
 
@@ -40,6 +57,17 @@ class Target(Value):
     cflags: tuple[str, ...] = ()
     cxxflags: tuple[str, ...] = ()
     ldflags: tuple[str, ...] = ()
+
+    @field_validator("features", "must_use")
+    @classmethod
+    def _are_features(cls, features: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if info.data.get("architecture") == "aarch64":
+            for feature in features:
+                if feature not in _FEATURES:
+                    near = difflib.get_close_matches(feature, sorted(_FEATURES), n=1)
+                    meant = f"; did you mean {near[0]!r}?" if near else ""
+                    raise ValueError(f"{feature!r} is no feature of /proc/cpuinfo{meant}")
+        return features
 
 
 def load_target(name: str) -> Target:

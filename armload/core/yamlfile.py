@@ -131,4 +131,8 @@ def _validated(
             hint = f"Did you mean {near[0]!r}? " if near else ""
             remedy = f"{hint}Allowed here: {', '.join(allowed)}." if len(first["loc"]) == 1 else ""
             raise DataError(f"{path}, line {line}: there is no key {key!r}.", remedy) from error
-        raise DataError(f"{path}, line {line}: {key}: {first['msg']}.") from error
+        raise DataError(f"{path}, line {line}: {key}: {_plain(first['msg'])}.") from error
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")

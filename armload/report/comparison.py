@@ -45,8 +45,17 @@ def sentence(compared: Comparison) -> str:
         )
     return (
         f"B is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
-        f"(between {low} and {high}, 95 % confidence)."
+        f"(between {low} and {high}, 95 % confidence).{_doubt(compared)}"
     )
+
+
+def _doubt(compared: Comparison) -> str:
+    """Say that a finding rests on runs which are not valid themselves."""
+    sides = [label for label, side in (("A", compared.a), ("B", compared.b)) if side.doubts]
+    if not sides:
+        return ""
+    verb = "are" if len(sides) > 1 else "is"
+    return f" But the runs of {' and '.join(sides)} {verb} not all valid."
 
 
 def advice(compared: Comparison) -> str:

@@ -105,7 +105,11 @@ def board_line(run: Run) -> str:
 
 def verdict_line(run: Run) -> str:
     """Say whether the figures may be believed."""
-    return "valid" if run.verdict.valid else "not valid: " + " ".join(run.verdict.reasons)
+    return (
+        "valid"
+        if run.verdict.valid
+        else "not valid: " + " ".join(_whole(reason) for reason in run.verdict.reasons)
+    )
 
 
 def causes_of(run: Run) -> dict[int, Cause]:
@@ -149,3 +153,7 @@ def median_range(run: Run) -> str:
 def reference_line(run: Run) -> str:
     """Say how the text compares with a reference's; nothing without one."""
     return departure_line(run.reference) if run.reference else ""
+
+
+def _whole(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."

@@ -7,9 +7,12 @@ import pytest
 from armload.boards.probe import TOOLS
 from armload.boards.ways import tool_ways
 
+OTHER = "armv7l"
+"""A machine that no program of ours is made for."""
+
 
 def chosen(*tools: str) -> dict[str, str]:
-    return {way.purpose: way.chosen for way in tool_ways(tools)}
+    return {way.purpose: way.chosen for way in tool_ways(tools, OTHER)}
 
 
 def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
@@ -20,7 +23,7 @@ def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
         "end of a run": "a pipe that closes",
         "mark of a file": "stat",
     }
-    assert {way.reason for way in tool_ways([*TOOLS, "openssl"])} == {"the best there is"}
+    assert {way.reason for way in tool_ways([*TOOLS, "openssl"], OTHER)} == {"the best there is"}
 
 
 @pytest.mark.parametrize(
@@ -44,5 +47,11 @@ def test_what_a_board_lacks_is_done_the_next_best_way(
 
 
 def test_the_reason_names_what_is_lacking() -> None:
-    (checksums, *_) = tool_ways(["busybox sha256sum"])
+    (checksums, *_) = tool_ways(["busybox sha256sum"], OTHER)
     assert checksums.reason == ("the board has no openssl and no sha256sum and no toybox sha256sum")
+
+
+def test_a_program_of_ours_comes_first_where_it_runs() -> None:
+    (checksums, *_) = tool_ways(["sha256sum"], "aarch64")
+    assert checksums.chosen == "a program of ours"
+    assert "sha256sum" in checksums.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from armload.build.record import Inputs
 from armload.build.target import Target, load_target
 from armload.core.errors import DataError, UsageError
-from armload.core.workspace import data_names
+from armload.core.workspace import data_names, data_path
 
 INPUTS = Inputs(
     source="sha256:1",
@@ -90,3 +91,10 @@ def test_a_malformed_target_file_is_answered_with_file_and_place(
     with pytest.raises(DataError, match=r"mine\.yaml") as caught:
         load_target("mine")
     assert said in caught.value.message
+
+
+def test_a_target_may_name_every_feature_that_our_program_for_boards_prints() -> None:
+    code = data_path("toolchains", "board", "cpu_features.c").read_text()
+    printed = {name for name in re.findall(r'"([a-z0-9]+)"', code)}
+    assert len(printed) > 60
+    Target(name="all", cpu="x", features=tuple(sorted(printed)))

@@ -95,6 +95,6 @@ def test_a_malformed_target_file_is_answered_with_file_and_place(
 
 def test_a_target_may_name_every_feature_that_our_program_for_boards_prints() -> None:
     code = data_path("toolchains", "board", "cpu_features.c").read_text()
-    printed = {name for name in re.findall(r'"([a-z0-9]+)"', code)}
+    printed = set(re.findall(r'"([a-z0-9]+)"', code))
     assert len(printed) > 60
     Target(name="all", cpu="x", features=tuple(sorted(printed)))

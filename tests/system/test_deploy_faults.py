@@ -145,19 +145,25 @@ def test_a_server_that_is_killed_at_any_moment_costs_no_file(tmp_path: Path, fil
         for number in range(10):
             remote = tmp_path / "work" / "models" / str(number) / "file"
 
-            def disturb(after_s: float = chance.uniform(0, took_s)) -> None:
+            begun = threading.Event()
+
+            def disturb(
+                begun: threading.Event = begun, after_s: float = chance.uniform(0, took_s)
+            ) -> None:
+                begun.wait()
                 time.sleep(after_s)
                 server.kill()
                 time.sleep(0.3)  # so that some connections are refused, too
                 server.start()
 
             disturber = threading.Thread(target=disturb)
-            assert host.run("true").status == 0
             disturber.start()
             try:
-                assert pushed(host, file, remote)
+                assert pushed(host, file, remote, At(0, begun.set))
             finally:
+                begun.set()
                 disturber.join()
+            host.close()  # as the next command would, which begins with a new line
             assert remote.read_bytes() == file.read_bytes()
             assert left_over(remote) == set()
             assert not pushed(host, file, remote)

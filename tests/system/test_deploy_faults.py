@@ -122,7 +122,7 @@ class Server:
         listeners = [
             child
             for child in psutil.Process().children()
-            if str(self._folder) in " ".join(child.cmdline())
+            if str(self._folder) in _command_of(child)
         ]
         for listener in listeners:
             for session in listener.children(recursive=True):
@@ -133,6 +133,13 @@ class Server:
 
     def close(self) -> None:
         self._running.close()
+
+
+def _command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a client of ours that has just ended
+        return ""
 
 
 def test_a_server_that_is_killed_at_any_moment_costs_no_file(tmp_path: Path, file: Path) -> None:

@@ -16,10 +16,7 @@ from armload.core.values import Value
 from armload.deploy.facts import read_peaks
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.patience import Patience
-from armload.deploy.stored import StoredRun as StoredRun
 from armload.deploy.stored import check_name
-from armload.deploy.stored import list_runs as list_runs
-from armload.deploy.stored import parse_runs as parse_runs
 
 _SILENCE_S = 300.0  # a slow board makes checksums of large files in silence
 _SCRIPT = "run.sh"

@@ -17,13 +17,14 @@ from armload.build.binary import Binary
 from armload.core.errors import BoardError, RunError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
-from armload.deploy.collect import collect, list_runs, peak_memory_bytes
+from armload.deploy.collect import collect, peak_memory_bytes
 from armload.deploy.deployment import Deployment, deploy
 from armload.deploy.ending import explain
 from armload.deploy.follow import follow, stop
 from armload.deploy.item import Item, stored_script
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
+from armload.deploy.stored import list_runs
 from armload.deploy.transfer import push
 from armload.models.model import Model
 from tests.faults import At

@@ -10,7 +10,8 @@ import pytest
 
 from armload.core.errors import TransferError
 from armload.core.progress import Silent
-from armload.deploy.collect import Arrived, Receiver, parse_runs
+from armload.deploy.collect import Arrived, Receiver
+from armload.deploy.stored import parse_runs
 
 RUNS = PurePosixPath("/data/armload/runs")
 OUTSIDE = ["../escaped", "/etc/escaped", "a/b", "..", ".", "a/", "", "a\0b"]

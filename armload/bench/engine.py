@@ -6,10 +6,11 @@ import mmap
 import re
 from pathlib import Path, PurePosixPath
 
-from armload.bench.plan import Plan
+from armload.bench.plan import FlashAttention, Plan
 from armload.bench.run import EngineTimes
 from armload.core.errors import UsageError
 from armload.models.model import Model
+from armload.models.prompt import prompt_of
 
 MAX_PROMPT_BYTES = 100_000
 _KV_ROUNDING_TOKENS = 256
@@ -31,8 +32,22 @@ def context_tokens(plan: Plan, model: Model) -> int:
     A token is at least one byte of text, which bounds the prompt's length.
 
     Raises:
-        UsageError: the plan asks for more than the model was trained for.
+        UsageError: the plan asks for more than the model was trained for, or has no room for
+            what it asks for.
     """
+    least = (plan.prompt_tokens or 1) + plan.n_predict
+    if least > model.context_length:
+        raise UsageError(
+            f"Prompt and output take {least} tokens at least, and {model.name} was trained for a "
+            f"context of {model.context_length}.",
+            "Ask for fewer tokens with -n, or for a shorter prompt.",
+        )
+    if plan.context_tokens is not None and plan.context_tokens < least:
+        raise UsageError(
+            f"A context of {plan.context_tokens} tokens was asked for, and prompt and output "
+            f"take {least} at least.",
+            f"Say --context {least} or more, or fewer tokens with -n.",
+        )
     if plan.context_tokens is not None:
         if plan.context_tokens > model.context_length:
             raise UsageError(
@@ -41,9 +56,22 @@ def context_tokens(plan: Plan, model: Model) -> int:
                 f"Say --context {model.context_length} or less.",
             )
         return plan.context_tokens
-    needed = len(plan.prompt.encode()) + plan.n_predict + 16
+    prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
+    needed = prompt_tokens + plan.n_predict + 16
     rounded = -(-needed // _KV_ROUNDING_TOKENS) * _KV_ROUNDING_TOKENS
     return min(rounded, model.context_length)
+
+
+def whole_plan(plan: Plan, model: Model) -> Plan:
+    """Return a plan with the prompt that a length in tokens stands for.
+
+    Raises:
+        UsageError: the plan does not suit the model.
+    """
+    context_tokens(plan, model)
+    if plan.prompt_tokens is None:
+        return plan
+    return plan.model_copy(update={"prompt": prompt_of(model.path, plan.prompt_tokens)})
 
 
 def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
@@ -90,6 +118,14 @@ def command(
     words += ["--temp", f"{plan.temperature:g}", "--seed", str(plan.seed), "--no-display-prompt"]
     if plan.threads is not None:
         words += ["-t", str(plan.threads)]
+    if plan.batch_tokens is not None:
+        words += ["-b", str(plan.batch_tokens)]
+    if plan.micro_batch_tokens is not None:
+        words += ["-ub", str(plan.micro_batch_tokens)]
+    if plan.kv_types is not None:
+        words += ["-ctk", plan.kv_types[0], "-ctv", plan.kv_types[1]]
+    if plan.flash_attention is not None:
+        words += _flash_attention(program, plan.flash_attention)
     if not plan.stop_at_end:
         words.append("--ignore-eos")
     if not repacks(model, memory_available_bytes, context):
@@ -102,6 +138,17 @@ def command(
 
 def _if_offered(program: Path, option: str, *values: str) -> list[str]:
     return [option, *values] if offers(program, option) else []
+
+
+def _flash_attention(program: Path, wish: FlashAttention) -> list[str]:
+    if offers(program, "[on|off|auto]"):
+        return ["-fa", wish]
+    if wish == "auto":  # until August 2025 it was a flag
+        raise UsageError(
+            "--flash-attention auto: this release of llama.cpp knows on and off only.",
+            "Say --flash-attention on or off.",
+        )
+    return ["-fa"] if wish == "on" else []
 
 
 _END_OF_TEXT = b" [end of text]\n"

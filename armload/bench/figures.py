@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from armload.bench.plan import Plan
 from armload.bench.run import Run
 from armload.bench.sanity import doubts_about_text
 from armload.bench.summary import token_times
@@ -102,7 +103,7 @@ def figures_of(run: Run) -> Figures:
             prompt_tokens=prompt_tokens or None,
             output_tokens=plan.n_predict,
             context_tokens=_context(run.command) or plan.context_tokens,
-            kv_type=_kv_type(plan.extra),
+            kv_type="/".join(plan.kv_types) if plan.kv_types else _kv_type(plan.extra),
             sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
             + (", may end" if plan.stop_at_end else ""),
         ),
@@ -110,7 +111,7 @@ def figures_of(run: Run) -> Figures:
             engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
             f"build {run.binary.build_id}",
             threads=run.trace.threads if run.trace else plan.threads,
-            options=_other_options(plan.extra),
+            options=" ".join([*_options(plan), *_other_words(plan.extra)]),
         ),
         ttft_s=_positive(run.summary.ttft_s),
         prefill_tps=_positive(run.summary.prefill_tps),
@@ -123,6 +124,18 @@ def figures_of(run: Run) -> Figures:
     )
 
 
+def _options(plan: Plan) -> list[str]:
+    """Name what a plan asks for beyond threads, in the command line's words."""
+    wishes = {
+        "cpus": plan.cpus,
+        "batch": plan.batch_tokens,
+        "micro-batch": plan.micro_batch_tokens,
+        "flash-attention": plan.flash_attention,
+        "cold": plan.cold or None,
+    }
+    return [f"{name} {value}" for name, value in wishes.items() if value is not None]
+
+
 def _positive(figure: float | None) -> float | None:
     # A record that was changed by hand may hold anything; no ratio is made of it.
     return figure if figure is not None and 0 < figure < math.inf else None
@@ -131,7 +144,7 @@ def _positive(figure: float | None) -> float | None:
 def _garbage(run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
-    return " ".join(doubts_about_text(run.text))
+    return " ".join(doubts_about_text(run.text, of_words=run.plan.prompt_tokens is not None))
 
 
 def _split(words: tuple[str, ...]) -> list[str]:
@@ -160,11 +173,11 @@ def _kv_type(extra: tuple[str, ...]) -> str:
     return "/".join(halves)
 
 
-def _other_options(extra: tuple[str, ...]) -> str:
+def _other_words(extra: tuple[str, ...]) -> list[str]:
     left, parts = [], iter(_split(extra))
     for part in parts:
         if part in _KV_OPTIONS or part in _CONTEXT_OPTIONS:
             next(parts, None)
         else:
             left.append(part)
-    return " ".join(left)
+    return left

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from armload.bench.defaults import DEFAULT_WAIT_S
-from armload.bench.engine import context_tokens
+from armload.bench.engine import whole_plan
 from armload.bench.home import SEEN_FILE, bring_home
 from armload.bench.home import pull as pull
 from armload.bench.job import asked_for, new_job
@@ -127,7 +127,7 @@ def bench(request: Request, plan: Plan, progress: Progress) -> tuple[Run, Path]:
         KeyboardInterrupt: after what is there was kept.
     """
     model = chosen_model(request, progress)
-    context_tokens(plan, model)  # a plan that does not suit the model is refused before any work
+    plan = whole_plan(plan, model)  # one that does not suit the model is refused before any work
     with _reached(request, progress) as (reached, binary):
         board = reached.board
         same = asked_for(plan, binary, model)

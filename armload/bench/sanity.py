@@ -51,8 +51,13 @@ class Departure(Value):
     there: str = ""
 
 
-def doubts_about_text(text: str) -> list[str]:
-    """Return what shows that a text is no language; nothing when there is none to see."""
+def doubts_about_text(text: str, *, of_words: bool = False) -> list[str]:
+    """Return what shows that a text is no language; nothing when there is none to see.
+
+    Args:
+        text: what a model wrote.
+        of_words: its prompt was words without sense, after which a loop shows nothing.
+    """
     if not text.strip():
         return ["The model wrote nothing but white space."]
     doubts = []
@@ -66,7 +71,7 @@ def doubts_about_text(text: str) -> list[str]:
     last = len(end) - len(end.rstrip(end[-1]))
     if last >= (SAME_RULER_CHARACTER if end[-1] in _RULERS else SAME_CHARACTER):
         doubts.append(f"The text ends in one character over and over: {end[-8:]!r}.")
-    elif end[-1] not in _RULERS or last < SAME_CHARACTER:
+    elif not of_words and (end[-1] not in _RULERS or last < SAME_CHARACTER):
         doubts += _doubts_about_a_loop(end)
     return doubts
 

@@ -47,8 +47,13 @@ def judge(
             reasons.append(
                 f"{plan.n_predict} tokens were asked for and the trace holds {generated + 1}."
             )
+        read = sum(step.tokens for step in steps if step.phase == "prompt")
+        if plan.prompt_tokens is not None and read != plan.prompt_tokens:
+            reasons.append(
+                f"A prompt of {plan.prompt_tokens} tokens was asked for, and {read} were read."
+            )
     if ended.status == 0:
-        reasons += doubts_about_text(text)
+        reasons += doubts_about_text(text, of_words=plan.prompt_tokens is not None)
     reasons += _doubts_about_frequency(steps)
     if header is not None:
         reasons += _doubts_about_the_cpu(steps, header)

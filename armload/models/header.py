@@ -73,8 +73,12 @@ class Header:
         return max(ends, default=0)
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, *, strings_of: str = "") -> Header:
     """Read the header of a GGUF file, which may end before its last tensor does.
+
+    Args:
+        path: of the file.
+        strings_of: the key whose array of strings is kept; of all others they are only counted.
 
     Raises:
         DataError: no GGUF, an unsupported version or byte order, an impossible count, size
@@ -83,7 +87,8 @@ def read_header(path: Path) -> Header:
     """
     with path.open("rb", buffering=1 << 16) as file:
         size_bytes = path.stat().st_size
-        return _Parser(path, ValueReader(path, file, size_bytes), size_bytes).header()
+        values = ValueReader(path, file, size_bytes, strings_of=strings_of)
+        return _Parser(path, values, size_bytes).header()
 
 
 def check_whole(path: Path, file_bytes: int, whole_bytes: int) -> None:

@@ -43,10 +43,12 @@ class Array:
     Attributes:
         length: number of items.
         items: the items; empty for strings and for long arrays, which are only counted.
+        strings: the strings, where they were asked for.
     """
 
     length: int
     items: tuple[int | float | bool, ...] = ()
+    strings: tuple[str, ...] = ()
 
 
 class ValueReader:
@@ -54,14 +56,23 @@ class ValueReader:
 
     Every method raises DataError where the file ends early or says what cannot be.
 
+    Args:
+        path: of the file, for messages.
+        file: opened at its start.
+        size_bytes: that it has.
+        strings_of: the key whose array of strings is kept.
+
     Attributes:
         at: the bytes that were read so far.
     """
 
-    def __init__(self, path: Path, file: BinaryIO, size_bytes: int) -> None:
+    def __init__(
+        self, path: Path, file: BinaryIO, size_bytes: int, *, strings_of: str = ""
+    ) -> None:
         self._path = path
         self._file = file
         self._size_bytes = size_bytes
+        self._strings_of = strings_of
         self.at = 0
 
     def bytes_up_to(self, count: int) -> bytes:
@@ -110,6 +121,8 @@ class ValueReader:
         item_type, length = self.number("<I"), self.number("<Q")
         if item_type == _STRING:
             self.check_count(f"strings in {key!r}", length, 8)
+            if key == self._strings_of:
+                return Array(length=length, strings=tuple(self._string(key) for _ in range(length)))
             for _ in range(length):
                 self._skip(self.number("<Q"), key)
             return Array(length=length)

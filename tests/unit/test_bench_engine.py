@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.bench.cpu_set import cpu_mask, cpu_numbers
 from armload.bench.engine import (
     MAX_PROMPT_BYTES,
     command,
@@ -62,10 +63,55 @@ def test_weights_are_rearranged_only_where_two_copies_fit(program: Path) -> None
 
 def test_the_cache_holds_prompt_and_output_and_not_more_than_the_model_knows() -> None:
     assert context_tokens(Plan(prompt="x" * 100, n_predict=128), model()) == 256
-    assert context_tokens(Plan(n_predict=5000), model()) == 2048
+    assert context_tokens(Plan(prompt="x" * 1900, n_predict=128), model()) == 2048
     assert context_tokens(Plan(context_tokens=300), model()) == 300
     with pytest.raises(UsageError, match="trained for 2048"):
         context_tokens(Plan(context_tokens=4096), model())
+
+
+def test_a_context_without_room_for_prompt_and_output_is_refused() -> None:
+    with pytest.raises(UsageError, match="take 129 at least"):
+        context_tokens(Plan(context_tokens=128, n_predict=128), model())
+    with pytest.raises(UsageError, match="take 640 at least"):
+        context_tokens(Plan(context_tokens=600, n_predict=128, prompt_tokens=512), model())
+    with pytest.raises(UsageError, match="take 5001 tokens at least"):
+        context_tokens(Plan(n_predict=5000), model())
+
+
+def test_the_engine_is_given_what_the_plan_says(program: Path) -> None:
+    plan = Plan(batch_tokens=64, micro_batch_tokens=32, kv_type="q8_0/q4_0", flash_attention="on")
+    line = " ".join(words(plan, program))
+    assert "-b 64 -ub 32 -ctk q8_0 -ctv q4_0 -fa" in line
+    assert " -fa on" not in line
+    program.write_bytes(program.read_bytes() + b"[on|off|auto]\0")
+    assert " -fa on" in " ".join(words(plan, program))
+
+
+def test_flash_attention_was_a_flag_before_it_had_values(program: Path) -> None:
+    assert "-fa" not in words(Plan(flash_attention="off"), program)
+    with pytest.raises(UsageError, match="on and off only"):
+        words(Plan(flash_attention="auto"), program)
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"cpus": "0-"}, "--cpus '0-': cores are numbers"),
+        ({"cpus": "3-1"}, "--cpus '3-1': 3-1 is no range"),
+        ({"kv_type": "q9"}, "--kv-type 'q9': there are f32"),
+        ({"kv_type": "f16/f16/f16"}, "--kv-type"),
+        ({"seed": "-1"}, "--seed"),
+    ],
+)
+def test_a_wish_that_no_engine_knows_is_refused(wish: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        new_plan(wish)
+    assert said in refused.value.message
+
+
+def test_cores_are_written_as_the_kernel_writes_them() -> None:
+    assert cpu_numbers("0-2,6,1") == (0, 1, 2, 6)
+    assert cpu_mask("4-7") == "f0"
 
 
 def test_a_prompt_beyond_a_command_line_is_refused(program: Path) -> None:

@@ -1,0 +1,61 @@
+"""Prompts of a length in tokens: common words that a model's vocabulary has whole."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from armload.core.errors import UsageError
+from armload.models.header import Header, read_header
+from armload.models.header_values import Array
+from armload.models.vocabulary import SPACE, english_words
+
+_TOKENS = "tokenizer.ggml.tokens"
+_BYTE_PAIR_SPACE = "\u0120"
+_FEWEST_WORDS = 4
+_SEED = 20260101
+
+# Byte-pair models before whose text llama.cpp sets a token of its own unless their file says
+# otherwise (llama_vocab::impl::load).
+_BEGIN_WITH_A_TOKEN = frozenset(
+    ("chameleon", "falcon-h1", "falcon3", "llama-bpe", "llama-v3", "llama3", "pixtral", "tekken")
+)
+
+
+def prompt_of(path: Path, tokens: int) -> str:
+    """Return a text that a model reads as so many tokens, its beginning-of-text token counted.
+
+    The words have no sense together, and are always the same for the same vocabulary. What an
+    engine makes of them shows in its trace.
+
+    Args:
+        path: of the model.
+        tokens: at least 2.
+
+    Raises:
+        UsageError: the vocabulary is of another kind, or has too few of the words.
+        DataError: the header is damaged.
+        OSError: the file cannot be read.
+    """
+    header = read_header(path, strings_of=_TOKENS)
+    kind = header.metadata.get("tokenizer.ggml.model")
+    pieces = header.metadata.get(_TOKENS)
+    known = frozenset(pieces.strings) if isinstance(pieces, Array) else frozenset()
+    space = {"llama": SPACE, "gpt2": _BYTE_PAIR_SPACE}.get(str(kind))
+    whole = [word for word in english_words() if space is not None and space + word in known]
+    if len(whole) < _FEWEST_WORDS:
+        raise UsageError(
+            f"{path}: no prompt of a length in tokens can be made for this model: its vocabulary "
+            f"({kind}) has no common English words.",
+            "Give a text with --prompt.",
+        )
+    count = tokens - _begins_with_a_token(header, str(kind))
+    text = " ".join(random.Random(_SEED).choices(whole, k=count))  # noqa: S311 - no secret
+    return text if kind == "llama" else f" {text}"
+
+
+def _begins_with_a_token(header: Header, kind: str) -> bool:
+    said = header.metadata.get("tokenizer.ggml.add_bos_token")
+    if isinstance(said, bool):
+        return said
+    return kind == "llama" or header.metadata.get("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from armload import __version__
 from armload.bench.engine import command
 from armload.bench.plan import Plan
-from armload.bench.run import BinaryRecord, BoardRecord, Job, ModelRecord
+from armload.bench.run import BinaryRecord, BoardRecord, Job, ModelRecord, Place
 from armload.boards.board import Board
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
@@ -28,6 +28,20 @@ def asked_for(plan: Plan, binary: Binary, model: Model) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+def check_threads(plan: Plan, board: Board, cores: int) -> None:
+    """Check that a board has a core for every thread.
+
+    Raises:
+        UsageError: it has fewer.
+    """
+    if plan.threads is not None and plan.threads > cores:
+        raise UsageError(
+            f"{plan.threads} threads were asked for, and {board.name} has {cores} cores: "
+            "more threads than cores only wait for each other.",
+            f"Say --threads {cores} or less.",
+        )
+
+
 def new_job(
     plan: Plan,
     *,
@@ -38,18 +52,14 @@ def new_job(
     on_board: PurePosixPath,
     model_on_board: PurePosixPath,
     launcher: tuple[str, ...] = (),
+    place: Place | None = None,
 ) -> Job:
     """Describe a run of ``plan`` that starts now.
 
     Raises:
         UsageError: the plan does not suit the model or the board.
     """
-    if plan.threads is not None and plan.threads > probe.cores:
-        raise UsageError(
-            f"{plan.threads} threads were asked for, and {board.name} has {probe.cores} cores: "
-            "more threads than cores only wait for each other.",
-            f"Say --threads {probe.cores} or less.",
-        )
+    check_threads(plan, board, probe.cores)
     words = command(
         plan,
         model,
@@ -63,6 +73,7 @@ def new_job(
     return Job(
         id=f"{now:%Y%m%dT%H%M%SZ}-{board.name}-{stem}-{secrets.token_hex(2)}",
         asked_for=asked_for(plan, binary, model),
+        place=place,
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
         plan=plan,

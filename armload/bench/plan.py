@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from armload.bench.cpu_set import cpu_numbers
 from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
-from armload.core.errors import UsageError
 from armload.core.values import Value
 
 LONGEST_RUN_S = 30 * 24 * 3600
 """Shells on small boards count in 32 bits."""
 
-OPTION_OF = {
-    "context_tokens": "context",
-    "batch_tokens": "batch",
-    "micro_batch_tokens": "micro-batch",
-    "time_limit_s": "time-limit",
-    "extra": "engine-args",
-}
-"""What the command line calls a field, where that is not the field's own name."""
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+"""Types of a KV cache that llama.cpp's programs take (common/arg.cpp)."""
 
-KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+
+def _reaches_a_program(prompt: str) -> str:
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("this is not valid UTF-8") from error
+    if "\0" in prompt:
+        raise ValueError("a prompt cannot hold the character NUL")
+    return prompt
+
+
+def _as_text(cores: object) -> object:
+    return str(cores) if isinstance(cores, int) and not isinstance(cores, bool) else cores
+
+
+def _names_cores(cores: str) -> str:
+    cpu_numbers(cores)
+    return cores
+
+
+def _is_known(kv_type: str) -> str:
+    halves = kv_type.split("/")
+    if len(halves) > 2 or any(half not in KV_TYPES for half in halves):
+        raise ValueError(f"there are {', '.join(KV_TYPES)}; keys and values apart are KEYS/VALUES")
+    return kv_type
+
+
+TokenCount = Annotated[int, Field(ge=1)]
+PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
+PromptTokens = Annotated[int, Field(ge=2)]
+Cores = Annotated[str, BeforeValidator(_as_text), AfterValidator(_names_cores)]
+KvType = Annotated[str, AfterValidator(_is_known)]
 FlashAttention = Literal["on", "off", "auto"]
+Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
 
 
 class Plan(Value):
@@ -52,52 +78,22 @@ class Plan(Value):
         time_limit_s: the board ends the run after that long.
     """
 
-    prompt: str = SEED_PROMPT
-    prompt_tokens: Annotated[int, Field(ge=2)] | None = None
-    n_predict: Annotated[int, Field(ge=1)] = SEED_N_PREDICT
-    threads: Annotated[int, Field(ge=1)] | None = None
-    cpus: str | None = None
-    context_tokens: Annotated[int, Field(ge=1)] | None = None
-    batch_tokens: Annotated[int, Field(ge=1)] | None = None
-    micro_batch_tokens: Annotated[int, Field(ge=1)] | None = None
-    kv_type: str | None = None
+    prompt: PromptText = SEED_PROMPT
+    prompt_tokens: PromptTokens | None = None
+    n_predict: TokenCount = SEED_N_PREDICT
+    threads: TokenCount | None = None
+    cpus: Cores | None = None
+    context_tokens: TokenCount | None = None
+    batch_tokens: TokenCount | None = None
+    micro_batch_tokens: TokenCount | None = None
+    kv_type: KvType | None = None
     flash_attention: FlashAttention | None = None
     cold: bool = False
-    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 1
+    temperature: Temperature = 0.0
+    seed: Seed = 1
     stop_at_end: bool = False
     extra: tuple[str, ...] = ()
-    time_limit_s: Annotated[float, Field(gt=0, le=LONGEST_RUN_S)] = DEFAULT_TIME_LIMIT_S
-
-    @field_validator("prompt")
-    @classmethod
-    def _reaches_a_program(cls, prompt: str) -> str:
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError("this is not valid UTF-8") from error
-        if "\0" in prompt:
-            raise ValueError("a prompt cannot hold the character NUL")
-        return prompt
-
-    @field_validator("cpus")
-    @classmethod
-    def _names_cores(cls, cpus: str | None) -> str | None:
-        if cpus is not None:
-            cpu_numbers(cpus)
-        return cpus
-
-    @field_validator("kv_type")
-    @classmethod
-    def _is_known(cls, kv_type: str | None) -> str | None:
-        if kv_type is not None:
-            halves = kv_type.split("/")
-            known = get_args(KvType)
-            if len(halves) > 2 or any(half not in known for half in halves):
-                raise ValueError(
-                    f"there are {', '.join(known)}; keys and values apart are KEYS/VALUES"
-                )
-        return kv_type
+    time_limit_s: Seconds = DEFAULT_TIME_LIMIT_S
 
     @property
     def kv_types(self) -> tuple[str, str] | None:
@@ -106,19 +102,3 @@ class Plan(Value):
             return None
         keys, _, values = self.kv_type.partition("/")
         return keys, values or keys
-
-
-def new_plan(wishes: Mapping[str, object]) -> Plan:
-    """Check a person's wishes and return them as a plan.
-
-    Raises:
-        UsageError: a value is out of its range; says which and what is allowed.
-    """
-    try:
-        return Plan.model_validate(wishes)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = str(first["loc"][0])
-        option = OPTION_OF.get(field, field.replace("_", "-"))
-        said = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"--{option} {first['input']!a}: {said}.") from error

@@ -214,6 +214,22 @@ class Verdict(Value):
     reasons: tuple[str, ...] = ()
 
 
+class Place(Value):
+    """Where a run belongs in a sweep.
+
+    Attributes:
+        sweep: the sweep's id.
+        cell: number of the cell, from 0; runs of one cell are repeats of one another.
+        round: number of the round over all cells, from 0.
+        warm_up: it only prepares the board; its figures count nowhere.
+    """
+
+    sweep: str
+    cell: int
+    round: int
+    warm_up: bool = False
+
+
 class Job(Value):
     """Everything that is known about a run before its program starts.
 
@@ -223,11 +239,13 @@ class Job(Value):
     Attributes:
         asked_for: a checksum over plan, program and model; runs of the same one are one
             another's repetition. Empty in a run that was kept before there was one.
+        place: in a sweep; none outside of one.
     """
 
     format: Literal[1] = 1
     id: str
     asked_for: str = ""
+    place: Place | None = None
     started_utc: str
     armload: str
     plan: Plan

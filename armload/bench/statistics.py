@@ -81,6 +81,31 @@ def median_interval(times: Sequence[float]) -> Interval | None:
     return Interval(low=float(low) + shift, high=float(high) + shift)
 
 
+def interval_of_runs(figures: Sequence[float]) -> Interval | None:
+    """Return the interval of the median over runs of one thing; none for fewer than 4 runs.
+
+    Args:
+        figures: one per run.
+    """
+    import numpy as np
+
+    if len(figures) < FEWEST_RUNS:
+        return None
+    drawn = _drawn_medians(np.asarray(figures, dtype=float), np.random.default_rng(_SEED))
+    tail = _expanded_tail(len(figures))
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Interval(low=float(low), high=float(high))
+
+
+def runs_to_know(figures: Sequence[float], share: float) -> int:
+    """Return about how many runs it takes to know their median within a share of it."""
+    found = interval_of_runs(figures)
+    if found is None:
+        return FEWEST_RUNS
+    half = (found.high - found.low) / (found.high + found.low)
+    return max(len(figures), math.ceil(len(figures) * (half / share) ** 2))
+
+
 def ratio_of_runs(a: Sequence[float], b: Sequence[float]) -> Ratio:
     """Compare two sides of which each run gave one figure, such as seconds to the first token.
 

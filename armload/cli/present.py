@@ -10,13 +10,19 @@ from armload.bench import store
 from armload.bench.assemble import with_reference
 from armload.bench.plan import Plan
 from armload.bench.run import Run
-from armload.bench.runner import Request, bench
+from armload.bench.runner import bench
+from armload.bench.session import Request
 from armload.cli import terminal
 from armload.core.errors import RunError
 
 
 def bench_and_present(
-    request: Request, plan: Plan, *, as_json: bool, reference: Run | None = None
+    request: Request,
+    model_name: str,
+    plan: Plan,
+    *,
+    as_json: bool,
+    reference: Run | None = None,
 ) -> None:
     """Run, write the page and the picture beside the run, and show the figures.
 
@@ -27,7 +33,7 @@ def bench_and_present(
     """
     # The charting libraries take a second to load; the board is busy meanwhile, the laptop is not.
     threading.Thread(target=_load_charting, daemon=True).start()
-    run, folder = bench(request, plan, terminal.progress())
+    run, folder = bench(request, model_name, plan, terminal.progress())
     if reference is not None:
         run = with_reference(run, reference)
         store.save(run, folder)

@@ -34,6 +34,11 @@ def runs_folder() -> Path:
     return workspace() / "runs"
 
 
+def sweeps_folder() -> Path:
+    """Return the folder that says which runs belong together; it may not exist yet."""
+    return workspace() / "sweeps"
+
+
 def cache_folder() -> Path:
     """Return the folder for what can be made again: sources, builds, packages, images.
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from armload.core.errors import DataError
+from armload.core.errors import DataError, UsageError
 from armload.core.workspace import data_file, data_files
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -30,6 +30,19 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
     path = data_file(kind, name)
     content, root = _read_extended(kind, path, ())
     content.setdefault("name", name)
+    return _validated(model, content, path, root)
+
+
+def load_file(path: Path, model: type[Model]) -> Model:
+    """Read a YAML file, wherever it lies, into ``model``.
+
+    Raises:
+        UsageError: no such file.
+        DataError: as for ``load_named``.
+    """
+    if not path.is_file():
+        raise UsageError(f"There is no file {path}.")
+    content, root = _read(path)
     return _validated(model, content, path, root)
 
 

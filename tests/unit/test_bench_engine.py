@@ -15,7 +15,7 @@ from armload.bench.engine import (
     generated_text,
     offers,
 )
-from armload.bench.plan import Plan, new_plan
+from armload.bench.plan import Plan
 from armload.core.errors import UsageError
 from tests.unit.samples import model
 
@@ -93,22 +93,6 @@ def test_flash_attention_was_a_flag_before_it_had_values(program: Path) -> None:
         words(Plan(flash_attention="auto"), program)
 
 
-@pytest.mark.parametrize(
-    ("wish", "said"),
-    [
-        ({"cpus": "0-"}, "--cpus '0-': cores are numbers"),
-        ({"cpus": "3-1"}, "--cpus '3-1': 3-1 is no range"),
-        ({"kv_type": "q9"}, "--kv-type 'q9': there are f32"),
-        ({"kv_type": "f16/f16/f16"}, "--kv-type"),
-        ({"seed": "-1"}, "--seed"),
-    ],
-)
-def test_a_wish_that_no_engine_knows_is_refused(wish: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        new_plan(wish)
-    assert said in refused.value.message
-
-
 def test_cores_are_written_as_the_kernel_writes_them() -> None:
     assert cpu_numbers("0-2,6,1") == (0, 1, 2, 6)
     assert cpu_mask("4-7") == "f0"
@@ -117,30 +101,6 @@ def test_cores_are_written_as_the_kernel_writes_them() -> None:
 def test_a_prompt_beyond_a_command_line_is_refused(program: Path) -> None:
     with pytest.raises(UsageError, match="bytes long"):
         words(Plan(prompt="x" * (MAX_PROMPT_BYTES + 1)), program)
-
-
-def test_a_wish_out_of_range_names_its_option() -> None:
-    with pytest.raises(UsageError, match=r"--n-predict '0': .*greater than or equal to 1"):
-        new_plan({"n_predict": "0"})
-
-
-@pytest.mark.parametrize(
-    ("wishes", "said"),
-    [
-        ({"n_predict": "abc"}, "--n-predict 'abc': .*valid integer"),
-        ({"context_tokens": "-1"}, "--context '-1'"),
-        ({"time_limit_s": "0"}, "--time-limit '0'"),
-        ({"time_limit_s": "1e9"}, "--time-limit '1e9'"),
-        ({"temperature": "inf"}, "--temperature 'inf': .*finite"),
-        ({"prompt": "a\udcffb"}, "--prompt .*not valid UTF-8"),
-        ({"prompt": "a\0b"}, "--prompt .*NUL"),
-    ],
-)
-def test_a_wish_that_makes_no_sense_is_answered_by_its_option(
-    wishes: dict[str, object], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        new_plan(wishes)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The published schema and the format it describes."""
+"""The published schemas and the formats they describe."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import jsonschema
 import pytest
 
 from armload.bench.run import FORMAT, Run
-from armload.report.schema import run_schema
+from armload.report.schema import PLAN_FORMAT, plan_schema, run_schema
 from tests.unit.runs import failed_run, quick_run, storage_run
 
-PUBLISHED = Path(__file__).parents[2] / "docs" / "schema" / f"run-{FORMAT}.json"
+FOLDER = Path(__file__).parents[2] / "docs" / "schema"
+PUBLISHED = FOLDER / f"run-{FORMAT}.json"
+PUBLISHED_PLAN = FOLDER / f"plan-{PLAN_FORMAT}.json"
 
 
 def test_the_published_schema_is_current() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == run_schema(), (
-        f"the format changed: python -m armload.report.schema {PUBLISHED}, "
+        f"the format changed: python -m armload.report.schema {FOLDER}, "
         "or a new format number when former files no longer fit"
     )
 
@@ -41,3 +43,22 @@ def test_a_run_of_the_same_format_that_was_kept_before_a_field_was_added_is_read
     content = json.loads(failed_run().model_dump_json())
     del content["exit"]["kind"], content["asked_for"]
     assert Run.model_validate(content).exit.kind is None
+
+
+def test_the_published_schema_of_plan_files_is_current() -> None:
+    assert PUBLISHED_PLAN.read_text(encoding="utf-8") == plan_schema()
+
+
+@pytest.mark.parametrize(
+    ("content", "fits"),
+    [
+        ({"threads": 2}, True),
+        ({"threads": [1, 2], "model": ["a.gguf", "b.gguf"], "repeats": 5}, True),
+        ({"threads": "two"}, False),
+        ({"thread": 2}, False),
+    ],
+)
+def test_a_plan_file_fits_when_it_is_one(content: dict[str, object], *, fits: bool) -> None:
+    schema = json.loads(PUBLISHED_PLAN.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert jsonschema.Draft202012Validator(schema).is_valid(content) == fits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from pathlib import Path
 
 from invoke.context import Context
 from invoke.tasks import task
@@ -13,41 +13,50 @@ from armload.cli.verb import Verb
 
 @task(
     klass=Verb,
+    iterable=["prompt", "engine_args"],
     help={
-        "board": "a file in boards/, such as virtual or dayu200",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
-        "prompt": "the text to continue",
-        "n-predict": "tokens to generate",
-        "threads": "worker threads; 0: the engine chooses",
-        "context": "length of the KV cache in tokens; 0: enough for prompt and output",
-        "temperature": "0: always the likeliest token",
-        "seed": "of the sampler",
+        "board": "a file in boards/, such as virtual or dayu200 (virtual)",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo; a list (demo)",
+        "prompt": f"the text to continue; may be given several times ({SEED_PROMPT!r})",
+        "n-predict": f"tokens to generate; a list ({SEED_N_PREDICT})",
+        "threads": "worker threads; a list, such as 1,2,4 (the engine chooses)",
+        "context": "length of the KV cache in tokens; a list (enough for prompt and output)",
+        "temperature": "0: always the likeliest token (0)",
+        "seed": "of the sampler (1)",
         "stop-at-end": "stop where the model ends its text, instead of going on to -n tokens",
-        "engine-args": "further arguments for the engine, quoted as one",
-        "time-limit": "seconds after which the board ends the run",
+        "engine-args": "more arguments for the engine, quoted as one; may be given several times",
+        "time-limit": f"seconds after which the board ends the run ({DEFAULT_TIME_LIMIT_S})",
         "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
         "ref": "branch, tag or commit, where the source is a git repository",
         "compiler": "zig, gnu or native, as for build",
         "on": "compile the engine on that board, as for build",
-        "wait": "seconds to wait for a board that somebody else uses",
-        "new": "start another run, even if an interrupted command left the same one there",
+        "wait": f"seconds to wait for a board that somebody else uses ({DEFAULT_WAIT_S})",
+        "new": "start again, even if an interrupted command left the same run or sweep",
         "reference": "a run whose text this one's must be",
-        "json": "print one JSON document: the run",
+        "json": "print one JSON document: the run, or the sweep",
+        "plan": "a YAML file with any of these options as keys; what is typed here goes before it",
+        "repeats": "runs of every combination of the lists (1)",
+        "warmups": "runs of every combination before them that count nowhere (0)",
+        "prompt-tokens": "length of a prompt made of common words, instead of a text; a list",
+        "batch": "prompt tokens that the engine takes at a time; a list",
+        "micro-batch": "tokens that go through the model at a time; a list",
+        "kv-type": "type of the KV cache, such as q8_0; keys and values apart: q8_0/q4_0; a list",
+        "flash-attention": "on, off or auto; a list",
     },
 )
 def bench(
     c: Context,
-    board: str = "virtual",
-    model: str = "demo",
-    prompt: str = SEED_PROMPT,
-    n_predict: str = str(SEED_N_PREDICT),
-    threads: str = "0",
-    context: str = "0",
-    temperature: str = "0",
-    seed: str = "1",
+    board: str = "",
+    model: str = "",
+    prompt: list[str] | None = None,
+    n_predict: str = "",
+    threads: str = "",
+    context: str = "",
+    temperature: str = "",
+    seed: str = "",
     stop_at_end: bool = False,
-    engine_args: str = "",
-    time_limit: str = str(DEFAULT_TIME_LIMIT_S),
+    engine_args: list[str] | None = None,
+    time_limit: str = "",
     source: str = "",
     ref: str = "",
     compiler: str = "",
@@ -56,35 +65,57 @@ def bench(
     new: bool = False,
     reference: str = "",
     json: bool = False,
+    plan: str = "",
+    repeats: str = "",
+    warmups: str = "",
+    prompt_tokens: str = "",
+    batch: str = "",
+    micro_batch: str = "",
+    kv_type: str = "",
+    flash_attention: str = "",
 ) -> None:
-    """Run a model on a board and time every token.
+    """Run a model on a board and time every token; lists make a sweep.
 
-    Builds and deploys first what is missing. A run that an interrupted command left is taken over.
+    Builds and deploys first what is missing. Of settings that are lists, such as --threads 1,2,4,
+    every combination is run. What an interrupted command left is gone on with.
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     del c
     from armload.bench import store
-    from armload.bench.plan import new_plan
-    from armload.bench.runner import Request
+    from armload.bench.session import Request
+    from armload.bench.wishes import read_wishes, typed_wishes
     from armload.cli.numbers import amount
-    from armload.cli.present import bench_and_present
 
-    plan = new_plan(
+    wishes = typed_wishes(
         {
-            "prompt": prompt,
-            "n_predict": n_predict,
-            "threads": None if threads == "0" else threads,
-            "context_tokens": None if context == "0" else context,
-            "temperature": temperature,
-            "seed": seed,
-            "stop_at_end": stop_at_end,
-            "extra": _words(engine_args),
-            "time_limit_s": time_limit,
+            name: value
+            for name, value in {
+                "board": board,
+                "model": _models(model),
+                "prompt": prompt,
+                "prompt_tokens": _listed(prompt_tokens),
+                "n_predict": _listed(n_predict),
+                "threads": _listed(threads),
+                "context": _listed(context),
+                "batch": _listed(batch),
+                "micro_batch": _listed(micro_batch),
+                "kv_type": _listed(kv_type),
+                "flash_attention": _listed(flash_attention),
+                "engine_args": engine_args,
+                "temperature": temperature,
+                "seed": seed,
+                "stop_at_end": stop_at_end,
+                "time_limit": time_limit,
+                "repeats": repeats,
+                "warmups": warmups,
+            }.items()
+            if value
         }
     )
+    if plan:
+        wishes = wishes.over(read_wishes(Path(plan)))
     request = Request(
-        board=board,
-        model=model,
+        board=wishes.board or "virtual",
         source=source,
         ref=ref,
         compiler=compiler,
@@ -93,7 +124,15 @@ def bench(
         new=new,
     )
     known = store.load(store.find(reference)) if reference else None
-    bench_and_present(request, plan, as_json=json, reference=known)
+    plans = tuple(wishes.plans())
+    if len(plans) * len(wishes.models) * (wishes.repeats or 1) == 1 and not wishes.warmups:
+        from armload.cli.present import bench_and_present
+
+        bench_and_present(request, wishes.models[0], plans[0], as_json=json, reference=known)
+    else:
+        from armload.cli.present_sweep import sweep_and_present
+
+        sweep_and_present(request, wishes, as_json=json, reference=known)
 
 
 @task(
@@ -111,7 +150,7 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
     del c
     import json as json_format
 
-    from armload.bench.runner import pull as pull_runs
+    from armload.bench.home import pull as pull_runs
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.report.table import list_table
@@ -125,12 +164,9 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
         terminal.results().print(f"Nothing on {board} that is not here already.")
 
 
-def _words(text: str) -> tuple[str, ...]:
-    from armload.core.errors import UsageError
+def _models(text: str) -> list[str]:
+    return [text] if text and Path(text).exists() else _listed(text)
 
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(
-            f"--engine-args {text!r}: {error}.", "Quote it as a shell's command line."
-        ) from error
+
+def _listed(text: str) -> list[str]:
+    return text.split(",") if text else []

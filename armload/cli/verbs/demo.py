@@ -32,12 +32,9 @@ def demo(
     Example: armload demo
     """
     del c
-    from armload.bench.plan import new_plan
-    from armload.bench.runner import Request
+    from armload.bench.session import Request
+    from armload.bench.wishes import typed_wishes
     from armload.cli.present import bench_and_present
 
-    bench_and_present(
-        Request(board=board, model=model),
-        new_plan({"n_predict": n_predict, "temperature": 0.8}),
-        as_json=json,
-    )
+    (plan,) = typed_wishes({"n_predict": n_predict, "temperature": 0.8}).plans()
+    bench_and_present(Request(board=board), model, plan, as_json=json)

@@ -11,7 +11,7 @@ from invoke.tasks import task
 from armload.cli.verb import Verb, show_error
 
 if TYPE_CHECKING:
-    from armload.bench.runner import Request
+    from armload.bench.session import Request
     from armload.cli.several import Outcome
     from armload.core.progress import Progress
     from armload.deploy.deployment import Deployment
@@ -48,15 +48,15 @@ def deploy(
     stop the others. Example: armload deploy --board dayu200 --model m.gguf
     """
     del c
-    from armload.bench.runner import Request, chosen_model
+    from armload.bench.session import Request, chosen_model
     from armload.cli import terminal
     from armload.cli.several import at_once, board_names
     from armload.core.progress import Labelled
 
     names = board_names(board)
     progress = terminal.progress()
-    request = Request(board=names[0], model=model, source=source, ref=ref, compiler=compiler, on=on)
-    chosen = chosen_model(request, progress)
+    request = Request(board=names[0], source=source, ref=ref, compiler=compiler, on=on)
+    chosen = chosen_model(model, progress)
     if len(names) == 1:
         done = _deployed(request, chosen, progress, verify=verify)
         if json:
@@ -85,21 +85,14 @@ def deploy(
 
 
 def _deployed(request: Request, model: Model, progress: Progress, *, verify: bool) -> Deployment:
-    from armload.bench.runner import prepared
-    from armload.deploy.deployment import deploy as put
+    from armload.bench.session import session
 
-    with prepared(request, model, progress) as (host, ready):
+    with session(request, progress) as where, where.leased(progress):
+        done = where.deployed(model, progress)
         if not verify:
-            return ready.deployment
-        again = put(
-            host,
-            ready.board,
-            binary=ready.binary,
-            model=ready.model,
-            progress=progress,
-            verify=True,
-        )
-        return again.model_copy(update={"sent": again.sent or ready.deployment.sent})
+            return done
+        again = where.deployed(model, progress, verify=True)
+        return again.model_copy(update={"sent": again.sent or done.sent})
 
 
 def _show(name: str, done: Deployment, *, verify: bool) -> None:

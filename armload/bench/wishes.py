@@ -1,0 +1,203 @@
+"""What a person asks a benchmark to run: one value or several of each thing.
+
+The same on the command line and in a plan file. Every combination of what is listed is a cell.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    field_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from armload.bench.plan import (
+    Cores,
+    FlashAttention,
+    KvType,
+    Plan,
+    PromptText,
+    PromptTokens,
+    Seconds,
+    Seed,
+    Temperature,
+    TokenCount,
+)
+from armload.core.errors import UsageError
+from armload.core.values import Value
+from armload.core.yamlfile import load_file
+
+
+class _OneOrSeveral:
+    """Tells the schema that a list of one may be written without brackets."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        listed = handler(core_schema)
+        return {"anyOf": [listed["items"], listed]}
+
+
+def _as_tuple(value: object) -> tuple[object, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+T = TypeVar("T")
+Listed = Annotated[tuple[T, ...], BeforeValidator(_as_tuple), _OneOrSeveral()]
+
+
+class Wishes(Value):
+    """What a plan file says; the keys are the long options of ``armload bench``.
+
+    Attributes:
+        board: a file in ``boards/``.
+        model: GGUF files, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE`` or ``demo``.
+        prompt: texts to continue.
+        prompt_tokens: lengths of prompts that are made of common words; beside texts, where both
+            are listed.
+        n_predict: tokens to generate.
+        threads: worker threads.
+        cpus: sets of cores, such as ``4-7``.
+        context, batch, micro_batch: in tokens.
+        kv_type: of the cache; keys and values apart are ``q8_0/q4_0``.
+        flash_attention: on, off or auto.
+        engine_args: further arguments for the engine, quoted as one text.
+        cold: with what the board has in memory forgotten first.
+        temperature, seed, stop_at_end, time_limit: the same for all.
+        repeats: runs of every combination that count.
+        warmups: runs of every combination before them that do not.
+    """
+
+    board: str | None = None
+    model: Listed[str] = ()
+    prompt: Listed[PromptText] = ()
+    prompt_tokens: Listed[PromptTokens] = ()
+    n_predict: Listed[TokenCount] = ()
+    threads: Listed[TokenCount] = ()
+    cpus: Listed[Cores] = ()
+    context: Listed[TokenCount] = ()
+    batch: Listed[TokenCount] = ()
+    micro_batch: Listed[TokenCount] = ()
+    kv_type: Listed[KvType] = ()
+    flash_attention: Listed[FlashAttention] = ()
+    engine_args: Listed[str] = ()
+    cold: Listed[bool] = ()
+    temperature: Temperature | None = None
+    seed: Seed | None = None
+    stop_at_end: bool | None = None
+    time_limit: Seconds | None = None
+    repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    warmups: Annotated[int, Field(ge=0, le=10_000)] | None = None
+
+    @field_validator("flash_attention", mode="before")
+    @classmethod
+    def _says_it_in_yaml(cls, value: object) -> object:
+        # YAML reads the words on and off as true and false.
+        words = {True: "on", False: "off"}
+        return tuple(words[each] if isinstance(each, bool) else each for each in _as_tuple(value))
+
+    @field_validator("engine_args")
+    @classmethod
+    def _is_quoted_right(cls, several: tuple[str, ...]) -> tuple[str, ...]:
+        for text in several:
+            try:
+                shlex.split(text)
+            except ValueError as error:
+                raise ValueError(
+                    f"{text!a}: {error}; quote it as a shell's command line"
+                ) from error
+        return several
+
+    def over(self, other: Wishes) -> Wishes:
+        """Return these wishes, and the other's where these say nothing.
+
+        Prompts are one thing, whether they are texts or lengths.
+        """
+        said = {name: getattr(self, name) for name in self.model_fields_set}
+        if {"prompt", "prompt_tokens"} & said.keys():
+            said = {"prompt": (), "prompt_tokens": (), **said}
+        return other.model_copy(update=said)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models."""
+        return self.model or ("demo",)
+
+    def plans(self) -> Iterator[Plan]:
+        """Yield every combination of what is listed, but for the models; threads vary first."""
+        axes: dict[str, tuple[Mapping[str, Any], ...]] = {
+            "prompt": (
+                *({"prompt": text} for text in self.prompt),
+                *({"prompt_tokens": count} for count in self.prompt_tokens),
+            ),
+            "engine_args": tuple({"extra": tuple(shlex.split(text))} for text in self.engine_args),
+            **{
+                name: tuple({field: value} for value in getattr(self, name))
+                for name, field in _FIELDS.items()
+            },
+        }
+        common: dict[str, Any] = {
+            field: getattr(self, name)
+            for name, field in _COMMON.items()
+            if getattr(self, name) is not None
+        }
+        for chosen in itertools.product(*(axis for axis in axes.values() if axis)):
+            fields = dict(common)
+            for each in chosen:
+                fields.update(each)
+            yield Plan.model_validate(fields)
+
+
+_FIELDS = {
+    "n_predict": "n_predict",
+    "context": "context_tokens",
+    "kv_type": "kv_type",
+    "flash_attention": "flash_attention",
+    "batch": "batch_tokens",
+    "micro_batch": "micro_batch_tokens",
+    "cpus": "cpus",
+    "threads": "threads",
+    "cold": "cold",
+}
+_COMMON = {
+    "temperature": "temperature",
+    "seed": "seed",
+    "stop_at_end": "stop_at_end",
+    "time_limit": "time_limit_s",
+}
+
+
+def read_wishes(path: Path) -> Wishes:
+    """Read a plan file.
+
+    Raises:
+        UsageError: there is no such file.
+        DataError: it is malformed; says file, line and what is allowed.
+    """
+    return load_file(path, Wishes)
+
+
+def typed_wishes(typed: Mapping[str, object]) -> Wishes:
+    """Check what a person has typed as options.
+
+    Raises:
+        UsageError: a value is out of its range; names the option and says what is allowed.
+    """
+    try:
+        return Wishes.model_validate(typed)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]).replace("_", "-")
+        said = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"--{option} {first['input']!a}: {said}.") from error

@@ -1,0 +1,66 @@
+"""Run a sweep and lay its cells before a person, or a program."""
+
+from __future__ import annotations
+
+from armload.bench.run import Place, Run
+from armload.bench.session import Request
+from armload.bench.sweep import Journal
+from armload.bench.sweeping import run_sweep
+from armload.bench.wishes import Wishes
+from armload.cli import terminal
+from armload.core.errors import ArmloadError, RunError
+from armload.report.sweep import Lines, notes, sweep_json, sweep_table
+
+
+def sweep_and_present(
+    request: Request,
+    wishes: Wishes,
+    *,
+    as_json: bool,
+    reference: Run | None = None,
+) -> None:
+    """Run a sweep, with a line for each run, and show its cells.
+
+    Raises:
+        RunError: no run of it came to its end.
+    """
+    progress = terminal.progress()
+    lines: list[Lines] = []
+
+    def begun(journal: Journal) -> None:
+        done = len(journal.entries)
+        if done:
+            progress.say(
+                f"Going on with {journal.sweep.id}, of which {done} runs are done. "
+                "(--new starts another.)"
+            )
+        lines.append(Lines(journal.sweep, done))
+        progress.say(lines[0].head())
+
+    def told(place: Place, outcome: Run | ArmloadError) -> None:
+        progress.say(lines[0].line(place, outcome))
+
+    journal = run_sweep(
+        request,
+        wishes.models,
+        tuple(wishes.plans()),
+        progress,
+        repeats=wishes.repeats or 1,
+        warmups=wishes.warmups or 0,
+        reference=reference,
+        begun=begun,
+        told=told,
+    )
+    ended, errors = journal.outcomes()
+    if as_json:
+        terminal.show_json(sweep_json(journal.sweep, ended, errors))
+    else:
+        terminal.show(sweep_table(journal.sweep, ended, errors))
+        for note in notes(journal.sweep, ended, errors):
+            terminal.results().print(note, style="dim", highlight=False, markup=False)
+        terminal.results().print(f"sweep    {journal.folder}", highlight=False, soft_wrap=True)
+    if not any(run.exit.status == 0 for runs in ended.values() for run in runs):
+        raise RunError(
+            f"{journal.sweep.board}: no run of the sweep came to its end.",
+            "The table says why; the runs are kept.",
+        )

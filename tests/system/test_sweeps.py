@@ -1,0 +1,155 @@
+"""Sweeps as a person runs them: in turn, from where they stopped, with failures as results."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.person import Person
+
+STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
+pytestmark = [
+    pytest.mark.build,
+    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+]
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Person:
+    person = Person(tmp_path / "ann")
+    person.add_board("loop", "extends: qemu-user\n")
+    return person
+
+
+def words(*more: str) -> tuple[str, ...]:
+    return ("bench", "--board", "loop", "--model", str(STORIES), "--json", *more)
+
+
+def journal(person: Person) -> list[dict[str, Any]]:
+    (path,) = (person.folder / "sweeps").glob("*/journal.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def runs(person: Person) -> dict[str, dict[str, Any]]:
+    found = {}
+    for path in person.runs.glob("*/run.json"):
+        run = json.loads(path.read_text())
+        found[run["id"]] = run
+    return found
+
+
+def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
+    shown = ann.types(
+        *words("-n", "8", "-t", "1,2", "--prompt-tokens", "8,32"),
+        *("--repeats", "2", "--warmups", "1"),
+    )
+    cells = json.loads(shown.stdout)["cells"]
+    assert [(cell["plan"]["prompt_tokens"], cell["plan"]["threads"]) for cell in cells] == [
+        (8, 1),
+        (8, 2),
+        (32, 1),
+        (32, 2),
+    ]
+    assert all(len(cell["runs"]) == cell["ended"] == 2 for cell in cells)
+    kept = runs(ann)
+    assert len(kept) == 12
+    for run in kept.values():
+        plan = cells[run["place"]["cell"]]["plan"]
+        read = sum(step["tokens"] for step in run["tokens"] if step["phase"] == "prompt")
+        assert read == plan["prompt_tokens"]
+        assert run["trace"]["threads"] == plan["threads"]
+    done = [kept[entry["run"]]["place"] for entry in journal(ann)]
+    assert [place["round"] for place in done] == [0] * 4 + [1] * 4 + [2] * 4
+    assert all(place["warm_up"] == (place["round"] == 0) for place in done)
+    assert "12/12" in shown.stderr
+
+
+def test_a_sweep_whose_laptop_was_killed_goes_on_where_it_stopped(ann: Person) -> None:
+    sweep = words("-n", "300", "-t", "1,2", "--repeats", "3")
+    process = ann.start(*sweep)
+    until = time.monotonic() + 300
+    while not list((ann.folder / "sweeps").glob("*/journal.jsonl")) or len(journal(ann)) < 2:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    before = journal(ann)
+    shown = ann.types(*sweep)
+    assert f"of which {len(before)} runs are done" in shown.stderr
+    assert journal(ann)[: len(before)] == before
+    places = [(entry["cell"], entry["round"]) for entry in journal(ann)]
+    assert sorted(places) == [(cell, number) for cell in range(2) for number in range(3)]
+    assert {entry["run"] for entry in journal(ann)} == set(runs(ann)), "no run is lost or doubled"
+    assert json.loads(ann.types("pull", "--board", "loop", "--json").stdout) == []
+
+
+def test_a_cell_that_fails_is_a_result_and_the_others_go_on(ann: Person) -> None:
+    shown = ann.types(
+        *words("-n", "8", "--engine-args", "--no-such-option", "--engine-args", "--no-warmup")
+    )
+    failed, good = json.loads(shown.stdout)["cells"]
+    assert (failed["ended"], good["ended"]) == (0, 1)
+    assert failed["runs"], "the failed run is kept"
+    assert failed["decode_tps"] is None
+
+
+def test_a_run_beyond_its_time_is_a_result(ann: Person) -> None:
+    shown = ann.types(
+        "bench",
+        *("--board", "loop", "--model", "demo", "--json"),
+        *("-n", "1900,2", "-t", "1", "--time-limit", "15"),
+    )
+    slow, quick = json.loads(shown.stdout)["cells"]
+    assert (slow["ended"], quick["ended"]) == (0, 1)
+    (run,) = slow["runs"]
+    assert runs(ann)[run]["exit"]["kind"] == "time limit"
+    assert runs(ann)[run]["tokens"], "what it had done is kept"
+
+
+def test_a_sweep_in_which_nothing_works_fails_and_keeps_why(ann: Person) -> None:
+    shown = ann.types(*words("-n", "4,8", "--engine-args", "--no-such-option"), status=9)
+    assert "no run of the sweep came to its end" in shown.stderr
+    assert len(runs(ann)) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "said"),
+    [
+        (("-t", f"1,{4 * (os.cpu_count() or 1)}"), 2, "cores"),
+        (("--context", "256,9999", "-n", "8"), 2, "trained for 512"),
+        (("-n", "8,abc"), 2, "--n-predict 'abc'"),
+        (("--plan", "plan.yaml"), 3, "plan.yaml, line 2: there is no key 'thread'"),
+        (("--plan", "none.yaml"), 2, "no file"),
+    ],
+)
+def test_a_sweep_of_which_a_part_makes_no_sense_runs_nothing(
+    more: tuple[str, ...], status: int, said: str, ann: Person
+) -> None:
+    (ann.folder / "plan.yaml").write_text("repeats: 2\nthread: 1\n")
+    shown = ann.types(*words(*more), status=status)
+    assert said in shown.stderr
+    assert not ann.runs.exists()
+    assert not (ann.folder / "sweeps").exists()
+
+
+def test_a_plan_file_is_a_sweep_and_what_is_typed_goes_before_it(ann: Person) -> None:
+    (ann.folder / "plan.yaml").write_text(
+        f"board: loop\nmodel: {STORIES}\nn_predict: [4, 6]\nflash_attention: [on, off]\n"
+        "kv_type: q8_0\nrepeats: 3\n"
+    )
+    shown = ann.types("bench", "--plan", "plan.yaml", "--repeats", "1", "--json")
+    cells = json.loads(shown.stdout)["cells"]
+    said = [(cell["plan"]["n_predict"], cell["plan"]["flash_attention"]) for cell in cells]
+    assert said == [(4, "on"), (4, "off"), (6, "on"), (6, "off")]
+    kept = runs(ann)
+    assert len(kept) == 4
+    for run in kept.values():
+        line = " ".join(run["command"])
+        assert f"-fa {run['plan']['flash_attention']}" in line
+        assert "-ctk q8_0 -ctv q8_0" in line

@@ -1,0 +1,201 @@
+"""A sweep's order, its journal, and what its repeats say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from armload.bench import store
+from armload.bench.cells import together
+from armload.bench.plan import Plan
+from armload.bench.run import Exit, Place, Run, Summary, TokenTimes
+from armload.bench.sweep import (
+    JOURNAL_FILE,
+    SWEEP_FILE,
+    Cell,
+    Entry,
+    Sweep,
+    begin,
+    load_journal,
+    unfinished,
+)
+from armload.core.errors import DataError, RunError
+from armload.core.progress import Silent
+from armload.core.workspace import runs_folder
+from armload.report.sweep import Lines, names_of_cells, notes, sweep_json, sweep_table
+from tests.unit.runs import failed_run, quick_run
+
+
+@pytest.fixture(autouse=True)
+def _own_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def sweep(*plans: Plan, identity: str = "one", repeats: int = 3, warmups: int = 1) -> Sweep:
+    plans = plans or (Plan(threads=1), Plan(threads=2), Plan(threads=4), Plan(threads=8))
+    return Sweep(
+        id=f"20261121T000000Z-sweep-b-{identity}",
+        asked_for="abc",
+        started_utc="2026-11-21T00:00:00+00:00",
+        armload="0",
+        board="b",
+        cells=tuple(Cell(model="m.gguf", asked_for=str(plan), plan=plan) for plan in plans),
+        repeats=repeats,
+        warmups=warmups,
+    )
+
+
+def run(decode_tps: float, *, number: int = 0, valid: bool = True) -> Run:
+    base = quick_run()
+    times = TokenTimes(p50=1 / decode_tps, p90=1, p99=1, max=1)
+    return base.model_copy(
+        update={
+            "id": f"{base.id}-{number}",
+            "summary": Summary(
+                ttft_s=1, prefill_tps=9, decode_tps=decode_tps, token_s=times, wall_s=1
+            ),
+            "verdict": base.verdict.model_copy(
+                update={"valid": valid, "reasons": () if valid else ("Throttled: it was hot.",)}
+            ),
+        }
+    )
+
+
+def test_every_round_runs_every_cell_once_and_not_always_in_the_same_order() -> None:
+    places = list(sweep(repeats=6, warmups=2).places())
+    rounds = [[place.cell for place in places[n : n + 4]] for n in range(0, len(places), 4)]
+    assert len(rounds) == 8
+    assert all(sorted(each) == [0, 1, 2, 3] for each in rounds)
+    assert len({tuple(each) for each in rounds}) > 3
+    assert [place.warm_up for place in places] == [True] * 8 + [False] * 24
+    assert places == list(sweep(repeats=6, warmups=2).places()), "a resumed sweep goes on in it"
+
+
+def test_what_is_noted_is_not_run_again() -> None:
+    journal = begin(sweep())
+    first, second, *_ = journal.missing()
+    journal.note(Entry(cell=first.cell, round=first.round, run="a"))
+    journal.note(Entry(cell=second.cell, round=second.round, error="no space"))
+    again = unfinished(sweep(identity="two"), Silent())
+    assert again is not None
+    assert again.sweep.id == journal.sweep.id
+    assert again.missing() == list(sweep().places())[2:]
+
+
+def test_a_line_that_was_cut_off_is_a_run_that_is_missing() -> None:
+    journal = begin(sweep())
+    first = journal.missing()[0]
+    journal.note(Entry(cell=first.cell, round=first.round, run="a"))
+    path = journal.folder / JOURNAL_FILE
+    path.write_bytes(path.read_bytes() + b'{"cell":1,"rou')
+    again = load_journal(journal.folder)
+    assert len(again.entries) == 1
+    again.note(Entry(cell=9, round=9, run="b"))
+    assert [entry.run for entry in load_journal(journal.folder).entries] == ["a", "b"]
+
+
+def test_a_sweep_that_is_done_is_not_gone_on_with() -> None:
+    journal = begin(sweep(Plan(), repeats=1, warmups=0))
+    journal.note(Entry(cell=0, round=0, run="a"))
+    assert unfinished(sweep(Plan(), repeats=1, warmups=0), Silent()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "said"),
+    [
+        (SWEEP_FILE, lambda text: text.replace('"format": 1', '"format": 2'), "its format is 2"),
+        (SWEEP_FILE, lambda text: text[:40], "no record of a sweep"),
+        (JOURNAL_FILE, lambda text: "{}\n" + text, "no record of a sweep"),
+    ],
+)
+def test_a_changed_record_is_named_and_left_alone(
+    name: str, spoil: Callable[[str], str], said: str
+) -> None:
+    journal = begin(sweep())
+    journal.note(Entry(cell=0, round=0, run="a"))
+    path = journal.folder / name
+    changed = spoil(path.read_text())
+    path.write_text(changed)
+    with pytest.raises(DataError, match=said):
+        load_journal(journal.folder)
+    assert unfinished(sweep(identity="two"), Silent()) is None
+    assert path.read_text() == changed
+
+
+def test_warm_ups_count_nowhere_and_a_lost_run_is_left_out() -> None:
+    journal = begin(sweep(Plan(), repeats=2, warmups=1))
+    for number in range(3):
+        each = run(10 + number, number=number)
+        if number < 2:
+            store.save(each, runs_folder() / each.id)
+        journal.note(Entry(cell=0, round=number, run=each.id))
+    runs, errors = journal.outcomes()
+    assert [each.summary.decode_tps for each in runs[0]] == [11]
+    assert errors == {}
+
+
+def test_figures_are_the_valid_runs_and_doubts_are_said() -> None:
+    figures = together([run(10), run(30, valid=False), run(12), failed_run()])
+    assert figures.decode_tps is not None
+    assert (figures.decode_tps.median, figures.valid, figures.ended) == (11, 2, 3)
+    assert "Throttled: it was hot." in figures.doubts
+    assert figures.decode_tps.low is None, "two runs know nothing of their spread"
+
+
+def test_repeats_that_lie_far_apart_ask_for_more_of_them() -> None:
+    near = together([run(100 + each) for each in range(8)])
+    assert near.doubts == ()
+    far = together([run(rate) for rate in (60, 80, 100, 120, 140, 160)])
+    assert "more would do" in far.doubts[0]
+    assert far.decode_tps is not None
+    assert far.decode_tps.low is not None
+    assert far.decode_tps.low < 110 < (far.decode_tps.high or 0)
+
+
+def test_cells_are_called_by_what_tells_them_apart() -> None:
+    assert names_of_cells(sweep(Plan(threads=1), Plan(threads=2, kv_type="q8_0"))) == [
+        {"KV type": "-", "threads": "1"},
+        {"KV type": "q8_0", "threads": "2"},
+    ]
+    assert names_of_cells(sweep(Plan())) == [{"model": "m.gguf"}]
+
+
+def test_progress_has_a_line_for_every_run() -> None:
+    lines = Lines(sweep(Plan(threads=1), Plan(threads=2), repeats=1), done=1)
+    place = Place(sweep="s", cell=1, round=1)
+    assert lines.head().startswith("run  cell")
+    assert lines.line(place, run(12.34)) == ("2/4  threads 2     9.00          12.3  valid")
+    assert "warm-up" in lines.line(place.model_copy(update={"warm_up": True}), run(1))
+    assert lines.line(place, RunError("full")).endswith("full")
+
+
+def _printed(table: object) -> str:
+    from rich.console import Console
+
+    console = Console(width=150)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_the_table_marks_the_fastest_valid_cell() -> None:
+    cells = sweep(Plan(threads=1), Plan(threads=2), Plan(threads=4))
+    runs = {0: [run(10)], 1: [run(50, valid=False)], 2: [run(20)]}
+    shown = _printed(sweep_table(cells, runs, {}))
+    (best,) = [line for line in shown.splitlines() if "fastest" in line]
+    assert best.split()[0] == "4"
+    assert "throttled" in shown
+    assert notes(cells, runs, {}) == ["threads 2: Throttled: it was hot."]
+
+
+def test_a_cell_that_failed_stays_in_the_table() -> None:
+    ended = Exit(kind="signal", status=137, meaning="Killed.")
+    dead = failed_run().model_copy(update={"exit": ended})
+    shown = _printed(
+        sweep_table(sweep(Plan(threads=1), Plan(threads=2)), {0: [dead]}, {1: "no space"})
+    )
+    assert shown.count("failed") == 2
+    said = sweep_json(sweep(Plan(threads=1), Plan(threads=2)), {0: [dead]}, {1: "no space"})
+    assert '"error": "no space"' in said

@@ -1,0 +1,139 @@
+"""What a person asks for: lists, plan files, and words for what makes no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.bench.plan import Plan
+from armload.bench.wishes import Wishes, read_wishes, typed_wishes
+from armload.core.errors import DataError, UsageError
+
+
+def test_nothing_asked_for_is_the_seed_experiment_once() -> None:
+    assert list(Wishes().plans()) == [Plan()]
+    assert Wishes().models == ("demo",)
+
+
+def test_every_combination_of_the_lists_is_a_plan_and_threads_vary_first() -> None:
+    wishes = typed_wishes({"threads": ["1", "2"], "kv_type": ["f16", "q8_0"], "n_predict": "9"})
+    plans = [(plan.kv_type, plan.threads, plan.n_predict) for plan in wishes.plans()]
+    assert plans == [("f16", 1, 9), ("f16", 2, 9), ("q8_0", 1, 9), ("q8_0", 2, 9)]
+
+
+def test_texts_and_lengths_are_both_prompts() -> None:
+    wishes = typed_wishes({"prompt": ["one", "two"], "prompt_tokens": ["64"]})
+    prompts = [plan.prompt_tokens or plan.prompt for plan in wishes.plans()]
+    assert prompts == ["one", "two", 64]
+
+
+def test_every_option_reaches_the_plan() -> None:
+    wishes = typed_wishes(
+        {
+            "context": "512",
+            "batch": "64",
+            "micro_batch": "32",
+            "cpus": ["0-1"],
+            "flash_attention": ["on"],
+            "engine_args": ["--no-repack --poll '5 0'"],
+            "cold": True,
+            "temperature": "0.5",
+            "seed": "0",
+            "stop_at_end": True,
+            "time_limit": "9",
+        }
+    )
+    assert list(wishes.plans()) == [
+        Plan(
+            context_tokens=512,
+            batch_tokens=64,
+            micro_batch_tokens=32,
+            cpus="0-1",
+            flash_attention="on",
+            extra=("--no-repack", "--poll", "5 0"),
+            cold=True,
+            temperature=0.5,
+            seed=0,
+            stop_at_end=True,
+            time_limit_s=9,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"n_predict": ["0"]}, "--n-predict '0': .*greater than or equal to 1"),
+        ({"n_predict": ["4", "abc"]}, "--n-predict 'abc': .*valid integer"),
+        ({"threads": [""]}, "--threads '': .*valid integer"),
+        ({"context": ["-1"]}, "--context '-1'"),
+        ({"time_limit": "0"}, "--time-limit '0'"),
+        ({"time_limit": "1e9"}, "--time-limit '1e9'"),
+        ({"temperature": "inf"}, "--temperature 'inf': .*finite"),
+        ({"prompt": ["a\udcffb"]}, "--prompt .*not valid UTF-8"),
+        ({"prompt": ["a\0b"]}, "--prompt .*NUL"),
+        ({"engine_args": ["-x 'a"]}, "--engine-args .*No closing quotation"),
+        ({"cpus": ["0-"]}, "--cpus '0-': cores are numbers"),
+        ({"cpus": ["3-1"]}, "--cpus '3-1': 3-1 is no range"),
+        ({"kv_type": ["q9"]}, "--kv-type 'q9': there are f32"),
+        ({"kv_type": ["f16/f16/f16"]}, "--kv-type"),
+        ({"flash_attention": ["maybe"]}, "--flash-attention 'maybe': .*auto"),
+        ({"seed": "-1"}, "--seed"),
+        ({"repeats": "0"}, "--repeats '0'"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_answered_by_its_option(
+    typed: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        typed_wishes(typed)
+
+
+def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("board: dayu200\nthreads: [1, 2]\nprompt: [a, b]\nrepeats: 5\n")
+    both = typed_wishes({"threads": ["4"], "prompt_tokens": ["8"]}).over(read_wishes(path))
+    assert (both.board, both.threads, both.repeats) == ("dayu200", (4,), 5)
+    assert (both.prompt, both.prompt_tokens) == ((), (8,)), "prompts are one thing"
+
+
+def test_yaml_says_on_and_off_as_it_likes(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("flash_attention: [on, off, auto]\ncpus: 0\nn_predict: 4\n")
+    wishes = read_wishes(path)
+    assert wishes.flash_attention == ("on", "off", "auto")
+    assert wishes.cpus == ("0",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("threads: 2\nthraeds: [1]\n", "line 2: there is no key 'thraeds'"),
+        ("threads:\n- 1\n- two\n", "line 3: threads"),
+        ("threads: [1, 0]\n", "line 1: threads"),
+        ("- threads\n", "expected keys and values"),
+        ("threads: [1\n", "not valid YAML"),
+        ("engine_args: '-x \"a'\n", "No closing quotation"),
+    ],
+)
+def test_a_wrong_plan_file_is_answered_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError) as refused:
+        read_wishes(path)
+    assert str(path) in refused.value.message
+    assert said in refused.value.message
+
+
+def test_a_wrong_key_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("kvtype: q8_0\n")
+    with pytest.raises(DataError) as refused:
+        read_wishes(path)
+    assert "Did you mean 'kv_type'?" in refused.value.remedy
+
+
+def test_a_plan_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no file"):
+        read_wishes(tmp_path / "none.yaml")

@@ -141,7 +141,7 @@ def test_a_sweep_of_which_a_part_makes_no_sense_runs_nothing(
 def test_a_plan_file_is_a_sweep_and_what_is_typed_goes_before_it(ann: Person) -> None:
     (ann.folder / "plan.yaml").write_text(
         f"board: loop\nmodel: {STORIES}\nn_predict: [4, 6]\nflash_attention: [on, off]\n"
-        "kv_type: q8_0\nrepeats: 3\n"
+        "kv_type: f32\nrepeats: 3\n"
     )
     shown = ann.types("bench", "--plan", "plan.yaml", "--repeats", "1", "--json")
     cells = json.loads(shown.stdout)["cells"]
@@ -152,4 +152,4 @@ def test_a_plan_file_is_a_sweep_and_what_is_typed_goes_before_it(ann: Person) ->
     for run in kept.values():
         line = " ".join(run["command"])
         assert f"-fa {run['plan']['flash_attention']}" in line
-        assert "-ctk q8_0 -ctv q8_0" in line
+        assert "-ctk f32 -ctv f32" in line

@@ -62,6 +62,24 @@ def context_tokens(plan: Plan, model: Model) -> int:
     return min(rounded, model.context_length)
 
 
+def check_architecture(program: Path, model: Model) -> None:
+    """Check that a llama.cpp program knows a model's architecture.
+
+    The name stands in its read-only data, where it may be the end of a longer one.
+
+    Raises:
+        UsageError: it does not.
+    """
+    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data.find(model.architecture.encode() + b"\0") >= 0:
+            return
+    raise UsageError(
+        f"{model.name} is of the architecture {model.architecture!a}, which {program.name} of this "
+        "llama.cpp does not know.",
+        "Build a newer one: --source with a llama.cpp folder or a git address.",
+    )
+
+
 def whole_plan(plan: Plan, model: Model) -> Plan:
     """Return a plan with the prompt that a length in tokens stands for.
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from armload.bench.engine import whole_plan
+from armload.bench.engine import check_architecture, whole_plan
 from armload.bench.home import SEEN_FILE, bring_home
 from armload.bench.job import asked_for, new_job
 from armload.bench.memory import doubt_about_memory
@@ -85,6 +85,7 @@ def run_plan(
         ArmloadError: the run could not be started, or its results not be fetched.
         KeyboardInterrupt: after what is there was kept.
     """
+    check_architecture(where.binary.path, model)
     same = asked_for(plan, where.binary, model)
     left = None if new else _left(where.host, where.board, same, progress)
     if left is None:

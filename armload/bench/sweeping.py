@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from armload.bench import store
 from armload.bench.assemble import with_reference
-from armload.bench.engine import whole_plan
+from armload.bench.engine import check_architecture, whole_plan
 from armload.bench.job import check_threads
 from armload.bench.plan import Plan
 from armload.bench.run import Place, Run
@@ -102,5 +102,6 @@ def _run_one(
 def _check(where: Session, cells: Sequence[tuple[Model, Plan]]) -> None:
     script = probe_script(where.board)
     found = parse_probe(where.host.run(script).stdout, where.board.name)
-    for _, plan in cells:
+    for model, plan in cells:
+        check_architecture(where.binary.path, model)
         check_threads(plan, where.board, found.cores)

@@ -9,6 +9,7 @@ import pytest
 from armload.bench.cpu_set import cpu_mask, cpu_numbers
 from armload.bench.engine import (
     MAX_PROMPT_BYTES,
+    check_architecture,
     command,
     context_tokens,
     engine_times,
@@ -96,6 +97,14 @@ def test_flash_attention_was_a_flag_before_it_had_values(program: Path) -> None:
 def test_cores_are_written_as_the_kernel_writes_them() -> None:
     assert cpu_numbers("0-2,6,1") == (0, 1, 2, 6)
     assert cpu_mask("4-7") == "f0"
+
+
+def test_a_model_whose_architecture_the_engine_lacks_is_refused(program: Path) -> None:
+    program.write_bytes(b"\0codellama\0")
+    check_architecture(program, model())
+    with pytest.raises(UsageError, match="'mamba9', which llama-completion") as refused:
+        check_architecture(program, model().model_copy(update={"architecture": "mamba9"}))
+    assert "--source" in refused.value.remedy
 
 
 def test_a_prompt_beyond_a_command_line_is_refused(program: Path) -> None:

@@ -14,6 +14,7 @@ from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
+from armload.cli.flags import shown
 from armload.cli.verbs import (
     bench,
     board,
@@ -82,8 +83,8 @@ class _Armload(Program):
             meanings = [meaning for _, meaning in positional]
             self.print_columns(list(zip(words, meanings, strict=True)))
         print("Options:\n")
-        options = [each for each in context.help_tuples() if each not in positional]
-        self.print_columns([(_readable(spec), meaning) for spec, meaning in options])
+        options = [each for each in context.args.values() if not each.positional]
+        self.print_columns([(shown(each), each.help) for each in options])
 
     def _verbs(self) -> list[tuple[str, str | None]]:
         return [
@@ -96,15 +97,6 @@ def _meant(complaint: str) -> str:
     quoted = re.search(r"'(.+?)'", complaint)
     near = difflib.get_close_matches(quoted[1], list(namespace.task_names), n=1) if quoted else []
     return f"Did you mean {near[0]!r}? " if near else ""
-
-
-def _readable(spec: str) -> str:
-    """Turn Invoke's ``-b STRING, --board=STRING`` into ``-b, --board BOARD``."""
-    match = re.fullmatch(r"(?:(-\w) STRING, )?--([\w-]+)=STRING", spec)
-    if match is None:
-        return spec
-    short = f"{match[1]}, " if match[1] else "    "
-    return f"{short}--{match[2]} {match[2].split('-')[-1].upper()}"
 
 
 def main() -> None:

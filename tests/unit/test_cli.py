@@ -208,3 +208,23 @@ def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
         "Copying: 60.0 MB/100.0 MB (60%, 5.0 MB/s, 8 s left) going on from 50.0 MB"
     )
     step.end()
+
+
+def test_a_letter_means_the_same_in_every_verb_and_h_is_left_to_help() -> None:
+    meanings: dict[str, set[str]] = {}
+    for task in verbs(namespace).values():
+        for argument in task.get_arguments():
+            assert len(argument.names) <= 2
+            if len(argument.names) == 2:
+                meanings.setdefault(argument.names[1], set()).add(argument.names[0])
+    assert all(len(names) == 1 for names in meanings.values()), meanings
+    assert "h" not in meanings
+    assert meanings["n"] == {"n-predict"}
+
+
+def test_help_shows_what_a_value_is() -> None:
+    shown = run("armload", "bench", "--help").stdout
+    assert re.search(r"^  -n, --n-predict N +tokens", shown, re.MULTILINE)
+    assert re.search(r"^  -p, --prompt TEXT +the text", shown, re.MULTILINE)
+    assert re.search(r"^      --time-limit SECONDS +", shown, re.MULTILINE)
+    assert re.search(r"^  -j, --json +print", shown, re.MULTILINE)

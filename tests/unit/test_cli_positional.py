@@ -87,7 +87,7 @@ def typed(face: str, line: str, folder: Path) -> subprocess.CompletedProcess[str
         ("compare one other --json --size 7", "compare one other True 7"),
         ("compare --size 7 one --json other", "compare one other True 7"),
         ("compare --size=7 one other", "compare one other False 7"),
-        ("compare -s 7 one other", "compare one other False 7"),
+        ("compare -j one other", "compare one other True 1"),
         ("compare show report", "compare show report False 1"),
         ("compare one -b other", "compare one other False 1"),
         ("report one", "report one False"),

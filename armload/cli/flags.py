@@ -1,0 +1,61 @@
+"""How options are written: the same letter means the same in every verb."""
+
+from __future__ import annotations
+
+from invoke.parser.argument import Argument
+
+_SHORT = {
+    "board": "b",
+    "model": "m",
+    "prompt": "p",
+    "n-predict": "n",
+    "threads": "t",
+    "context": "c",
+    "json": "j",
+}
+"""As llama.cpp's own programs abbreviate them, where they have the option."""
+
+_VALUES = {
+    "batch": "TOKENS",
+    "context": "TOKENS",
+    "cool-to": "CELSIUS",
+    "cpus": "CORES",
+    "engine-args": "ARGUMENTS",
+    "fail-if-slower": "PERCENT",
+    "flash-attention": "ON|OFF|AUTO",
+    "jobs": "N",
+    "kv-type": "TYPE",
+    "last": "N",
+    "micro-batch": "TOKENS",
+    "n-predict": "N",
+    "nice": "N",
+    "on": "BOARD",
+    "output": "PATH",
+    "plan": "FILE",
+    "prompt": "TEXT",
+    "prompt-tokens": "TOKENS",
+    "quant": "TYPE",
+    "reference": "RUN",
+    "repeats": "N",
+    "seed": "N",
+    "temperature": "T",
+    "threads": "N",
+    "time-limit": "SECONDS",
+    "wait": "SECONDS",
+    "warmups": "N",
+}
+
+
+def abbreviated(argument: Argument) -> Argument:
+    """Give an option its letter, and none but that: ``-h`` stays help's."""
+    long = argument.names[0]
+    argument.names = (long, _SHORT[long]) if long in _SHORT else (long,)
+    return argument
+
+
+def shown(argument: Argument) -> str:
+    """Return an option as help shows it: ``-b, --board BOARD``."""
+    long = argument.names[0]
+    short = f"-{argument.names[1]}, " if len(argument.names) > 1 else "    "
+    value = f" {_VALUES.get(long, long.rpartition('-')[2].upper())}" if argument.takes_value else ""
+    return f"{short}--{long}{value}"

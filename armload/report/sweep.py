@@ -96,7 +96,13 @@ def _short_verdict(place: Place, run: Run) -> str:
         return "warm-up"
     if run.verdict.valid:
         return "valid"
-    return f"not valid: {run.verdict.reasons[0]}"
+    return f"not valid: {_kind(run.verdict.reasons[0])}"
+
+
+def _kind(doubt: str) -> str:
+    """Return what a doubt calls itself before its colon; a short one whole."""
+    word = doubt.partition(":")[0]
+    return word.lower() if len(word) <= _LONGEST_KIND else "see below"
 
 
 def cells_of(
@@ -184,9 +190,7 @@ def _remark(cell: Together, error: str, *, is_best: bool) -> Text:
     if error or (cell.runs and not cell.ended):
         return Text("failed", style="red")
     if cell.doubts:
-        doubt = cell.doubts[0].partition(":")[0]
-        what = doubt.lower() if len(doubt) <= _LONGEST_KIND else "see below"
-        return Text(what, style="yellow" if cell.valid else "red")
+        return Text(_kind(cell.doubts[0]), style="yellow" if cell.valid else "red")
     return Text("fastest", style="green") if is_best else Text("")
 
 

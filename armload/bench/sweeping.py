@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from armload.bench import store
 from armload.bench.assemble import with_reference
 from armload.bench.engine import whole_plan
-from armload.bench.job import check_threads
+from armload.bench.job import check_cores
 from armload.bench.plan import Plan
 from armload.bench.run import Place, Run
 from armload.bench.runner import run_plan
@@ -103,4 +103,4 @@ def _check(where: Session, cells: Sequence[tuple[Model, Plan]]) -> None:
     script = probe_script(where.board)
     found = parse_probe(where.host.run(script).stdout, where.board.name)
     for _, plan in cells:
-        check_threads(plan, where.board, found.cores)
+        check_cores(plan, where.board, found)

@@ -10,7 +10,7 @@ from armload.bench.assemble import with_reference
 from armload.bench.limit import find_limit
 from armload.bench.plan import Plan
 from armload.bench.run import BoardRecord, Exit, Limit, ModelRecord, Step, Verdict
-from armload.bench.verdict import judge
+from armload.bench.verdict import Around, judge
 from tests.unit.runs import quick_run
 from tests.unit.samples import (
     board_record,
@@ -112,8 +112,10 @@ def reasons(
         header=trace(),
         steps=steps,
         text=text,
-        before=conditions(),
-        after=conditions(boot_id=boot_after, swap_used=swap_after),
+        board=board_record(),
+        around=Around(
+            before=conditions(), after=conditions(boot_id=boot_after, swap_used=swap_after)
+        ),
     )
     assert verdict.valid == (not verdict.reasons)
     return verdict.reasons
@@ -129,7 +131,7 @@ def test_a_good_run_is_valid() -> None:
         (reasons(steps_with_prompt([0.1])), "the trace holds 2"),
         (reasons(steps_with_prompt([0.1, 0.1]), text=" \n"), "white space"),
         (reasons(steps_with_prompt([0.1, 0.1]), boot_after="boot-2"), "rebooted"),
-        (reasons(steps_with_prompt([0.1, 0.1]), swap_after=50 << 20), "50 MiB"),
+        (reasons(steps_with_prompt([0.1, 0.1]), swap_after=50_000_000), "50.0 MB"),
         (reasons((), ended=Exit(status=132, meaning="died of SIGILL")), "SIGILL"),
     ],
 )

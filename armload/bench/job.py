@@ -53,6 +53,7 @@ def new_job(
         on_board: where the program lies.
         model_on_board: where the model lies.
         launcher: words that go before the program.
+        place: of the run in a sweep.
 
     Raises:
         UsageError: the plan does not suit the model or the board.

@@ -9,10 +9,11 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
+from types import MappingProxyType
 
 import pytest
 
@@ -142,6 +143,8 @@ def dropbear(
     tools: str,
     without: frozenset[str] = frozenset(),
     password: str = "",
+    over: Mapping[str, Path] = MappingProxyType({}),
+    read_only: bool = False,
 ) -> Iterator[SshAddress]:
     """Run dropbear, without SFTP, with nothing but ``shell`` and ``tools`` in its PATH.
 
@@ -154,6 +157,8 @@ def dropbear(
         tools: a program that is many, such as toybox.
         without: tools that are left out.
         password: that lets its root in, besides the key; none when it is empty.
+        over: what its commands see in place of other files and folders.
+        read_only: they cannot be written there.
     """
     found = {name: shutil.which(name) for name in (shell, tools, "unshare", "dropbearconvert")}
     server = shutil.which("dropbear", path="/usr/sbin:/usr/bin")
@@ -187,8 +192,13 @@ def dropbear(
     (folder / "shadow").write_text(f"root:{hashed(password) if password else '*'}:20000::::::\n")
     port = free_port()
     options = "-m" if password else "-s -m"
+    seen = "".join(
+        f"mount --bind {quote(ours)} {place} && "
+        + (f"mount -o remount,bind,ro {place} && " if read_only else "")
+        for place, ours in over.items()
+    )
     script = (
-        f"mount --make-rprivate / && mount --bind {folder}/passwd /etc/passwd && "
+        f"mount --make-rprivate / && {seen}mount --bind {folder}/passwd /etc/passwd && "
         f"mount --bind {folder}/shadow /etc/shadow && mount --bind {binaries} /usr/bin && "
         f"exec {server} -F -E {options} -r {folder}/host.dropbear "
         f"-p 127.0.0.1:{port} -P {folder}/pid"

@@ -8,12 +8,16 @@ from pathlib import Path
 from armload.bench.engine import engine_times, generated_text
 from armload.bench.job import FILE_NAME
 from armload.bench.limit import find_limit
+from armload.bench.measures import read_cache, read_governor, read_swapped
 from armload.bench.run import Conditions, Exit, Job, Memory, Run, Step, Verdict
 from armload.bench.sanity import departure, departure_line
+from armload.bench.strangers import read_strangers
 from armload.bench.summary import summarise
 from armload.bench.trace import read_trace
-from armload.bench.verdict import judge
+from armload.bench.verdict import Around, judge
 from armload.core.errors import DataError
+
+_PAGE_BYTES = 4096  # where no trace tells
 
 
 def read_job(folder: Path) -> Job:
@@ -52,9 +56,20 @@ def assemble(
     header, steps = read_trace(folder / "trace.jsonl")
     text = generated_text(_content(folder / "stdout"))
     stderr = _content(folder / "stderr").decode("utf-8", "replace")
+    around = Around(
+        before=job.before,
+        after=after,
+        cache=read_cache(folder),
+        strangers=read_strangers(folder),
+        swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
+    )
     return Run(
         **dict(job),
         after=after,
+        cache=around.cache,
+        governor=read_governor(folder),
+        strangers=around.strangers,
+        swapped=around.swapped,
         trace=header,
         tokens=steps,
         summary=summarise(header, steps),
@@ -62,15 +77,22 @@ def assemble(
         memory=_peak(memory, steps),
         text=text,
         exit=ended,
-        limit=find_limit(steps, header, model=job.model, board=job.board, before=job.before),
+        limit=find_limit(
+            steps,
+            header,
+            model=job.model,
+            board=job.board,
+            before=job.before,
+            cpus=job.plan.cpus,
+        ),
         verdict=judge(
             job.plan,
             ended=ended,
             header=header,
             steps=steps,
             text=text,
-            before=job.before,
-            after=after,
+            board=job.board,
+            around=around,
         ),
     )
 

@@ -6,6 +6,7 @@ import mmap
 import re
 from pathlib import Path, PurePosixPath
 
+from armload.bench.cpu_set import cpu_numbers
 from armload.bench.plan import FlashAttention, Plan
 from armload.bench.run import EngineTimes
 from armload.core.errors import UsageError
@@ -134,8 +135,11 @@ def command(
     words = [str(on_board), "-m", str(model_on_board), "-no-cnv", "--no-escape"]
     words += ["-p", plan.prompt, "-n", str(plan.n_predict), "-c", str(context)]
     words += ["--temp", f"{plan.temperature:g}", "--seed", str(plan.seed), "--no-display-prompt"]
-    if plan.threads is not None:
-        words += ["-t", str(plan.threads)]
+    threads = plan.threads
+    if threads is None and plan.cpus is not None:
+        threads = len(cpu_numbers(plan.cpus))  # the engine would count all cores
+    if threads is not None:
+        words += ["-t", str(threads)]
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
     if plan.micro_batch_tokens is not None:

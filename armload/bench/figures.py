@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from armload.bench.plan import Plan
 from armload.bench.run import Run
 from armload.bench.sanity import doubts_about_text
 from armload.bench.summary import token_times
@@ -111,7 +110,7 @@ def figures_of(run: Run) -> Figures:
             engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
             f"build {run.binary.build_id}",
             threads=run.trace.threads if run.trace else plan.threads,
-            options=" ".join([*_options(plan), *_other_words(plan.extra)]),
+            options=" ".join([*_options(run), *_other_words(plan.extra)]),
         ),
         ttft_s=_positive(run.summary.ttft_s),
         prefill_tps=_positive(run.summary.prefill_tps),
@@ -124,14 +123,16 @@ def figures_of(run: Run) -> Figures:
     )
 
 
-def _options(plan: Plan) -> list[str]:
-    """Name what a plan asks for beyond threads, in the command line's words."""
+def _options(run: Run) -> list[str]:
+    """Name what was asked for beyond threads, in the command line's words."""
+    plan = run.plan
     wishes = {
         "cpus": plan.cpus,
         "batch": plan.batch_tokens,
         "micro-batch": plan.micro_batch_tokens,
         "flash-attention": plan.flash_attention,
         "cold": plan.cold or None,
+        "governor": run.governor,
     }
     return [f"{name} {value}" for name, value in wishes.items() if value is not None]
 

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from armload import __version__
+from armload.bench.cpu_set import cpu_numbers
 from armload.bench.engine import command
 from armload.bench.plan import Plan
 from armload.bench.run import BinaryRecord, BoardRecord, Job, ModelRecord, Place
-from armload.boards.board import Board
+from armload.boards.board import Board, Facts
 from armload.boards.probe import Probe
+from armload.boards.rates import Rates
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.models.model import Model
@@ -26,20 +28,6 @@ def asked_for(plan: Plan, binary: Binary, model: Model) -> str:
     """Return a checksum over what decides a run, wherever it runs."""
     parts = (plan.model_dump_json(), binary.sha256, model.sha256)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def check_threads(plan: Plan, board: Board, cores: int) -> None:
-    """Check that a board has a core for every thread.
-
-    Raises:
-        UsageError: it has fewer.
-    """
-    if plan.threads is not None and plan.threads > cores:
-        raise UsageError(
-            f"{plan.threads} threads were asked for, and {board.name} has {cores} cores: "
-            "more threads than cores only wait for each other.",
-            f"Say --threads {cores} or less.",
-        )
 
 
 def new_job(
@@ -56,10 +44,21 @@ def new_job(
 ) -> Job:
     """Describe a run of ``plan`` that starts now.
 
+    Args:
+        plan: what to run.
+        board: where.
+        probe: what the board is, and what was measured of it.
+        binary: the program.
+        model: its model.
+        on_board: where the program lies.
+        model_on_board: where the model lies.
+        launcher: words that go before the program.
+        place: of the run in a sweep.
+
     Raises:
         UsageError: the plan does not suit the model or the board.
     """
-    check_threads(plan, board, probe.cores)
+    check_cores(plan, board, probe)
     words = command(
         plan,
         model,
@@ -84,8 +83,7 @@ def new_job(
             description=board.description,
             cpu_features=probe.cpu_features,
             cores=probe.cores,
-            storage_read_bytes_per_s=board.facts.storage_read_bytes_per_s,
-            memory_bytes_per_s=board.facts.memory_bytes_per_s,
+            **_rates(board.facts, probe.rates),
         ),
         binary=BinaryRecord(
             **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
@@ -97,3 +95,39 @@ def new_job(
         ),
         before=probe.conditions,
     )
+
+
+def check_cores(plan: Plan, board: Board, probe: Probe) -> None:
+    """Refuse a plan that asks for cores which a board does not have, or for too many threads.
+
+    Raises:
+        UsageError: says which.
+    """
+    there = {core for cluster in probe.conditions.clusters for core in cluster.cores}
+    chosen = there if plan.cpus is None else {*cpu_numbers(plan.cpus)}
+    if not chosen <= there:
+        lacking = ", ".join(str(core) for core in sorted(chosen - there))
+        raise UsageError(
+            f"--cpus {plan.cpus}: {board.name} has no core {lacking}.",
+            f"It has: {', '.join(str(core) for core in sorted(there))}.",
+        )
+    if plan.threads is not None and plan.threads > len(chosen):
+        where = f"{board.name} has" if plan.cpus is None else f"--cpus {plan.cpus} is"
+        cores = f"{len(chosen)} core{'s' if len(chosen) > 1 else ''}"
+        raise UsageError(
+            f"{plan.threads} threads were asked for, and {where} {cores}: "
+            "more threads than cores only wait for each other.",
+            f"Say --threads {len(chosen)} or less.",
+        )
+
+
+def _rates(declared: Facts, measured: Rates) -> dict[str, object]:
+    rates: dict[str, object] = {}
+    for field, kind in (
+        ("storage_read_bytes_per_s", "storage_read_rate"),
+        ("memory_bytes_per_s", "memory_rate"),
+    ):
+        found, said = getattr(measured, field), getattr(declared, field)
+        rates[field] = found or said
+        rates[kind] = "measured" if found else "declared" if said else None
+    return rates

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from armload.bench.run import BoardRecord, Conditions, Limit, ModelRecord, Step, Trace
+from armload.bench.cpu_set import cpu_numbers
+from armload.bench.run import BoardRecord, Conditions, Limit, ModelRecord, RateKind, Step, Trace
 from armload.bench.summary import generating
 from armload.core.values import format_bytes
 
@@ -32,8 +33,18 @@ def find_limit(
     model: ModelRecord,
     board: BoardRecord,
     before: Conditions,
+    cpus: str | None = None,
 ) -> Limit:
-    """Say what limited the generating steps, from medians over them."""
+    """Say what limited the generating steps, from medians over them.
+
+    Args:
+        steps: all of the run's.
+        header: of its trace; none when the engine ended before it began one.
+        model: what ran.
+        board: where.
+        before: in which state that was.
+        cpus: the cores that the engine was kept to; none for all.
+    """
     decode = generating(steps)
     if header is None:
         return Limit(
@@ -67,8 +78,8 @@ def find_limit(
                 sentence=(
                     f"Limited by memory bandwidth: each token reads "
                     f"{format_bytes(model.bytes_per_token)} of weights at "
-                    f"{format_bytes(weights_bytes_per_s)}/s, {share:.0%} of this board's "
-                    f"{format_bytes(board.memory_bytes_per_s)}/s."
+                    f"{format_bytes(weights_bytes_per_s)}/s, {share:.0%} of "
+                    f"{_the(board.memory_rate)} {format_bytes(board.memory_bytes_per_s)}/s."
                 ),
                 advice="Take a quantisation with fewer bits; more threads will not help.",
             )
@@ -82,7 +93,11 @@ def find_limit(
             ),
             advice="Write facts.memory_bytes_per_s into the board's file to tell the two apart.",
         )
-    return _compute(busy, weights_bytes_per_s, header, board, model)
+    return _compute(busy, weights_bytes_per_s, header, board, model, cpus)
+
+
+def _the(kind: RateKind | None) -> str:
+    return "this board's" if kind is None else f"the {kind}"
 
 
 def _storage(
@@ -93,9 +108,10 @@ def _storage(
     before: Conditions,
 ) -> Limit:
     rate = read_per_token / token_s
+    known = board.storage_read_bytes_per_s
     of_known = (
-        f" (the storage gives {format_bytes(board.storage_read_bytes_per_s)}/s)"
-        if board.storage_read_bytes_per_s
+        f", {rate / known:.0%} of {_the(board.storage_read_rate)} {format_bytes(known)}/s"
+        if known
         else ""
     )
     free = before.memory_available_bytes
@@ -152,9 +168,13 @@ def _compute(
     header: Trace,
     board: BoardRecord,
     model: ModelRecord,
+    cpus: str | None,
 ) -> Limit:
-    if header.threads < board.cores:
-        advice = f"Try more threads: --threads {board.cores}."
+    cores = board.cores if cpus is None else len(cpu_numbers(cpus))
+    if header.threads < cores:
+        advice = f"Try more threads: --threads {cores}."
+    elif cores < board.cores:
+        advice = f"Try more cores than --cpus {cpus}."
     elif model.quantisation == FASTEST_QUANTISATION:
         advice = "Take a smaller model: this quantisation is already the cheapest to compute."
     else:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from armload.bench.measures import Cache, Swapped
 from armload.bench.plan import Plan
 from armload.bench.sanity import Departure
+from armload.bench.strangers import Stranger
 from armload.boards.conditions import Conditions as Conditions
 from armload.core.values import Value
 from armload.deploy.ending import Kind
@@ -73,8 +75,19 @@ class Trace(Value):
     start_ns: int
 
 
+RateKind = Literal["declared", "measured"]
+"""Whether the board's file says it, or a program of ours found it out in that boot."""
+
+
 class BoardRecord(Value):
-    """The board as it was at the time of the run; rates are declared or measured ones."""
+    """The board as it was at the time of the run.
+
+    Attributes:
+        storage_read_bytes_per_s: reading in order; what was measured wins over what is declared.
+        memory_bytes_per_s: reading, with all cores at once; likewise.
+        storage_read_rate, memory_rate: which of the two it is; none without a rate, and in a run
+            that was kept before they were told apart.
+    """
 
     name: str
     target: str
@@ -82,7 +95,9 @@ class BoardRecord(Value):
     cpu_features: tuple[str, ...] = ()
     cores: int
     storage_read_bytes_per_s: int | None = None
+    storage_read_rate: RateKind | None = None
     memory_bytes_per_s: int | None = None
+    memory_rate: RateKind | None = None
 
 
 class BinaryRecord(Value):
@@ -260,6 +275,12 @@ class Run(Job):
     """One run, as kept in ``run.json``.
 
     Attributes:
+        cache: what became of the files that the board held in memory; none for a run that is
+            not cold.
+        governor: that was set for the time of the run; none if none was.
+        strangers: what else used the CPU meanwhile, the busiest first; none where that is not
+            known.
+        swapped: what the board swapped meanwhile; none where that is not known.
         reference: how its text compares with a reference run's; none without one.
     """
 
@@ -273,4 +294,8 @@ class Run(Job):
     exit: Exit
     limit: Limit
     verdict: Verdict
+    cache: Cache | None = None
+    governor: str | None = None
+    strangers: tuple[Stranger, ...] | None = None
+    swapped: Swapped | None = None
     reference: Departure | None = None

@@ -15,6 +15,7 @@ from armload.bench.plan import Plan
 from armload.bench.reached import Reached
 from armload.bench.run import Job, Place, Run
 from armload.bench.session import Request, Session, chosen_model, session
+from armload.bench.setting import set_up
 from armload.bench.takeover import cut_runs, left_run
 from armload.boards.board import Board
 from armload.boards.host import Host
@@ -135,18 +136,24 @@ def _launched(
     reached, host, board = where.reached, where.host, where.board
     # Copying fills the page cache and wakes the CPU: after it, the board is another.
     found = probe(host, board) if deployment.sent else deployment.found
-    doubt = doubt_about_memory(plan, model, board, found.conditions)
+    ready = set_up(
+        *(host, board, plan, where.request.state),
+        found=found,
+        model=deployment.model,
+        progress=progress,
+    )
+    doubt = doubt_about_memory(plan, model, board, ready.found.conditions)
     if doubt:
         progress.say(doubt)
     job = new_job(
         plan,
         board=board,
-        probe=found,
+        probe=ready.found,
         binary=where.binary,
         model=model,
         on_board=deployment.program,
         model_on_board=deployment.model,
-        launcher=host.launcher,
+        launcher=ready.before_program,
         place=place,
     )
     on_board = Layout(workdir=board.workdir).run(job.id)
@@ -163,6 +170,7 @@ def _launched(
                 mark=Mark.of_this_process(job.asked_for).word,
                 lease=lease,
                 uses=[deployment.program.parent, deployment.model.parent],
+                beforehand=ready.beforehand,
             )
         except BoardError:
             lease.take_back()

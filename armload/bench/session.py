@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 
 from armload.bench.defaults import DEFAULT_WAIT_S
 from armload.bench.reached import Reached
+from armload.bench.setting import Wish
 from armload.boards.board import Board, load_board
 from armload.boards.host import Host
 from armload.build.binary import Binary
@@ -35,6 +36,7 @@ class Request(Value):
         on: a build host that compiles the engine; empty for this machine.
         wait_s: how long to wait for a board that somebody else uses.
         new: start another run, even if an interrupted command left the same one on the board.
+        state: in which state the board is to be for each run.
     """
 
     board: str
@@ -44,6 +46,7 @@ class Request(Value):
     on: str = ""
     wait_s: float = DEFAULT_WAIT_S
     new: bool = False
+    state: Wish = Wish()
 
 
 class Session:

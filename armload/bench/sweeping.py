@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from armload.bench import store
 from armload.bench.assemble import with_reference
 from armload.bench.engine import check_architecture, whole_plan
-from armload.bench.job import check_threads
+from armload.bench.job import check_cores
 from armload.bench.plan import Plan
 from armload.bench.run import Place, Run
 from armload.bench.runner import run_plan
@@ -104,4 +104,4 @@ def _check(where: Session, cells: Sequence[tuple[Model, Plan]]) -> None:
     found = parse_probe(where.host.run(script).stdout, where.board.name)
     for model, plan in cells:
         check_architecture(where.binary.path, model)
-        check_threads(plan, where.board, found.cores)
+        check_cores(plan, where.board, found)

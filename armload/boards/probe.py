@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from armload.boards.board import Board
-from armload.boards.conditions import Conditions
+from armload.boards.conditions import Conditions, read_conditions
 from armload.boards.emulated_cpu import features_under_launcher
 from armload.boards.host import Host, Way
+from armload.boards.rates import Rates, read_rates
 from armload.boards.ways import INSIDE, tool_ways
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
@@ -30,7 +30,7 @@ TOOLS = (
 )
 """Tools that a board is the better for having."""
 
-_SECOND_BEST = ("head", "ls", "openssl")
+_SECOND_BEST = ("head", "ls", "openssl", "taskset")
 
 # MIDR_EL1 part numbers of implementer 0x41, as in the Linux kernel's cputype.h.
 _ARM_PARTS = {
@@ -91,6 +91,7 @@ class Probe(Value):
         workdir_writable: armload's folder exists, or could be made, and can be written.
         workdir_executable: programs in it may be run.
         conditions: its state.
+        rates: what was measured in its present boot.
     """
 
     machine: str
@@ -102,6 +103,7 @@ class Probe(Value):
     workdir_writable: bool
     workdir_executable: bool
     conditions: Conditions
+    rates: Rates = Rates()
     ways: tuple[Way, ...] = ()
 
 
@@ -172,35 +174,24 @@ def _parts(text: str) -> dict[str, list[str]]:
 
 
 def _probe(parts: Mapping[str, list[str]]) -> Probe:
-    kernel, machine = parts["uname"][0].split()
-    boot_id, uptime, loadavg, *facts = parts["proc"]
-    cores = _cores(facts)
+    _, machine = parts["uname"][0].split()
+    cores = _cores(parts["proc"])
     features = [set(core.get("Features", core.get("flags", "")).split()) for core in cores]
     common = set.intersection(*features) if features else set()
     ordered = (cores[0].get("Features", cores[0].get("flags", "")) if cores else "").split()
-    memory = _memory_bytes(facts)
-    temperatures = [float(line) for line in parts["temperatures"] if _is_number(line)]
+    now = read_conditions(parts, [int(core["processor"]) for core in cores])
+    highest = {n: each.max_khz for each in now.clusters for n in each.cores if each.max_khz}
     return Probe(
         machine=machine,
         cpu_features=tuple(name for name in ordered if name in common),
         cores=len(cores),
         clusters=_clusters(cores),
-        max_khz=tuple(int(line) for line in parts["max_khz"] if line.isdigit()),
+        max_khz=tuple(highest[number] for number in sorted(highest)),
         tools=tuple(parts["tools"]),
         workdir_writable="writable" in parts["workdir"],
         workdir_executable="executable" in parts["workdir"],
-        conditions=Conditions(
-            boot_id=boot_id,
-            uptime_s=float(uptime.split()[0]),
-            kernel=kernel,
-            load_1min=float(loadavg.split()[0]),
-            memory_total_bytes=memory["MemTotal"],
-            memory_available_bytes=memory.get("MemAvailable", memory["MemFree"]),
-            swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
-            workdir_free_bytes=free_bytes(parts.get("df", [])),
-            governors=tuple(sorted(set(parts["governors"]))),
-            celsius=max(map(_celsius, temperatures), default=None),
-        ),
+        conditions=now,
+        rates=read_rates(parts.get("rates", ())),
     )
 
 
@@ -230,24 +221,3 @@ def _core_name(core: Mapping[str, str]) -> str:
     if implementer == _ARM and part in _ARM_PARTS:
         return _ARM_PARTS[part]
     return f"implementer {implementer:#04x} part {part:#05x}"
-
-
-def _memory_bytes(meminfo: list[str]) -> dict[str, int]:
-    matches = (re.match(r"(\w+):\s+(\d+) kB", line) for line in meminfo)
-    return {match[1]: int(match[2]) * 1024 for match in matches if match}
-
-
-def free_bytes(df: list[str]) -> int:
-    """Read the free space from ``df -k``'s lines; 0 when they say nothing."""
-    # The percentage is the one column that can be told apart wherever a name holds spaces.
-    match = re.search(r"(\d+)\s+(\d+)\s+(-?\d+)\s+\d+%", " ".join(df[1:]))
-    return max(int(match[3]), 0) * 1024 if match else 0
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?\d+(\.\d+)?", text.strip()) is not None
-
-
-def _celsius(raw: float) -> float:
-    # The kernel gives thousandths; some vendors' drivers give degrees.
-    return raw / 1000 if abs(raw) >= 1000 else raw

@@ -30,6 +30,7 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ("detaching a run", (("setsid", "setsid"),), "ignore the hang-up signal"),
     ("end of a run", (("mkfifo", "a pipe that closes"),), "look several times a second"),
     ("mark of a file", (("stat", "stat"), ("ls", "ls -lin")), "check its content each time"),
+    ("running on some cores", (("taskset", "taskset"),), "a program of ours"),
 )
 
 

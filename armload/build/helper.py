@@ -20,6 +20,8 @@ from armload.core.workspace import cache_folder, data_path
 
 SHA256 = "sha256"
 CPU_FEATURES = "cpu_features"
+RATES = "rates"
+PIN = "pin"
 
 # They run on every CPU of the architecture. What they use beyond that, they ask for first.
 _ANY_CPU = {

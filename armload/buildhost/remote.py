@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from armload.boards.board import Board
+from armload.boards.conditions import free_bytes
 from armload.boards.host import Host
-from armload.boards.probe import free_bytes
 from armload.build.compiler import Compiler, compiler_name
 from armload.build.ninja import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
 from armload.build.order import Order, definitions, environment

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from armload.boards.probe import free_bytes
+from armload.boards.conditions import free_bytes
 from armload.core.values import Value, format_bytes
 from armload.deploy.facts import Facts, Peaks, read_facts, read_peaks
 

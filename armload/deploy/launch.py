@@ -10,11 +10,26 @@ from pathlib import PurePosixPath
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import render
+from armload.core.values import Value
 from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
 from armload.deploy.patience import patiently
 
 JOB_MARK = b"#job "
 """Begins the last line of a run's script, a comment that holds the job."""
+
+
+class Beforehand(Value):
+    """What a run's script does on the board before it starts the program.
+
+    Attributes:
+        cold: let the board forget the files that it holds in memory.
+        evict: the words that do so for the model alone, where all cannot be forgotten.
+        governor: of the CPU's frequency, for the time of the run; none leaves it alone.
+    """
+
+    cold: bool = False
+    evict: tuple[str, ...] = ()
+    governor: str | None = None
 
 
 def launch(
@@ -29,6 +44,7 @@ def launch(
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
     uses: Sequence[PurePosixPath] = (),
+    beforehand: Beforehand | None = None,
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
 
@@ -46,6 +62,7 @@ def launch(
         lease: of the board; the run renews it while the program lives, and ends it then.
         renew_every_s: how often the run renews the lease.
         uses: folders that the program needs; they are noted as used now.
+        beforehand: what to do first.
 
     Raises:
         ConnectError: the board stayed away; whether the program was started shows in the list
@@ -65,6 +82,7 @@ def launch(
             "now_s": int(time.time()),
             "every_s": math.floor(renew_every_s),
             "term_s": TERM_S,
+            **(beforehand or Beforehand()).model_dump(),
         },
     )
     content = script.encode() + JOB_MARK + b" ".join(job.splitlines()) + b"\n"

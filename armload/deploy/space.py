@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from armload.boards.conditions import free_bytes
 from armload.boards.host import Host
-from armload.boards.probe import free_bytes
 from armload.core.errors import BoardError
 from armload.core.shell import render
 from armload.core.values import Value, format_bytes

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from armload.boards.board import Board, HdcReach, LocalReach, SshReach, VirtualReach
 from armload.boards.probe import TOOLS, Probe
+from armload.boards.rates import Rates
 from armload.core.values import format_bytes
 from armload.deploy.clean import Entry
+from armload.report import words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,6 +81,7 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
+    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes or 0)}"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:
@@ -87,24 +90,47 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
         folder = "programs in it cannot be run"
     memory = (
         f"{format_bytes(now.memory_available_bytes)} available of "
-        f"{format_bytes(now.memory_total_bytes)}, {format_bytes(now.swap_used_bytes)} swapped"
+        f"{format_bytes(now.memory_total_bytes)}, {swap} swapped"
     )
     rows = [
         ("board", f"{board.name} (target {board.target})"),
         ("machine", f"{found.machine}, Linux {now.kernel}, up {now.uptime_s / 3600:.1f} h"),
         ("cores", cores),
         ("CPU features", " ".join(found.cpu_features)),
+        ("memory", memory),
+        ("memory gives", _memory_rate(board, found.rates)),
         (
-            "memory",
-            memory,
+            "folder",
+            f"{board.workdir}: {folder}, {format_bytes(now.workdir_free_bytes)} free"
+            + (f" ({now.workdir_filesystem})" if now.workdir_filesystem else ""),
         ),
-        ("folder", f"{board.workdir}: {folder}, {format_bytes(now.workdir_free_bytes)} free"),
+        ("storage gives", _storage_rate(board, found.rates)),
         ("load", f"{now.load_1min:.2f}"),
     ]
-    if now.governors:
-        rows.append(("governor", ", ".join(now.governors)))
-    if now.celsius is not None:
-        rows.append(("temperature", f"{now.celsius:.0f} °C"))
+    if words.clusters_line(now):
+        rows.append(("frequencies", words.clusters_line(now)))
+    if now.sensors:
+        rows.append(("temperature", words.sensors_line(now)))
     rows.append(("tools lacking", ", ".join(lacking) if lacking else "none"))
     rows += [(way.purpose, f"{way.chosen} ({way.reason})") for way in found.ways]
     return rows
+
+
+def _memory_rate(board: Board, rates: Rates) -> str:
+    if rates.memory_bytes_per_s:
+        return (
+            f"{format_bytes(rates.memory_bytes_per_s)}/s, measured in this boot with "
+            f"{rates.memory_threads} thread{'s' if rates.memory_threads != 1 else ''}"
+        )
+    return _declared(board.facts.memory_bytes_per_s)
+
+
+def _storage_rate(board: Board, rates: Rates) -> str:
+    if rates.storage_read_bytes_per_s:
+        how = "" if rates.storage_way == "direct" else ", through the page cache"
+        return f"{format_bytes(rates.storage_read_bytes_per_s)}/s, measured in this boot{how}"
+    return _declared(board.facts.storage_read_bytes_per_s)
+
+
+def _declared(count: int | None) -> str:
+    return f"{format_bytes(count)}/s, declared" if count else "not known"

@@ -82,6 +82,8 @@ def _facts(run: Run) -> Table:
         ("in all", words.in_all(run)),
         ("per token", words.median_range(run)),
         ("slow", words.slow_tokens(run)),
+        ("set for it", words.setting_line(run)),
+        ("beside it", words.strangers_line(run)),
         ("text", words.reference_line(run)),
     ):
         if value:

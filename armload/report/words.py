@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from armload.bench.causes import CAUSES, Cause, causes
-from armload.bench.run import Run, Step
+from armload.bench.run import Conditions, RateKind, Run, Step
 from armload.bench.sanity import departure_line
 from armload.core.shell import join
 from armload.core.values import format_bytes
@@ -148,6 +149,63 @@ def median_range(run: Run) -> str:
     if times is None or times.p50_low is None or times.p50_high is None:
         return ""
     return f"{seconds(times.p50)}, 95 % sure {seconds(times.p50_low)} to {seconds(times.p50_high)}"
+
+
+def strangers_line(run: Run) -> str:
+    """Say what else used the CPU meanwhile; nothing where nobody did, or it is not known."""
+    return ", ".join(
+        f"{stranger.name}{' (the kernel)' if stranger.kernel else ''} "
+        f"{stranger.share:.0%} of a core"
+        for stranger in run.strangers or ()
+    )
+
+
+def setting_line(run: Run) -> str:
+    """Say what was changed on the board for the run; nothing where it was left as it was."""
+    cache = {
+        None: "",
+        "dropped": "cold: the board forgot all its files",
+        "evicted": "cold: the board forgot the model",
+        "as found": "not cold: the board kept its files in memory",
+    }[run.cache]
+    cpus = f"cores {run.plan.cpus}" if run.plan.cpus else ""
+    governor = f"governor {run.governor}" if run.governor else ""
+    return ", ".join(part for part in (cpus, governor, cache) if part)
+
+
+def known_rate(count: int | None, kind: RateKind | None) -> str:
+    """Write what memory or storage gives, and how that is known; nothing where it is not."""
+    return "" if count is None else f"{size(count)}/s{f' ({kind})' if kind else ''}"
+
+
+def clusters_line(conditions: Conditions) -> str:
+    """Say each cluster's cores, governor and frequency; nothing where the kernel shows none."""
+    return "; ".join(
+        f"cores {_range(cluster.cores)}: "
+        + " ".join(
+            [
+                *([cluster.governor] if cluster.governor else []),
+                f"{_ghz(cluster.khz)} of {_ghz(cluster.max_khz)} GHz",
+            ]
+        )
+        for cluster in conditions.clusters
+        if cluster.governor or cluster.khz or cluster.max_khz
+    )
+
+
+def sensors_line(conditions: Conditions) -> str:
+    """Say what each sensor shows."""
+    return ", ".join(f"{each.name} {each.celsius:.0f} °C" for each in conditions.sensors)
+
+
+def _range(cores: Sequence[int]) -> str:
+    if len(cores) > 1 and cores[-1] - cores[0] == len(cores) - 1:
+        return f"{cores[0]}-{cores[-1]}"
+    return ",".join(str(core) for core in cores)
+
+
+def _ghz(khz: int | None) -> str:
+    return UNKNOWN if khz is None else f"{khz / 1e6:.2f}"
 
 
 def reference_line(run: Run) -> str:

@@ -18,7 +18,7 @@ from armload.bench.run import (
     Trace,
 )
 from armload.bench.summary import summarise
-from armload.bench.verdict import judge
+from armload.bench.verdict import Around, judge
 
 START_NS = 41_000_000_000
 TEXT = (
@@ -191,7 +191,7 @@ def _run(
             header=header,
             steps=steps,
             text=text,
-            before=BEFORE,
-            after=after,
+            board=BOARD,
+            around=Around(before=BEFORE, after=after),
         ),
     )

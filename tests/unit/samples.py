@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from armload.bench.run import BoardRecord, Conditions, ModelRecord, Step, Trace
+from armload.bench.run import BoardRecord, Conditions, ModelRecord, RateKind, Step, Trace
+from armload.boards.conditions import ClusterState
 from armload.models.model import Model
 
 
@@ -86,19 +87,31 @@ def model(path: Path = Path("m.gguf"), context_length: int = 2048) -> Model:
 
 
 def board_record(
-    *, cores: int = 2, memory_bytes_per_s: int | None = None, storage: int | None = None
+    *,
+    cores: int = 2,
+    memory_bytes_per_s: int | None = None,
+    memory_rate: RateKind | None = None,
+    storage: int | None = None,
+    storage_rate: RateKind | None = None,
 ) -> BoardRecord:
     return BoardRecord(
         name="b",
         target="rk3568",
+        cpu_features=("fp", "asimd"),
         cores=cores,
         memory_bytes_per_s=memory_bytes_per_s,
+        memory_rate=memory_rate,
         storage_read_bytes_per_s=storage,
+        storage_read_rate=storage_rate,
     )
 
 
 def conditions(
-    *, boot_id: str = "boot-1", available: int = 1_800_000_000, swap_used: int = 0
+    *,
+    boot_id: str = "boot-1",
+    available: int = 1_800_000_000,
+    swap_used: int = 0,
+    clusters: tuple[ClusterState, ...] = (),
 ) -> Conditions:
     return Conditions(
         boot_id=boot_id,
@@ -108,5 +121,7 @@ def conditions(
         memory_total_bytes=2_000_000_000,
         memory_available_bytes=available,
         swap_used_bytes=swap_used,
+        swap_total_bytes=1_000_000_000,
         workdir_free_bytes=8_000_000_000,
+        clusters=clusters,
     )

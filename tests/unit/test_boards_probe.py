@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from armload.boards.probe import FoundCluster, free_bytes, parse_probe
+from armload.boards.conditions import ClusterState, Sensor, free_bytes
+from armload.boards.probe import FoundCluster, parse_probe
+from armload.boards.rates import Rates
 from armload.core.errors import BoardError
 
 A55 = "fp asimd aes pmull sha1 sha2 crc32 atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp"
+
+MOUNTS = (
+    "/dev/block/mmcblk0p7 / ext4 ro,seclabel,nodev,relatime 0 0\n"
+    "tmpfs /data tmpfs rw 0 0\n"
+    "/dev/block/by-name/user\\040data /data f2fs rw,lazytime 0 0\n"
+    "10.0.0.1:/export /data/local/tmp/arm nfs rw 0 0\n"
+    "tmpfs /mnt/with\\040space tmpfs rw 0 0\n"
+)
 
 
 def core(number: int, features: str = A55, part: str = "0xd05") -> str:
@@ -23,15 +33,17 @@ def output(cpuinfo: str, **changed: str) -> bytes:
         "workdir": "writable\nexecutable\n",
         "df": "Filesystem     1024-blocks     Used Available Capacity Mounted on\n"
         "/dev/block/by name   25803000 3145728  21324044      13% /data\n",
+        "place": "/data/local/tmp/armload\n",
+        "rates": "",
         "uname": "5.10.110 aarch64\n",
         "proc": "0d5e7a0c-5a3c-4b6e-9c39-6a5f0b9d2c11\n812.31 3011.02\n"
         "0.52 0.40 0.31 1/412 2213\n"
         "MemTotal:        1999652 kB\nMemFree:          902332 kB\n"
         "MemAvailable:    1433116 kB\nSwapTotal:       1048576 kB\nSwapFree:        1040384 kB\n"
-        + cpuinfo,
-        "governors": "schedutil\nschedutil\n",
-        "max_khz": "1992000\n1992000\n",
-        "temperatures": "41875\n43125\n",
+        + cpuinfo
+        + MOUNTS,
+        "policies": "0 1;schedutil;408000;1992000\n",
+        "temperatures": "41875 soc-thermal\n43125 gpu-thermal\n",
         "tools": "cat\ntail\n",
         "end": "",
         **changed,
@@ -53,7 +65,17 @@ def test_a_boards_answer_is_read() -> None:
     assert conditions.swap_used_bytes == 8192 * 1024
     assert conditions.workdir_free_bytes == 21324044 * 1024
     assert conditions.governors == ("schedutil",)
+    assert conditions.swap_total_bytes == 1048576 * 1024
+    assert conditions.workdir_filesystem == "f2fs"
+    assert conditions.clusters == (
+        ClusterState(cores=(0, 1), governor="schedutil", khz=408_000, max_khz=1_992_000),
+    )
+    assert found.max_khz == (1_992_000, 1_992_000)
     assert conditions.celsius == pytest.approx(43.125)
+    assert conditions.sensors == (
+        Sensor(name="soc-thermal", celsius=41.875),
+        Sensor(name="gpu-thermal", celsius=43.125),
+    )
     assert (conditions.uptime_s, conditions.load_1min) == (812.31, 0.52)
 
 
@@ -70,17 +92,67 @@ def test_unequal_cores_are_told_apart_and_share_only_common_features() -> None:
 
 def test_what_a_board_lacks_is_left_out() -> None:
     found = parse_probe(
-        output(core(0), governors="", temperatures="", workdir="", df="", max_khz=""), "b"
+        output(core(0) + core(1), policies="", temperatures="", workdir="", df="", place=""), "b"
     )
     assert found.conditions.governors == ()
+    assert found.conditions.clusters == (ClusterState(cores=(0, 1)),)
+    assert found.conditions.workdir_filesystem is None
+    assert found.max_khz == ()
     assert found.conditions.celsius is None
+    assert found.conditions.sensors == ()
+    assert found.rates == Rates()
     assert found.conditions.workdir_free_bytes == 0
     assert not found.workdir_writable
 
 
+def test_clusters_of_unequal_cores_are_told_apart_even_where_each_core_shows_its_policy() -> None:
+    cores = "".join(core(number) for number in range(4))
+    policies = (
+        "2 3;performance;2400000;2400000\n0;schedutil;408000;1800000\n"
+        "0;schedutil;408000;1800000\n;;;\n"
+    )
+    found = parse_probe(output(cores, policies=policies), "b")
+    assert found.conditions.clusters == (
+        ClusterState(cores=(0,), governor="schedutil", khz=408_000, max_khz=1_800_000),
+        ClusterState(cores=(2, 3), governor="performance", khz=2_400_000, max_khz=2_400_000),
+        ClusterState(cores=(1,)),
+    )
+    assert found.conditions.governors == ("performance", "schedutil")
+    assert found.max_khz == (1_800_000, 2_400_000, 2_400_000)
+
+
+def test_a_frequency_that_the_kernel_does_not_know_is_left_out() -> None:
+    found = parse_probe(output(core(0), policies="0;userspace;<unknown>;1992000\n"), "b")
+    (cluster,) = found.conditions.clusters
+    assert (cluster.khz, cluster.max_khz) == (None, 1_992_000)
+
+
+@pytest.mark.parametrize(
+    ("place", "filesystem"),
+    [("/mnt/with space/armload", "tmpfs"), ("/", "ext4"), ("/data/local/tmp/armload", "f2fs")],
+)
+def test_the_innermost_mount_says_what_the_work_folder_lies_on(place: str, filesystem: str) -> None:
+    found = parse_probe(output(core(0), place=f"{place}\n"), "b")
+    assert found.conditions.workdir_filesystem == filesystem
+
+
+def test_rates_that_were_measured_in_this_boot_are_read_and_cut_lines_left_out() -> None:
+    lines = (
+        '{"memory_bytes_per_s":2900000000,"memory_threads":4,"memory_buffer_bytes":67108864}\n'
+        '{"storage_read_bytes_per_s":1,"storage_way":"cache dropped"}\n'
+        '{"storage_read_bytes_per_s":165000000,"storage_way":"direct","storage_read_bytes":9}\n'
+        '[1]\n{"memory_bytes_per_s":-1}\n{"memory_bytes_pe'
+    )
+    rates = parse_probe(output(core(0), rates=f"{lines}\n"), "b").rates
+    assert (rates.memory_bytes_per_s, rates.memory_threads) == (2_900_000_000, 4)
+    assert (rates.storage_read_bytes_per_s, rates.storage_way) == (165_000_000, "direct")
+
+
 def test_degrees_without_thousandths_are_understood() -> None:
-    found = parse_probe(output(core(0), temperatures="47\nno number\n"), "b")
-    assert found.conditions.celsius == 47
+    lines = "47 battery\nno number\n\n-5 outside\n40 \n"
+    conditions = parse_probe(output(core(0), temperatures=lines), "b").conditions
+    assert conditions.celsius == 47
+    assert [sensor.name for sensor in conditions.sensors] == ["battery", "outside", "thermal zone"]
 
 
 @pytest.mark.parametrize("cut", [b"#armload end", b"#armload proc"])

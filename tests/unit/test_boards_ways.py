@@ -16,14 +16,16 @@ def chosen(*tools: str) -> dict[str, str]:
 
 
 def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
-    assert chosen(*TOOLS, "head", "ls", "openssl") == {
+    assert chosen(*TOOLS, "head", "ls", "openssl", "taskset") == {
         "checksums": "openssl dgst -sha256",
         "cutting a file": "truncate",
         "detaching a run": "setsid",
         "end of a run": "a pipe that closes",
         "mark of a file": "stat",
+        "running on some cores": "taskset",
     }
-    assert {way.reason for way in tool_ways([*TOOLS, "openssl"], OTHER)} == {"the best there is"}
+    every = [*TOOLS, "openssl", "taskset"]
+    assert {way.reason for way in tool_ways(every, OTHER)} == {"the best there is"}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,7 @@ def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
         ((), "detaching a run", "ignore the hang-up signal"),
         ((), "end of a run", "look several times a second"),
         (("ls",), "mark of a file", "ls -lin"),
+        ((), "running on some cores", "a program of ours"),
     ],
 )
 def test_what_a_board_lacks_is_done_the_next_best_way(

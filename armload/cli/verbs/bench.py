@@ -13,7 +13,7 @@ from armload.cli.verb import Verb
 
 @task(
     klass=Verb,
-    iterable=["prompt", "engine_args"],
+    iterable=["prompt", "engine_args", "cpus"],
     help={
         "board": "a file in boards/, such as virtual or dayu200 (virtual)",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo; a list (demo)",
@@ -42,6 +42,10 @@ from armload.cli.verb import Verb
         "micro-batch": "tokens that go through the model at a time; a list",
         "kv-type": "type of the KV cache, such as q8_0; keys and values apart: q8_0/q4_0; a list",
         "flash-attention": "on, off or auto; a list",
+        "cpus": "the cores that it may run on, such as 4-7 or 0,2; may be given several times",
+        "cold": "let the board forget the files that it has in memory before each run",
+        "cool-to": "wait before each run until the hottest sensor shows so many degrees Celsius",
+        "governor": "of the CPU's frequency for the time of each run, such as performance",
     },
 )
 def bench(
@@ -73,6 +77,10 @@ def bench(
     micro_batch: str = "",
     kv_type: str = "",
     flash_attention: str = "",
+    cpus: list[str] | None = None,
+    cold: bool = False,
+    cool_to: str = "",
+    governor: str = "",
 ) -> None:
     """Run a model on a board and time every token; lists make a sweep.
 
@@ -83,6 +91,7 @@ def bench(
     del c
     from armload.bench import store
     from armload.bench.session import Request
+    from armload.bench.setting import Wish
     from armload.bench.wishes import read_wishes, typed_wishes
     from armload.cli.numbers import amount
 
@@ -96,6 +105,8 @@ def bench(
                 "prompt_tokens": _listed(prompt_tokens),
                 "n_predict": _listed(n_predict),
                 "threads": _listed(threads),
+                "cpus": cpus,
+                "cold": cold,
                 "context": _listed(context),
                 "batch": _listed(batch),
                 "micro_batch": _listed(micro_batch),
@@ -122,6 +133,10 @@ def bench(
         on=on,
         wait_s=amount("wait", wait),
         new=new,
+        state=Wish(
+            cool_to_celsius=amount("cool-to", cool_to) if cool_to else None,
+            governor=governor or None,
+        ),
     )
     known = store.load(store.find(reference)) if reference else None
     plans = tuple(wishes.plans())

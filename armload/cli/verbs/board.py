@@ -47,6 +47,7 @@ def list_boards(c: Context, json: bool = False) -> None:
 def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Ask a board what it is: CPU features, memory, storage, tools.
 
+    What memory and storage give is measured once per boot, if nobody uses the board.
     Example: armload board.probe --board dayu200
     """
     del c
@@ -57,6 +58,7 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
     from armload.deploy.lease import claims
+    from armload.deploy.rates import measured_rates
     from armload.report.boards import probe_table
 
     chosen = load_board(board)
@@ -65,6 +67,9 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     try:
         found = probe_host(host, chosen, progress)
         users = [claim for claim in claims(host, chosen.workdir) if claim.left_s]
+        if not users and found.workdir_executable:
+            rates = measured_rates(host, chosen, found, progress)
+            found = found.model_copy(update={"rates": rates})
     finally:
         host.close()
     if json:

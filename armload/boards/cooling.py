@@ -1,0 +1,65 @@
+"""Waiting until a board is cool enough to be measured."""
+
+from __future__ import annotations
+
+import time
+
+from armload.boards.conditions import hottest, read_sensors
+from armload.boards.host import Host
+from armload.core.errors import BoardError
+from armload.core.progress import Progress
+from armload.core.shell import render
+
+LONGEST_WAIT_S = 900.0
+LOOK_EVERY_S = 2.0
+
+
+def cool_down(
+    host: Host,
+    to_celsius: float,
+    progress: Progress,
+    *,
+    limit_s: float = LONGEST_WAIT_S,
+    every_s: float = LOOK_EVERY_S,
+) -> float:
+    """Wait until a board's hottest sensor shows no more than that; return what it shows then.
+
+    Args:
+        host: the board.
+        to_celsius: cool enough.
+        progress: shows how far it is.
+        limit_s: how long to wait.
+        every_s: how often to look.
+
+    Raises:
+        BoardError: the board has no sensor, or is still hotter after the limit.
+        ConnectError: it does not answer.
+    """
+    first = now = _hottest(host)
+    began = time.monotonic()
+    if now <= to_celsius:
+        return now
+    label = f"Cooling {host.name} to {to_celsius:g} °C"
+    with progress.step(label, total=first - to_celsius, unit="degrees") as step:
+        while now > to_celsius:
+            waited_s = time.monotonic() - began
+            step.update(max(first - now, 0.0), note=f"{now:.1f} °C, {waited_s:.0f} s")
+            if waited_s >= limit_s:
+                raise BoardError(
+                    f"{host.name} is still at {now:.1f} °C after {limit_s:.0f} s; it was to cool "
+                    f"to {to_celsius:g} °C.",
+                    "Let nothing else run there, give it a fan, or say a higher --cool-to.",
+                )
+            time.sleep(every_s)
+            now = _hottest(host)
+    return now
+
+
+def _hottest(host: Host) -> float:
+    found = hottest(read_sensors(host.run(render("temperatures.sh.j2", {})).text.splitlines()))
+    if found is None:
+        raise BoardError(
+            f"{host.name}: its kernel shows no temperature, so there is nothing to wait for.",
+            "Leave --cool-to out.",
+        )
+    return found

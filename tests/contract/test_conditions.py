@@ -1,0 +1,178 @@
+"""What a board's own shell notes around a run, on every kind of host."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.bench.measures import read_swapped
+from armload.bench.plan import Plan
+from armload.bench.setting import Wish, set_up
+from armload.bench.strangers import read_strangers
+from armload.boards.board import Board
+from armload.boards.host import Host
+from armload.boards.probe import probe
+from armload.boards.rates import Rates
+from armload.core.errors import UsageError
+from armload.core.progress import Silent
+from armload.core.shell import quote
+from armload.deploy.collect import collect
+from armload.deploy.follow import follow
+from armload.deploy.launch import launch
+from armload.deploy.layout import Layout
+from armload.deploy.rates import measured_rates
+
+AWKWARD = "a) S (b\n7 (c"
+"""A name that looks like the end and the beginning of a line of /proc/PID/stat."""
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    return Board.model_validate(
+        {
+            "name": "bench-board",
+            "target": "rk3568",
+            "reach": {"kind": "ssh", "host": "unused"},
+            "workdir": str(tmp_path / "work dir's $(id)"),
+        }
+    )
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> PurePosixPath:
+    path = tmp_path / "a model's $(id).gguf"
+    path.write_bytes(os.urandom(3_000_000))
+    return PurePosixPath(path)
+
+
+def ran(host: Host, board: Board, local: Path, *argv: str) -> Path:
+    folder = Layout(workdir=board.workdir).run(local.name)
+    launch(host, run_folder=folder, argv=argv, trace=False, time_limit_s=60, job=b"{}")
+    assert follow(host, folder, lambda steps, text: None) == 0
+    collect(host, folder, local)
+    return local
+
+
+@contextmanager
+def neighbour(folder: Path, name: str) -> Iterator[None]:
+    """Let a process of that name use all the CPU that it can get, until the block ends."""
+    program = folder / name
+    shutil.copy("/bin/sh", program)
+    with subprocess.Popen([str(program), "-c", "while :; do :; done"]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def test_a_board_tells_its_state_in_one_command(host: Host, board: Board) -> None:
+    now = probe(host, board).conditions
+    assert [core for each in now.clusters for core in each.cores] == list(
+        range(os.cpu_count() or 1)
+    )
+    assert now.swap_total_bytes is not None
+    assert now.workdir_filesystem
+    assert all(sensor.name for sensor in now.sensors)
+
+
+def test_a_neighbour_with_an_awkward_name_is_named_and_the_run_is_not(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    busy = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; sleep 1"
+    with neighbour(tmp_path, AWKWARD):
+        local = ran(host, board, tmp_path / "run", "sh", "-c", busy)
+    strangers = read_strangers(local)
+    assert strangers is not None
+    (found,) = (each for each in strangers if each.name == AWKWARD)
+    assert found.processes == 1
+    assert not found.kernel
+    assert 0.01 < found.share < 1.2
+    assert not {"sshd", "sshd-session", "dropbear"} & {each.name for each in strangers}
+
+
+def test_what_was_swapped_is_counted(host: Host, board: Board, tmp_path: Path) -> None:
+    local = ran(host, board, tmp_path / "run", "true")
+    counted = "pswpin" in Path("/proc/vmstat").read_text()
+    assert (read_swapped(local, 4096) is not None) == counted
+
+
+def test_rates_are_measured_once_per_boot(host: Host, board: Board, model: PurePosixPath) -> None:
+    found = probe(host, board)
+    assert found.rates == Rates()
+    former = board.workdir / ".rates.of-a-former-boot"
+    host.write(former, [b'{"memory_bytes_per_s":1}\n'])
+    rates = measured_rates(host, board, found, Silent(), file=model)
+    assert rates.memory_bytes_per_s is not None
+    assert rates.memory_bytes_per_s > 50_000_000
+    assert rates.memory_threads == found.cores
+    assert rates.storage_read_bytes_per_s is not None
+    assert rates.storage_way in ("direct", "cache dropped")
+    assert host.run(f"[ -e {quote(former)} ]").status == 1
+    again = probe(host, board)
+    assert again.rates == rates
+    assert measured_rates(host, board, again, Silent(), file=model) == rates
+
+
+def test_storage_is_measured_on_a_model_that_lies_there_when_none_is_named(
+    host: Host, board: Board, model: PurePosixPath
+) -> None:
+    memory_alone = measured_rates(host, board, probe(host, board), Silent())
+    assert memory_alone.memory_bytes_per_s
+    assert memory_alone.storage_read_bytes_per_s is None
+    there = Layout(workdir=board.workdir).model("0" * 64, "m.gguf")
+    host.run(f"mkdir -p {quote(there.parent)} && cp {quote(model)} {quote(there)}")
+    both = measured_rates(host, board, probe(host, board), Silent())
+    assert both.memory_bytes_per_s == memory_alone.memory_bytes_per_s
+    assert both.storage_read_bytes_per_s
+
+
+def test_what_cannot_be_measured_stops_nothing(
+    emulated: Host, board: Board, model: PurePosixPath
+) -> None:
+    """The launcher of these hosts cannot run programs of the boards' CPU."""
+    if os.uname().machine == "aarch64":
+        pytest.skip("here it can")
+    found = probe(emulated, board)
+    assert measured_rates(emulated, board, found, Silent(), file=model) == Rates()
+
+
+def test_a_program_is_kept_to_its_cores(
+    host: Host, board: Board, model: PurePosixPath, tmp_path: Path
+) -> None:
+    last = (os.cpu_count() or 1) - 1
+    plan = Plan(cpus=str(last))
+    found = probe(host, board)
+    setting = set_up(host, board, plan, Wish(), found=found, model=model, progress=Silent())
+    own = setting.before_program[0] != "taskset"
+    assert own == ("taskset" not in found.tools)
+    words = ("grep", "Cpus_allowed_list", "/proc/self/status")
+    local = ran(host, board, tmp_path / "run", *setting.before_program, *words)
+    assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", str(last)]
+
+
+def test_cores_that_a_board_does_not_have_are_refused_before_anything_is_done(
+    host: Host, board: Board, model: PurePosixPath
+) -> None:
+    found = probe(host, board)
+    with pytest.raises(UsageError, match="has no core 1000") as caught:
+        set_up(
+            *(host, board, Plan(cpus="0,1000"), Wish()),
+            found=found,
+            model=model,
+            progress=Silent(),
+        )
+    assert "It has: 0" in caught.value.remedy
+    with pytest.raises(UsageError, match="--cpus 0 is 1 core:"):
+        set_up(
+            *(host, board, Plan(cpus="0", threads=2), Wish()),
+            found=found,
+            model=model,
+            progress=Silent(),
+        )
+    assert probe(host, board).rates == Rates()

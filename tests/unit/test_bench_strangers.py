@@ -1,0 +1,164 @@
+"""Whoever used the CPU besides a run is found in the kernel's counts, and nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.bench.measures import Swapped, read_cache, read_governor, read_swapped
+from armload.bench.strangers import FILE_NAME, MOST_NAMED, read_strangers
+
+WRAPPER = 500
+
+
+def stat(
+    pid: int,
+    name: str,
+    *,
+    parent: int = 1,
+    ticks: int = 0,
+    childrens: int = 0,
+    started: int = 100,
+) -> str:
+    """Return a line of /proc/PID/stat; its user time is two thirds of all."""
+    system = ticks // 3
+    return (
+        f"{pid} ({name}) S {parent} {pid} {pid} 0 -1 4194560 9813 61 4 0 {ticks - system} {system} "
+        f"{childrens} 0 20 0 1 0 {started} 17100800 1293 18446744073709551615 1 1 0 0 0 0 0 4096 "
+        "1260 1 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+    )
+
+
+def noted(folder: Path, before: str, after: str, *, own: str = f"{WRAPPER}") -> Path:
+    script = stat(WRAPPER, "sh", ticks=3)
+    text = f"#at 100.00\n{before}{script}#own {own}\n#at 110.00\n{after}{script}#own {own}\n"
+    (folder / FILE_NAME).write_text(text)
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    found = read_strangers(folder)
+    assert found is not None
+    return [each.name for each in found]
+
+
+def test_a_neighbours_share_is_of_one_core_over_the_whole_run(tmp_path: Path) -> None:
+    found = read_strangers(
+        noted(
+            tmp_path,
+            stat(7, "stress", ticks=5000) + stat(8, "idle", ticks=900),
+            stat(7, "stress", ticks=5930) + stat(8, "idle", ticks=905),
+        )
+    )
+    assert found is not None
+    (stress,) = found
+    assert (stress.name, stress.processes, stress.kernel) == ("stress", 1, False)
+    assert (stress.cpu_s, stress.share) == (pytest.approx(9.3), pytest.approx(0.93))
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a) S 1 (b", "x\n9 (y) R 1 2 3", "", "(", ") ", "#at 1.0\n"]
+)
+def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
+    assert names(noted(tmp_path, stat(7, name), stat(7, name, ticks=300))) == [name]
+
+
+def test_the_run_itself_our_line_and_what_they_started_are_no_strangers(tmp_path: Path) -> None:
+    after = (
+        stat(501, "llama-completion", parent=WRAPPER, ticks=900)
+        + stat(502, "sleep", parent=501, ticks=900)
+        + stat(30, "dropbear", ticks=400)
+        + stat(31, "sh", parent=30, ticks=400)
+        + stat(32, "cat", parent=31, ticks=400)
+        + stat(33, "top", parent=30, ticks=200)
+    )
+    assert names(noted(tmp_path, "", after, own=f"{WRAPPER} 31")) == ["top"]
+
+
+def test_processes_of_one_name_are_taken_together_and_the_busiest_come_first(
+    tmp_path: Path,
+) -> None:
+    many = "".join(stat(n, "cc1", ticks=100, parent=6) for n in range(10, 14))
+    others = "".join(stat(n, f"p{n}", ticks=n) for n in range(20, 30))
+    found = read_strangers(noted(tmp_path, "", many + others))
+    assert found is not None
+    assert (found[0].name, found[0].processes, found[0].share) == ("cc1", 4, pytest.approx(0.4))
+    assert [each.name for each in found[1:]] == ["p29", "p28", "p27", "p26"]
+    assert len(found) == MOST_NAMED
+
+
+def test_a_kernel_thread_is_told_from_a_program(tmp_path: Path) -> None:
+    after = stat(2, "kthreadd", parent=0) + stat(40, "kswapd0", parent=2, ticks=500)
+    found = read_strangers(noted(tmp_path, "", after))
+    assert found is not None
+    assert [(each.name, each.kernel) for each in found] == [("kswapd0", True)]
+
+
+def test_children_that_ended_count_for_their_parent_without_what_they_had_used_before(
+    tmp_path: Path,
+) -> None:
+    before = (
+        stat(7, "make", ticks=10, childrens=1000)
+        + stat(8, "sh", parent=7, ticks=50, childrens=400)
+        + stat(9, "cc1", parent=8, ticks=3000)
+    )
+    after = stat(7, "make", ticks=20, childrens=1000 + 50 + 400 + 3000 + 290)
+    found = read_strangers(noted(tmp_path, before, after))
+    assert found is not None
+    assert [(each.name, each.cpu_s) for each in found] == [("make", pytest.approx(3.0))]
+
+
+def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
+    before = stat(7, "old", ticks=9000, started=100)
+    after = stat(7, "new", ticks=200, started=10_500)
+    found = read_strangers(noted(tmp_path, before, after))
+    assert found is not None
+    assert [(each.name, each.cpu_s) for each in found] == [("new", pytest.approx(2.0))]
+
+
+def test_a_run_that_was_cut_or_noted_nothing_says_that_it_does_not_know(tmp_path: Path) -> None:
+    assert read_strangers(tmp_path) is None
+    (tmp_path / FILE_NAME).write_text(f"#at 100.00\n{stat(7, 'a')}#own 1\n")
+    assert read_strangers(tmp_path) is None
+    (tmp_path / FILE_NAME).write_bytes(b"\xff\x00#at nonsense\n7 (a) S\n")
+    assert read_strangers(tmp_path) is None
+
+
+def test_swapped_pages_are_counted_in_bytes(tmp_path: Path) -> None:
+    assert read_swapped(tmp_path, 4096) is None
+    (tmp_path / "swapped").write_text("5000000000 7\n5000000100 1031\n")
+    assert read_swapped(tmp_path, 4096) == Swapped(in_bytes=409_600, out_bytes=4 << 20)
+    (tmp_path / "swapped").write_text(" \n \n")
+    assert read_swapped(tmp_path, 4096) is None
+    (tmp_path / "swapped").write_text("1 2\n")
+    assert read_swapped(tmp_path, 4096) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "cache"),
+    [("dropped\n", "dropped"), ("as found\n", "as found"), ("", None), ("other", None)],
+)
+def test_what_became_of_the_page_cache_is_read(
+    tmp_path: Path, said: str, cache: str | None
+) -> None:
+    assert read_cache(tmp_path) is None
+    (tmp_path / "cache").write_text(said)
+    assert read_cache(tmp_path) == cache
+
+
+@pytest.mark.parametrize(
+    ("lines", "governor"),
+    [
+        ("schedutil - /p 0\nschedutil performance /p 0\n", "performance"),
+        ("a - /p0\na performance /p0\nb - /p1\nb performance /p1\n", "performance"),
+        ("a - /p0\na performance /p0\nb - /p1\nb b /p1\n", None),
+        ("a - /p0\n", None),
+        ("", None),
+    ],
+)
+def test_a_governor_counts_as_set_when_every_cluster_has_it(
+    tmp_path: Path, lines: str, governor: str | None
+) -> None:
+    (tmp_path / "governors").write_text(lines)
+    assert read_governor(tmp_path) == governor

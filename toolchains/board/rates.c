@@ -1,0 +1,260 @@
+/* What a board's memory and storage give, and a file put out of the page cache:
+ *
+ *     rates memory THREADS     reads a buffer far larger than the caches, best of several passes
+ *     rates storage FILE       reads a file in order, past the page cache
+ *     rates evict FILE         drops a file's clean pages, and looks whether they are gone
+ *
+ * Prints one JSON object. `memory` takes about 0.4 s and at most a quarter of the available memory,
+ * `storage` a second or 256 MiB. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+enum { MOST_THREADS = 256, LEAST_PASSES = 3, BLOCK_BYTES = 1 << 20, BLOCK_ALIGNMENT = 4096 };
+
+static const size_t LEAST_BUFFER = 64 * MIB, LARGEST_BUFFER = 256 * MIB, READ_AT_MOST = 256 * MIB;
+static const double MEMORY_S = 0.4, STORAGE_S = 1.0;
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "rates: %s: %s\n", what, strerror(errno));
+    return 1;
+}
+
+static size_t available_bytes(void)
+{
+    char line[256];
+    unsigned long long kib, available = 0, unused = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            available = kib;
+        else if (sscanf(line, "MemFree: %llu kB", &kib) == 1)
+            unused = kib;
+    }
+    if (file)
+        fclose(file);
+    return (size_t)(available ? available : unused) * 1024;
+}
+
+static size_t largest_cache_bytes(void)
+{
+    size_t largest = 0;
+    for (int index = 0; index < 8; index++) {
+        char path[80], unit = 0;
+        unsigned long long size = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+        FILE *file = fopen(path, "re");
+        if (!file)
+            continue;
+        if (fscanf(file, "%llu%c", &size, &unit) >= 1) {
+            size *= unit == 'M' ? MIB : unit == 'K' ? 1024 : 1;
+            largest = size > largest ? size : largest;
+        }
+        fclose(file);
+    }
+    return largest;
+}
+
+static struct {
+    pthread_barrier_t barrier;
+    uint64_t *words;
+    size_t words_each;
+    int done;
+} shared;
+
+/* Volatile, so that no compiler leaves out a sum that nobody looks at. */
+static volatile uint64_t seen;
+
+static void read_part(size_t part)
+{
+    const uint64_t *words = shared.words + part * shared.words_each;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < shared.words_each; i++)
+        sum += words[i];
+    seen = sum;
+}
+
+/* Memory that was never written is one page of zeros, which lies in the cache. */
+static void fill_part(size_t part)
+{
+    uint64_t *words = shared.words + part * shared.words_each;
+    for (size_t i = 0; i < shared.words_each; i++)
+        words[i] = i + part;
+}
+
+static void *work(void *argument)
+{
+    size_t part = (size_t)(uintptr_t)argument;
+    fill_part(part);
+    pthread_barrier_wait(&shared.barrier);
+    for (;;) {
+        pthread_barrier_wait(&shared.barrier);
+        if (shared.done)
+            return NULL;
+        read_part(part);
+        pthread_barrier_wait(&shared.barrier);
+    }
+}
+
+static int memory(const char *text)
+{
+    char *end;
+    long threads = strtol(text, &end, 10);
+    if (*end || end == text || threads < 1) {
+        fprintf(stderr, "rates: %s is no number of threads\n", text);
+        return 2;
+    }
+    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    size_t wanted = 4 * largest_cache_bytes(), allowed = available_bytes() / 4;
+    wanted = wanted > LEAST_BUFFER ? wanted : LEAST_BUFFER;
+    wanted = wanted < LARGEST_BUFFER ? wanted : LARGEST_BUFFER;
+    wanted = wanted < allowed ? wanted : allowed;
+    shared.words_each = wanted / sizeof(uint64_t) / (size_t)threads;
+    size_t bytes = shared.words_each * sizeof(uint64_t) * (size_t)threads;
+    if (bytes < 4 * MIB) {
+        errno = ENOMEM;
+        return fail("memory");
+    }
+    double began_s = now_s(), best_s = 0;
+    shared.words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (shared.words == MAP_FAILED)
+        return fail("memory");
+    pthread_barrier_init(&shared.barrier, NULL, (unsigned)threads);
+    for (long thread = 1; thread < threads; thread++) {
+        pthread_t id;
+        /* The others already wait for all of them: there is no way on but the end. */
+        if ((errno = pthread_create(&id, NULL, work, (void *)(uintptr_t)thread)))
+            return fail("threads");
+    }
+    fill_part(0);
+    pthread_barrier_wait(&shared.barrier);
+    int passes = 0;
+    for (double last_s = 0; passes < LEAST_PASSES || now_s() - began_s + last_s < MEMORY_S;
+         passes++) {
+        /* Before the barrier: whoever is woken last may find the others' work done. */
+        double start_s = now_s();
+        pthread_barrier_wait(&shared.barrier);
+        read_part(0);
+        pthread_barrier_wait(&shared.barrier);
+        last_s = now_s() - start_s;
+        best_s = !passes || last_s < best_s ? last_s : best_s;
+    }
+    shared.done = 1;
+    pthread_barrier_wait(&shared.barrier);
+    printf("{\"memory_bytes_per_s\":%.0f,\"memory_threads\":%ld,\"memory_buffer_bytes\":%zu,"
+           "\"memory_passes\":%d}\n",
+           (double)bytes / best_s, threads, bytes, passes);
+    return fflush(stdout) != 0;
+}
+
+static ssize_t read_block(int file, void *block)
+{
+    ssize_t got;
+    do
+        got = read(file, block, BLOCK_BYTES);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static int from_the_start(int file, int direct)
+{
+    if (!direct) {
+        fdatasync(file);
+        posix_fadvise(file, 0, (off_t)READ_AT_MOST, POSIX_FADV_DONTNEED);
+        posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL);
+    }
+    return lseek(file, 0, SEEK_SET) < 0;
+}
+
+static int storage(const char *name)
+{
+    void *block = aligned_alloc(BLOCK_ALIGNMENT, BLOCK_BYTES);
+    if (!block)
+        return fail("storage");
+    int direct = 1, file = open(name, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (file >= 0 && read_block(file, block) < 0) {
+        close(file);
+        file = -1;
+    }
+    if (file < 0) {
+        direct = 0;
+        file = open(name, O_RDONLY | O_CLOEXEC);
+    }
+    if (file < 0)
+        return fail(name);
+    size_t total = 0;
+    if (from_the_start(file, direct))
+        return fail(name);
+    double began_s = now_s(), took_s = 0;
+    while (total < READ_AT_MOST && took_s < STORAGE_S) {
+        ssize_t got = read_block(file, block);
+        if (got < 0)
+            return fail(name);
+        total += (size_t)got;
+        took_s = now_s() - began_s;
+        /* A short file is read again: quick storage needs more than that to be timed. */
+        if (got < BLOCK_BYTES && (!total || from_the_start(file, direct)))
+            break;
+    }
+    if (!total || took_s <= 0) {
+        errno = ENODATA;
+        return fail(name);
+    }
+    printf("{\"storage_read_bytes_per_s\":%.0f,\"storage_way\":\"%s\",\"storage_read_bytes\":%zu}\n",
+           (double)total / took_s, direct ? "direct" : "cache dropped", total);
+    return fflush(stdout) != 0;
+}
+
+static int evict(const char *name)
+{
+    int file = open(name, O_RDONLY | O_CLOEXEC);
+    struct stat facts;
+    if (file < 0 || fstat(file, &facts))
+        return fail(name);
+    fdatasync(file);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), left = 0, size = (size_t)facts.st_size;
+    static unsigned char present[1 << 16];
+    for (size_t at = 0; at < size; at += sizeof present * page) {
+        size_t length = size - at < sizeof present * page ? size - at : sizeof present * page;
+        void *mapped = mmap(NULL, length, PROT_READ, MAP_SHARED, file, (off_t)at);
+        if (mapped == MAP_FAILED || mincore(mapped, length, present))
+            return fail(name);
+        for (size_t i = 0; i * page < length; i++)
+            left += present[i] & 1 ? page : 0;
+        munmap(mapped, length);
+    }
+    printf("{\"size_bytes\":%zu,\"left_bytes\":%zu}\n", size, left);
+    return fflush(stdout) != 0 || left > size / 100;
+}
+
+int main(int count, char **words)
+{
+    if (count == 3 && !strcmp(words[1], "memory"))
+        return memory(words[2]);
+    if (count == 3 && !strcmp(words[1], "storage"))
+        return storage(words[2]);
+    if (count == 3 && !strcmp(words[1], "evict"))
+        return evict(words[2]);
+    fputs("usage: rates memory THREADS | storage FILE | evict FILE\n", stderr);
+    return 2;
+}

@@ -11,6 +11,7 @@ _SHORT = {
     "n-predict": "n",
     "threads": "t",
     "context": "c",
+    "output": "o",
     "json": "j",
 }
 """As llama.cpp's own programs abbreviate them, where they have the option."""

@@ -68,6 +68,11 @@ class Kernel:
         ):
             (folder / name).write_text(f"{content}\n")
 
+    def shows_again(self, place: str, where: str) -> None:
+        path = self._cpus / place
+        path.parent.mkdir()
+        path.symlink_to(where)
+
     def governors(self) -> list[str]:
         paths = sorted(self._cpus.rglob("scaling_governor"))
         return [path.read_text().strip() for path in paths]
@@ -242,13 +247,15 @@ def test_an_old_kernel_shows_each_policy_under_each_of_its_cores(
     tmp_path: Path, board: Board, shell: str
 ) -> None:
     kernel = Kernel(tmp_path / "old")
-    for core in (0, 1):
-        kernel.has_policy(f"cpu{core}/cpufreq", "0 1", "ondemand", 1_000_000, 1_992_000)
+    kernel.has_policy("cpu0/cpufreq", "0 1", "ondemand", 1_000_000, 1_992_000)
+    kernel.shows_again("cpu1/cpufreq", "../cpu0/cpufreq")
     with board_host(tmp_path / "server", shell, kernel) as host:
         (cluster, *_) = probe(host, board).conditions.clusters
         assert (cluster.cores, cluster.governor) == ((0, 1), "ondemand")
-        ran(host, board, PERFORMANCE, tmp_path / "run", "true")
-        assert kernel.governors() == ["ondemand", "ondemand"]
+        look = f"cat {CPUS}/cpu?/cpufreq/scaling_governor"
+        local = ran(host, board, PERFORMANCE, tmp_path / "run", "sh", "-c", look)
+        assert (local / "stdout").read_text().split() == ["performance", "performance"]
+        assert kernel.governors() == ["ondemand"]
 
 
 def test_a_governor_that_cannot_be_had_is_refused_in_words(

@@ -54,7 +54,8 @@ def test_a_neighbours_share_is_of_one_core_over_the_whole_run(tmp_path: Path) ->
     assert found is not None
     (stress,) = found
     assert (stress.name, stress.processes, stress.kernel) == ("stress", 1, False)
-    assert (stress.cpu_s, stress.share) == (pytest.approx(9.3), pytest.approx(0.93))
+    assert stress.cpu_s == pytest.approx(9.3)
+    assert stress.share == pytest.approx(0.93)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,8 @@ def test_processes_of_one_name_are_taken_together_and_the_busiest_come_first(
     others = "".join(stat(n, f"p{n}", ticks=n) for n in range(20, 30))
     found = read_strangers(noted(tmp_path, "", many + others))
     assert found is not None
-    assert (found[0].name, found[0].processes, found[0].share) == ("cc1", 4, pytest.approx(0.4))
+    assert (found[0].name, found[0].processes) == ("cc1", 4)
+    assert found[0].share == pytest.approx(0.4)
     assert [each.name for each in found[1:]] == ["p29", "p28", "p27", "p26"]
     assert len(found) == MOST_NAMED
 
@@ -106,7 +108,8 @@ def test_children_that_ended_count_for_their_parent_without_what_they_had_used_b
     after = stat(7, "make", ticks=20, childrens=1000 + 50 + 400 + 3000 + 290)
     found = read_strangers(noted(tmp_path, before, after))
     assert found is not None
-    assert [(each.name, each.cpu_s) for each in found] == [("make", pytest.approx(3.0))]
+    assert [each.name for each in found] == ["make"]
+    assert found[0].cpu_s == pytest.approx(3.0)
 
 
 def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
@@ -114,7 +117,8 @@ def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
     after = stat(7, "new", ticks=200, started=10_500)
     found = read_strangers(noted(tmp_path, before, after))
     assert found is not None
-    assert [(each.name, each.cpu_s) for each in found] == [("new", pytest.approx(2.0))]
+    assert [each.name for each in found] == ["new"]
+    assert found[0].cpu_s == pytest.approx(2.0)
 
 
 def test_a_run_that_was_cut_or_noted_nothing_says_that_it_does_not_know(tmp_path: Path) -> None:

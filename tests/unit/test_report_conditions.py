@@ -1,0 +1,131 @@
+"""What was noted around a run is shown: in the table, on the page, and to a comparison."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console, RenderableType
+
+from armload.bench.figures import figures_of
+from armload.bench.measures import Swapped
+from armload.bench.plan import Plan
+from armload.bench.run import Run
+from armload.bench.strangers import Stranger
+from armload.boards.board import load_board
+from armload.boards.conditions import ClusterState, Sensor
+from armload.boards.probe import parse_probe
+from armload.report import chart, words
+from armload.report.boards import probe_table
+from armload.report.page import render_page
+from armload.report.table import run_table
+from tests.unit.runs import quick_run
+from tests.unit.test_boards_probe import core, output
+
+STRANGERS = (
+    Stranger(name="<b>cc1 [red]", processes=4, cpu_s=13.0, share=1.3),
+    Stranger(name="kswapd0", processes=1, cpu_s=2.0, share=0.2, kernel=True),
+)
+
+
+def disturbed() -> Run:
+    run = quick_run()
+    before = run.before.model_copy(
+        update={
+            "swap_total_bytes": 1_000_000_000,
+            "workdir_filesystem": "f2fs",
+            "clusters": (
+                ClusterState(
+                    cores=(0, 1, 2, 3), governor="schedutil", khz=408_000, max_khz=1_992_000
+                ),
+                ClusterState(cores=(4, 6), khz=2_400_000),
+                ClusterState(cores=(7,)),
+            ),
+            "celsius": 52.0,
+            "sensors": (Sensor(name="soc", celsius=52), Sensor(name="gpu", celsius=49.4)),
+        }
+    )
+    board = run.board.model_copy(
+        update={
+            "storage_read_rate": "declared",
+            "memory_bytes_per_s": 3_100_000_000,
+            "memory_rate": "measured",
+        }
+    )
+    changed = {
+        "plan": Plan(n_predict=32, cpus="0-3", cold=True),
+        "before": before,
+        "board": board,
+        "cache": "dropped",
+        "governor": "performance",
+        "strangers": STRANGERS,
+        "swapped": Swapped(in_bytes=5_000_000, out_bytes=9_000_000),
+    }
+    return run.model_copy(update=changed)
+
+
+def shown(renderable: RenderableType) -> str:
+    console = Console(file=StringIO(), width=200)
+    console.print(renderable)
+    assert isinstance(console.file, StringIO)
+    return " ".join(console.file.getvalue().split())
+
+
+def test_the_table_names_strangers_and_what_was_set() -> None:
+    table = shown(run_table(disturbed()))
+    assert "beside it <b>cc1 [red] 130% of a core, kswapd0 (the kernel) 20% of a core" in table
+    assert "cores 0-3, governor performance, cold: the board forgot all its files" in table
+    plain = shown(run_table(quick_run()))
+    assert "beside it" not in plain
+    assert "set for it" not in plain
+
+
+def test_the_page_holds_all_conditions() -> None:
+    run = disturbed()
+    page = render_page(run, chart.token_chart(run), ())
+    for part in (
+        "f2fs",
+        "soc 52 °C, gpu 49 °C",
+        "cores 0-3: schedutil 0.41 of 1.99 GHz; cores 4,6: 2.40 of - GHz",
+        "&lt;b&gt;cc1 [red] 130% of a core",
+        "9.0 MB out, 5.0 MB in",
+        "3.1 GB/s (measured)",
+        "165.0 MB/s (declared)",
+        "governor performance",
+    ):
+        assert part in page, part
+    assert "<b>cc1" not in page
+
+
+def test_a_run_that_was_kept_before_all_that_has_a_page_too() -> None:
+    run = quick_run()
+    page = render_page(run, chart.token_chart(run), ())
+    assert "beside the run" not in page
+    assert "165.0 MB/s<" in page
+
+
+@pytest.mark.parametrize(
+    ("cache", "said"),
+    [("evicted", "cold: the board forgot the model"), ("as found", "not cold"), (None, "")],
+)
+def test_what_a_cold_run_did_is_said(cache: str | None, said: str) -> None:
+    run = quick_run().model_copy(update={"cache": cache})
+    assert words.setting_line(run).startswith(said)
+    assert bool(words.setting_line(run)) == bool(said)
+
+
+def test_runs_that_were_set_up_otherwise_are_another_way_of_doing_it() -> None:
+    assert figures_of(disturbed()).way.options == "cpus 0-3 cold True governor performance"
+    assert figures_of(quick_run()).way.options == ""
+
+
+def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:
+    board = load_board("virtual-dayu200")
+    rates = '{"memory_bytes_per_s":2900000000,"memory_threads":4}\n'
+    found = parse_probe(output(core(0), rates=rates), board.name)
+    table = shown(probe_table(board, found, in_use=""))
+    assert "memory gives 2.9 GB/s, measured in this boot with 4 threads" in table
+    assert "storage gives 165.0 MB/s, declared" in table
+    assert "frequencies cores 0-1: schedutil 0.41 of 1.99 GHz" in table
+    assert "temperature soc-thermal 42 °C, gpu-thermal 43 °C" in table
+    assert "free (f2fs)" in table

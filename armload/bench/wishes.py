@@ -75,6 +75,8 @@ class Wishes(Value):
         engine_args: further arguments for the engine, quoted as one text.
         cold: with what the board has in memory forgotten first.
         temperature, seed, stop_at_end, time_limit: the same for all.
+        cool_to: degrees Celsius that the board's hottest sensor shows before each run.
+        governor: of the CPU's frequency while a run goes on.
         repeats: runs of every combination that count.
         warmups: runs of every combination before them that do not.
     """
@@ -97,6 +99,8 @@ class Wishes(Value):
     seed: Seed | None = None
     stop_at_end: bool | None = None
     time_limit: Seconds | None = None
+    cool_to: Annotated[float, Field(ge=0, le=200)] | None = None
+    governor: Annotated[str, Field(min_length=1)] | None = None
     repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None
     warmups: Annotated[int, Field(ge=0, le=10_000)] | None = None
 

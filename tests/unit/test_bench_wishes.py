@@ -81,6 +81,7 @@ def test_every_option_reaches_the_plan() -> None:
         ({"flash_attention": ["maybe"]}, "--flash-attention 'maybe': .*auto"),
         ({"seed": "-1"}, "--seed"),
         ({"repeats": "0"}, "--repeats '0'"),
+        ({"cool_to": "hot"}, "--cool-to 'hot'"),
     ],
 )
 def test_a_wish_that_makes_no_sense_is_answered_by_its_option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.bench import store
+from armload.bench.sweep import find_sweep, load_journal
 from armload.core.errors import UsageError
 
 
@@ -27,13 +28,14 @@ def folders_of(words: str) -> list[Path]:
     """Return the folders of the runs that are meant, in the order in which they are named.
 
     Args:
-        words: a run, as ``store.find`` takes it, or its ``run.json``; or several of them with
+        words: a run, as ``store.find`` takes it, or its ``run.json``; a sweep, as
+            ``find_sweep`` takes it, for all its runs but the warm-ups; or several of them with
             commas between.
 
     Raises:
         UsageError: there is no such run.
     """
-    return [_folder_of(reference) for reference in single_words(words)]
+    return [folder for reference in single_words(words) for folder in _folders_of(reference)]
 
 
 def _exists(words: str) -> bool:
@@ -43,8 +45,16 @@ def _exists(words: str) -> bool:
         return False
 
 
-def _folder_of(reference: str) -> Path:
+def _folders_of(reference: str) -> list[Path]:
     path = Path(reference)
     if path.name == store.RUN_FILE and path.is_file():
-        return path.parent
-    return store.find(reference)
+        return [path.parent]
+    sweep = find_sweep(reference)
+    if sweep is None:
+        return [store.find(reference)]
+    folders = load_journal(sweep).run_folders()
+    if not folders:
+        raise UsageError(
+            f"{sweep}: none of its runs is here.", "The command that began it goes on with it."
+        )
+    return folders

@@ -25,7 +25,7 @@ from armload.bench.job import asked_for
 from armload.bench.plan import Plan
 from armload.bench.run import Place, Run
 from armload.build.binary import Binary
-from armload.core.errors import ArmloadError, DataError
+from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.files import write_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress
@@ -166,6 +166,12 @@ class Journal:
                     runs.setdefault(entry.cell, []).append(run)
         return runs, errors
 
+    def run_folders(self) -> list[Path]:
+        """Return the folders of its runs that are here, without the warm-ups."""
+        ids = (entry.run for entry in self.entries if entry.round >= self.sweep.warmups)
+        folders = (runs_folder() / each for each in ids if each)
+        return [folder for folder in folders if (folder / store.RUN_FILE).is_file()]
+
     def note(self, entry: Entry) -> None:
         """Add a line that lasts, also when this machine loses its power right after."""
         self.entries.append(entry)
@@ -196,6 +202,35 @@ def unfinished(sweep: Sweep, progress: Progress) -> Journal | None:
 def sweep_folders() -> list[Path]:
     """Return the folders of all sweeps, the oldest first."""
     return sorted(path.parent for path in sweeps_folder().glob(f"*/{SWEEP_FILE}"))
+
+
+def find_sweep(reference: str) -> Path | None:
+    """Return the folder of a sweep that a person means; none where a run may be meant.
+
+    Args:
+        reference: a sweep's folder or id, the beginning or the end of its id that holds the word
+            ``sweep``, or ``latest-sweep``.
+
+    Raises:
+        UsageError: several fit.
+    """
+    if (Path(reference) / SWEEP_FILE).is_file():
+        return Path(reference)
+    if "sweep" not in reference:
+        return None
+    folders = sweep_folders()
+    if reference == "latest-sweep":
+        return folders[-1] if folders else None
+    found = [
+        folder
+        for folder in folders
+        if folder.name.startswith(reference) or folder.name.endswith(reference)
+    ]
+    if len(found) > 1:
+        raise UsageError(
+            f"{reference!r} may be {found[-1].name} or {found[-2].name}.", "Write more of the id."
+        )
+    return found[0] if found else None
 
 
 def load_journal(folder: Path) -> Journal:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from armload.bench.figures import Figures, figures_of
 from armload.bench.run import Run
-from armload.bench.statistics import ratio_of_runs
+from armload.bench.statistics import FEWEST_RUNS, ratio_of_runs, runs_to_know
 from armload.report.settings import (
     BOARD,
     THREADS,
@@ -24,6 +24,10 @@ from armload.report.settings import (
 
 State = Literal["valid", "partly valid", "not valid", "failed"]
 LimitCause = Literal["storage", "memory bandwidth", "compute", "unknown"]
+
+
+KNOWN_WITHIN = 0.05
+"""A rate that is not known better than this after several repeats asks for more of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +133,20 @@ class Cell:
         if not values:
             return None
         return float(max(values) if quantile == "max" else median(values))
+
+    @cached_property
+    def too_few(self) -> str:
+        """Say how many more repeats it takes to know the decode rate; nothing where they do."""
+        rates = [each.decode_tps for each in self.figures if each.decode_tps]
+        if len(rates) < FEWEST_RUNS:
+            return ""  # nobody asked for an interval
+        more = runs_to_know(rates, KNOWN_WITHIN) - len(rates)
+        if more <= 0:
+            return ""
+        return (
+            f"Too few repeats for their spread: the median of the decode rate is not known within "
+            f"{KNOWN_WITHIN:.0%}. {more} more would do."
+        )
 
     @property
     def max_rss_bytes(self) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from armload.bench.compare import hash_of
-from armload.bench.plan import OPTION_OF, Plan
+from armload.bench.plan import Plan
 from armload.bench.run import Run
 from armload.core.shell import join
 
@@ -19,6 +19,14 @@ ALWAYS_SHOWN = (MODEL, QUANTISATION, THREADS, BOARD)
 _SUMS = (BUILD, MODEL_SUM)
 """Shown where nothing that a person can read differs."""
 
+_OPTIONS = {
+    "context_tokens": "context",
+    "batch_tokens": "batch",
+    "micro_batch_tokens": "micro-batch",
+    "extra": "engine-args",
+}
+"""What the command line calls a field, where that is not the field's own name."""
+
 _IN_WORDS = ("prompt", "prompt_tokens", "threads", "time_limit_s")
 _LONGEST_PROMPT = 30
 _UNSET = "default"
@@ -30,7 +38,7 @@ def settings_of(run: Run) -> Settings:
     """Return every choice that a run was made with, in the words of the command line."""
     plan, binary = run.plan, run.binary
     rest = {
-        OPTION_OF.get(field, field.replace("_", "-")): _words(getattr(plan, field))
+        _OPTIONS.get(field, field.replace("_", "-")): _words(getattr(plan, field))
         for field in Plan.model_fields
         if field not in _IN_WORDS
     }

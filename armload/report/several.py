@@ -202,6 +202,9 @@ def doubts(cells: Sequence[Cell]) -> list[Doubt]:
             if not run.verdict.valid:
                 said = (cell.label, " ".join(run.verdict.reasons), run.exit.remedy)
                 found.setdefault(said, []).append(run.id)
+    for cell in cells:
+        if cell.too_few:
+            found[cell.label, cell.too_few, ""] = [run.id for run in cell.counted]
     return [
         Doubt(label=label, reasons=reasons, remedy=remedy, runs=tuple(runs))
         for (label, reasons, remedy), runs in found.items()

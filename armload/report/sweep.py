@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from armload.bench.cells import Estimate, Together, together
 from armload.bench.plan import Plan
 from armload.bench.run import Place, Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
 from armload.core.shell import join
 from armload.report import words
+from armload.report.cells import Cell, Estimate, cells_of
+from armload.report.ranking import fastest
+from armload.report.several import rivals
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -105,31 +108,58 @@ def _kind(doubt: str) -> str:
     return word.lower() if len(word) <= _LONGEST_KIND else "see below"
 
 
-def cells_of(
-    sweep: Sweep, runs: Mapping[int, Sequence[Run]]
-) -> list[tuple[dict[str, str], Together]]:
-    """Return each cell's name with what its repeats say; warm-ups are left out."""
-    return [
-        (name, together(runs.get(number, ()))) for number, name in enumerate(names_of_cells(sweep))
-    ]
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of one of a sweep's cells.
+
+    Attributes:
+        name: what tells it from the others.
+        cell: its runs without the warm-ups; none where there is none.
+        error: why it could not be started; empty where it could.
+    """
+
+    name: Mapping[str, str]
+    cell: Cell | None
+    error: str
+
+    @property
+    def doubt(self) -> str:
+        """The first thing that is to be said against its figures; nothing where there is none."""
+        if self.error:
+            return self.error
+        if self.cell is None:
+            return ""
+        reasons = [reason for run in self.cell.runs for reason in run.verdict.reasons]
+        return next(iter(reasons), self.cell.too_few)
 
 
-def sweep_table(
+def outcomes_of(
     sweep: Sweep, runs: Mapping[int, Sequence[Run]], errors: Mapping[int, str]
-) -> Table:
-    """Lay out a sweep, one cell a line, the fastest marked.
+) -> list[Outcome]:
+    """Return what became of each cell, in the sweep's order.
 
     Args:
         sweep: what was run.
         runs: of each cell, without warm-ups.
         errors: why a cell could not be started.
     """
+    return [
+        Outcome(
+            name=name,
+            cell=cells_of(runs[number])[0] if runs.get(number) else None,
+            error=errors.get(number, ""),
+        )
+        for number, name in enumerate(names_of_cells(sweep))
+    ]
+
+
+def sweep_table(outcomes: Sequence[Outcome]) -> Table:
+    """Lay out a sweep, one cell a line, the fastest marked."""
     from rich.table import Table
     from rich.text import Text
 
-    cells = cells_of(sweep, runs)
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in cells[0][0]:
+    for heading in outcomes[0].name:
         table.add_column(heading, overflow="fold")
     for heading in (
         "valid\nruns",
@@ -142,66 +172,81 @@ def sweep_table(
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
-    rates = [cell.decode_tps.median for _, cell in cells if cell.valid and cell.decode_tps]
-    for number, (name, cell) in enumerate(cells):
-        is_best = len(rates) > 1 and cell.valid and _median(cell.decode_tps) == max(rates)
+    cells = [each.cell for each in outcomes if each.cell is not None]
+    best = fastest(cells) if len(cells) > 1 else None
+    for each in outcomes:
+        cell = each.cell
+        is_best = cell is not None and cell is best
+        decode = cell.decode_tps if cell else None
         table.add_row(
-            *(Text(value) for value in name.values()),
-            f"{cell.valid}/{len(cell.runs)}",
-            words.rate(_median(cell.prefill_tps)),
-            Text(words.rate(_median(cell.decode_tps)), style="bold green" if is_best else "bold"),
-            _range(cell.decode_tps),
-            words.seconds(_median(cell.token_p50_s)),
-            words.seconds(_median(cell.ttft_s)),
-            words.size(cell.max_rss_bytes),
-            _remark(cell, errors.get(number, ""), is_best=bool(is_best)),
+            *(Text(value) for value in each.name.values()),
+            f"{len(cell.valid)}/{len(cell.runs)}" if cell else "0/0",
+            words.rate(_value(cell.prefill_tps) if cell else None),
+            Text(words.rate(_value(decode)), style="bold green" if is_best else "bold"),
+            f"{words.rate(decode.low)} to {words.rate(decode.high)}" if decode else "",
+            words.seconds(cell.token_s("p50") if cell else None),
+            words.seconds(cell.ttft_s if cell else None),
+            words.size(cell.max_rss_bytes if cell else None),
+            _remark(each, is_best=is_best),
         )
     return table
 
 
-def sweep_json(sweep: Sweep, runs: Mapping[int, Sequence[Run]], errors: Mapping[int, str]) -> str:
+def notes(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return what is to be said against single cells, each thing once, and of the fastest."""
+    cells: dict[str, list[str]] = {}
+    for each in outcomes:
+        if each.doubt:
+            cells.setdefault(each.doubt, []).append(_in_a_line(each.name))
+    said = [f"{'; '.join(names)}: {doubt}" for doubt, names in cells.items()]
+    rivalry = rivals([each.cell for each in outcomes if each.cell is not None])
+    return [*said, rivalry] if rivalry else said
+
+
+def sweep_json(sweep: Sweep, outcomes: Sequence[Outcome]) -> str:
     """Return a sweep and what its repeats say as a JSON document; raw samples stay in the runs."""
     cells = [
         {
             "model": cell.model,
             "plan": cell.plan.model_dump(mode="json"),
-            "error": errors.get(number, ""),
-            **together(runs.get(number, ())).model_dump(mode="json"),
+            "error": each.error,
+            **_figures(each.cell),
         }
-        for number, cell in enumerate(sweep.cells)
+        for cell, each in zip(sweep.cells, outcomes, strict=True)
     ]
     said = {"sweep": sweep.id, "board": sweep.board, "repeats": sweep.repeats, "cells": cells}
     return json.dumps(said, indent=1)
 
 
-def _median(value: Estimate | None) -> float | None:
-    return value.median if value else None
+def _figures(cell: Cell | None) -> dict[str, object]:
+    if cell is None:
+        return {"runs": [], "ended": 0, "valid": 0}
+    return {
+        "runs": [run.id for run in cell.runs],
+        "ended": sum(run.exit.status == 0 for run in cell.runs),
+        "valid": len(cell.valid),
+        "prefill_tps": asdict(cell.prefill_tps) if cell.prefill_tps else None,
+        "decode_tps": asdict(cell.decode_tps) if cell.decode_tps else None,
+        "ttft_s": cell.ttft_s,
+        "token_s": {name: cell.token_s(name) for name in ("p50", "p90", "p99", "max")},
+        "max_rss_bytes": cell.max_rss_bytes,
+        "too_few": cell.too_few,
+    }
 
 
-def _range(value: Estimate | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return ""
-    return f"{words.rate(value.low)} to {words.rate(value.high)}"
+def _value(estimate: Estimate | None) -> float | None:
+    return estimate.value if estimate else None
 
 
-def _remark(cell: Together, error: str, *, is_best: bool) -> Text:
+def _remark(each: Outcome, *, is_best: bool) -> Text:
     from rich.text import Text
 
-    if error or (cell.runs and not cell.ended):
+    cell = each.cell
+    if each.error or (cell is not None and not cell.counted):
         return Text("failed", style="red")
-    if cell.doubts:
-        return Text(_kind(cell.doubts[0]), style="yellow" if cell.valid else "red")
+    if each.doubt:
+        return Text(_kind(each.doubt), style="yellow" if cell and cell.is_valid else "red")
     return Text("fastest", style="green") if is_best else Text("")
-
-
-def notes(sweep: Sweep, runs: Mapping[int, Sequence[Run]], errors: Mapping[int, str]) -> list[str]:
-    """Return what is to be said against single cells, each thing once."""
-    cells: dict[str, list[str]] = {}
-    for number, (name, cell) in enumerate(cells_of(sweep, runs)):
-        said = [errors[number]] if number in errors else cell.doubts[:1]
-        for doubt in said:
-            cells.setdefault(doubt, []).append(_in_a_line(name))
-    return [f"{'; '.join(names)}: {doubt}" for doubt, names in cells.items()]
 
 
 def _in_a_line(name: Mapping[str, str]) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from armload.bench import store
-from armload.bench.cells import together
 from armload.bench.plan import Plan
+from armload.bench.references import folders_of
 from armload.bench.run import Exit, Place, Run, Summary, TokenTimes
 from armload.bench.sweep import (
     JOURNAL_FILE,
@@ -18,13 +19,22 @@ from armload.bench.sweep import (
     Entry,
     Sweep,
     begin,
+    find_sweep,
     load_journal,
     unfinished,
 )
-from armload.core.errors import DataError, RunError
+from armload.core.errors import DataError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
-from armload.report.sweep import Lines, names_of_cells, notes, sweep_json, sweep_table
+from armload.report.cells import cells_of
+from armload.report.sweep import (
+    Lines,
+    names_of_cells,
+    notes,
+    outcomes_of,
+    sweep_json,
+    sweep_table,
+)
 from tests.unit.runs import failed_run, quick_run
 
 
@@ -136,22 +146,14 @@ def test_warm_ups_count_nowhere_and_a_lost_run_is_left_out() -> None:
     assert errors == {}
 
 
-def test_figures_are_the_valid_runs_and_doubts_are_said() -> None:
-    figures = together([run(10), run(30, valid=False), run(12), failed_run()])
-    assert figures.decode_tps is not None
-    assert (figures.decode_tps.median, figures.valid, figures.ended) == (11, 2, 3)
-    assert "Throttled: it was hot." in figures.doubts
-    assert figures.decode_tps.low is None, "two runs know nothing of their spread"
-
-
 def test_repeats_that_lie_far_apart_ask_for_more_of_them() -> None:
-    near = together([run(100 + each) for each in range(8)])
-    assert near.doubts == ()
-    far = together([run(rate) for rate in (60, 80, 100, 120, 140, 160)])
-    assert "more would do" in far.doubts[0]
-    assert far.decode_tps is not None
-    assert far.decode_tps.low is not None
-    assert far.decode_tps.low < 110 < (far.decode_tps.high or 0)
+    def too_few(rates: Sequence[float]) -> str:
+        (cell,) = cells_of(run(rate, number=number) for number, rate in enumerate(rates))
+        return cell.too_few
+
+    assert too_few(range(100, 108)) == ""
+    assert too_few((60, 180)) == "", "two runs know nothing of their spread"
+    assert "more would do" in too_few((60, 80, 100, 120, 140, 160))
 
 
 def test_cells_are_called_by_what_tells_them_apart() -> None:
@@ -183,19 +185,43 @@ def _printed(table: object) -> str:
 def test_the_table_marks_the_fastest_valid_cell() -> None:
     cells = sweep(Plan(threads=1), Plan(threads=2), Plan(threads=4))
     runs = {0: [run(10)], 1: [run(50, valid=False)], 2: [run(20)]}
-    shown = _printed(sweep_table(cells, runs, {}))
+    outcomes = outcomes_of(cells, runs, {})
+    shown = _printed(sweep_table(outcomes))
     (best,) = [line for line in shown.splitlines() if "fastest" in line]
     assert best.split()[0] == "4"
     assert "throttled" in shown
-    assert notes(cells, runs, {}) == ["threads 2: Throttled: it was hot."]
+    assert notes(outcomes)[0] == "threads 2: Throttled: it was hot."
 
 
 def test_a_cell_that_failed_stays_in_the_table() -> None:
     ended = Exit(kind="signal", status=137, meaning="Killed.")
     dead = failed_run().model_copy(update={"exit": ended})
-    shown = _printed(
-        sweep_table(sweep(Plan(threads=1), Plan(threads=2)), {0: [dead]}, {1: "no space"})
-    )
-    assert shown.count("failed") == 2
-    said = sweep_json(sweep(Plan(threads=1), Plan(threads=2)), {0: [dead]}, {1: "no space"})
-    assert '"error": "no space"' in said
+    cells = sweep(Plan(threads=1), Plan(threads=2))
+    outcomes = outcomes_of(cells, {0: [dead]}, {1: "no space"})
+    assert _printed(sweep_table(outcomes)).count("failed") == 2
+    said = json.loads(sweep_json(cells, outcomes))["cells"]
+    assert [(cell["ended"], cell["error"]) for cell in said] == [(0, ""), (0, "no space")]
+
+
+def test_a_sweep_is_named_by_its_id_a_part_of_it_or_as_the_latest() -> None:
+    one, two = begin(sweep(identity="aaaa")), begin(sweep(identity="bbbb"))
+    assert find_sweep("latest-sweep") == two.folder
+    assert find_sweep("sweep-b-aaaa") == one.folder
+    assert find_sweep(str(one.folder)) == one.folder
+    assert find_sweep("latest") is None
+    assert find_sweep("aaaa") is None, "the end of a run's id may be meant"
+    with pytest.raises(UsageError, match="may be"):
+        find_sweep("20261121T000000Z-sweep")
+
+
+def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> None:
+    journal = begin(sweep(Plan(), repeats=2, warmups=1))
+    for number in range(3):
+        each = run(10, number=number)
+        store.save(each, runs_folder() / each.id)
+        journal.note(Entry(cell=0, round=number, run=each.id))
+    names = [folder.name for folder in folders_of("latest-sweep")]
+    assert names == [run(10, number=number).id for number in (1, 2)]
+    begin(sweep(identity="zzzz"))
+    with pytest.raises(UsageError, match="none of its runs is here"):
+        folders_of("latest-sweep")

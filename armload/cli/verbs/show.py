@@ -14,7 +14,7 @@ from armload.cli.verb import Verb
 if TYPE_CHECKING:
     from armload.bench.run import Run
 
-_RUN = "a run's id or the end of it, its folder, latest, latest:TEXT, or BOARD:MODEL"
+_RUN = "a run's or a sweep's id or the end of it, latest, latest:TEXT, BOARD:MODEL, latest-sweep"
 _SHOWN = 20
 
 
@@ -35,10 +35,16 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     import json as json_format
 
     from armload.bench import store
+    from armload.bench.sweep import find_sweep, load_journal
     from armload.cli import terminal
+    from armload.cli.present_sweep import show_sweep
     from armload.report.table import list_table, run_table
 
     if run:
+        sweep = find_sweep(run)
+        if sweep is not None:
+            show_sweep(load_journal(sweep), as_json=json)
+            return
         found = store.load(store.find(run))
         if json:
             terminal.show_json(found.model_dump_json(indent=1))

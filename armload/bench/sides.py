@@ -7,7 +7,7 @@ from pathlib import Path
 from armload.bench import store
 from armload.bench.figures import Figures, figures_of
 from armload.bench.foreign.read import read_foreign
-from armload.core.errors import UsageError
+from armload.bench.references import folders_of, single_words
 
 
 def read_side(words: str) -> list[Figures]:
@@ -21,23 +21,11 @@ def read_side(words: str) -> list[Figures]:
         UsageError: there is no such run.
         DataError: a file is malformed, or of a newer format.
     """
-    references = [words] if Path(words).exists() else words.split(",")
-    figures = []
-    for reference in references:
-        if not reference.strip():
-            raise UsageError(
-                f"{words!r}: a run's name is missing beside a comma.",
-                "Several runs of one side are written A1,A2,A3.",
-            )
-        figures += _read_one(reference.strip())
-    return figures
+    return [figures for reference in single_words(words) for figures in _read_one(reference)]
 
 
 def _read_one(reference: str) -> list[Figures]:
     path = Path(reference)
-    if path.is_file():
-        if path.name != store.RUN_FILE:
-            return read_foreign(path)
-        path = path.parent
-        return [figures_of(store.load(path))]
-    return [figures_of(store.load(store.find(reference)))]
+    if path.is_file() and path.name != store.RUN_FILE:
+        return read_foreign(path)
+    return [figures_of(store.load(folder)) for folder in folders_of(reference)]

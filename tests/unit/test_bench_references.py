@@ -1,0 +1,52 @@
+"""What a person means by the words that name runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.bench import store
+from armload.bench.references import folders_of
+from armload.core.errors import UsageError
+from tests.unit.runs import quick_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "boards").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("20260101T000000Z-kitchen-a-0001", "20260102T000000Z-kitchen-b-0002"):
+        store.save(quick_run().model_copy(update={"id": name}), tmp_path / "runs" / name)
+    return tmp_path / "runs"
+
+
+def test_each_word_is_a_run_and_several_stand_with_commas(runs: Path) -> None:
+    one, other = sorted(runs.iterdir())
+    assert folders_of("latest") == [other]
+    assert folders_of("0002,0001") == [other, one]
+    assert folders_of(" 0001 , 0002 ") == [one, other]
+    assert folders_of(str(one)) == [one]
+    assert folders_of(str(one / "run.json")) == [one]
+
+
+def test_a_folder_whose_name_holds_a_comma_is_one_run(runs: Path) -> None:
+    folder = runs / "a,b"
+    store.save(quick_run(), folder)
+    assert folders_of(str(folder)) == [folder]
+
+
+def test_so_many_names_that_no_file_could_be_called_so_are_read(runs: Path) -> None:
+    one = min(runs.iterdir())
+    assert folders_of(",".join([one.name] * 200)) == [one] * 200
+
+
+@pytest.mark.parametrize("words", ["", "0001,,0002", "0001,"])
+def test_a_missing_name_is_named(runs: Path, words: str) -> None:
+    with pytest.raises(UsageError, match="beside a comma"):
+        folders_of(words)
+
+
+def test_a_run_that_is_not_there_is_named(runs: Path) -> None:
+    with pytest.raises(UsageError, match="'0003'"):
+        folders_of("0001,0003")

@@ -53,7 +53,7 @@ def bench_and_present(
 
 
 def _load_charting() -> None:
-    from armload.report.page import libraries
+    from armload.report.html import libraries
 
     with contextlib.suppress(ImportError, OSError):  # writing the page will say it
         importlib.import_module("altair")

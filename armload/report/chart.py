@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from armload.bench.causes import Cause
 from armload.bench.run import Run, Step
 from armload.report import words
+from armload.report.drawing import HEIGHT_PIXELS, QUIET, WIDTH_PIXELS, Specification, finish
 
-Specification = dict[str, Any]
+if TYPE_CHECKING:
+    import altair as alt
 
 IN_MEMORY, FROM_STORAGE, PROMPT = "output token", "output token, storage read", "prompt, per token"
 THROTTLED, CONTENDED = "slow: lower frequency", "slow: CPU shared"
@@ -43,13 +45,8 @@ _KIND_OF: dict[Cause, str] = {
     "unexplained": UNEXPLAINED,
 }
 
-LEGEND_COLUMNS = 4
-
 STEPS, MEDIAN = "steps", "median"
 """Names of the data sets."""
-
-WIDTH_PIXELS, HEIGHT_PIXELS = 760, 300
-PIXELS_PER_UNIT = 2
 
 
 def token_chart(run: Run) -> Specification:
@@ -60,16 +57,38 @@ def token_chart(run: Run) -> Specification:
     """
     import altair as alt
 
-    rows = _rows(run)
-    kinds = [kind for kind in COLOURS if any(row["kind"] == kind for row in rows)] or [PROMPT]
+    rows = token_rows(run)
+    kinds = kinds_among(rows) or [PROMPT]
     base = alt.Chart(alt.NamedData(name=STEPS))
     x = alt.X("number:Q").title("output token").axis(tickCount=10, tickMinStep=1, format=",d")
     x = x.scale(domain=_numbers_shown(run, rows), nice=False, padding=8)
     y = alt.Y("ms:Q").title("time per token (ms)").axis(tickCount=6, format=",.10~g")
     y = y.scale(zero=True) if rows else y.scale(domain=(0, 1))
+    line, points = token_marks(base, kinds, x, y)
+    layers: list[alt.Chart] = [line, points]
+    medians: list[dict[str, float]] = []
+    title = words.headline(run)
+    if run.summary.token_s is not None:
+        title += f", median {words.seconds(run.summary.token_s.p50)} per token (dashed)"
+        medians.append({"ms": run.summary.token_s.p50 * 1000})
+        median = alt.Chart(alt.NamedData(name=MEDIAN))
+        layers.append(median.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y))
+    subtitle = f"{run.model.name} ({run.model.quantisation}), {words.started(run)}"
+    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(chart, title=title, subtitle=subtitle)
+    specification["datasets"] = {STEPS: rows, MEDIAN: medians}
+    return specification
+
+
+def token_marks(
+    base: alt.Chart, kinds: list[str], x: alt.X, y: alt.Y
+) -> tuple[alt.Chart, alt.Chart]:
+    """Return a line through the output tokens, and a point for each step with its columns."""
+    import altair as alt
+
     line = (
         base.transform_filter(f"datum.kind != '{PROMPT}'")
-        .mark_line(color="#888888", strokeWidth=1, opacity=0.5)
+        .mark_line(color=QUIET, strokeWidth=1, opacity=0.5)
         .encode(x, y)
     )
     points = base.mark_point(filled=True, size=44, opacity=0.9).encode(
@@ -91,55 +110,7 @@ def token_chart(run: Run) -> Specification:
             alt.Tooltip("mhz:Q", title="fastest core (MHz)"),
         ],
     )
-    layers: list[alt.Chart] = [line, points]
-    medians: list[dict[str, float]] = []
-    title = words.headline(run)
-    if run.summary.token_s is not None:
-        title += f", median {words.seconds(run.summary.token_s.p50)} per token (dashed)"
-        medians.append({"ms": run.summary.token_s.p50 * 1000})
-        median = alt.Chart(alt.NamedData(name=MEDIAN))
-        layers.append(median.mark_rule(color="#888888", strokeDash=[5, 4]).encode(y))
-    subtitle = f"{run.model.name} ({run.model.quantisation}), {words.started(run)}"
-    chart = (
-        alt.layer(*layers)
-        .properties(
-            width=WIDTH_PIXELS,
-            height=HEIGHT_PIXELS,
-            title=alt.TitleParams(title, subtitle=subtitle, anchor="start"),
-        )
-        .configure_view(stroke=None)
-        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
-        .configure_axisX(grid=False)
-        .configure_title(fontSize=16, subtitleFontSize=12, subtitlePadding=6, offset=14)
-        .configure_legend(
-            orient="bottom",
-            columns=LEGEND_COLUMNS,
-            labelFontSize=12,
-            symbolSize=80,
-            labelLimit=0,
-        )
-    )
-    specification: Specification = chart.to_dict()
-    specification["datasets"] = {STEPS: rows, MEDIAN: medians}
-    return specification
-
-
-def png(specification: Specification) -> bytes:
-    """Draw a specification on white, sharp enough for a slide."""
-    import vl_convert
-
-    picture: bytes = vl_convert.vegalite_to_png(
-        specification, scale=PIXELS_PER_UNIT, config={"background": "white", "padding": 16}
-    )
-    return picture
-
-
-def svg(specification: Specification) -> str:
-    """Draw a specification as an SVG element without a background."""
-    import vl_convert
-
-    picture: str = vl_convert.vegalite_to_svg(specification, config={"background": "transparent"})
-    return picture
+    return line, points
 
 
 def _numbers_shown(run: Run, rows: list[dict[str, Any]]) -> tuple[int, int]:
@@ -147,7 +118,14 @@ def _numbers_shown(run: Run, rows: list[dict[str, Any]]) -> tuple[int, int]:
     return min(numbers), max(*numbers, min(numbers) + 1)
 
 
-def _rows(run: Run) -> list[dict[str, Any]]:
+def kinds_among(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the kinds of tokens that are there, in the legend's order."""
+    there = {row["kind"] for row in rows}
+    return [kind for kind in COLOURS if kind in there]
+
+
+def token_rows(run: Run) -> list[dict[str, Any]]:
+    """Return a row for each step: its token's number, milliseconds, kind and columns."""
     prompt = [step for step in run.tokens if step.phase == "prompt"]
     decode = [step for step in run.tokens if step.phase == "generate"]
     rows = [_row(step, number, PROMPT) for number, step in enumerate(prompt, 2 - len(prompt))]

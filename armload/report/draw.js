@@ -1,0 +1,53 @@
+
+(() => {
+  const source = document.getElementById("charts");
+  if (!source) return;
+  const NARROW = 480;
+  const LEAST_PANEL = 100;
+
+  const fitted = (specification, room, over) => {
+    const fit = structuredClone(specification);
+    if (room < NARROW) fit.config.legend.columns = 1;
+    if (fit.facet) {
+      fit.columns = Math.min(fit.columns, room < NARROW ? 1 : room < 800 ? 2 : 3);
+      fit.spec.width = Math.max(LEAST_PANEL, Math.floor((room - over) / fit.columns));
+    } else {
+      fit.width = "container";
+    }
+    return fit;
+  };
+
+  const draw = (holder, specification) => {
+    const still = holder.innerHTML;
+    let wanted = 0;
+
+    // Panels have no width "container": what axes and gaps take is seen in a first drawing.
+    const fill = async (room, over, isLast) => {
+      const config = { background: "transparent", font: getComputedStyle(document.body).fontFamily };
+      const options = { config, actions: false, ast: true, renderer: "svg" };
+      await vegaEmbed(holder, fitted(specification, room, over), options);
+      const drawn = holder.querySelector("svg").viewBox.baseVal.width;
+      const more = Math.ceil(drawn - room);
+      if (specification.facet && !isLast && more !== 0 && room === wanted) {
+        await fill(room, over + more, true);
+      }
+    };
+
+    const again = () => {
+      const room = holder.clientWidth;
+      if (room === wanted || room === 0) return;
+      wanted = room;
+      fill(room, 0, false).catch((error) => {
+        holder.innerHTML = still;
+        console.error(error);
+      });
+    };
+
+    again();
+    window.addEventListener("resize", again);
+  };
+
+  for (const [name, specification] of Object.entries(JSON.parse(source.textContent))) {
+    draw(document.getElementById(`chart-${name}`), specification);
+  }
+})();

@@ -1,0 +1,223 @@
+"""A real browser, without a network, told what to do over a pipe (Chrome DevTools protocol)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
+
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)
+
+# Chromium expects the pipes at 3 and 4. They are copied first: one may lie where the other goes.
+_START = """
+import fcntl, os, sys
+read, write = (fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3])
+os.dup2(read, 3)
+os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Tab:
+    """One page that was opened; collects what its console says and what it asks for."""
+
+    def __init__(self, to_browser: int, from_browser: int) -> None:
+        self._to = to_browser
+        self._from = from_browser
+        self._heard = b""
+        self._number = 0
+        self._session = ""
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        target = self._call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        attached = self._call("Target.attachToTarget", {"targetId": target, "flatten": True})
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._call(f"{domain}.enable")
+
+    def open(self, page: Path, *, width: int, scheme: Literal["light", "dark"] = "light") -> None:
+        """Open a file in a window of that width; return when its charts are drawn."""
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        self.prefer(scheme)
+        self._call("Page.navigate", {"url": page.as_uri()})
+        self._wait_for("Page.loadEventFired")
+        assert self.evaluate(_DRAWN) == []
+
+    def prefer(self, scheme: Literal["light", "dark"]) -> None:
+        """Let the person prefer light or dark pages."""
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self._call("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def prefer_print(self) -> None:
+        """Lay the page out as on paper, for a person who prefers dark pages."""
+        feature = {"name": "prefers-color-scheme", "value": "dark"}
+        self._call("Emulation.setEmulatedMedia", {"media": "print", "features": [feature]})
+
+    def resize(self, width: int) -> None:
+        """Turn the phone, or pull at the window; return when its charts are drawn again."""
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        assert self.evaluate(_DRAWN) == []
+
+    def evaluate(self, expression: str) -> Any:
+        """Return what a JavaScript expression gives in the page."""
+        answer = self._call(
+            "Runtime.evaluate",
+            {"expression": expression, "awaitPromise": True, "returnByValue": True},
+        )
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def press(self, key: Literal["Enter", "Tab", " "]) -> None:
+        """Press a key on what has the focus."""
+        code = {"Enter": 13, "Tab": 9, " ": 32}[key]
+        text = {"Enter": "\r", "Tab": "", " ": " "}[key]
+        for kind in ("keyDown", "keyUp"):
+            self._call(
+                "Input.dispatchKeyEvent",
+                {
+                    "type": kind,
+                    "key": key,
+                    "windowsVirtualKeyCode": code,
+                    **({"text": text} if text and kind == "keyDown" else {}),
+                },
+            )
+
+    def screenshot(self, path: Path) -> None:
+        """Write a picture of the whole page."""
+        shot = self._call(
+            "Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True}
+        )
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def print(self, path: Path) -> None:
+        """Write the page as PDF, as the print dialogue does."""
+        printed = self._call("Page.printToPDF", {"preferCSSPageSize": True})
+        path.write_bytes(base64.b64decode(printed["data"]))
+
+    def close(self) -> None:
+        """End the browser."""
+        self._send("Browser.close", {}, session=False)
+        while os.read(self._from, 1 << 16):
+            pass
+
+    def _call(self, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+        number = self._send(method, parameters or {}, session=bool(self._session))
+        while True:
+            message = self._receive()
+            if message.get("id") == number:
+                assert "error" not in message, (method, message["error"])
+                result: dict[str, Any] = message["result"]
+                return result
+
+    def _send(self, method: str, parameters: dict[str, Any], *, session: bool) -> int:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        return self._number
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._heard:
+            more = os.read(self._from, 1 << 20)
+            assert more, "the browser ended"
+            self._heard += more
+        line, _, self._heard = self._heard.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        self._note(message)
+        return message
+
+    def _note(self, message: dict[str, Any]) -> None:
+        parameters = message.get("params", {})
+        match message.get("method"):
+            case "Runtime.exceptionThrown":
+                self.complaints.append(json.dumps(parameters["exceptionDetails"]))
+            case "Runtime.consoleAPICalled":
+                words = [str(each.get("value")) for each in parameters["args"]]
+                self.complaints.append(f"{parameters['type']}: {' '.join(words)}")
+            case "Log.entryAdded":
+                self.complaints.append(parameters["entry"]["text"])
+            case "Network.requestWillBeSent":
+                self.asked.append(parameters["request"]["url"])
+
+    def _wait_for(self, method: str) -> None:
+        while self._receive().get("method") != method:
+            pass
+
+
+@contextmanager
+def opened_browser(profile: Path) -> Iterator[Tab]:
+    """Start a browser with a profile of its own, and end it."""
+    assert PROGRAM is not None
+    for_browser, to_browser = os.pipe()
+    from_browser, by_browser = os.pipe()
+
+    ends = (str(for_browser), str(by_browser))
+    browser = [PROGRAM, *OPTIONS, "--remote-debugging-pipe", f"--user-data-dir={profile}"]
+    with subprocess.Popen(
+        [sys.executable, "-c", _START, *ends, *browser],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(for_browser, by_browser),
+    ) as process:
+        os.close(for_browser)
+        os.close(by_browser)
+        try:
+            tab = Tab(to_browser, from_browser)
+            try:
+                yield tab
+            finally:
+                tab.close()
+        finally:
+            os.close(to_browser)
+            os.close(from_browser)
+            process.kill()
+
+
+_DRAWN = """
+new Promise((done) => {
+  const SHRUNK = 1.03;
+  const isDrawn = (holder) => {
+    const drawing = holder.matches(".vega-embed") && holder.querySelector("svg");
+    if (!drawing) return false;
+    const shown = drawing.getBoundingClientRect();
+    return shown.width > 0 && drawing.viewBox.baseVal.width <= SHRUNK * shown.width;
+  };
+  const holders = document.getElementById("charts") ? [...document.querySelectorAll(".chart")] : [];
+  const until = performance.now() + 20000;
+  const look = () => {
+    const open = holders.filter((each) => !isDrawn(each)).map((each) => each.id);
+    if (open.length && performance.now() < until) setTimeout(look, 50);
+    else requestAnimationFrame(() => requestAnimationFrame(() => done(open)));
+  };
+  look();
+})
+"""
+"""Gives the charts that are not drawn, or drawn so wide that they are shrunk to the room."""

@@ -1,0 +1,133 @@
+"""The cells as a table: what was run, how fast it was, and whether that may be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armload.report import words
+from armload.report.cells import Cell, Estimate
+from armload.report.ranking import fastest
+from armload.report.settings import ALWAYS_SHOWN, THREADS, differing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One entry of a row.
+
+    Attributes:
+        text: for a person.
+        number: to sort by; none where the text is sorted, or the figure is missing.
+        range: its interval in words; empty without one.
+    """
+
+    text: str
+    number: float | None = None
+    range: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: a heading with its unit, and whether it holds numbers."""
+
+    heading: str
+    unit: str = ""
+    is_number: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One cell.
+
+    Attributes:
+        state: as the cell's.
+        is_fastest: whether it decodes fastest of all valid ones.
+        entries: one for each column.
+    """
+
+    state: str
+    is_fastest: bool
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellTable:
+    """All cells, the columns that tell them apart first."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+_FIGURES = (
+    Column(heading="runs", unit="valid / all", is_number=True),
+    Column(heading="decode", unit="tokens/s", is_number=True),
+    Column(heading="prefill", unit="tokens/s", is_number=True),
+    Column(heading="first token", unit="after", is_number=True),
+    Column(heading="p50", unit="per token", is_number=True),
+    Column(heading="p90", unit="per token", is_number=True),
+    Column(heading="p99", unit="per token", is_number=True),
+    Column(heading="max", unit="per token", is_number=True),
+    Column(heading="memory", unit="at its peak", is_number=True),
+    Column(heading="limited by"),
+    Column(heading="verdict"),
+)
+
+
+def cell_table(cells: Sequence[Cell]) -> CellTable:
+    """Lay out the cells; what is the same in all is shown for board, model and threads only."""
+    names = [*ALWAYS_SHOWN]
+    names += [name for name in differing([cell.settings for cell in cells]) if name not in names]
+    best = fastest(cells) if len(cells) > 1 else None
+    return CellTable(
+        columns=(
+            *(Column(heading=name, is_number=name == THREADS) for name in names),
+            *_FIGURES,
+        ),
+        rows=tuple(
+            Row(
+                state=cell.state,
+                is_fastest=cell is best,
+                entries=(
+                    *(_setting(cell, name) for name in names),
+                    *_figures(cell, is_fastest=cell is best),
+                ),
+            )
+            for cell in cells
+        ),
+    )
+
+
+def _setting(cell: Cell, name: str) -> Entry:
+    if name == THREADS:
+        return Entry(text=cell.settings[name], number=cell.threads)
+    return Entry(text=cell.settings[name])
+
+
+def _figures(cell: Cell, *, is_fastest: bool) -> tuple[Entry, ...]:
+    return (
+        Entry(text=f"{len(cell.valid)} / {len(cell.runs)}", number=len(cell.valid)),
+        _rate(cell.decode_tps),
+        _rate(cell.prefill_tps),
+        _time(cell.ttft_s),
+        _time(cell.token_s("p50")),
+        _time(cell.token_s("p90")),
+        _time(cell.token_s("p99")),
+        _time(cell.token_s("max")),
+        Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
+        Entry(text=cell.limit if cell.counted else words.UNKNOWN),
+        Entry(text=f"{cell.state}, fastest" if is_fastest else cell.state),
+    )
+
+
+def _rate(rate: Estimate | None) -> Entry:
+    if rate is None:
+        return Entry(text=words.UNKNOWN)
+    return Entry(
+        text=words.rate(rate.value),
+        number=rate.value,
+        range=f"{words.rate(rate.low)} to {words.rate(rate.high)}",
+    )
+
+
+def _time(seconds: float | None) -> Entry:
+    return Entry(text=words.seconds(seconds), number=seconds)

@@ -1,0 +1,233 @@
+"""Runs as cells: repeats of the same plan, model, program and board, with their figures."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Literal
+
+from armload.bench.figures import Figures, figures_of
+from armload.bench.run import Run
+from armload.bench.statistics import interval_of_runs, ratio_of_runs
+from armload.report.settings import (
+    BOARD,
+    THREADS,
+    Settings,
+    labels,
+    settings_of,
+    stem,
+)
+
+State = Literal["valid", "partly valid", "not valid", "failed"]
+LimitCause = Literal["storage", "memory bandwidth", "compute", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A median over runs, and where it lies with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cell:
+    """Repeats of one thing.
+
+    Attributes:
+        runs: all of them, at least one, the oldest first.
+        settings: every choice that they were made with.
+        parts: the words that tell this cell from the others, by the name of the setting.
+    """
+
+    runs: tuple[Run, ...]
+    settings: Settings
+    parts: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """What tells this cell from the others, in few words."""
+        return self.label_without() or stem(self.runs[0].model.name)
+
+    @property
+    def series(self) -> str:
+        """The same without the number of threads."""
+        return self.label_without(THREADS) or stem(self.runs[0].model.name)
+
+    @property
+    def doubted_label(self) -> str:
+        """The label, with a word of warning where no run is valid."""
+        return self.label if self.is_valid else f"{self.label} (not valid)"
+
+    def label_without(self, *names: str) -> str:
+        """Return the label without some settings; empty where nothing is left."""
+        return ", ".join(word for name, word in self.parts.items() if name not in names)
+
+    @cached_property
+    def valid(self) -> tuple[Run, ...]:
+        """The runs whose figures may be believed."""
+        return tuple(run for run in self.runs if run.verdict.valid)
+
+    @cached_property
+    def counted(self) -> tuple[Run, ...]:
+        """The runs that the figures are from: the valid ones, or where none is, all with any."""
+        return self.valid or tuple(run for run in self.runs if run.summary.decode_tps)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether there is a run to believe."""
+        return bool(self.valid)
+
+    @property
+    def state(self) -> State:
+        """How far the runs may be believed; failed, where none generated anything."""
+        if not self.counted:
+            return "failed"
+        if not self.valid:
+            return "not valid"
+        return "valid" if len(self.valid) == len(self.runs) else "partly valid"
+
+    @property
+    def threads(self) -> int | None:
+        """How many threads decoded, as far as it is known."""
+        known = [run.trace.threads for run in self.runs if run.trace]
+        return known[0] if known else self.runs[0].plan.threads
+
+    @cached_property
+    def figures(self) -> tuple[Figures, ...]:
+        """What was measured in the runs that count."""
+        return tuple(figures_of(run) for run in self.counted)
+
+    @cached_property
+    def decode_tps(self) -> Estimate | None:
+        """Generated tokens per second."""
+        return estimate(each.decode_tps for each in self.figures)
+
+    @cached_property
+    def prefill_tps(self) -> Estimate | None:
+        """Prompt tokens per second."""
+        return estimate(each.prefill_tps for each in self.figures)
+
+    @cached_property
+    def ttft_s(self) -> float | None:
+        """Median seconds to the first token."""
+        return _median(each.ttft_s for each in self.figures)
+
+    @cached_property
+    def rows_s(self) -> tuple[tuple[float, ...], ...]:
+        """Seconds of every output token, a row for each run that has them."""
+        return tuple(each.token_s for each in self.figures if each.token_s)
+
+    def token_s(self, quantile: Literal["p50", "p90", "p99", "max"]) -> float | None:
+        """Return the median over the runs of their quantile; of ``max`` the largest."""
+        values = [getattr(run.summary.token_s, quantile) for run in self._timed]
+        if not values:
+            return None
+        return float(max(values) if quantile == "max" else median(values))
+
+    @property
+    def max_rss_bytes(self) -> int | None:
+        """Most resident memory of any run, valid or not: each of them needed it."""
+        return max((run.memory.max_rss_bytes for run in self.runs if run.memory), default=None)
+
+    @cached_property
+    def limit(self) -> LimitCause:
+        """What limited most of the runs that count."""
+        causes = Counter(run.limit.cause for run in self.counted)
+        return causes.most_common(1)[0][0] if causes else "unknown"
+
+    @cached_property
+    def typical(self) -> Run | None:
+        """The run whose median time per token is nearest to the cell's; none without tokens."""
+        middle = self.token_s("p50")
+        if middle is None:
+            return None
+        return min(self._timed, key=lambda run: abs(_p50(run) - middle))
+
+    @cached_property
+    def _timed(self) -> tuple[Run, ...]:
+        return tuple(run for run in self.counted if run.summary.token_s and run.trace)
+
+
+def cells_of(runs: Iterable[Run]) -> list[Cell]:
+    """Group runs into cells, sorted by board, model and threads.
+
+    A run that is named twice counts once. The warm-ups of a sweep are left out, unless there is
+    nothing else.
+    """
+    every = list(runs)
+    groups: dict[tuple[str, ...], dict[str, Run]] = {}
+    for run in [run for run in every if not is_warm_up(run)] or every:
+        groups.setdefault(_key(run), {})[run.id] = run
+    sorted_groups = [
+        tuple(sorted(group.values(), key=lambda run: run.id)) for group in groups.values()
+    ]
+    sorted_groups.sort(key=_place)
+    words = labels([_best_known(group) for group in sorted_groups])
+    return [
+        Cell(runs=group, settings=settings_of(_best_known(group)), parts=parts)
+        for group, parts in zip(sorted_groups, words, strict=True)
+    ]
+
+
+def is_warm_up(run: Run) -> bool:
+    """Tell whether a run only prepared the board for others."""
+    return run.place is not None and run.place.warm_up
+
+
+def estimate(samples: Iterable[float | None]) -> Estimate | None:
+    """Return the median of one figure per run with its interval; none without figures.
+
+    Fewer than four runs say nothing of what differs between runs: then the interval is as far as
+    that usually goes, as in a comparison.
+    """
+    known = [sample for sample in samples if sample is not None and 0 < sample < math.inf]
+    if not known:
+        return None
+    interval = interval_of_runs(known)
+    if interval is not None:
+        return Estimate(value=median(known), low=interval.low, high=interval.high)
+    usual = ratio_of_runs([1.0], known)
+    return Estimate(value=usual.ratio, low=usual.low, high=usual.high)
+
+
+def _median(samples: Iterable[float | None]) -> float | None:
+    known = [sample for sample in samples if sample is not None]
+    return median(known) if known else None
+
+
+def _p50(run: Run) -> float:
+    return run.summary.token_s.p50 if run.summary.token_s else math.inf
+
+
+def _key(run: Run) -> tuple[str, ...]:
+    plan = run.plan.model_dump_json(exclude={"time_limit_s"})
+    return (run.board.name, run.model.sha256, run.binary.sha256, plan)
+
+
+def _best_known(group: Sequence[Run]) -> Run:
+    return next((run for run in group if run.trace), group[0])
+
+
+def _place(group: Sequence[Run]) -> tuple[str, int, str, int, str]:
+    run = _best_known(group)
+    threads = run.trace.threads if run.trace else run.plan.threads or 0
+    return (run.board.name, run.model.bytes_per_token, run.model.name, threads, run.id)
+
+
+def grouped(cells: Iterable[Cell], key: Callable[[Cell], str]) -> dict[str, list[Cell]]:
+    """Group cells by a word, in the order in which the words come."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return groups
+
+
+def boards_of(cells: Iterable[Cell]) -> list[str]:
+    """Return the names of the boards, each once."""
+    return list(grouped(cells, lambda cell: cell.settings[BOARD]))

@@ -1,0 +1,144 @@
+"""What was asked of a run, as named words, and the shortest words that tell runs apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from armload.bench.compare import hash_of
+from armload.bench.plan import Plan
+from armload.bench.run import Run
+from armload.core.shell import join
+
+BOARD, MODEL, QUANTISATION, THREADS = "board", "model", "quantisation", "threads"
+BUILD, MODEL_SUM = "build", "model SHA-256"
+
+ALWAYS_SHOWN = (MODEL, QUANTISATION, THREADS, BOARD)
+"""The rest is shown where it differs."""
+
+_SUMS = (BUILD, MODEL_SUM)
+"""Shown where nothing that a person can read differs."""
+
+_NAMES = {
+    "n_predict": "n",
+    "cpus": "cores",
+    "context_tokens": "context",
+    "batch_tokens": "batch",
+    "micro_batch_tokens": "micro-batch",
+    "kv_type": "KV type",
+    "extra": "arguments",
+}
+
+_IN_WORDS = ("prompt", "prompt_tokens", "threads", "time_limit_s")
+_LONGEST_PROMPT = 30
+_UNSET = "default"
+
+Settings = Mapping[str, str]
+
+
+def settings_of(run: Run) -> Settings:
+    """Return every choice that a run was made with, by its name."""
+    plan, binary = run.plan, run.binary
+    rest = {
+        _NAMES.get(field, field.replace("_", " ")): _words(getattr(plan, field))
+        for field in Plan.model_fields
+        if field not in _IN_WORDS
+    }
+    return {
+        BOARD: run.board.name,
+        MODEL: stem(run.model.name),
+        QUANTISATION: run.model.quantisation,
+        THREADS: _threads(run),
+        "prompt": _prompt(plan),
+        **rest,
+        "program": binary.program,
+        "target": binary.target,
+        "compiler": binary.compiler,
+        "source": binary.source,
+        BUILD: binary.build_id,
+        MODEL_SUM: run.model.sha256[:12],
+    }
+
+
+def stem(name: str) -> str:
+    """Return a model's name without its ending."""
+    return PurePosixPath(name).name.removesuffix(".gguf")
+
+
+def differing(settings: Sequence[Settings]) -> list[str]:
+    """Return the names of what differs, checksums only where nothing else does."""
+    differ = [name for name in settings[0] if len({each[name] for each in settings}) > 1]
+    readable = [name for name in differ if name not in _SUMS]
+    if len({tuple(each[name] for name in readable) for each in settings}) == len(settings):
+        return readable
+    return differ
+
+
+def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
+    """Return the shortest words for each of several runs, by the name of the setting."""
+    settings = [settings_of(run) for run in runs]
+    names = differing(settings)
+    models = _short_models(runs)
+    found = []
+    for run, each in zip(runs, settings, strict=True):
+        words = {name: each[name] if name == BOARD else f"{name} {each[name]}" for name in names}
+        if THREADS in words:
+            words[THREADS] = _counted(each[THREADS])
+        for name in (QUANTISATION, MODEL_SUM):  # the model's short name holds what is needed
+            words.pop(name, None)
+        if len(set(models.values())) > 1:
+            words = {BOARD: words.get(BOARD, ""), MODEL: models[run.model.sha256], **words}
+            words[MODEL] = models[run.model.sha256]
+        found.append({name: word for name, word in words.items() if word})
+    return found
+
+
+def _short_models(runs: Sequence[Run]) -> dict[str, str]:
+    """Return names by checksum: the quantisation alone, where models differ by it alone."""
+    models = {run.model.sha256: run.model for run in runs}
+    names = {sha: stem(model.name) for sha, model in models.items()}
+    kinds = {(model.architecture, model.parameters) for model in models.values()}
+    quantisations = {model.quantisation for model in models.values()}
+    if len(kinds) == 1 and len(quantisations) == len(models):
+        return {sha: model.quantisation for sha, model in models.items()}
+    short = dict(zip(names, _without_common_words(list(names.values())), strict=True))
+    for found in (short, names):
+        if len(set(found.values())) == len(models):
+            return found
+    return {sha: f"{name} {sha[:8]}" for sha, name in names.items()}
+
+
+def _without_common_words(names: Sequence[str]) -> list[str]:
+    """Shorten ``Llama-3.2-1B-Q4_0`` to ``1B-Q4_0`` where another one is ``Llama-3.2-3B-Q8_0``."""
+    split = [name.split("-") for name in names]
+    common = set(split[0]).intersection(*split) if len(split) > 1 else set()
+    shortened = ["-".join(word for word in words if word not in common) for words in split]
+    return shortened if all(shortened) else list(names)
+
+
+def _threads(run: Run) -> str:
+    if run.plan.threads is not None:
+        return str(run.plan.threads)
+    return f"auto: {run.trace.threads}" if run.trace else "auto"
+
+
+def _counted(threads: str) -> str:
+    return f"{threads} thread{'' if threads == '1' else 's'}"
+
+
+def _prompt(plan: Plan) -> str:
+    if plan.prompt_tokens is not None:
+        return f"of {plan.prompt_tokens} tokens"
+    if len(plan.prompt) <= _LONGEST_PROMPT:
+        return repr(plan.prompt)
+    return f"{plan.prompt[:20]!r}… ({len(plan.prompt)} characters, {hash_of(plan.prompt)})"
+
+
+def _words(value: object) -> str:
+    if value is None:
+        return _UNSET
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return join([str(word) for word in value]) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,139 @@
+"""How the times per token are distributed: the share of tokens that took no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from armload.report import words
+from armload.report.cells import Cell
+from armload.report.drawing import (
+    HEIGHT_PIXELS,
+    QUIET,
+    WIDTH_PIXELS,
+    Specification,
+    columns_for,
+    finish,
+)
+from armload.report.figures.figure import (
+    Figure,
+    Rows,
+    colour_and_shape,
+    legend_line,
+    lines_shown,
+    thinned,
+    time_unit,
+)
+
+NAME = "distribution"
+TITLE = "Distribution of the time per token"
+
+MOST_STEPS = 200
+"""Of a line."""
+
+LOGARITHMIC_FROM = 20.0
+"""Times that differ by so much share no linear scale."""
+
+
+def distribution(cells: Sequence[Cell]) -> Figure | None:
+    """Draw the share of output tokens that took no longer; none without output tokens."""
+    timed = [cell for cell in cells if cell.rows_s]
+    if not timed:
+        return None
+    shown, left_out = lines_shown(timed)
+    sentence = _sentence(timed) + left_out
+    return Figure(
+        name=NAME,
+        title=TITLE,
+        sentence=sentence,
+        specification=_specification(shown, sentence),
+    )
+
+
+def _sentence(cells: Sequence[Cell]) -> str:
+    valid = [cell for cell in cells if cell.is_valid] or list(cells)
+    steady = min(valid, key=_tail)
+    first = min(valid, key=lambda cell: cell.token_s("p50") or 0.0)
+    whose = f"Quickest is {first.doubted_label}: " if len(cells) > 1 else ""
+    said = (
+        f"{whose}half of the tokens took "
+        f"{words.seconds(first.token_s('p50'))} or less, 99 % of them "
+        f"{words.seconds(first.token_s('p99'))} or less, the slowest "
+        f"{words.seconds(first.token_s('max'))}."
+    )
+    if len(cells) > 1:
+        steadiest = (
+            "It is the steadiest, too:"
+            if steady is first
+            else f"Steadiest is {steady.doubted_label}:"
+        )
+        said += (
+            f" {steadiest} 99 % of its tokens take at most {_tail(steady):.2f} times the median."
+        )
+    return said[0].upper() + said[1:]
+
+
+def _tail(cell: Cell) -> float:
+    middle, slow = cell.token_s("p50"), cell.token_s("p99")
+    return slow / middle if middle and slow else float("inf")
+
+
+def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
+    import altair as alt
+
+    times_s = [time for cell in cells for row in cell.rows_s for time in row]
+    unit = time_unit(times_s)
+    names = [_name(cell) for cell in cells]
+    rows: Rows = []
+    medians: Rows = []
+    for name, cell in zip(names, cells, strict=True):
+        rows += _line(name, cell, unit.per_s)
+        medians.append({"cell": name, "time": _median(cell) * unit.per_s, "share": 0.5})
+    scale = alt.Scale(zero=False, nice=False, padding=12)
+    if max(times_s) > LOGARITHMIC_FROM * min(times_s):
+        scale = alt.Scale(type="log", nice=False, padding=12)
+    x = alt.X("time:Q").title(f"time per token ({unit.name})").scale(scale)
+    x = x.axis(format=",.10~g", tickCount=8)
+    y = alt.Y("share:Q").title("share of tokens that took no longer").scale(domain=(0, 1))
+    y = y.axis(format=".0%", tickCount=5)
+    colour, shape = colour_and_shape("cell", names)
+    lines = (
+        alt.Chart(alt.NamedData(name="tokens"))
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(x, y, colour, order="share:Q")
+    )
+    half = alt.Chart(alt.NamedData(name="medians"))
+    rule = half.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y)
+    marks = half.mark_point(filled=True, size=90, opacity=1).encode(x, y, colour, shape)
+    chart = alt.layer(rule, lines, marks).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(
+        chart,
+        title=TITLE,
+        subtitle=f"{sentence} Dashed: half of the tokens, which is where the medians lie.",
+        legend_columns=columns_for(names),
+    )
+    specification["datasets"] = {"tokens": rows, "medians": medians}
+    return specification
+
+
+def _name(cell: Cell) -> str:
+    return legend_line(f"{cell.doubted_label}: median {words.seconds(cell.token_s('p50'))}")
+
+
+def _median(cell: Cell) -> float:
+    return median(_pooled(cell))
+
+
+def _pooled(cell: Cell) -> list[float]:
+    return sorted(time for row in cell.rows_s for time in row)
+
+
+def _line(name: str, cell: Cell, per_s: float) -> Rows:
+    times = _pooled(cell)
+    rows = [
+        {"cell": name, "time": time * per_s, "share": number / len(times)}
+        for number, time in enumerate(times, 1)
+    ]
+    ends = [number in (0, len(rows) - 1) for number in range(len(rows))]
+    start = {"cell": name, "time": times[0] * per_s, "share": 0.0}
+    return [start, *thinned(rows, MOST_STEPS, always=ends)]

@@ -1,0 +1,158 @@
+"""Resident memory over time, beside what was free on the board."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.bench.run import Run
+from armload.report import words
+from armload.report.cells import Cell, grouped
+from armload.report.drawing import (
+    HEIGHT_PIXELS,
+    QUIET,
+    WIDTH_PIXELS,
+    Specification,
+    columns_for,
+    finish,
+)
+from armload.report.figures.figure import (
+    Figure,
+    Rows,
+    colour_and_shape,
+    legend_line,
+    lines_shown,
+    thinned,
+)
+from armload.report.settings import BOARD
+
+NAME = "memory"
+TITLE = "Memory over time"
+
+MOST_STEPS = 200
+"""Of a line."""
+
+APART_FROM = 0.07
+"""Rules that are closer, as a share of the highest, would write over one another."""
+
+LOGARITHMIC_FROM = 20.0
+"""Runs whose lengths differ by so much share no linear scale."""
+
+
+def memory(cells: Sequence[Cell]) -> Figure | None:
+    """Draw the resident memory of each cell's typical run; none without output tokens."""
+    timed = [cell for cell in cells if cell.typical]
+    if not timed:
+        return None
+    shown, left_out = lines_shown(timed)
+    sentence = _sentence(timed) + left_out
+    return Figure(
+        name=NAME,
+        title=TITLE,
+        sentence=sentence,
+        specification=_specification(shown, sentence),
+    )
+
+
+def _sentence(cells: Sequence[Cell]) -> str:
+    most = max(cells, key=lambda cell: cell.max_rss_bytes or _peak(cell))
+    peak = most.max_rss_bytes or _peak(most)
+    free = _free(most)
+    said = (
+        f"Most is taken by {most.doubted_label}: "
+        if len(cells) > 1
+        else "At its peak the program took "
+    )
+    if peak > free:
+        return f"{said}{words.size(peak)}, more than the {words.size(free)} that were free before."
+    share = f"{peak / free:.0%}".replace("%", " %")
+    return f"{said}{words.size(peak)}, {share} of the {words.size(free)} that were free before."
+
+
+def _shown(cell: Cell) -> Run:
+    return cell.typical or cell.runs[0]
+
+
+def _peak(cell: Cell) -> int:
+    return max((step.rss_bytes for step in _shown(cell).tokens), default=0)
+
+
+def _free(cell: Cell) -> int:
+    return _shown(cell).before.memory_available_bytes
+
+
+def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
+    import altair as alt
+
+    names = [legend_line(cell.doubted_label) for cell in cells]
+    rows = [row for cell in cells for row in _line(cell)]
+    rules = _rules(cells)
+    ends = [row["seconds"] for row in rows if row["last"]]
+    scale = alt.Scale(nice=False, zero=True)
+    if max(ends) > LOGARITHMIC_FROM * min(ends) > 0:
+        scale = alt.Scale(type="log", nice=False)
+    x = alt.X("seconds:Q").title("time since the program's start (s)").scale(scale)
+    x = x.axis(format=",.10~g", tickCount=8)
+    y = alt.Y("mb:Q").title("resident memory (MB)").scale(zero=True)
+    y = y.axis(format=",d", tickCount=6)
+    colour, shape = colour_and_shape("cell", names)
+    steps = alt.Chart(alt.NamedData(name="steps"))
+    line = steps.mark_line(strokeWidth=2).encode(x, y, colour)
+    last = steps.transform_filter("datum.last")
+    marks = last.mark_point(filled=True, size=80, opacity=1).encode(x, y, colour, shape)
+    boards = alt.Chart(alt.NamedData(name="boards"))
+    rule = boards.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y)
+    text = boards.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
+        y, x=alt.value(0), text="text:N"
+    )
+    chart = alt.layer(rule, line, marks, text).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(
+        chart,
+        title=TITLE,
+        subtitle=f"{sentence} Dashed: free memory before the run.",
+        legend_columns=columns_for(names),
+    )
+    specification["datasets"] = {"steps": rows, "boards": rules}
+    return specification
+
+
+def _line(cell: Cell) -> Rows:
+    run = _shown(cell)
+    start_ns = run.trace.start_ns if run.trace else run.tokens[0].start_ns
+    final = len(run.tokens) - 1
+    rows = [
+        {
+            "cell": legend_line(cell.doubted_label),
+            "seconds": (step.end_ns - start_ns) / 1e9,
+            "mb": step.rss_bytes / 1e6,
+            "last": number == final,
+        }
+        for number, step in enumerate(run.tokens)
+    ]
+    return thinned(rows, MOST_STEPS, always=[row["last"] is True for row in rows])
+
+
+def _rules(cells: Sequence[Cell]) -> Rows:
+    """Return what was free on each board; boards that had about the same share one rule."""
+    free = {
+        board: max(map(_free, group))
+        for board, group in grouped(cells, lambda cell: cell.settings[BOARD]).items()
+    }
+    together: list[list[str]] = []
+    for board in sorted(free, key=lambda name: free[name], reverse=True):
+        if together and free[together[-1][0]] - free[board] < APART_FROM * max(free.values()):
+            together[-1].append(board)
+        else:
+            together.append([board])
+    return [
+        {
+            "mb": free[names[0]] / 1e6,
+            "text": f"free{_where(names) if len(together) > 1 else ''}: "
+            f"{words.size(free[names[0]])}",
+        }
+        for names in together
+    ]
+
+
+def _where(boards: Sequence[str]) -> str:
+    more = f" and {len(boards) - 1} more" if len(boards) > 1 else ""
+    return f", {boards[0]}{more}"

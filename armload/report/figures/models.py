@@ -1,0 +1,212 @@
+"""Model against model: how many times as long a token takes, beside how much more it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armload.bench.statistics import Ratio, ratio_of_tokens
+from armload.report.cells import Cell, grouped
+from armload.report.drawing import WIDTH_PIXELS, Specification, finish
+from armload.report.figures.figure import Figure, Rows, wrapped
+from armload.report.ranking import tps_of
+from armload.report.settings import MODEL, MODEL_SUM, QUANTISATION
+
+NAME = "models"
+TITLE = "Model against model"
+
+ALIKE_WITHIN = 0.10
+"""Ratios of time and of size that differ by less say that the bytes decide."""
+
+MOST_PAIRS = 12
+LINE_CHARACTERS = 46
+"""Of what stands above the bars; as much as a phone has room for."""
+
+BARS_PIXELS, LINE_PIXELS, GAP_PIXELS = 40, 15, 14
+
+INTERVALS = "intervals"
+"""The page draws what is called so in the colour of its text."""
+
+TIME, SIZE = "time per token", "bytes read per token"
+KINDS = {TIME: "#56B4E9", SIZE: "#D55E00"}
+"""A light and a dark colour, also in black print; the intervals are seen on the light one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two models in the same place and way; ``large`` has the larger weights."""
+
+    small: Cell
+    large: Cell
+    time: Ratio
+    size_ratio: float
+
+
+def models(cells: Sequence[Cell]) -> Figure | None:
+    """Hold each model to the smallest, where both ran alike; none with one model."""
+    pairs = pairs_of(cells)
+    if not pairs:
+        return None
+    shown = sorted(pairs, key=lambda pair: tps_of(pair.small), reverse=True)[:MOST_PAIRS]
+    left_out = f" Shown: {len(shown)} of {len(pairs)}." if len(shown) < len(pairs) else ""
+    sentence = sentence_on(shown[0]) + left_out
+    kept = [pair for pair in pairs if pair in shown]
+    return Figure(
+        name=NAME,
+        title=TITLE,
+        sentence=sentence,
+        specification=_specification(kept, sentence),
+    )
+
+
+def pairs_of(cells: Sequence[Cell]) -> list[Pair]:
+    """Return each valid cell beside that of the smallest model with the same settings."""
+    rated = [cell for cell in cells if cell.is_valid and cell.rows_s]
+    pairs = []
+    for group in grouped(rated, _but_model).values():
+        small = min(group, key=_bytes)
+        pairs += [
+            Pair(
+                small=small,
+                large=cell,
+                time=ratio_of_tokens(small.rows_s, cell.rows_s),
+                size_ratio=_bytes(cell) / _bytes(small),
+            )
+            for cell in group
+            if cell.runs[0].model.sha256 != small.runs[0].model.sha256 and _bytes(small) > 0
+        ]
+    return pairs
+
+
+def sentence_on(pair: Pair) -> str:
+    """Say both ratios, and what follows."""
+    where = pair.large.label_without(MODEL)
+    condition = f" ({where})" if where else ""
+    return (
+        f"{_model(pair.large)} takes {pair.time.ratio:.2f} times as long per token as "
+        f"{_model(pair.small)}{condition}, and reads {pair.size_ratio:.2f} times as many bytes: "
+        f"{_conclusion(pair)}."
+    )
+
+
+def _conclusion(pair: Pair) -> str:
+    limits = {pair.small.limit, pair.large.limit}
+    if pair.large.limit == "storage" and pair.small.limit != "storage":
+        return "only the larger one waits for storage"
+    off = pair.time.ratio / pair.size_ratio
+    if abs(off - 1) <= ALIKE_WITHIN:
+        if limits == {"storage"}:
+            return "the run is limited by what is read from storage"
+        if "compute" in limits:
+            return "time goes with size, though computing takes it"
+        return "the run is limited by what is read"
+    if off < 1:
+        return "a byte of the larger one costs less, so reading is not all that takes time"
+    return "a byte of the larger one costs more, so computing takes time beside reading"
+
+
+def _but_model(cell: Cell) -> str:
+    rest = {
+        name: value
+        for name, value in cell.settings.items()
+        if name not in (MODEL, QUANTISATION, MODEL_SUM)
+    }
+    return repr(rest)
+
+
+def _bytes(cell: Cell) -> int:
+    return cell.runs[0].model.bytes_per_token
+
+
+def _model(cell: Cell) -> str:
+    return cell.parts[MODEL]
+
+
+def _specification(pairs: Sequence[Pair], sentence: str) -> Specification:
+    import altair as alt
+
+    rows: Rows = [row for pair in pairs for row in _rows(pair)]
+    order = list(dict.fromkeys(row["pair"] for row in rows))
+    kinds = list(KINDS)
+    pair = alt.Y("pair:N").sort(order).title(None).axis(None)
+    lines = max(name.count("\n") + 1 for name in order)
+    gap = GAP_PIXELS + LINE_PIXELS * lines
+    step = gap + BARS_PIXELS
+    pair = pair.scale(paddingInner=gap / step, paddingOuter=gap / step)
+    kind = alt.YOffset("kind:N").sort(kinds).scale(paddingInner=0.1)
+    x = alt.X("ratio:Q").title("times that of the smaller model").scale(zero=True)
+    x = x.axis(format=",.10~g", tickCount=8, grid=True)
+    colour = alt.Color("kind:N").title(None).scale(domain=kinds, range=list(KINDS.values()))
+    ratios = alt.Chart(alt.NamedData(name="ratios"))
+    bars = ratios.mark_bar().encode(pair, kind, x, colour)
+    spans = (
+        ratios.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=1.5)
+        .properties(name=INTERVALS)
+        .encode(
+            pair, kind, alt.X("low:Q").title("times that of the smaller model"), alt.X2("high:Q")
+        )
+    )
+    values = ratios.mark_text(align="left", dx=6, fontSize=12, fontWeight="bold").encode(
+        pair, kind, alt.X("end:Q").title("times that of the smaller model"), text="text:N"
+    )
+    above = -3 - LINE_PIXELS * (lines - 1)
+    names = (
+        alt.Chart(alt.NamedData(name="pairs"))
+        .mark_text(
+            align="left",
+            baseline="line-bottom",
+            dy=above,
+            fontSize=12,
+            lineBreak="\n",
+            lineHeight=LINE_PIXELS,
+        )
+        .encode(
+            alt.Y("pair:N", bandPosition=0).sort(order).title(None).axis(None),
+            x=alt.value(0),
+            text="text:N",
+        )
+    )
+    chart = alt.layer(bars, spans, values, names).properties(
+        width=WIDTH_PIXELS, height=step * len(order) + gap
+    )
+    specification = finish(
+        chart, title=TITLE, subtitle=f"{sentence} Black lines: intervals of 95 %."
+    )
+    specification["datasets"] = {
+        "ratios": rows,
+        "pairs": [{"pair": name, "text": _filled(name, lines)} for name in order],
+    }
+    return specification
+
+
+def _filled(name: str, lines: int) -> str:
+    """Put empty lines above, so that the last line of every name stands in the same place."""
+    return "\n" * (lines - 1 - name.count("\n")) + name
+
+
+def _rows(pair: Pair) -> Rows:
+    name = f"{_model(pair.large)} against {_model(pair.small)}"
+    where = pair.large.label_without(MODEL)
+    if where:
+        name += f", {where}"
+    name = wrapped(name, LINE_CHARACTERS)
+    time = {
+        "pair": name,
+        "kind": TIME,
+        "ratio": pair.time.ratio,
+        "low": pair.time.low,
+        "high": pair.time.high,
+        "end": max(pair.time.ratio, pair.time.high),
+        "text": f"{pair.time.ratio:.2f}",
+    }
+    size = {
+        "pair": name,
+        "kind": SIZE,
+        "ratio": pair.size_ratio,
+        "low": None,
+        "high": None,
+        "end": pair.size_ratio,
+        "text": f"{pair.size_ratio:.2f}",
+    }
+    return [time, size]

@@ -1,0 +1,216 @@
+"""Tokens per second against threads, with the best marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.report import words
+from armload.report.cells import Cell, Estimate, grouped
+from armload.report.drawing import (
+    HEIGHT_PIXELS,
+    MOST_LINES,
+    WIDTH_PIXELS,
+    Specification,
+    columns_for,
+    finish,
+)
+from armload.report.figures.figure import Figure, Rows, colour_and_shape, legend_line
+from armload.report.ranking import Measure, fastest, not_told_from, rate_of, tps_of
+
+NOT_VALID = "not valid: not counted"
+
+MOST_NAMED = 2
+"""More other lines would make the sentence a table."""
+
+CLOSE = 0.07
+"""Figures that are closer, as a share of the highest, would be written over one another."""
+
+LOGARITHMIC_FROM = 8
+"""Thread counts that differ by so many times are laid out as their doublings."""
+
+
+def threads(cells: Sequence[Cell], measure: Measure) -> Figure | None:
+    """Draw a line for each series with several thread counts; none without such a series."""
+    lines = _lines(cells, measure)
+    if not lines:
+        return None
+    title = f"{measure.capitalize()} rate against threads"
+    sentence = _sentence(lines, measure)
+    return Figure(
+        name=f"threads-{measure}",
+        title=title,
+        sentence=sentence,
+        specification=_specification(lines, measure, title, sentence),
+    )
+
+
+def _lines(cells: Sequence[Cell], measure: Measure) -> dict[str, list[Cell]]:
+    known = [cell for cell in cells if cell.threads is not None and rate_of(cell, measure)]
+    several = {
+        series: sorted(group, key=lambda cell: cell.threads or 0)
+        for series, group in grouped(known, lambda cell: cell.series).items()
+        if len({cell.threads for cell in group}) > 1
+    }
+    ranked = sorted(several, key=lambda series: _peak(several[series], measure), reverse=True)
+    return {series: several[series] for series in several if series in ranked[:MOST_LINES]}
+
+
+def _peak(cells: Sequence[Cell], measure: Measure) -> float:
+    return max(tps_of(cell, measure) for cell in cells)
+
+
+def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
+    bests = {series: fastest(cells, measure) for series, cells in lines.items()}
+    known = {series: best for series, best in bests.items() if best}
+    if not known:
+        return f"No {measure} rate is valid, so no number of threads can be called the best."
+    first = max(known, key=lambda series: tps_of(known[series], measure))
+    said = _clause(known[first], lines[first], measure)
+    if len(lines) > 1:
+        said = f"{first} {said[0].lower()}{said[1:]}"
+    others = sorted(
+        (series for series in known if series != first),
+        key=lambda series: tps_of(known[series], measure),
+        reverse=True,
+    )
+    if 0 < len(others) <= MOST_NAMED:
+        named = (
+            f"{series} with {_count(known[series])} ({words.rate(tps_of(known[series], measure))})"
+            for series in others
+        )
+        said += f"; {', '.join(named)}"
+    return f"{said}."
+
+
+def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
+    is_last = best is cells[-1] and (best.threads or 0) < best.runs[0].board.cores
+    tried = ", the most that was tried" if is_last else ""
+    said = f"Is fastest with {_count(best)}{tried}: {_in_words(rate_of(best, measure))}"
+    valid = [cell for cell in cells if cell.is_valid]
+    alike = not_told_from(best, valid, measure)
+    fewest = valid[0]
+    if fewest is not best and fewest not in alike:
+        times = tps_of(best, measure) / tps_of(fewest, measure)
+        said += f", {times:.1f} times as fast as with {_count(fewest)}"
+    if alike:
+        counts = " and ".join(str(cell.threads) for cell in alike)
+        said += f", not to be told from {counts}"
+    return said
+
+
+def _in_words(rate: Estimate | None) -> str:
+    if rate is None:
+        return words.UNKNOWN
+    low, high = words.rate(rate.low), words.rate(rate.high)
+    return f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95 % sure)"
+
+
+def _specification(
+    lines: dict[str, list[Cell]], measure: Measure, title: str, sentence: str
+) -> Specification:
+    import altair as alt
+
+    points, doubtful = _points(lines, measure), _doubtful(lines, measure)
+    series = [legend_line(line) for line in lines] if points else []
+    colour, shape = colour_and_shape("kind", series, doubtful=NOT_VALID if doubtful else "")
+    counts = sorted({row["threads"] for row in (*points, *doubtful)})
+    wide = counts[-1] >= LOGARITHMIC_FROM * counts[0]
+    scale = alt.Scale(type="log", base=2, nice=False) if wide else alt.Scale(zero=False, nice=False)
+    scale.padding = 24
+    x = alt.X("threads:Q").title("threads").scale(scale).axis(values=counts, format="d")
+    y = alt.Y("tps:Q").title(f"{measure} (tokens/s)").scale(zero=True).axis(tickCount=6)
+    rates = alt.Chart(alt.NamedData(name="rates"))
+    line = rates.mark_line(strokeWidth=1.5).encode(x, y, colour)
+    span = rates.mark_rule(strokeWidth=2).encode(
+        x, alt.Y("low:Q").title(f"{measure} (tokens/s)"), alt.Y2("high:Q"), colour
+    )
+    tooltip = [
+        alt.Tooltip("kind:N", title="what"),
+        alt.Tooltip("threads:Q", title="threads"),
+        alt.Tooltip("tps:Q", title="tokens/s", format=".3s"),
+        alt.Tooltip("runs:N", title="runs"),
+    ]
+    marks = rates.mark_point(filled=True, size=80, opacity=1).encode(
+        x, y, colour, shape, tooltip=tooltip
+    )
+    crosses = (
+        alt.Chart(alt.NamedData(name="doubtful"))
+        .mark_point(size=80, strokeWidth=2, opacity=1)
+        .encode(x, y, colour, shape, tooltip=tooltip)
+    )
+    best = rates.transform_filter("datum.best")
+    ring = best.mark_point(size=320, strokeWidth=1.5, shape="circle", opacity=1).encode(
+        x, y, colour
+    )
+    text = best.mark_text(dy=-20, fontSize=12, fontWeight="bold").encode(x, y, text="text:N")
+    layers = [
+        *([line, span, marks, ring, text] if points else []),
+        *([crosses] if doubtful else []),
+    ]
+    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(
+        chart,
+        title=title,
+        subtitle=f"{sentence} Medians over the runs with intervals of 95 %; ringed: the best.",
+        legend_columns=columns_for([*series, NOT_VALID]),
+    )
+    specification["datasets"] = {"rates": points, "doubtful": doubtful}
+    return specification
+
+
+def _points(lines: dict[str, list[Cell]], measure: Measure) -> Rows:
+    rows: Rows = []
+    for series, cells in lines.items():
+        best = fastest(cells, measure)
+        for cell in cells:
+            rate = rate_of(cell, measure)
+            if rate and cell.is_valid:
+                rows.append(
+                    {
+                        "kind": legend_line(series),
+                        "threads": cell.threads,
+                        "tps": rate.value,
+                        "low": rate.low,
+                        "high": rate.high,
+                        "best": cell is best,
+                        "text": words.rate(rate.value),
+                        "runs": f"{len(cell.valid)} valid of {len(cell.runs)}",
+                    }
+                )
+    return _without_overlaps(rows)
+
+
+def _without_overlaps(rows: Rows) -> Rows:
+    """Write no figure over another one: of two that are close the higher one stays."""
+    near = CLOSE * max((row["tps"] for row in rows), default=0.0)
+    written: Rows = []
+    for row in sorted(rows, key=lambda row: -float(row["tps"])):
+        covered = any(
+            other["threads"] == row["threads"] and other["tps"] - row["tps"] < near
+            for other in written
+        )
+        if row["best"] and not covered:
+            written.append(row)
+    return [row if row in written else {**row, "text": ""} for row in rows]
+
+
+def _doubtful(lines: dict[str, list[Cell]], measure: Measure) -> Rows:
+    rows: Rows = []
+    for series, cells in lines.items():
+        for cell in cells:
+            for run in cell.runs:
+                tps = run.summary.decode_tps if measure == "decode" else run.summary.prefill_tps
+                if tps and not run.verdict.valid:
+                    rows.append(
+                        {
+                            "kind": NOT_VALID,
+                            "threads": cell.threads,
+                            "tps": tps,
+                            "runs": f"{series}: {run.id[-4:]}",
+                        }
+                    )
+    return rows
+
+
+def _count(cell: Cell) -> str:
+    return f"{cell.threads} thread{'' if cell.threads == 1 else 's'}"

@@ -25,6 +25,7 @@ from armload.cli.verbs import (
     deploy,
     inspect,
     model,
+    report,
     show,
 )
 from armload.core.errors import UsageError
@@ -38,7 +39,7 @@ for verb in (
     bench.bench,
     bench.pull,
     show.show,
-    show.report,
+    report.report,
     compare.compare,
     clean.clean,
 ):

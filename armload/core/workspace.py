@@ -1,4 +1,4 @@
-"""Where things lie on the laptop: the data folders, the cache, the runs.
+"""Where things lie on the laptop: the data folders, the cache, the runs and their reports.
 
 The data folders ``boards``, ``toolchains`` and ``deploy`` are looked up in the workspace
 (the nearest folder upwards that holds ``boards/`` or ``toolchains/``) and then in the
@@ -37,6 +37,11 @@ def runs_folder() -> Path:
 def sweeps_folder() -> Path:
     """Return the folder that says which runs belong together; it may not exist yet."""
     return workspace() / "sweeps"
+
+
+def reports_folder() -> Path:
+    """Return the folder that reports of several runs are kept in; it may not exist yet."""
+    return workspace() / "reports"
 
 
 def cache_folder() -> Path:

@@ -1,4 +1,4 @@
-"""``show`` and ``report``: runs that lie on the laptop."""
+"""``show``: runs that lie on the laptop."""
 
 from __future__ import annotations
 
@@ -77,24 +77,3 @@ def _readable(folders: list[Path]) -> Iterator[Run]:
             yield store.load(folder)
         except ArmloadError as error:
             terminal.progress().say(f"left out: {error}")
-
-
-@task(klass=Verb, help={"run": _RUN, "json": "print one JSON document"})
-def report(c: Context, run: str = "latest", json: bool = False) -> None:
-    """Write a run's page and picture again.
-
-    Example: armload report --run latest
-    """
-    del c
-    import json as json_format
-
-    from armload.bench import store
-    from armload.cli import terminal
-    from armload.report.page import write_report
-
-    folder = store.find(run)
-    page, picture = write_report(store.load(folder), folder)
-    if json:
-        terminal.show_json(json_format.dumps({"page": str(page), "picture": str(picture)}))
-        return
-    terminal.results().print(f"{page}\n{picture}", highlight=False, soft_wrap=True)

@@ -1,0 +1,89 @@
+"""The verb ``report``, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from armload.bench import store
+from tests.unit.runs import failed_run
+from tests.unit.sweeps import Q4, Q8, made_run
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("person")
+    (folder / "boards").mkdir()
+    runs = [
+        *(made_run(model, threads) for model in (Q4, Q8) for threads in (2, 4)),
+        failed_run().model_copy(update={"id": "20261122T000000Z-kitchen-failed"}),
+    ]
+    for run in runs:
+        store.save(run, folder / "runs" / run.id)
+    return folder
+
+
+def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(BIN / face), *words],
+        cwd=folder,
+        env={**os.environ, "ARMLOAD_CACHE": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_it_writes_a_new_folder_and_says_where_and_what(folder: Path) -> None:
+    done = typed(folder, "report", "kitchen:Q4_0", "kitchen:Q8_0,kitchen:Q4_0")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "6.97 tokens per second at best on kitchen: Q4_0"
+    written = [Path(line.strip()) for line in lines if line.startswith("  ")]
+    assert [path.name for path in written] == [
+        "report.html",
+        "models.png",
+        "time-per-token.png",
+        "distribution.png",
+        "memory.png",
+    ]
+    assert all(path.is_file() for path in written)
+    assert {path.parent.parent for path in written} == {folder / "reports"}
+    assert any(line.startswith("Model against model: Q8_0 takes 1.6") for line in lines)
+
+
+def test_its_json_is_one_document_with_paths_and_the_table(folder: Path) -> None:
+    ids = ",".join(path.name for path in (folder / "runs").iterdir())
+    done = typed(folder, "report", ids, "--output", "mine", "--json")
+    assert done.returncode == 0
+    document = json.loads(done.stdout)
+    assert Path(document["page"]) == Path("mine/report.html")
+    assert (folder / document["page"]).is_file()
+    assert {figure["name"] for figure in document["figures"]} >= {"threads-decode", "models"}
+    assert len(document["table"]) == 5
+    assert sorted(row["verdict"] for row in document["table"]) == [
+        *["failed", "valid", "valid", "valid"],
+        "valid, fastest",
+    ]
+    assert all(
+        isinstance(row["decode"], float) for row in document["table"] if row["decode"] != "-"
+    )
+
+
+def test_a_run_that_is_not_there_and_no_run_at_all_are_said(folder: Path) -> None:
+    missing = typed(folder, "report", "nothing-like-it")
+    assert missing.returncode == 2
+    assert "'nothing-like-it'" in missing.stderr
+    none = typed(folder, "report")
+    assert none.returncode == 2
+    assert "RUNS is missing" in none.stderr

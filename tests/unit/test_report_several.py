@@ -1,0 +1,242 @@
+"""The report of several runs as text; what a browser makes of it is a system test."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from armload.bench.run import Run
+from armload.core.errors import UsageError
+from armload.report.cells import cells_of
+from armload.report.several import (
+    PAGE_NAME,
+    counted,
+    doubts,
+    headline,
+    new_folder,
+    rivals,
+    verdict,
+    write_runs_report,
+)
+from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
+
+HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARMLOAD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, _cache: object) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    write_runs_report(sweep(), folder)
+    return folder
+
+
+class _Page(HTMLParser):
+    """Collects the elements, what they link to, and the rows of the table that sorts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self.rows = 0
+        self._inside = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        self.rows += tag == "tr" and any(name == "data-state" for name, _ in attrs)
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        else:
+            self.words.append(data)
+
+
+def shown(text: str) -> str:
+    return " ".join(" ".join(_Page(text).words).split())
+
+
+def test_each_figure_lies_beside_the_page_in_both_formats(folder: Path) -> None:
+    names = ["distribution", "memory", "models", "threads-decode", "threads-prefill"]
+    names += ["time-per-token"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [PAGE_NAME, *(f"{name}.{kind}" for name in names for kind in ("png", "svg"))]
+    )
+    for name in names:
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / f"{name}.svg").read_text().startswith("<svg")
+
+
+def test_page_and_pictures_are_drawn_from_one_specification(folder: Path) -> None:
+    report = write_runs_report(sweep(), folder)
+    data = json.loads(_Page(report.page.read_text()).scripts[0])
+    for picture in report.pictures:
+        specification = picture.figure.specification
+        assert data[picture.figure.name] == json.loads(
+            json.dumps({key: value for key, value in specification.items() if key != "title"})
+        )
+        assert picture.figure.title in picture.svg.read_text()
+
+
+def test_every_sentence_stands_on_the_page(folder: Path) -> None:
+    report = write_runs_report(sweep(), folder)
+    text = shown(report.page.read_text())
+    assert report.headline in text
+    for picture in report.pictures:
+        assert picture.figure.title in text
+        assert picture.figure.sentence in text
+
+
+def test_every_cell_is_a_row_and_what_stands_against_a_run_is_said(folder: Path) -> None:
+    page = (folder / PAGE_NAME).read_text()
+    assert _Page(page).rows == 9
+    assert "3 of 42 runs are not valid" in shown(page)
+    assert "Throttled: for" in shown(page)
+    assert failed_run_of(Q8, 4).exit.remedy in shown(page)
+
+
+def test_the_page_asks_for_nothing_but_the_pictures_beside_it(folder: Path) -> None:
+    links = _Page((folder / PAGE_NAME).read_text()).links
+    assert links
+    for link in links:
+        assert link.startswith("./")
+        assert (folder / link).is_file()
+
+
+def test_the_policy_lets_only_the_page_s_own_script_run(folder: Path) -> None:
+    text = (folder / PAGE_NAME).read_text()
+    _, script = _Page(text).scripts
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert policy[1] == (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:"
+    )
+
+
+def hostile(run: Run, name: str) -> Run:
+    return run.model_copy(
+        update={
+            "id": f"{HOSTILE}{name}",
+            "text": HOSTILE,
+            "model": run.model.model_copy(
+                update={"name": HOSTILE + name, "quantisation": HOSTILE, "sha256": name * 64}
+            ),
+            "board": run.board.model_copy(update={"name": HOSTILE, "description": HOSTILE}),
+            "binary": run.binary.model_copy(update={"source": HOSTILE}),
+            "verdict": run.verdict.model_copy(update={"valid": False, "reasons": (HOSTILE,)}),
+        }
+    )
+
+
+def test_text_from_runs_stays_text(tmp_path: Path) -> None:
+    runs = [hostile(made_run(Q4, threads), name) for threads in (1, 2) for name in ("a", "b")]
+    page = write_runs_report(runs, tmp_path).page.read_text()
+    parsed = _Page(page)
+    assert parsed.tags.count("script") == 2
+    assert "img" not in parsed.tags
+    assert HOSTILE in "".join(parsed.words)
+    json.loads(parsed.scripts[0])
+
+
+def test_the_headline_is_the_best_valid_figure() -> None:
+    assert (
+        headline(cells_of(sweep())) == "6.98 tokens per second at best on kitchen: Q4_0, 4 threads"
+    )
+    assert headline(cells_of([quick_run()])) == "14.8 tokens per second on virtual-dayu200"
+    assert headline(cells_of([storage_run()])) == "18.0 s per token on virtual-dayu200"
+    doubtful = made_run(throttled=True)
+    assert headline(cells_of([doubtful, made_run(Q8, 1)])).endswith("Q8_0, 1 thread")
+    assert headline(cells_of([doubtful])).startswith("No run is valid")
+    assert headline(cells_of([failed_run()])).startswith("No token was generated")
+
+
+def test_settings_that_may_be_as_fast_as_the_best_are_counted() -> None:
+    assert rivals(cells_of(sweep())) == ""
+    run = made_run()
+    plan = run.plan.model_copy(update={"seed": 2})
+    twin = run.model_copy(update={"plan": plan, "id": "twin"})
+    assert rivals(cells_of([run, twin])) == (
+        "Not clearly the fastest: one other cannot be told from it with 95 % confidence."
+    )
+
+
+def test_the_verdict_counts_what_may_not_be_believed() -> None:
+    assert verdict(cells_of([made_run()])) == "This run is valid."
+    assert verdict(cells_of([made_run(), made_run(repeat=1)])) == "Both runs are valid."
+    assert verdict(cells_of([failed_run()])).startswith("Do not rely on these figures")
+    assert verdict(cells_of([made_run(), made_run(repeat=1, throttled=True)])).startswith(
+        "1 of 2 runs is not valid"
+    )
+
+
+def test_warm_ups_are_counted_aside() -> None:
+    assert counted(cells_of([made_run()]), 2).startswith("1 run, 2 warm-ups left out: Llama-3.2")
+    assert "warm-up" not in counted(cells_of([made_run()]))
+
+
+def test_runs_that_failed_alike_are_named_together() -> None:
+    found = doubts(cells_of(sweep()))
+    assert [(doubt.label, len(doubt.runs)) for doubt in found] == [
+        ("Q8_0, 8 threads", 1),
+        ("F16, 4 threads", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [[failed_run()], [storage_run()], [quick_run(tokens=2)], [failed_run(), quick_run(tokens=1)]],
+    ids=["failed", "from storage", "one decode step", "no decode step"],
+)
+def test_any_runs_make_a_page(runs: list[Run], tmp_path: Path) -> None:
+    report = write_runs_report(runs, tmp_path / "new" / "folder")
+    assert report.headline in shown(report.page.read_text())
+
+
+def test_a_folder_of_a_report_is_named_after_time_and_subject(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = new_folder([made_run()])
+    assert one.parent == tmp_path / "reports"
+    assert re.fullmatch(r"\d{8}T\d{6}Z-kitchen-Llama-3.2-1B-Instruct-Q4_0", one.name)
+    assert new_folder([made_run(), made_run(Q8)]).name.endswith("-kitchen-2-models")
+    one.mkdir(parents=True)
+    assert not new_folder([made_run()]).exists()
+
+
+def test_a_file_is_no_folder_for_a_report(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UsageError, match="taken is a file"):
+        write_runs_report([quick_run()], tmp_path / "taken")
+
+
+def test_a_report_written_again_is_the_same(folder: Path, tmp_path: Path) -> None:
+    write_runs_report(list(reversed(sweep())), tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (folder / path.name).read_bytes()

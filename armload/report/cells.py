@@ -12,7 +12,7 @@ from typing import Literal
 
 from armload.bench.figures import Figures, figures_of
 from armload.bench.run import Run
-from armload.bench.statistics import FEWEST_RUNS, ratio_of_runs, runs_to_know
+from armload.bench.statistics import FEWEST_RUNS, interval_of_runs, ratio_of_runs, runs_to_know
 from armload.report.settings import (
     BOARD,
     THREADS,
@@ -175,10 +175,12 @@ class Cell:
 def cells_of(runs: Iterable[Run]) -> list[Cell]:
     """Group runs into cells, sorted by board, model and threads.
 
-    A run that is named twice counts once.
+    A run that is named twice counts once. The warm-ups of a sweep are left out, unless there is
+    nothing else.
     """
+    every = list(runs)
     groups: dict[tuple[str, ...], dict[str, Run]] = {}
-    for run in runs:
+    for run in [run for run in every if not is_warm_up(run)] or every:
         groups.setdefault(_key(run), {})[run.id] = run
     sorted_groups = [
         tuple(sorted(group.values(), key=lambda run: run.id)) for group in groups.values()
@@ -191,6 +193,11 @@ def cells_of(runs: Iterable[Run]) -> list[Cell]:
     ]
 
 
+def is_warm_up(run: Run) -> bool:
+    """Tell whether a run only prepared the board for others."""
+    return run.place is not None and run.place.warm_up
+
+
 def estimate(samples: Iterable[float | None]) -> Estimate | None:
     """Return the median of one figure per run with its interval; none without figures.
 
@@ -200,8 +207,11 @@ def estimate(samples: Iterable[float | None]) -> Estimate | None:
     known = [sample for sample in samples if sample is not None and 0 < sample < math.inf]
     if not known:
         return None
-    against_one = ratio_of_runs([1.0] * len(known), known)
-    return Estimate(value=against_one.ratio, low=against_one.low, high=against_one.high)
+    interval = interval_of_runs(known)
+    if interval is not None:
+        return Estimate(value=median(known), low=interval.low, high=interval.high)
+    usual = ratio_of_runs([1.0], known)
+    return Estimate(value=usual.ratio, low=usual.low, high=usual.high)
 
 
 def _median(samples: Iterable[float | None]) -> float | None:

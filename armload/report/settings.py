@@ -19,13 +19,15 @@ ALWAYS_SHOWN = (MODEL, QUANTISATION, THREADS, BOARD)
 _SUMS = (BUILD, MODEL_SUM)
 """Shown where nothing that a person can read differs."""
 
-_OPTIONS = {
+_NAMES = {
+    "n_predict": "n",
+    "cpus": "cores",
     "context_tokens": "context",
     "batch_tokens": "batch",
     "micro_batch_tokens": "micro-batch",
-    "extra": "engine-args",
+    "kv_type": "KV type",
+    "extra": "arguments",
 }
-"""What the command line calls a field, where that is not the field's own name."""
 
 _IN_WORDS = ("prompt", "prompt_tokens", "threads", "time_limit_s")
 _LONGEST_PROMPT = 30
@@ -35,10 +37,10 @@ Settings = Mapping[str, str]
 
 
 def settings_of(run: Run) -> Settings:
-    """Return every choice that a run was made with, in the words of the command line."""
+    """Return every choice that a run was made with, by its name."""
     plan, binary = run.plan, run.binary
     rest = {
-        _OPTIONS.get(field, field.replace("_", "-")): _words(getattr(plan, field))
+        _NAMES.get(field, field.replace("_", " ")): _words(getattr(plan, field))
         for field in Plan.model_fields
         if field not in _IN_WORDS
     }

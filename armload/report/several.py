@@ -72,14 +72,15 @@ def write_runs_report(
         raise UsageError(f"{folder} is a file.", "Name a folder for the report.")
     cells = cells_of(runs)
     figures = figures_of(cells)
-    pictures = []
+    pictures: list[Picture] = []
     page = folder / PAGE_NAME
+    warm_ups = len({run.id for run in runs} - {run.id for cell in cells for run in cell.runs})
     with (progress or Silent()).step("drawing", total=len(figures) + 1, unit="figures") as step:
         for figure in figures:
             step.update(len(pictures), note=figure.name)
             pictures.append(_drawn(figure, folder))
         step.update(len(pictures), note=PAGE_NAME)
-        write_whole(page, render_runs(cells, figures).encode())
+        write_whole(page, render_runs(cells, figures, warm_ups=warm_ups).encode())
     return Report(
         headline=headline(cells), page=page, pictures=tuple(pictures), table=cell_table(cells)
     )
@@ -102,14 +103,14 @@ def new_folder(runs: Sequence[Run]) -> Path:
     return folder
 
 
-def render_runs(cells: Sequence[Cell], figures: Sequence[Figure]) -> str:
-    """Return the page of some cells with their figures."""
+def render_runs(cells: Sequence[Cell], figures: Sequence[Figure], *, warm_ups: int = 0) -> str:
+    """Return the page of some cells with their figures; so many warm-ups were left out."""
     runs = sorted((run for cell in cells for run in cell.runs), key=lambda run: run.started_utc)
     best = fastest(cells)
     values = {
         "version": __version__,
         "headline": headline(cells),
-        "counted": counted(cells),
+        "counted": counted(cells, warm_ups),
         "rivals": rivals(cells),
         "boards": list(dict.fromkeys(words.board_line(run) for run in runs)),
         "first": runs[0],
@@ -156,8 +157,8 @@ def rivals(cells: Sequence[Cell]) -> str:
     return f"Not clearly the fastest: {others} be told from it with 95 % confidence."
 
 
-def counted(cells: Sequence[Cell]) -> str:
-    """Say how many runs of how many things there are."""
+def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
+    """Say how many runs of how many things there are, and how many only prepared for them."""
     models = {cell.runs[0].model.sha256: cell.runs[0] for cell in cells}
     if len(models) == 1:
         named = words.model_line(next(iter(models.values())))
@@ -168,7 +169,8 @@ def counted(cells: Sequence[Cell]) -> str:
         named += "" if len(boards_of(cells)) == 1 else "s"
     runs = sum(len(cell.runs) for cell in cells)
     settings = f" of {len(cells)} settings" if len(cells) > 1 else ""
-    return f"{runs} run{'' if runs == 1 else 's'}{settings}: {named}"
+    aside = f", {warm_ups} warm-ups left out" if warm_ups else ""
+    return f"{runs} run{'' if runs == 1 else 's'}{settings}{aside}: {named}"
 
 
 def verdict(cells: Sequence[Cell]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from armload.bench.limit import find_limit
 from armload.bench.run import Exit, Memory, ModelRecord, Run, Step
 from armload.bench.summary import summarise
-from armload.bench.verdict import judge
+from armload.bench.verdict import Around, judge
 from tests.unit.runs import quick_run
 
 THREADS = (1, 2, 4, 8)
@@ -153,8 +153,8 @@ def _finished(
                 header=trace,
                 steps=steps,
                 text=base.text if steps else "",
-                before=before,
-                after=base.after,
+                board=record,
+                around=Around(before=before, after=base.after),
             ),
         }
     )

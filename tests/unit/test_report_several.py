@@ -16,6 +16,7 @@ from armload.core.errors import UsageError
 from armload.report.cells import cells_of
 from armload.report.several import (
     PAGE_NAME,
+    counted,
     doubts,
     headline,
     new_folder,
@@ -192,6 +193,11 @@ def test_the_verdict_counts_what_may_not_be_believed() -> None:
     assert verdict(cells_of([made_run(), made_run(repeat=1, throttled=True)])).startswith(
         "1 of 2 runs is not valid"
     )
+
+
+def test_warm_ups_are_counted_aside() -> None:
+    assert counted(cells_of([made_run()]), 2).startswith("1 run, 2 warm-ups left out: Llama-3.2")
+    assert "warm-up" not in counted(cells_of([made_run()]))
 
 
 def test_runs_that_failed_alike_are_named_together() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from armload.boards.address import SshAddress
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
     PASSWORD_VARIABLE,
+    HungUpError,
     explained,
     refuse_unknown,
     translated,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 DEAD_AFTER_MS = 20_000
 KEEPALIVE_S = 5
+_PAUSES_S = (0.1, 0.3, 0.9)
+"""Between attempts to log in to a server that refuses or hangs up."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -96,20 +100,18 @@ class Line:
 def open_line(address: SshAddress, board_name: str) -> Line:
     """Connect, check the server's key, and log in.
 
+    One that refuses the connection, or hangs up before the login is done, is tried again for a
+    second or so: nothing has been asked of it, so nothing can be done twice.
+
     Raises:
         LoginRefusedError: the keys at hand do not open it.
         ConnectError: anything else; says which.
     """
-    connection = _prepared(address, board_name)
-    try:
-        _open(connection, board_name)
-    except BaseException:
-        Line(connection, board_name).close()
-        raise
-    transport = connection.transport
-    transport.set_keepalive(KEEPALIVE_S)
-    _notice_silence(transport.sock)
-    return Line(connection, board_name)
+    for pause_s in _PAUSES_S:
+        with contextlib.suppress(HungUpError):
+            return _opened(address, board_name)
+        time.sleep(pause_s)
+    return _opened(address, board_name)
 
 
 def shown_key(address: SshAddress, board_name: str) -> ServerKey:
@@ -146,6 +148,19 @@ def shown_key(address: SshAddress, board_name: str) -> ServerKey:
     finally:
         Line(connection, board_name).close()
     raise ConnectError(f"{board_name}: {connection.host} showed no key.")
+
+
+def _opened(address: SshAddress, board_name: str) -> Line:
+    connection = _prepared(address, board_name)
+    try:
+        _open(connection, board_name)
+    except BaseException:
+        Line(connection, board_name).close()
+        raise
+    transport = connection.transport
+    transport.set_keepalive(KEEPALIVE_S)
+    _notice_silence(transport.sock)
+    return Line(connection, board_name)
 
 
 def _open(connection: fabric.Connection, board_name: str) -> None:

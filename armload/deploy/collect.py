@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from armload.boards.host import Host
@@ -15,7 +16,7 @@ from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.facts import read_peaks
 from armload.deploy.launch import JOB_MARK
-from armload.deploy.patience import Patience
+from armload.deploy.patience import Patience, patiently
 from armload.deploy.stored import check_name
 
 _SILENCE_S = 300.0  # a slow board makes checksums of large files in silence
@@ -119,11 +120,15 @@ def _read_again(
     sums = {}
     for path in sorted(local.glob(_PART.format(name="*"))):
         name = path.name.removeprefix(".").removesuffix(".part")
-        digest = hashlib.sha256()
-        for chunk in host.read(run_folder / name):
-            digest.update(chunk)
-        sums[name] = digest.hexdigest()
+        sums[name] = patiently(partial(_sum_of, host, run_folder / name))
     return sums
+
+
+def _sum_of(host: Host, path: PurePosixPath) -> str:
+    digest = hashlib.sha256()
+    for chunk in host.read(path):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 class Receiver:

@@ -26,6 +26,8 @@ from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.layout import Layout
 from armload.deploy.owner import Owner, this_process
+from armload.deploy.patience import patiently
+from armload.deploy.stored import list_runs
 
 TERM_S = 60
 """A claim that nobody renews ends after so long."""
@@ -89,11 +91,8 @@ class Lease:
             BusyError: it had ended, and somebody else has the board.
             ConnectError: the board does not answer.
         """
-        if not _renewed(self._host, self):
-            raise BusyError(
-                f"{self._host.name}: the lease ran out, and somebody else has the board now.",
-                "What was copied is kept. Type the same command again.",
-            )
+        if not patiently(lambda: _renewed(self._host, self)):
+            raise _taken_over(self._host)
 
     def renew_by_itself(self, beside: Callable[[], Host]) -> None:
         """Renew it now and then over a line of its own, until it is stopped."""
@@ -175,7 +174,8 @@ def leased(
     else:
         lease.stop_renewing()
         if not lease.kept_by_run:
-            _free(host, workdir, [lease.token])
+            with contextlib.suppress(ConnectError):  # what the block had to do is done
+                _free(host, workdir, [lease.token])
     finally:
         lease.abandon()
 
@@ -190,13 +190,28 @@ def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
     return parse_claims(host.run(render("lease_show.sh.j2", {"folder": folder})).text)
 
 
+def need_board(host: Host, workdir: PurePosixPath) -> None:
+    """Make sure that nobody has taken a board over from this process.
+
+    Raises:
+        BusyError: somebody has.
+        ConnectError: the board does not answer.
+    """
+    found = [claim for claim in claims(host, workdir) if claim.left_s]
+    me = this_process()
+    # Whoever comes to look puts up a claim for a moment, beside ours.
+    if found and all(claim.owner != me for claim in found):
+        raise _taken_over(host)
+
+
 def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, ...]:
     """End the claims on a board, and return them.
 
-    Without ``force`` only those that have ended by themselves, and those of this laptop.
+    Without ``force`` only those that have ended by themselves, and those of this laptop that keep
+    the board for no run that goes on.
 
     Raises:
-        BusyError: somebody else has it.
+        BusyError: somebody else has it, or a run of this laptop.
         ConnectError: the board does not answer.
     """
     found = claims(host, workdir)
@@ -208,6 +223,15 @@ def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, 
             f"{host.name} is in use by {theirs[0].words}.",
             "Say --force to take the lease away all the same; a program that runs there goes on.",
         )
+    if not force and any(claim.run for claim in lasting):
+        going = {run.id for run in list_runs(host, workdir) if run.state == "running"}
+        for claim in lasting:
+            if claim.run in going:
+                raise BusyError(
+                    f"{host.name}: your own run {claim.run} goes on there and keeps the lease.",
+                    "It ends the lease when it ends. Without it the run goes on, others may "
+                    "disturb it, and it will not be valid: say --force if you want that.",
+                )
     _free(host, workdir, [claim.token for claim in found])
     return found
 
@@ -293,7 +317,7 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
             "over": over,
         },
     )
-    done = host.run(script)
+    done = patiently(lambda: host.run(script))
     word, _, rest = done.text.partition("\n")
     if word == "held":
         return None
@@ -317,6 +341,13 @@ def _free(host: Host, workdir: PurePosixPath, tokens: Sequence[str]) -> None:
     if fit:
         values = {"folder": Layout(workdir=workdir).lease, "tokens": fit}
         host.run(render("lease_free.sh.j2", values))
+
+
+def _taken_over(host: Host) -> BusyError:
+    return BusyError(
+        f"{host.name}: the lease ran out, and somebody else has the board now.",
+        "What was copied is kept. Type the same command again.",
+    )
 
 
 def _duration(seconds: int) -> str:

@@ -147,6 +147,37 @@ def test_what_was_seen_before_a_restart_is_kept_once(tmp_path: Path) -> None:
     assert (tmp_path / "seen").read_bytes() == b"a\nb\nc\nd\ne\n"
 
 
+def test_what_is_passed_on_while_a_run_ends_comes_before_its_end(tmp_path: Path) -> None:
+    """One look at the trace is slow, and the run ends meanwhile."""
+    tools, gate = tmp_path / "tools", tmp_path / "gate"
+    tools.mkdir()
+    for name in ("sh", "bash", "wc", "mkdir", "mkfifo", "mv", "rm", "sleep", "sync"):
+        (tools / name).symlink_to(Path("/bin") / name)
+    slow = tools / "cat"
+    slow.write_text(
+        '#!/bin/sh\ndata=$(/bin/cat "$@"; echo x)\n'
+        f"case $data in '{{\"format\"'*) : >'{gate}'; sleep 2 ;; esac\n"
+        'printf %s "${data%x}"\n'
+    )
+    slow.chmod(0o755)
+    program = tmp_path / "program"
+    program.write_text(
+        'echo \'{"format":1}\' >"$ARMLOAD_TRACE"\n'
+        f"until [ -e '{gate}' ]; do sleep 0.05; done\n"
+        'echo \'{"step":0}\' >>"$ARMLOAD_TRACE"\n'
+    )
+    folder = PurePosixPath(tmp_path / "work" / "runs" / "run")
+    force = f'ForceCommand PATH={tools} exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+    with (
+        openssh(tmp_path / "server", extra=force) as address,
+        closing(SshHost(address, "my-board")) as host,
+    ):
+        argv = ["sh", str(program)]
+        launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=60, job=b"{}")
+        assert follow(host, folder, lambda steps, text: None, keep=tmp_path / "seen") == 0
+    assert (tmp_path / "seen").read_text() == '{"format":1}\n{"step":0}\n'
+
+
 def test_large_output_is_fetched_piece_by_piece_and_goes_on_after_a_break(
     server: Server, tmp_path: Path
 ) -> None:

@@ -39,6 +39,13 @@ class _Watched:
         self._owner.reached(completed)
 
 
+class TwoOfThree:
+    """The numbers of the connections that are refused: two of each three."""
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number % 3 != 0
+
+
 class Relay:
     """Passes a port on, and can let a line stall or refuse one.
 
@@ -66,9 +73,14 @@ class Relay:
         self._lines: list[socket.socket] = []
         self._over = threading.Event()
         self.port: int = self._listener.getsockname()[1]
+        self._cuts_from: int | None = None
         self.passed_bytes = 0
         self.connections = 0
         threading.Thread(target=self._serve, daemon=True).start()
+
+    def cuts_next_command(self) -> None:
+        """Cut the line once more of a command than its beginning has gone to the server."""
+        self._cuts_from = self.passed_bytes + 100
 
     def close(self) -> None:
         self._over.set()
@@ -99,6 +111,9 @@ class Relay:
                 if self._stalls_after_bytes is not None and passed >= self._stalls_after_bytes:
                     self._stalls_after_bytes = None
                     self._over.wait()
+                if self._cuts_from is not None and self.passed_bytes >= self._cuts_from:
+                    self._cuts_from = None
+                    break
                 if self._cuts_after_bytes is not None and passed >= self._cuts_after_bytes:
                     self._cuts_after_bytes = None
                     break

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from armload.boards.address import SshAddress
 from armload.boards.failures import (
@@ -32,6 +32,8 @@ DEAD_AFTER_MS = 20_000
 KEEPALIVE_S = 5
 _PAUSES_S = (0.1, 0.3, 0.9)
 """Between attempts to log in to a server that refuses or hangs up."""
+
+Done = TypeVar("Done")
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -98,28 +100,34 @@ class Line:
 
 
 def open_line(address: SshAddress, board_name: str) -> Line:
-    """Connect, check the server's key, and log in.
-
-    One that refuses the connection, or hangs up before the login is done, is tried again for a
-    second or so: nothing has been asked of it, so nothing can be done twice.
+    """Connect, check the server's key, and log in; a server that hangs up is tried again.
 
     Raises:
         LoginRefusedError: the keys at hand do not open it.
         ConnectError: anything else; says which.
     """
-    for pause_s in _PAUSES_S:
-        with contextlib.suppress(HungUpError):
-            return _opened(address, board_name)
-        time.sleep(pause_s)
-    return _opened(address, board_name)
+    return _insistently(lambda: _opened(address, board_name))
 
 
 def shown_key(address: SshAddress, board_name: str) -> ServerKey:
-    """Ask a server for its key without logging in.
+    """Ask a server for its key without logging in; one that hangs up is asked again.
 
     Raises:
         ConnectError: it does not answer.
     """
+    return _insistently(lambda: _shown(address, board_name))
+
+
+def _insistently(attempt: Callable[[], Done]) -> Done:
+    """Try for a second or so: nothing has been asked of a board before the login is done."""
+    for pause_s in _PAUSES_S:
+        with contextlib.suppress(HungUpError):
+            return attempt()
+        time.sleep(pause_s)
+    return attempt()
+
+
+def _shown(address: SshAddress, board_name: str) -> ServerKey:
     import paramiko
 
     class Shown(Exception):  # noqa: N818 - it carries an answer

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 
 import pytest
 
+from tests.faults import Relay, TwoOfThree
 from tests.person import Person
+from tests.system.engines import shared
 from tests.system.people import ENGINE_RUNS, benches, board_is_clean, checked, said_by, waits_until
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
@@ -26,6 +29,23 @@ def test_of_two_laptops_one_runs_and_the_other_waits_and_then_runs(
     first, second = sorted(runs, key=lambda run: int(run["trace"]["start_ns"]))
     assert first["tokens"][-1]["end_ns"] < second["trace"]["start_ns"]
     assert any("is in use by" in err for _, err in done), done
+    board_is_clean(ann)
+
+
+def test_a_bench_survives_a_server_that_refuses_two_of_three_connections(
+    people: tuple[Person, Person],
+) -> None:
+    ann, bob = people
+    shown = json.loads(ann.types("board.up", "--board", "mine", "--json").stdout)
+    with closing(Relay(shown["port"], refuses=TwoOfThree())) as relay:
+        far = (bob.folder / "boards" / "mine.yaml").read_text()
+        bob.add_board("far", far.replace(str(shown["port"]), str(relay.port)))
+        bob.types("board.trust", "--board", "far", "--yes")
+        words = ("--model", str(shared("stories260K.gguf")), "-n", "16")
+        checked(bob.benches(*words, board="far"), 16)
+        bob.types("deploy", "--board", "far", "--model", words[1])
+        assert bob.types("pull", "--board", "far", "--json").stdout.strip() == "[]"
+        assert relay.connections >= 12
     board_is_clean(ann)
 
 

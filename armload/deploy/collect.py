@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -52,6 +54,7 @@ def collect(
         BoardError: there is no such run.
         ConnectError: the board stayed away.
         TransferError: a file did not arrive as it is there, or the run still goes on.
+        OSError: this machine's disk has no room for them; none is begun then.
     """
     progress = progress or Silent()
     local_folder.mkdir(parents=True, exist_ok=True)
@@ -214,6 +217,10 @@ class Receiver:
             if not length.isdecimal():
                 raise ValueError(f"{line[:200]!r} gives no length")
             self.sizes[name] = int(length)
+        missing = sum(size - self._parts.get(name, 0) for name, size in self.sizes.items())
+        if missing > shutil.disk_usage(self._folder).free:
+            # Found out later, it would have filled the disk for every other run.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
         for name, size in self.sizes.items():
             have = self._parts.get(name, 0)
             if have > size:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 
@@ -55,6 +57,7 @@ class Relay:
             moving, and stays open.
         cuts_after_bytes: the first line over which so many bytes went to the server is cut.
         refuses: the numbers of the connections, from 1, that are closed at once.
+        bytes_per_s: no line carries more to the server.
     """
 
     def __init__(
@@ -64,7 +67,9 @@ class Relay:
         stalls_after_bytes: int | None = None,
         cuts_after_bytes: int | None = None,
         refuses: Container[int] = (),
+        bytes_per_s: float = math.inf,
     ) -> None:
+        self._bytes_per_s = bytes_per_s
         self._server_port = port
         self._cuts_after_bytes = cuts_after_bytes
         self._stalls_after_bytes = stalls_after_bytes
@@ -107,6 +112,7 @@ class Relay:
             while data := client.recv(1 << 16):
                 server.sendall(data)
                 passed += len(data)
+                time.sleep(len(data) / self._bytes_per_s)
                 self.passed_bytes += len(data)
                 if self._stalls_after_bytes is not None and passed >= self._stalls_after_bytes:
                     self._stalls_after_bytes = None

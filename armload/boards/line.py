@@ -20,7 +20,12 @@ from armload.boards.failures import (
     refuse_unknown,
     translated,
 )
-from armload.boards.known_keys import known_keys_name, persons_key_files, pinned_keys_file
+from armload.boards.known_keys import (
+    known_keys_name,
+    load_keys,
+    persons_key_files,
+    pinned_keys_file,
+)
 from armload.core.errors import ConnectError
 from armload.core.values import Value
 
@@ -231,43 +236,9 @@ def _set_keys(hop: fabric.Connection, board_name: str) -> None:
     # What armload pinned comes first: the person asked for it later.
     pinned = pinned_keys_file()
     if pinned.is_file():
-        _load_keys(hop.client.load_system_host_keys, pinned, board_name)
+        load_keys(hop.client.load_system_host_keys, pinned, board_name)
     for path in persons_key_files(hop.ssh_config.get("userknownhostsfile")):
-        _load_keys(hop.client.get_host_keys().load, path, board_name)
-
-
-def _load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
-    import paramiko
-
-    try:
-        load(str(path))
-    except OSError as error:
-        raise ConnectError(
-            f"{board_name}: {path} cannot be read: {error.strerror}.",
-            "armload looks there for the board's key: make it readable for you.",
-        ) from error
-    except paramiko.hostkeys.InvalidHostKey as error:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        number = next(n for n, line in enumerate(lines, 1) if line.strip() == error.line)
-        raise _spoilt(path, number, board_name) from error
-    except UnicodeDecodeError as error:
-        raise _spoilt(path, _first_undecodable(path), board_name) from error
-
-
-def _first_undecodable(path: Path) -> int:
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            return number
-    return 1
-
-
-def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
-    return ConnectError(
-        f"{board_name}: {path}, line {line}: this is no host key.",
-        "Correct or remove that line.",
-    )
+        load_keys(hop.client.get_host_keys().load, path, board_name)
 
 
 def _forget_keys(connection: fabric.Connection) -> None:

@@ -13,9 +13,9 @@ from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value, format_bytes
+from armload.deploy.claims import need_board
 from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
-from armload.deploy.lease import need_board
 from armload.deploy.patience import Patience, patiently
 from armload.deploy.space import need_space
 from armload.deploy.transfer import PATIENCE_S, deliver, push

@@ -19,10 +19,11 @@ from armload.boards.virtual.process import Started
 from armload.core.errors import BoardError, BusyError
 from armload.core.progress import Silent
 from armload.deploy import lease as lease_module
+from armload.deploy.claims import claims, release
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.lease import Lease, claims, leased, release
+from armload.deploy.lease import Lease, leased
 from armload.deploy.owner import Owner, this_process
 from tests.contract.conftest import Makers
 

@@ -19,11 +19,12 @@ from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
+from armload.deploy.claims import claims
 from armload.deploy.collect import collect
 from armload.deploy.follow import follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.lease import claims, leased
+from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
 from armload.deploy.stored import list_runs, mark_collected
 from armload.deploy.transfer import push

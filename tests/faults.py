@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 
@@ -39,6 +41,13 @@ class _Watched:
         self._owner.reached(completed)
 
 
+class TwoOfThree:
+    """The numbers of the connections that are refused: two of each three."""
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number % 3 != 0
+
+
 class Relay:
     """Passes a port on, and can let a line stall or refuse one.
 
@@ -48,6 +57,7 @@ class Relay:
             moving, and stays open.
         cuts_after_bytes: the first line over which so many bytes went to the server is cut.
         refuses: the numbers of the connections, from 1, that are closed at once.
+        bytes_per_s: no line carries more to the server.
     """
 
     def __init__(
@@ -57,7 +67,9 @@ class Relay:
         stalls_after_bytes: int | None = None,
         cuts_after_bytes: int | None = None,
         refuses: Container[int] = (),
+        bytes_per_s: float = math.inf,
     ) -> None:
+        self._bytes_per_s = bytes_per_s
         self._server_port = port
         self._cuts_after_bytes = cuts_after_bytes
         self._stalls_after_bytes = stalls_after_bytes
@@ -66,9 +78,14 @@ class Relay:
         self._lines: list[socket.socket] = []
         self._over = threading.Event()
         self.port: int = self._listener.getsockname()[1]
+        self._cuts_from: int | None = None
         self.passed_bytes = 0
         self.connections = 0
         threading.Thread(target=self._serve, daemon=True).start()
+
+    def cuts_next_command(self) -> None:
+        """Cut the line once more of a command than its beginning has gone to the server."""
+        self._cuts_from = self.passed_bytes + 100
 
     def close(self) -> None:
         self._over.set()
@@ -95,10 +112,14 @@ class Relay:
             while data := client.recv(1 << 16):
                 server.sendall(data)
                 passed += len(data)
+                time.sleep(len(data) / self._bytes_per_s)
                 self.passed_bytes += len(data)
                 if self._stalls_after_bytes is not None and passed >= self._stalls_after_bytes:
                     self._stalls_after_bytes = None
                     self._over.wait()
+                if self._cuts_from is not None and self.passed_bytes >= self._cuts_from:
+                    self._cuts_from = None
+                    break
                 if self._cuts_after_bytes is not None and passed >= self._cuts_after_bytes:
                     self._cuts_after_bytes = None
                     break

@@ -23,7 +23,7 @@ from armload.deploy.ending import Cut, explain
 from armload.deploy.follow import end_orphan
 from armload.deploy.mark import Mark
 from armload.deploy.owner import laptop
-from armload.deploy.stored import StoredRun, list_runs, mark_collected
+from armload.deploy.stored import list_runs, mark_collected
 
 SEEN_FILE = "seen.jsonl"
 """The trace as far as it was followed; it goes when the run is home."""
@@ -35,7 +35,7 @@ def pull(board: Board, progress: Progress) -> list[Run]:
     A run that still goes on, and one that cannot be understood, is named and left alone.
 
     Raises:
-        ConnectError: the board does not answer.
+        ConnectError: the board does not answer any more.
     """
     host = connect(board, progress)
     try:
@@ -46,9 +46,18 @@ def pull(board: Board, progress: Progress) -> list[Run]:
             if stored.state == "running":
                 progress.say(f"{stored.id} still runs on {board.name}.")
                 continue
-            run = _pull_one(host, stored, progress)
-            if run is not None:
-                runs.append(run)
+            try:
+                run, _ = _brought(host, board, stored.folder, progress, cut=stored.cut)
+            except ConnectError:
+                raise
+            except ArmloadError as error:
+                words = f"{error.message} {error.remedy}".strip()
+                progress.say(f"{stored.id} cannot be brought home: {words}")
+                continue
+            runs.append(run)
+            mark = Mark.read(stored.mark)
+            if mark is None or mark.laptop == laptop():  # another's is still to be fetched by it
+                _tell_it_is_home(host, stored.folder)
         return runs
     finally:
         host.close()
@@ -74,7 +83,7 @@ def bring_home(
     job: Job | None = None,
     cut: Cut | None = None,
 ) -> tuple[Run, Path]:
-    """Fetch a run that has ended, keep it, and say so on the board.
+    """Fetch a run that has just ended, with the board's state now, and say so on the board.
 
     Args:
         host: the board.
@@ -87,6 +96,21 @@ def bring_home(
     Raises:
         ArmloadError: the files cannot be had, or not be kept here.
     """
+    run, folder = _brought(host, board, on_board, progress, job=job, cut=cut, just_ended=True)
+    _tell_it_is_home(host, on_board)
+    return run, folder
+
+
+def _brought(
+    host: Host,
+    board: Board,
+    on_board: PurePosixPath,
+    progress: Progress,
+    *,
+    job: Job | None = None,
+    cut: Cut | None = None,
+    just_ended: bool = False,
+) -> tuple[Run, Path]:
     folder = runs_folder() / on_board.name
     try:
         if job is not None:
@@ -101,15 +125,14 @@ def bring_home(
             # A restart may have taken the whole folder: what was seen of it is left.
             if job is None or cut != "restart":
                 raise
-        run = keep(job or read_job(folder), folder, after=_after(host, board), cut=cut)
+        after = _after(host, board) if just_ended else None
+        run = keep(job or read_job(folder), folder, after=after, cut=cut)
     except OSError as error:
         raise TransferError(
             f"{error.filename or folder}: {error.strerror or error}.",
             f"The run still lies on the board. Make room here, then: "
             f"armload pull --board {board.name}",
         ) from error
-    with contextlib.suppress(ArmloadError):  # it is home; the mark only says so
-        mark_collected(host, on_board)
     return run, folder
 
 
@@ -135,22 +158,9 @@ def keep(job: Job, folder: Path, *, after: Conditions | None, cut: Cut | None) -
     return run
 
 
-def _pull_one(host: Host, stored: StoredRun, progress: Progress) -> Run | None:
-    folder = runs_folder() / stored.id
-    try:
-        if stored.cut == "lost":
-            end_orphan(host, stored.folder)
-        collect(host, stored.folder, folder, progress)
-        run = keep(read_job(folder), folder, after=None, cut=stored.cut)
-    except ConnectError:
-        raise
-    except ArmloadError as error:
-        progress.say(f"{stored.id} cannot be brought home: {error.message}")
-        return None
-    mark = Mark.read(stored.mark)
-    if mark is None or mark.laptop == laptop():  # another's is still to be fetched by its owner
-        mark_collected(host, stored.folder)
-    return run
+def _tell_it_is_home(host: Host, on_board: PurePosixPath) -> None:
+    with contextlib.suppress(ArmloadError):  # it is; the mark only says so
+        mark_collected(host, on_board)
 
 
 def _doubted(run: Run, reason: str) -> Run:

@@ -23,8 +23,17 @@ if TYPE_CHECKING:
 PASSWORD_VARIABLE = "ARMLOAD_SSH_PASSWORD"  # noqa: S105 - the variable's name
 CONNECT_TIMEOUT_S = 10.0
 
-# What paramiko says when its two time-outs pass; other reasons follow the first one's words.
+# What paramiko says when its time-outs pass; other reasons follow the first one's words.
 _SILENT = ("Error reading SSH protocol banner", "No existing session")
+_LOGIN_SILENT = "Authentication timeout."
+_LOGIN_CUT = "Authentication failed: transport shut down or saw EOF"
+
+
+class HungUpError(ConnectError):
+    """A connection was refused or ended before the login was done.
+
+    Nothing has been asked of the board by then, so the next attempt may be made at once.
+    """
 
 
 class LoginRefusedError(ConnectError):
@@ -105,6 +114,17 @@ def _about_ssh(
             f"{where}: the private key is locked by a passphrase.",
             f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
         )
+    if str(error) == _LOGIN_CUT:
+        return HungUpError(
+            f"{where}: it hung up in the middle of the login.",
+            "Servers do so, too, when they are offered too many keys: name one as 'key' under "
+            f"'reach' in boards/{board_name}.yaml.",
+        )
+    if str(error) == _LOGIN_SILENT:
+        return ConnectError(
+            f"{where}: the login was not answered within {CONNECT_TIMEOUT_S:g} s.",
+            "Is the board overloaded?",
+        )
     no_key = "No authentication methods" in str(error)
     if no_key or isinstance(error, paramiko.AuthenticationException):
         return _refused(connection, where)
@@ -113,6 +133,11 @@ def _about_ssh(
             f"{where}: its ProxyCommand leads to no SSH server: "
             f"{connection.ssh_config.get('proxycommand', '')}",
             f"Correct ~/.ssh/config; to try it: {_way_in(connection)}",
+        )
+    if isinstance(error.__context__, EOFError | ConnectionError):
+        return HungUpError(
+            f"{where}: it took the connection and hung up at once.",
+            f"Has the server too many connections? {_check(board_name)}",
         )
     if str(error) in _SILENT:
         return ConnectError(
@@ -137,22 +162,25 @@ def _about_network(
         return ConnectError(f"{board_name}: there is no host called {host!r}.", _check(board_name))
     is_it_on = f"Is the board on? {_check(board_name)}"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
-        return ConnectError(f"{where}: {_reason(error)}.", is_it_on)
+        kind = HungUpError if _is_refused(error) else ConnectError
+        return kind(f"{where}: {_reason(error)}.", is_it_on)
     if isinstance(error, TimeoutError):
         return ConnectError(f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", is_it_on)
     said = error.strerror if isinstance(error, OSError) else ""
-    return ConnectError(f"{where}: {said or str(error) or 'the server hung up'}.", is_it_on)
+    kind = HungUpError if isinstance(error, EOFError | ConnectionError) else ConnectError
+    return kind(f"{where}: {said or str(error) or 'the server hung up'}.", is_it_on)
 
 
 def _check(board_name: str) -> str:
     return f"Check 'reach' in boards/{board_name}.yaml and ~/.ssh/config."
 
 
-def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
-    import errno
+def _is_refused(error: paramiko.ssh_exception.NoValidConnectionsError) -> bool:
+    return any(isinstance(one, ConnectionRefusedError) for one in error.errors.values())
 
-    numbers = {one.errno for one in error.errors.values() if isinstance(one, OSError)}
-    if errno.ECONNREFUSED in numbers:
+
+def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
+    if _is_refused(error):
         return "connection refused; no SSH server listens there"
     return "no route to the host"
 

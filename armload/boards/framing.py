@@ -57,6 +57,11 @@ def receiving(path: PurePosixPath, offset_bytes: int) -> str:
     )
 
 
+def size_of(path: PurePosixPath) -> str:
+    """Return the command that prints a file's length; some tools' ``wc`` reads all of the file."""
+    return f"{{ stat -L -c %s {quote(path)} 2>/dev/null || wc -c <{quote(path)}; }}"
+
+
 def reason(said: bytes) -> str:
     """Return why a shell's command failed, in the board's words."""
     words = said.decode("utf-8", "replace").strip().removeprefix("sh: ")
@@ -66,8 +71,9 @@ def reason(said: bytes) -> str:
 def _cut(path: PurePosixPath, length: int) -> str:
     # A board can lack truncate and dd; mostly there is nothing to cut.
     target, beside = quote(path), quote(path.with_name(f"{path.name}.cut"))
+    # Compared as words: a shell's numbers may have 32 bits. What wc puts around it is left out.
     return (
-        f'{{ [ "$(wc -c <{target})" -eq {length} ]'
+        f"{{ [ $({size_of(path)}) = {length} ]"
         f" || truncate -s {length} {target} 2>/dev/null"
         f" || dd if=/dev/null of={target} bs=1 seek={length} 2>/dev/null"
         f" || {{ head -c {length} <{target} >{beside} && mv -f {beside} {target}; }}; }}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
 
+from armload.core.errors import ConnectError
 from armload.core.files import write_whole
 
 
@@ -38,3 +40,42 @@ def pin_key(host: str, port: int, key_line: str) -> None:
     former = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     kept = [line for line in former if line.split(" ", 1)[0] != name]
     write_whole(file, "".join(f"{line}\n" for line in (*kept, f"{name} {key_line}")).encode())
+
+
+def load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
+    """Read a file of known keys with paramiko's reader.
+
+    Raises:
+        ConnectError: it cannot be read; says which line is wrong.
+    """
+    import paramiko
+
+    try:
+        load(str(path))
+    except OSError as error:
+        raise ConnectError(
+            f"{board_name}: {path} cannot be read: {error.strerror}.",
+            "armload looks there for the board's key: make it readable for you.",
+        ) from error
+    except paramiko.hostkeys.InvalidHostKey as error:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        number = next(n for n, line in enumerate(lines, 1) if line.strip() == error.line)
+        raise _spoilt(path, number, board_name) from error
+    except UnicodeDecodeError as error:
+        raise _spoilt(path, _first_undecodable(path), board_name) from error
+
+
+def _first_undecodable(path: Path) -> int:
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return number
+    return 1
+
+
+def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
+    return ConnectError(
+        f"{board_name}: {path}, line {line}: this is no host key.",
+        "Correct or remove that line.",
+    )

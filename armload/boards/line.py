@@ -6,19 +6,26 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from armload.boards.address import SshAddress
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
     PASSWORD_VARIABLE,
+    HungUpError,
     explained,
     refuse_unknown,
     translated,
 )
-from armload.boards.known_keys import known_keys_name, persons_key_files, pinned_keys_file
+from armload.boards.known_keys import (
+    known_keys_name,
+    load_keys,
+    persons_key_files,
+    pinned_keys_file,
+)
 from armload.core.errors import ConnectError
 from armload.core.values import Value
 
@@ -28,6 +35,10 @@ if TYPE_CHECKING:
 
 DEAD_AFTER_MS = 20_000
 KEEPALIVE_S = 5
+_PAUSES_S = (0.1, 0.3, 0.9)
+"""Between attempts to log in to a server that refuses or hangs up."""
+
+Done = TypeVar("Done")
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -94,30 +105,34 @@ class Line:
 
 
 def open_line(address: SshAddress, board_name: str) -> Line:
-    """Connect, check the server's key, and log in.
+    """Connect, check the server's key, and log in; a server that hangs up is tried again.
 
     Raises:
         LoginRefusedError: the keys at hand do not open it.
         ConnectError: anything else; says which.
     """
-    connection = _prepared(address, board_name)
-    try:
-        _open(connection, board_name)
-    except BaseException:
-        Line(connection, board_name).close()
-        raise
-    transport = connection.transport
-    transport.set_keepalive(KEEPALIVE_S)
-    _notice_silence(transport.sock)
-    return Line(connection, board_name)
+    return _insistently(lambda: _opened(address, board_name))
 
 
 def shown_key(address: SshAddress, board_name: str) -> ServerKey:
-    """Ask a server for its key without logging in.
+    """Ask a server for its key without logging in; one that hangs up is asked again.
 
     Raises:
         ConnectError: it does not answer.
     """
+    return _insistently(lambda: _shown(address, board_name))
+
+
+def _insistently(attempt: Callable[[], Done]) -> Done:
+    """Try for a second or so: nothing has been asked of a board before the login is done."""
+    for pause_s in _PAUSES_S:
+        with contextlib.suppress(HungUpError):
+            return attempt()
+        time.sleep(pause_s)
+    return attempt()
+
+
+def _shown(address: SshAddress, board_name: str) -> ServerKey:
     import paramiko
 
     class Shown(Exception):  # noqa: N818 - it carries an answer
@@ -146,6 +161,19 @@ def shown_key(address: SshAddress, board_name: str) -> ServerKey:
     finally:
         Line(connection, board_name).close()
     raise ConnectError(f"{board_name}: {connection.host} showed no key.")
+
+
+def _opened(address: SshAddress, board_name: str) -> Line:
+    connection = _prepared(address, board_name)
+    try:
+        _open(connection, board_name)
+    except BaseException:
+        Line(connection, board_name).close()
+        raise
+    transport = connection.transport
+    transport.set_keepalive(KEEPALIVE_S)
+    _notice_silence(transport.sock)
+    return Line(connection, board_name)
 
 
 def _open(connection: fabric.Connection, board_name: str) -> None:
@@ -208,43 +236,9 @@ def _set_keys(hop: fabric.Connection, board_name: str) -> None:
     # What armload pinned comes first: the person asked for it later.
     pinned = pinned_keys_file()
     if pinned.is_file():
-        _load_keys(hop.client.load_system_host_keys, pinned, board_name)
+        load_keys(hop.client.load_system_host_keys, pinned, board_name)
     for path in persons_key_files(hop.ssh_config.get("userknownhostsfile")):
-        _load_keys(hop.client.get_host_keys().load, path, board_name)
-
-
-def _load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
-    import paramiko
-
-    try:
-        load(str(path))
-    except OSError as error:
-        raise ConnectError(
-            f"{board_name}: {path} cannot be read: {error.strerror}.",
-            "armload looks there for the board's key: make it readable for you.",
-        ) from error
-    except paramiko.hostkeys.InvalidHostKey as error:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        number = next(n for n, line in enumerate(lines, 1) if line.strip() == error.line)
-        raise _spoilt(path, number, board_name) from error
-    except UnicodeDecodeError as error:
-        raise _spoilt(path, _first_undecodable(path), board_name) from error
-
-
-def _first_undecodable(path: Path) -> int:
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            return number
-    return 1
-
-
-def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
-    return ConnectError(
-        f"{board_name}: {path}, line {line}: this is no host key.",
-        "Correct or remove that line.",
-    )
+        load_keys(hop.client.get_host_keys().load, path, board_name)
 
 
 def _forget_keys(connection: fabric.Connection) -> None:

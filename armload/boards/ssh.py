@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from armload.boards.address import SshAddress
 from armload.boards.bulk import TRANSFER_SILENCE_S, Carrier, NotBegunError
 from armload.boards.failures import translated
-from armload.boards.framing import after_mark, marked, reason, receiving, shell_line
+from armload.boards.framing import after_mark, marked, reason, receiving, shell_line, size_of
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.line import Line, open_line
 from armload.boards.pieces import PIECE_BYTES, pieces
@@ -111,7 +111,7 @@ class SshHost:
             blocks = carrier.read(path)
             next(blocks)
 
-        size = self.run(f"wc -c <{quote(path)}").text.strip()
+        size = self.run(size_of(path)).text.strip()
         large = size.isdecimal() and int(size) >= BULK_BYTES
         if large and self._by_system_ssh(command, begin):
             try:

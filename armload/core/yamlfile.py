@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from armload.core.errors import DataError, UsageError
+from armload.core.mistakes import first_mistake
 from armload.core.workspace import data_file, data_files
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -135,17 +135,9 @@ def _validated(
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        line = _line_of(root, first["loc"])
-        key = _key_of(root, first["loc"])
-        if first["type"] == "extra_forbidden":
-            allowed = [name for name in model.model_fields if name != "name"]
-            near = difflib.get_close_matches(key, allowed, n=1)
-            hint = f"Did you mean {near[0]!r}? " if near else ""
-            remedy = f"{hint}Allowed here: {', '.join(allowed)}." if len(first["loc"]) == 1 else ""
-            raise DataError(f"{path}, line {line}: there is no key {key!r}.", remedy) from error
-        raise DataError(f"{path}, line {line}: {key}: {_plain(first['msg'])}.") from error
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")
+        mistake = first_mistake(error, model)
+        where = f"{path}, line {_line_of(root, mistake.place)}"
+        key = _key_of(root, mistake.place)
+        if mistake.unknown_key:
+            raise DataError(f"{where}: there is no key {key!r}.", mistake.remedy) from error
+        raise DataError(f"{where}: {key}: {mistake.words}.") from error

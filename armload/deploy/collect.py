@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from armload.boards.host import Host
@@ -15,7 +18,7 @@ from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.facts import read_peaks
 from armload.deploy.launch import JOB_MARK
-from armload.deploy.patience import Patience
+from armload.deploy.patience import Patience, patiently
 from armload.deploy.stored import check_name
 
 _SILENCE_S = 300.0  # a slow board makes checksums of large files in silence
@@ -51,6 +54,7 @@ def collect(
         BoardError: there is no such run.
         ConnectError: the board stayed away.
         TransferError: a file did not arrive as it is there, or the run still goes on.
+        OSError: this machine's disk has no room for them; none is begun then.
     """
     progress = progress or Silent()
     local_folder.mkdir(parents=True, exist_ok=True)
@@ -119,11 +123,15 @@ def _read_again(
     sums = {}
     for path in sorted(local.glob(_PART.format(name="*"))):
         name = path.name.removeprefix(".").removesuffix(".part")
-        digest = hashlib.sha256()
-        for chunk in host.read(run_folder / name):
-            digest.update(chunk)
-        sums[name] = digest.hexdigest()
+        sums[name] = patiently(partial(_sum_of, host, run_folder / name))
     return sums
+
+
+def _sum_of(host: Host, path: PurePosixPath) -> str:
+    digest = hashlib.sha256()
+    for chunk in host.read(path):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 class Receiver:
@@ -209,6 +217,10 @@ class Receiver:
             if not length.isdecimal():
                 raise ValueError(f"{line[:200]!r} gives no length")
             self.sizes[name] = int(length)
+        missing = sum(size - self._parts.get(name, 0) for name, size in self.sizes.items())
+        if missing > shutil.disk_usage(self._folder).free:
+            # Found out later, it would have filled the disk for every other run.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
         for name, size in self.sizes.items():
             have = self._parts.get(name, 0)
             if have > size:

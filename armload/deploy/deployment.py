@@ -13,10 +13,12 @@ from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value, format_bytes
+from armload.deploy.claims import need_board
 from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
+from armload.deploy.patience import Patience, patiently
 from armload.deploy.space import need_space
-from armload.deploy.transfer import deliver, push
+from armload.deploy.transfer import PATIENCE_S, deliver, push
 from armload.models.model import Model
 
 
@@ -59,6 +61,7 @@ def deploy(
     Raises:
         BoardError: not aarch64, a CPU feature is missing, no space, a folder that cannot be
             written or run from.
+        BusyError: meanwhile somebody else has taken the board over.
         ConnectError, TransferError: as for ``push``.
     """
     layout = Layout(workdir=board.workdir)
@@ -76,7 +79,9 @@ def deploy(
             executable=False,
         ),
     )
-    said = host.run(probe_script(board) + stored_script(items)).stdout
+    patience = Patience(PATIENCE_S)
+    question = probe_script(board) + stored_script(items)
+    said = patiently(lambda: host.run(question), patience).stdout
     found = as_programs_see_it(host, parse_probe(said, board.name), progress)
     check_fit(board, binary, found, emulated=bool(host.launcher))
     stored = [
@@ -86,10 +91,18 @@ def deploy(
     sent = False
     if any(state.state != "present" for state in stored):
         _say_if_memory_is_small(board, model, found, progress)
-        need_space(host, items, stored)
+        patiently(lambda: need_space(host, items, stored), patience)
         sums = helper_on_board(host, layout, found, progress)
         for item, state in zip(items, stored, strict=True):
-            sent |= deliver(host, item, state, progress, helper=sums, cold=verify)
+            sent |= deliver(
+                host,
+                item,
+                state,
+                progress,
+                helper=sums,
+                cold=verify,
+                still_ours=lambda: need_board(host, board.workdir),
+            )
     return Deployment(program=items[0].remote, model=items[1].remote, sent=sent, found=found)
 
 
@@ -107,7 +120,7 @@ def helper_on_board(
     ours = helper(SHA256, progress, architecture=found.machine)
     remote = layout.program(ours.sha256, ours.name)
     push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
-    of_itself = host.run(join([remote, remote])).text
+    of_itself = patiently(lambda: host.run(join([remote, remote]))).text
     if of_itself != ours.sha256:
         progress.say(f"{host.name} cannot run armload's checksum program; its own tools do it.")
         return None

@@ -9,7 +9,7 @@ from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
 from armload.core.shell import render
 from armload.deploy.ending import Cut
-from armload.deploy.patience import PATIENCE_S, Patience, never
+from armload.deploy.patience import PATIENCE_S, Patience, never, patiently
 
 Grown = Callable[[int, str], None]
 """Is told the number of steps in the trace and the end of the text so far."""
@@ -89,7 +89,7 @@ def stop(host: Host, run_folder: PurePosixPath) -> None:
     Raises:
         ConnectError: the board does not answer.
     """
-    host.run(render("stop.sh.j2", {"folder": run_folder}))
+    patiently(lambda: host.run(render("stop.sh.j2", {"folder": run_folder})))
 
 
 def end_orphan(host: Host, run_folder: PurePosixPath) -> None:

@@ -1,63 +1,33 @@
-"""One user at a time on a board: a lease that lies there and ends by itself.
+"""One user at a time on a board: a lease is a claim of one's own with no other beside it.
 
-A claim is a file ``<token>.<boot id>.<uptime in seconds>`` in the lease's folder: who has the
-board, in which boot, until when. Boards have no battery, so no clock of theirs is asked but the
-time since the boot. Every step of the protocol is one system call that either works or does not.
+Every step of the protocol is one system call that either works or does not.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-
-from pydantic import ValidationError
 
 from armload.boards.host import Host
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import render
-from armload.core.values import Value
+from armload.deploy.claims import Claim, free, parse_claims, taken_over
 from armload.deploy.layout import Layout
-from armload.deploy.owner import Owner, this_process
+from armload.deploy.owner import this_process
+from armload.deploy.patience import patiently
 
 TERM_S = 60
 """A claim that nobody renews ends after so long."""
 
 RENEW_EVERY_S = TERM_S / 3
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.3, 5.0
-
-
-class Claim(Value):
-    """What one user of a board has written there.
-
-    Attributes:
-        token: tells it apart from all others.
-        owner: who put it up; none when that was not written in time.
-        run: the run that keeps it; empty while a laptop does.
-        held_s: how long it has stood; none when that is not known.
-        left_s: how long it lasts when nobody renews it; 0 when it has ended.
-    """
-
-    token: str
-    owner: Owner | None
-    run: str
-    held_s: int | None
-    left_s: int
-
-    @property
-    def words(self) -> str:
-        """Who, for how long and what for, in words."""
-        who = self.owner.who if self.owner else "somebody"
-        held = "" if self.held_s is None else f" for {_duration(self.held_s)}"
-        doing = f", running {self.run}" if self.run else ", copying or preparing"
-        return f"{who}{held}{doing}"
 
 
 class Lease:
@@ -89,11 +59,8 @@ class Lease:
             BusyError: it had ended, and somebody else has the board.
             ConnectError: the board does not answer.
         """
-        if not _renewed(self._host, self):
-            raise BusyError(
-                f"{self._host.name}: the lease ran out, and somebody else has the board now.",
-                "What was copied is kept. Type the same command again.",
-            )
+        if not patiently(lambda: _renewed(self._host, self)):
+            raise taken_over(self._host)
 
     def renew_by_itself(self, beside: Callable[[], Host]) -> None:
         """Renew it now and then over a line of its own, until it is stopped."""
@@ -170,77 +137,15 @@ def leased(
     except BaseException:
         if not lease.kept_by_run:
             with contextlib.suppress(ArmloadError):
-                _free(host, workdir, [lease.token])
+                free(host, workdir, [lease.token])
         raise
     else:
         lease.stop_renewing()
         if not lease.kept_by_run:
-            _free(host, workdir, [lease.token])
+            with contextlib.suppress(ConnectError):  # what the block had to do is done
+                free(host, workdir, [lease.token])
     finally:
         lease.abandon()
-
-
-def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
-    """Return who has a board; nobody, mostly one, and for a moment two that both give way.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
-    folder = Layout(workdir=workdir).lease
-    return parse_claims(host.run(render("lease_show.sh.j2", {"folder": folder})).text)
-
-
-def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, ...]:
-    """End the claims on a board, and return them.
-
-    Without ``force`` only those that have ended by themselves, and those of this laptop.
-
-    Raises:
-        BusyError: somebody else has it.
-        ConnectError: the board does not answer.
-    """
-    found = claims(host, workdir)
-    mine = this_process().laptop
-    lasting = [claim for claim in found if claim.left_s]
-    theirs = [claim for claim in lasting if claim.owner is None or claim.owner.laptop != mine]
-    if theirs and not force:
-        raise BusyError(
-            f"{host.name} is in use by {theirs[0].words}.",
-            "Say --force to take the lease away all the same; a program that runs there goes on.",
-        )
-    _free(host, workdir, [claim.token for claim in found])
-    return found
-
-
-def parse_claims(text: str) -> tuple[Claim, ...]:
-    """Read what the board tells of its claims: its boot and uptime, then each one."""
-    first, *lines = text.splitlines() or [""]
-    boot, _, up = first.partition(" ")
-    parts: list[list[str]] = []
-    for line in lines:
-        if line.startswith("#claim "):
-            parts.append([line.removeprefix("#claim ")])
-        elif parts:
-            parts[-1].append(line)
-    return tuple(_claim(part, boot, int(up) if up.isdecimal() else 0) for part in parts)
-
-
-def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
-    name, holder, since, run = (*part, "", "", "", "")[:4]
-    token, _, rest = name.partition(".")
-    theirs, _, until = rest.rpartition(".")
-    left_s = int(until) - up_s if until.isdecimal() and theirs == boot else 0
-    try:
-        owner = Owner.model_validate_json(holder)
-    except ValidationError:
-        owner = None
-    return Claim(
-        token=token,
-        owner=owner,
-        run=run,
-        held_s=up_s - int(since) if since.isdecimal() and theirs == boot else None,
-        left_s=max(left_s, 0),
-    )
 
 
 def _acquire(
@@ -293,7 +198,7 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
             "over": over,
         },
     )
-    done = host.run(script)
+    done = patiently(lambda: host.run(script))
     word, _, rest = done.text.partition("\n")
     if word == "held":
         return None
@@ -310,16 +215,3 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
 def _renewed(host: Host, lease: Lease) -> bool:
     values = {"folder": lease.folder, "token": lease.token, "term_s": TERM_S}
     return host.run(render("lease_keep.sh.j2", values)).text == "held"
-
-
-def _free(host: Host, workdir: PurePosixPath, tokens: Sequence[str]) -> None:
-    fit = [token for token in tokens if re.fullmatch(r"[\w-]+", token)]
-    if fit:
-        values = {"folder": Layout(workdir=workdir).lease, "tokens": fit}
-        host.run(render("lease_free.sh.j2", values))
-
-
-def _duration(seconds: int) -> str:
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

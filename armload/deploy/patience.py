@@ -35,6 +35,11 @@ class Patience:
         self._moved = moved
         self.heard()
 
+    @property
+    def away(self) -> bool:
+        """Whether the board has not answered since it was waited for."""
+        return self._away_since is not None
+
     def heard(self) -> None:
         """Begin anew: the board has answered."""
         self._away_since: float | None = None
@@ -64,6 +69,9 @@ def patiently(action: Callable[[], Done], patience: Patience | None = None) -> D
     patience = patience or Patience()
     while True:
         try:
-            return action()
+            done = action()
         except ConnectError as error:
             patience.pause(error)
+        else:
+            patience.heard()
+            return done

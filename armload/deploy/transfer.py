@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from armload.boards.host import Host
@@ -13,6 +13,7 @@ from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import format_bytes
 from armload.deploy.item import Item, Stored, parse_stored, stored_script
+from armload.deploy.patience import Patience
 from armload.deploy.space import ask_space, need_space
 from armload.deploy.sums import NO_TOOL, good_prefix_bytes, patience_s
 
@@ -20,9 +21,12 @@ PATIENCE_S = 60.0
 """So long a board may be out of reach while a file is on its way there."""
 
 _FULL_BELOW_BYTES = 1 << 20
-_LONGEST_PAUSE_S = 2.0
 _BEYOND_BUFFERS_BYTES = 16 << 20
 """What has left this machine and fits into no buffer on the way has reached the board."""
+
+
+def _nobody_else() -> None:
+    """Find nobody who has taken the board over."""
 
 
 def push(
@@ -53,13 +57,12 @@ def push(
         patience_s: so long the board may be out of reach meanwhile.
 
     Raises:
-        ConnectError: the board does not answer, or has not for ``patience_s``.
+        ConnectError: the board has not answered for ``patience_s``.
         BoardError: no space, or the folder cannot be written.
         TransferError: the content differs after it was sent twice.
     """
     item = Item(local=local, remote=remote, sha256=sha256, executable=executable)
-    stored = what_is_stored(host, item)
-    return deliver(host, item, stored, progress, helper=helper, patience_s=patience_s)
+    return deliver(host, item, None, progress, helper=helper, patience_s=patience_s)
 
 
 def what_is_stored(host: Host, item: Item) -> Stored:
@@ -75,18 +78,22 @@ def what_is_stored(host: Host, item: Item) -> Stored:
 def deliver(
     host: Host,
     item: Item,
-    stored: Stored,
+    stored: Stored | None,
     progress: Progress,
     *,
     helper: PurePosixPath | None = None,
     cold: bool = False,
     patience_s: float = PATIENCE_S,
+    still_ours: Callable[[], None] = _nobody_else,
 ) -> bool:
-    """Do what ``push`` does from a known state on; the errors are the same.
+    """Do what ``push`` does from a known state on, if there is one; the errors are the same.
 
     With ``cold`` a check reads the storage instead of the page cache, where the helper is there.
+    ``still_ours`` is called when something went wrong, and raises if somebody else has taken the
+    board over meanwhile: then theirs is left alone.
     """
-    return _Delivery(host, item, progress, helper, cold=cold).run(stored, patience_s)
+    patience = Patience(patience_s)
+    return _Delivery(host, item, progress, helper, patience, still_ours, cold=cold).run(stored)
 
 
 class _Delivery:
@@ -98,6 +105,8 @@ class _Delivery:
         item: Item,
         progress: Progress,
         helper: PurePosixPath | None,
+        patience: Patience,
+        still_ours: Callable[[], None],
         *,
         cold: bool,
     ) -> None:
@@ -105,20 +114,26 @@ class _Delivery:
         self._item = item
         self._progress = progress
         self._helper = helper
+        self._patience = patience
+        self._still_ours = still_ours
         self._cold = cold
         self._known_good_bytes = 0
         self._sent = False
         self._differed = False
-        self._failing_since_s: float | None = None
 
-    def run(self, stored: Stored, patience_s: float) -> bool:
+    def run(self, stored: Stored | None) -> bool:
         while True:
             try:
+                if stored is None:
+                    stored = what_is_stored(self._host, self._item)
+                    if self._patience.away:
+                        self._still_ours()
                 if self._arrived(stored):
                     return self._sent
                 stored = self._after_a_difference()
             except ConnectError as error:
-                stored = self._over_a_new_line(error, patience_s)
+                stored = None
+                self._wait(error)
 
     def _arrived(self, stored: Stored) -> bool:
         """Do what is left to do; tell whether the file is in its place then."""
@@ -149,7 +164,7 @@ class _Delivery:
 
             def sent(position: int) -> None:
                 if position - offset >= _BEYOND_BUFFERS_BYTES:
-                    self._failing_since_s = None
+                    self._patience.heard()
                 step.update(position)
 
             try:
@@ -157,6 +172,7 @@ class _Delivery:
                     self._item.local, self._item.part, offset_bytes=offset, sent=sent
                 )
             except BoardError as error:
+                self._still_ours()
                 self._say_if_full(error)
                 raise
 
@@ -169,7 +185,7 @@ class _Delivery:
             helper=self._helper,
         )
         if offset > self._known_good_bytes:
-            self._failing_since_s = None
+            self._patience.heard()
         self._known_good_bytes = offset
         return offset
 
@@ -217,6 +233,7 @@ class _Delivery:
         )
         done = self._host.run(script, timeout_s=patience_s(item.size_bytes))
         if done.status != 0:
+            self._still_ours()
             reason = done.stderr.decode("utf-8", "replace").strip()
             raise BoardError(
                 f"{self._host.name}: {item.remote} cannot be put into place: {reason}."
@@ -226,6 +243,7 @@ class _Delivery:
     def _after_a_difference(self) -> Stored:
         """Return the state to go on from once a file has arrived that is not as it was sent."""
         item = self._item
+        self._still_ours()
         if self._differed:
             self._remove(item.part)
             raise TransferError(
@@ -245,19 +263,8 @@ class _Delivery:
         beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))
         self._host.run(render("remove.sh.j2", {"paths": [path, *beside]}))
 
-    def _over_a_new_line(self, error: ConnectError, patience_s: float) -> Stored:
-        """Return what the board holds once it answers again."""
-        now_s = time.monotonic()
-        if self._failing_since_s is None:
-            self._failing_since_s = now_s
+    def _wait(self, error: ConnectError) -> None:
+        said = self._patience.away
+        self._patience.pause(error)
+        if not said:
             self._progress.say(f"{error.message} Going on as soon as the board answers.")
-        give_up_at_s = self._failing_since_s + patience_s
-        pause_s = 0.1
-        while time.monotonic() + pause_s < give_up_at_s:
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            try:
-                return what_is_stored(self._host, self._item)
-            except ConnectError as newer:
-                error = newer
-        raise error

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from armload.boards.board import Board
-from armload.boards.host import Host
+from armload.boards.host import Completed, Host
 from armload.boards.probe import probe
 from armload.build.binary import Binary
-from armload.core.errors import BoardError, RunError
+from armload.core.errors import BoardError, BusyError, ConnectError, RunError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.collect import collect, peak_memory_bytes
@@ -24,6 +25,7 @@ from armload.deploy.follow import follow, stop
 from armload.deploy.item import Item, stored_script
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
+from armload.deploy.owner import this_process
 from armload.deploy.stored import list_runs
 from armload.deploy.transfer import push
 from armload.models.model import Model
@@ -174,6 +176,29 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
     assert not deployed(verify=False).sent, "nothing shows the damage"
     assert deployed(verify=True).sent
     assert remote.read_bytes() == model.path.read_bytes()
+
+
+def test_a_copy_whose_line_broke_leaves_the_board_to_whoever_has_it_by_then(
+    emulated: Host, board: Board, tmp_path: Path
+) -> None:
+    """As after a night in which the laptop slept, and its lease ran out."""
+    binary, model = some_binary(tmp_path), some_model(tmp_path)
+    lease = Path(Layout(workdir=board.workdir).lease)
+    somebody = this_process().model_copy(update={"laptop": "thinkpad-0a1b"})
+    until = int(Path("/proc/uptime").read_text().split(".")[0]) + 50
+
+    def break_the_line() -> None:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        (lease / f"other.{boot}.{until}").write_text(f"{somebody.model_dump_json()}\n1\n")
+        raise ConnectError("broken")
+
+    lease.mkdir(parents=True)
+    progress = At(model.size_bytes, break_the_line)
+    with pytest.raises(BusyError, match="somebody else has the board"):
+        deploy(emulated, board, binary=binary, model=model, progress=progress)
+    for claim in lease.iterdir():
+        claim.unlink()
+    assert deploy(emulated, board, binary=binary, model=model, progress=SILENT).sent
 
 
 def test_a_changed_file_on_the_board_is_replaced(host: Host, board: Board, tmp_path: Path) -> None:
@@ -330,6 +355,39 @@ def test_a_run_whose_script_is_killed_is_called_interrupted(
         assert explain(tmp_path / "local").status is None
     finally:
         os.kill(int(Path(folder / "pid").read_text()), signal.SIGKILL)
+
+
+class _RestartingAtLaunch:
+    """A host whose first command is done there, and whose board restarts before it has answered."""
+
+    def __init__(self, host: Host, folder: PurePosixPath) -> None:
+        self._host = host
+        self._boot_id = Path(folder / "boot_id")
+        self.restarted = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._host, name)
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        done = self._host.run(command, stdin=stdin, timeout_s=timeout_s)
+        if not self.restarted:
+            self.restarted = True
+            self._boot_id.write_text("the-boot-of-the-first-attempt\n")
+            raise ConnectError("broken")
+        return done
+
+
+def test_a_restart_between_two_attempts_to_launch_is_not_hidden_by_the_second(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    folder, gate = Layout(workdir=board.workdir).run("run"), tmp_path / "gate"
+    restarting = cast("Host", _RestartingAtLaunch(host, folder))
+    argv = ["sh", "-c", f"until [ -e '{gate}' ]; do sleep 0.1; done"]
+    launch(restarting, run_folder=folder, argv=argv, trace=False, time_limit_s=60, job=JOB)
+    with pytest.raises(RunError, match="restarted"):
+        follow(host, folder, nothing)
+    gate.touch()
+    assert not [path for path in Path(folder).glob("*.sh") if path.name != "run.sh"]
 
 
 def test_a_run_of_a_former_boot_is_called_interrupted(host: Host, board: Board) -> None:

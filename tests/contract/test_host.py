@@ -87,6 +87,18 @@ def test_writing_from_an_offset_cuts_the_file_there(host: Host, tmp_path: Path) 
     assert b"".join(host.read(path)) == b"new"
 
 
+def test_a_length_that_32_bits_do_not_hold_is_told_from_a_short_one(
+    host: Host, tmp_path: Path
+) -> None:
+    path = PurePosixPath(tmp_path / "file")
+    with Path(path).open("wb") as file:
+        file.write(b"0123")
+        file.truncate((1 << 32) + 4)  # the numbers of some shells begin again there
+    host.write(path, [b"ab"], offset_bytes=4)
+    assert Path(path).stat().st_size == 6
+    assert b"".join(host.read(path)) == b"0123ab"
+
+
 def test_a_local_file_is_sent_from_an_offset_on(host: Host, tmp_path: Path) -> None:
     local, remote = tmp_path / "local", PurePosixPath(tmp_path / "it's remote")
     data = bytes(range(256)) * 20_000

@@ -19,10 +19,11 @@ from armload.boards.virtual.process import Started
 from armload.core.errors import BoardError, BusyError
 from armload.core.progress import Silent
 from armload.deploy import lease as lease_module
+from armload.deploy.claims import claims, release
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.lease import Lease, claims, leased, release
+from armload.deploy.lease import Lease, leased
 from armload.deploy.owner import Owner, this_process
 from tests.contract.conftest import Makers
 
@@ -344,6 +345,30 @@ def test_ones_own_lease_is_released_and_anothers_only_by_force(
     (ended,) = release(host, workdir, force=True)
     assert ended.owner == SOMEBODY
     assert release(host, workdir, force=True) == ()
+
+
+def test_a_lease_that_ones_own_run_keeps_is_released_only_by_force(
+    host: Host, workdir: PurePosixPath, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with taken(host, workdir) as lease:
+        folder = launched(host, workdir, lease, f"until [ -e '{gate}' ]; do sleep 0.1; done")
+    while not any(claim.run == "run" for claim in claims(host, workdir)):
+        time.sleep(0.05)
+    with pytest.raises(BusyError, match="your own run run goes on") as caught:
+        release(host, workdir, force=False)
+    assert "--force" in caught.value.remedy
+    assert [claim.run for claim in claims(host, workdir)] == ["run"]
+    assert [claim.run for claim in release(host, workdir, force=True)] == ["run"]
+    gate.touch()
+    assert follow(host, folder, lambda steps, text: None) == 0
+
+
+def test_a_lease_of_ones_own_run_that_has_ended_is_released_as_any_other(
+    host: Host, workdir: PurePosixPath
+) -> None:
+    put_up(workdir, this_process(), token="mine", run="a-run-that-is-gone")
+    assert [claim.token for claim in release(host, workdir, force=False)] == ["mine"]
 
 
 def test_a_folder_that_cannot_be_written_is_said(host: Host, tmp_path: Path) -> None:

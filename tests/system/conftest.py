@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.person import Person
 from tests.repositories import Repository
+from tests.system.people import two_people
 
 
 @pytest.fixture
@@ -26,3 +29,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     return Repository(tmp_path / "a repository")
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Person, Person]]:
+    with two_people(tmp_path_factory.mktemp("people")) as both:
+        yield both

@@ -99,7 +99,7 @@ def test_a_wrong_value_of_a_virtual_board_is_told(
     ("reach", "said"),
     [
         ("{kind: local, host: a}", "there is no key 'reach.host'"),
-        ("{kind: hdc, key: ''}", "at least 1 character"),
+        ("{kind: hdc, key: ''}", "reach.key: it must not be empty"),
         ("{kind: usb}", "'ssh', 'local', 'hdc', 'virtual', 'qemu-user'"),
     ],
 )

@@ -63,9 +63,22 @@ def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
     [
         (GOOD + "worksdir: /x\n", 4, "worksdir.*Did you mean 'workdir'"),
         (GOOD + "facts:\n  memory: lots\n", 5, "facts.memory.*'lots' is no size"),
-        (GOOD + "facts:\n  memry: 2 GiB\n", 5, "facts.memry"),
+        (GOOD + "facts:\n  memry: 2 GiB\n", 5, "facts.memry.*Did you mean 'memory'"),
+        (GOOD.replace("host", "hots"), 2, "'reach.hots'.*'host'.*kind, host, port, user, key"),
+        (GOOD + "facts: {clusters: [{core: 4, name: x}]}\n", 4, "core'.*cores, name, max_mhz"),
+        (GOOD + "facts: {clusters: 4}\n", 4, "facts.clusters: it must be a list.*and is 4"),
+        (GOOD + "facts: [1]\n", 4, "facts: it must be keys with values.*and is a list"),
+        (GOOD + "description: 3\n", 4, "description: it must be text, and is 3"),
+        (GOOD.replace("bench-7", ""), 2, "reach.host: it must be text, and is empty"),
+        (GOOD.replace("kind: ssh, ", ""), 2, "reach: its key 'kind' is missing.*ssh, local, hdc"),
+        (GOOD + "build_host: {compiler: zig}\n", 4, "must be 'native' or 'gnu', and is 'zig'"),
+        (GOOD + "build_host: {nice: 1.5}\n", 4, "build_host.nice: it must be a whole number"),
         ("target: rk3568\nworkdir: /x\nreach:\n  kind: carrier-pigeon\n", 3, "reach.*pigeon"),
-        (GOOD.replace("bench-7", "b, port: 99999"), 2, "reach.port: "),
+        (
+            GOOD.replace("bench-7", "b, port: 99999"),
+            2,
+            "reach.port: it must be 65535 or less, and is 99999",
+        ),
         ("target: [rk3568\n", 2, "not valid YAML"),
         ("target: rk3568\n  workdir: /x\n", 2, "not valid YAML"),
         ("just words\n", 1, "expected keys"),
@@ -84,7 +97,7 @@ def test_a_mistake_is_answered_with_file_line_and_words(
 
 def test_what_is_missing_is_named(boards: Path) -> None:
     (boards / "broken.yaml").write_text("target: rk3568\n")
-    with pytest.raises(DataError, match=r"reach: Field required"):
+    with pytest.raises(DataError, match=r"reach: this key is missing"):
         load_board("broken")
 
 

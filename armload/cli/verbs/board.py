@@ -57,7 +57,7 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.boards.connect import connect
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
-    from armload.deploy.lease import claims
+    from armload.deploy.claims import claims
     from armload.deploy.rates import measured_rates
     from armload.report.boards import probe_table
 
@@ -163,7 +163,7 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
     from armload.boards.connect import connect
     from armload.cli import terminal
     from armload.core.errors import UsageError
-    from armload.deploy.lease import release as end_lease
+    from armload.deploy.claims import release as end_lease
 
     if not board:
         raise UsageError("Which board?", "armload board.release --board BOARD")

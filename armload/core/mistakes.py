@@ -1,0 +1,138 @@
+"""What is wrong with a value that a person wrote, in words that need no knowledge of Python."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from armload.core.values import Value
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_MUST_BE = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list, such as [one, two]",
+    "list_type": "a list, such as [one, two]",
+    "path_type": "a path",
+    "dict_type": "keys with values, a line each",
+    "model_type": "keys with values, a line each",
+    "model_attributes_type": "keys with values, a line each",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "literal_error": "{expected}",
+}
+
+
+class Mistake(Value):
+    """The first thing to tell a person about what they wrote.
+
+    Attributes:
+        place: the keys that lead to it, with the kinds that pydantic chose among them.
+        unknown_key: there is no such key.
+        words: what is wrong, beginning with a small letter; empty for an unknown key.
+        remedy: the keys that there are, for an unknown key.
+    """
+
+    place: tuple[int | str, ...]
+    unknown_key: bool
+    words: str
+    remedy: str
+
+
+def first_mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
+    """Return the mistake that explains the others.
+
+    Args:
+        error: all of them.
+        model: what should have been there.
+    """
+    found = error.errors()
+    # A key that is spelt wrongly is mostly the reason why another one is missing.
+    unknown = next((each for each in found if each["type"] == "extra_forbidden"), None)
+    if unknown is None:
+        words = _words(found[0], model)
+        return Mistake(place=found[0]["loc"], unknown_key=False, words=words, remedy="")
+    place = unknown["loc"]
+    allowed = _keys_at(model, place[:-1])
+    near = difflib.get_close_matches(str(place[-1]), allowed, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    remedy = f"{hint}Allowed here: {', '.join(allowed)}." if allowed else ""
+    return Mistake(place=place, unknown_key=True, words="", remedy=remedy)
+
+
+def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:
+    kind, context = mistake["type"], mistake.get("ctx", {})
+    if kind == "missing":
+        return "this key is missing"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "union_tag_not_found":
+        tags = ", ".join(_tags(_models_at(model, mistake["loc"])))
+        return f"its key {context['discriminator']} is missing; it is one of {tags}"
+    if kind == "union_tag_invalid":
+        return f"{context['tag']!r} is none of {context['expected_tags']}"
+    if kind == "string_too_short":
+        return "it must not be empty"
+    must_be = _MUST_BE.get(kind)
+    if must_be is None:
+        return mistake["msg"].replace("Input should", "it should")
+    return f"it must be {must_be.format_map(context)}, and is {_shown(mistake['input'])}"
+
+
+def _shown(value: object) -> str:
+    if value is None or value == "":
+        return "empty"
+    if isinstance(value, Mapping):
+        return "keys with values"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "a list"
+    return repr(value)
+
+
+def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    names = [name for kind in _models_at(model, place) for name in kind.model_fields]
+    return [name for name in names if place or name != "name"]  # a file has its name already
+
+
+def _models_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[type[BaseModel]]:
+    kinds = [model]
+    for part in place:
+        if isinstance(part, int):
+            continue
+        inside = [
+            found
+            for kind in kinds
+            if part in kind.model_fields
+            for found in _models_in(kind.model_fields[part].annotation)
+        ]
+        kinds = inside or [kind for kind in kinds if part in _tags([kind])]
+    return kinds
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
+
+
+def _tags(kinds: Sequence[type[BaseModel]]) -> list[str]:
+    return [
+        str(tag)
+        for kind in kinds
+        if "kind" in kind.model_fields
+        for tag in get_args(kind.model_fields["kind"].annotation)
+    ]

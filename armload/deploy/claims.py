@@ -1,0 +1,161 @@
+"""The claims that lie on a board: who has it, until when, and how one is ended.
+
+A claim is a file ``<token>.<boot id>.<uptime in seconds>`` in the lease's folder: in which boot it
+counts, and until when. Boards have no battery, so no clock of theirs is asked but the time since
+the boot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from pydantic import ValidationError
+
+from armload.boards.host import Host
+from armload.core.errors import BusyError
+from armload.core.shell import render
+from armload.core.values import Value
+from armload.deploy.layout import Layout
+from armload.deploy.owner import Owner, this_process
+from armload.deploy.stored import list_runs
+
+
+class Claim(Value):
+    """What one user of a board has written there.
+
+    Attributes:
+        token: tells it apart from all others.
+        owner: who put it up; none when that was not written in time.
+        run: the run that keeps it; empty while a laptop does.
+        held_s: how long it has stood; none when that is not known.
+        left_s: how long it lasts when nobody renews it; 0 when it has ended.
+    """
+
+    token: str
+    owner: Owner | None
+    run: str
+    held_s: int | None
+    left_s: int
+
+    @property
+    def words(self) -> str:
+        """Who, for how long and what for, in words."""
+        who = self.owner.who if self.owner else "somebody"
+        held = "" if self.held_s is None else f" for {_duration(self.held_s)}"
+        doing = f", running {self.run}" if self.run else ", copying or preparing"
+        return f"{who}{held}{doing}"
+
+
+def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
+    """Return who has a board; nobody, mostly one, and for a moment two that both give way.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    folder = Layout(workdir=workdir).lease
+    return parse_claims(host.run(render("lease_show.sh.j2", {"folder": folder})).text)
+
+
+def need_board(host: Host, workdir: PurePosixPath) -> None:
+    """Make sure that nobody has taken a board over from this process.
+
+    Raises:
+        BusyError: somebody has.
+        ConnectError: the board does not answer.
+    """
+    found = [claim for claim in claims(host, workdir) if claim.left_s]
+    me = this_process()
+    # Whoever comes to look puts up a claim for a moment, beside ours.
+    if found and all(claim.owner != me for claim in found):
+        raise taken_over(host)
+
+
+def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, ...]:
+    """End the claims on a board, and return them.
+
+    Without ``force`` only those that have ended by themselves, and those of this laptop that keep
+    the board for no run that goes on.
+
+    Raises:
+        BusyError: somebody else has it, or a run of this laptop.
+        ConnectError: the board does not answer.
+    """
+    found = claims(host, workdir)
+    mine = this_process().laptop
+    lasting = [claim for claim in found if claim.left_s]
+    theirs = [claim for claim in lasting if claim.owner is None or claim.owner.laptop != mine]
+    if theirs and not force:
+        raise BusyError(
+            f"{host.name} is in use by {theirs[0].words}.",
+            "Say --force to take the lease away all the same; a program that runs there goes on.",
+        )
+    if not force and any(claim.run for claim in lasting):
+        going = {run.id for run in list_runs(host, workdir) if run.state == "running"}
+        for claim in lasting:
+            if claim.run in going:
+                raise BusyError(
+                    f"{host.name}: your own run {claim.run} goes on there and keeps the lease.",
+                    "It ends the lease when it ends. Without it the run goes on, others may "
+                    "disturb it, and it will not be valid: say --force if you want that.",
+                )
+    free(host, workdir, [claim.token for claim in found])
+    return found
+
+
+def parse_claims(text: str) -> tuple[Claim, ...]:
+    """Read what the board tells of its claims: its boot and uptime, then each one."""
+    first, *lines = text.splitlines() or [""]
+    boot, _, up = first.partition(" ")
+    parts: list[list[str]] = []
+    for line in lines:
+        if line.startswith("#claim "):
+            parts.append([line.removeprefix("#claim ")])
+        elif parts:
+            parts[-1].append(line)
+    return tuple(_claim(part, boot, int(up) if up.isdecimal() else 0) for part in parts)
+
+
+def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
+    name, holder, since, run = (*part, "", "", "", "")[:4]
+    token, _, rest = name.partition(".")
+    theirs, _, until = rest.rpartition(".")
+    left_s = int(until) - up_s if until.isdecimal() and theirs == boot else 0
+    try:
+        owner = Owner.model_validate_json(holder)
+    except ValidationError:
+        owner = None
+    return Claim(
+        token=token,
+        owner=owner,
+        run=run,
+        held_s=up_s - int(since) if since.isdecimal() and theirs == boot else None,
+        left_s=max(left_s, 0),
+    )
+
+
+def free(host: Host, workdir: PurePosixPath, tokens: Sequence[str]) -> None:
+    """Remove the claims with these tokens, whoever put them up.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    fit = [token for token in tokens if re.fullmatch(r"[\w-]+", token)]
+    if fit:
+        values = {"folder": Layout(workdir=workdir).lease, "tokens": fit}
+        host.run(render("lease_free.sh.j2", values))
+
+
+def taken_over(host: Host) -> BusyError:
+    """Return the error of whoever finds somebody else on the board that was theirs."""
+    return BusyError(
+        f"{host.name}: the lease ran out, and somebody else has the board now.",
+        "What was copied is kept. Type the same command again.",
+    )
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -1,0 +1,78 @@
+"""Two people who share one virtual board, and what they do and see."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.person import Person
+from tests.system.engines import shared
+
+ENGINE_RUNS = "pidof llama-completion >/dev/null && echo yes || true"
+
+
+@contextmanager
+def two_people(folder: Path) -> Iterator[tuple[Person, Person]]:
+    """Two people with a laptop each; the second reaches the board of the first by SSH."""
+    ann, bob = Person(folder / "ann"), Person(folder / "bob")
+    try:
+        _share(ann, bob)
+        yield ann, bob
+    finally:
+        ann.types("board.down", "--board", "mine")
+
+
+def _share(ann: Person, bob: Person) -> None:
+    shown = json.loads(ann.types("board.up", "--board", "mine", "--json").stdout)
+    bob.add_board(
+        "mine",
+        "target: rk3568\nworkdir: /data/local/tmp/armload\nreach:\n  kind: ssh\n"
+        f"  host: {shown['host']}\n  port: {shown['port']}\n  user: {shown['user']}\n"
+        f"  key: {shown['key']}\n",
+    )
+    bob.types("board.trust", "--board", "mine", "--yes")
+
+
+def checked(run: dict[str, Any], tokens: int) -> None:
+    assert run["exit"]["kind"] == "done"
+    assert [step["step"] for step in run["tokens"]] == list(range(tokens))
+
+
+def waits_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def said_by(process: subprocess.Popen[str], pattern: str) -> None:
+    assert process.stderr is not None
+    said = ""
+    while re.search(pattern, said) is None:
+        heard = process.stderr.readline()
+        assert heard, f"it ended before {pattern!r}:\n{said}"
+        said += heard
+
+
+def board_is_clean(ann: Person) -> None:
+    probed = json.loads(ann.types("board.probe", "--board", "mine", "--json").stdout)
+    assert probed["in_use_by"] == []
+    assert ann.on_board("pidof llama-completion || true").strip() == ""
+
+
+def benches(tokens: int, *more: str, model: str = "") -> tuple[str, ...]:
+    """Return the words of a run; its model is tiny, so that busy machines are quick enough."""
+    chosen = model or str(shared("stories260K.gguf"))
+    return ("bench", "--board", "mine", "--model", chosen, "-n", str(tokens), "--json", *more)
+
+
+def power_cut(ann: Person) -> None:
+    (state,) = (ann.folder / "cache" / "machines").glob("mine-*/qemu.pid")
+    os.kill(int(state.read_text()), signal.SIGKILL)

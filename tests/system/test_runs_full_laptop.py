@@ -1,0 +1,100 @@
+"""Runs that come home to a laptop whose disk is full: the board keeps them, and others come."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.bench.home import bring_home, pull
+from armload.bench.run import Job
+from armload.boards.board import Board
+from armload.boards.local import LocalHost
+from armload.core.errors import TransferError
+from armload.core.progress import Silent
+from armload.deploy.follow import follow
+from armload.deploy.launch import launch
+from armload.deploy.layout import Layout
+from armload.deploy.stored import list_runs
+from tests.faults import At
+from tests.unit.runs import quick_run
+
+NAMES = ("20261121T110000Z-b-m-0001", "20261121T110001Z-b-m-0002", "20261121T110002Z-b-m-0003")
+LARGE = NAMES[1]
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("a small file system takes root")
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in that holds 2 MB."""
+    with small_disk(tmp_path / "laptop") as folder:
+        (folder / "boards").mkdir()
+        monkeypatch.chdir(folder)
+        yield folder
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    """This machine, with three runs; that in the middle has written 3 MB."""
+    made = Board.model_validate(
+        {
+            "name": "my-board",
+            "target": "rk3568",
+            "reach": {"kind": "local"},
+            "workdir": str(tmp_path / "work"),
+        }
+    )
+    host = LocalHost(made.name)
+    values = quick_run().model_dump(include=set(Job.model_fields))
+    for name in NAMES:
+        size = 3_000_000 if name == LARGE else 10
+        folder = Layout(workdir=made.workdir).run(name)
+        launch(
+            host,
+            run_folder=folder,
+            argv=["head", "-c", str(size), "/dev/zero"],
+            trace=False,
+            time_limit_s=60,
+            job=Job.model_validate({**values, "id": name}).model_dump_json().encode(),
+        )
+        assert follow(host, folder, lambda steps, text: None) == 0
+    return made
+
+
+def test_a_pull_names_the_run_that_does_not_fit_and_brings_home_the_others(
+    laptop: Path, board: Board
+) -> None:
+    progress = At(0, lambda: None)
+    runs = pull(board, progress)
+    assert [run.id for run in runs] == [NAMES[0], NAMES[2]]
+    (said,) = [line for line in progress.said if "cannot be brought home" in line]
+    assert said.startswith(LARGE)
+    assert "No space left on device" in said
+    assert "armload pull --board my-board" in said
+    collected = {run.id for run in list_runs(LocalHost(board.name), board.workdir) if run.collected}
+    assert LARGE not in collected, "the board may not be cleaned of it"
+    subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)
+    assert [run.id for run in pull(board, Silent())] == [LARGE]
+
+
+def test_a_run_that_has_just_ended_is_told_in_the_same_way(laptop: Path, board: Board) -> None:
+    on_board: PurePosixPath = Layout(workdir=board.workdir).run(LARGE)
+    with pytest.raises(TransferError, match="No space left on device") as caught:
+        bring_home(LocalHost(board.name), board, on_board, Silent())
+    assert "armload pull --board my-board" in caught.value.remedy
+    assert laptop.is_dir()

@@ -26,6 +26,7 @@ from armload.cli.verbs import (
     inspect,
     model,
     show,
+    watch,
 )
 from armload.core.errors import UsageError
 
@@ -36,6 +37,7 @@ for verb in (
     inspect.inspect,
     deploy.deploy,
     bench.bench,
+    watch.watch,
     bench.pull,
     show.show,
     show.report,

@@ -16,7 +16,13 @@ Reads = Literal["mnn", "llm_bench", "text"]
 """Whose output: MNN's ``llm_demo`` or ``cli_demo``, its ``llm_bench -j``, or nobody's."""
 
 # What llm_demo prints before its answer; the last of it is printed right before.
-_LAST_BEFORE_ANSWER = re.compile(r"^prompt file is .*\n", re.MULTILINE)
+_LAST_BEFORE_ANSWER = re.compile(
+    r"^prompt file is .*\n"
+    # MNN's wheel tells of its own call, with the prompt's text in it, and of its end.
+    r"(?P<wheel>\[MNNLLM\] response: text=(?s:.*?), stream=\d, max_new_tokens=-?\d+\n)?",
+    re.MULTILINE,
+)
+_WHEEL_AFTER_ANSWER = "[MNNLLM] response: "
 _BEFORE_ANSWER = re.compile(
     r"(?:(?:config path is |The device supports|CPU Group|Prepare for tuning |main, \d+, cost time"
     r"|Set not thinking|load tokenizer|### ).*\n|\n)*"
@@ -59,10 +65,7 @@ def _llm_demo(stdout: bytes) -> Said:
     text = stdout.decode("latin-1")  # one character for each byte
     summaries = llm_demo_summaries(text)
     end = summaries[0].begin if summaries else len(text)
-    begin = _answer_begins(text, end)
-    if end > begin and text[end - 1] == "\n":  # of the ruler, which begins on a line of its own
-        end -= 1
-    answer = (begin, end)
+    answer = _answer(text, end)
     if not summaries:
         return Said(
             answer=answer,
@@ -87,12 +90,15 @@ def _llm_demo(stdout: bytes) -> Said:
     )
 
 
-def _answer_begins(text: str, end: int) -> int:
-    last = _LAST_BEFORE_ANSWER.search(text, 0, end)
-    if last is not None:
-        return last.end()
-    before = _BEFORE_ANSWER.match(text, 0, end)
-    return before.end() if before else 0
+def _answer(text: str, end: int) -> tuple[int, int]:
+    """Return where the answer begins and ends, in an output whose summary begins at ``end``."""
+    before = _LAST_BEFORE_ANSWER.search(text, 0, end) or _BEFORE_ANSWER.match(text, 0, end)
+    begin = before.end() if before else 0
+    if before and before.groupdict().get("wheel"):
+        after = text.rfind(_WHEEL_AFTER_ANSWER, begin, end)
+        return begin, after if after >= 0 else end
+    # The ruler begins on a line of its own.
+    return begin, end - 1 if end > begin and text[end - 1] == "\n" else end
 
 
 def _llm_bench(stdout: bytes) -> Said:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
 
 from armload.bench.foreign.session import WatchRequest
@@ -10,7 +12,6 @@ from armload.core.workspace import data_path
 
 CONFIG = "config.json"
 _SCRIPT = "mnn_answer.py"
-_PROMPT = "armload-prompt.txt"
 
 
 def with_wheel(
@@ -35,7 +36,7 @@ def with_wheel(
     Raises:
         UsageError: the folder holds no MNN model, or the prompt is empty or no text.
     """
-    if not (model / CONFIG).is_file():
+    if not (model.expanduser() / CONFIG).is_file():
         raise UsageError(
             f"--mnn-python {model}: there is no {CONFIG} in it.",
             "Name the folder that MNN's llmexport wrote.",
@@ -48,16 +49,18 @@ def with_wheel(
         raise UsageError("--prompt: this is not valid UTF-8.") from error
     if not content.strip():
         raise UsageError("--prompt: there is nothing to answer.")
-    file = folder / _PROMPT
+    # Its name tells two prompts apart wherever only the command line is seen.
+    file = folder / f"prompt-{hashlib.sha256(content).hexdigest()[:12]}.txt"
     file.write_bytes(content)
     script = data_path("deploy", _SCRIPT)
-    words = (python, str(script), str(model / CONFIG), str(file), str(tokens))
+    name = Path(os.path.normpath(model.expanduser().absolute())).name
+    words = (python, script.name, f"{name}/{CONFIG}", file.name, str(tokens))
     return request.model_copy(
         update={
             "words": words,
             "put": (*request.put, model, script, file),
             "reads": "mnn",
-            "name": request.name or model.resolve().name,
+            "name": request.name or name,
             "wheel_python": python,
         }
     )

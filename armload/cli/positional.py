@@ -12,6 +12,8 @@ of a command line can hold, goes before it while Invoke parses.
 
 from __future__ import annotations
 
+import sys
+
 from invoke.parser.argument import Argument
 from invoke.parser.parser import ParseMachine, Parser, ParseResult, is_flag
 
@@ -22,10 +24,18 @@ _BEHIND_DASHES = "\0"
 
 
 def _parse_argv(parser: Parser, argv: list[str]) -> ParseResult:
-    if "--" in argv and "--complete" not in argv:  # shells' completion has its own use for it
-        at = argv.index("--")
-        argv = [*argv[:at], *(_BEHIND_DASHES + word for word in argv[at + 1 :])]
-    return _parsed_by_invoke(parser, argv)
+    if "--complete" in sys.argv:  # shells' completion has its own use for the dashes
+        return _parsed_by_invoke(parser, argv)
+    before, behind = _split(argv)
+    if "--" in sys.argv and not any(word.startswith(_BEHIND_DASHES) for word in argv):
+        # Invoke's own program has parsed once, and lost the words, before it loads the verbs.
+        _, behind = _split(sys.argv)
+    return _parsed_by_invoke(parser, [*before, *(_BEHIND_DASHES + word for word in behind)])
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
 
 
 def _handle(machine: ParseMachine, token: str) -> None:

@@ -31,7 +31,8 @@ from tests.foreign_engine import compiled_engine
 from tests.unit.watched import watched_job
 
 TOKENS = 30
-MIB = 1 << 20
+LEAST_BYTES = 39 << 20
+"""Of the stand-in's 40 MiB; the kernel counts pages a little late."""
 LONGEST_WAIT_S = 60.0
 
 
@@ -152,12 +153,12 @@ def test_memory_is_the_program_s_and_not_that_of_watch(watched: Watching) -> Non
     local = watched.run("demo", str(TOKENS))
     noted = read_watching(local / "trace.jsonl")
     assert noted.end is not None
-    assert noted.end.max_rss_bytes >= 40 * MIB
-    assert max(write.rss_bytes for write in noted.writes) >= 40 * MIB
+    assert noted.end.max_rss_bytes >= LEAST_BYTES
+    assert max(write.rss_bytes for write in noted.writes) >= LEAST_BYTES
     assert noted.writes[-1].cpu_ns is not None
     run = assembled(local, "mnn")
     assert run.memory is not None
-    assert 40 * MIB <= run.memory.max_rss_bytes < 200 * MIB
+    assert LEAST_BYTES <= run.memory.max_rss_bytes < 5 * LEAST_BYTES
     slow = watched.launched("ask")
     until(lambda: Path(slow / "memory").exists() and Path(slow / "watched").exists())
     status = Path(f"/proc/{Path(slow / 'watched').read_text().strip()}/status").read_text()
@@ -234,7 +235,7 @@ def test_a_watch_that_is_killed_takes_the_program_along(watched: Watching) -> No
         until(lambda process=process: is_gone(process))  # type: ignore[misc]
     follow(watched.host, folder, lambda steps, text: None)
     local = watched.brought(folder)
-    assert ending(local).kind == "killed"
+    assert ending(local).status == 137
     assert assembled(local, "mnn").text == "The large house"
 
 

@@ -8,7 +8,7 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
 from armload.build.binary import Binary
-from armload.build.helper import ARCHITECTURES, SHA256, Helper, helper
+from armload.build.helper import ARCHITECTURES, SHA256, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
@@ -104,46 +104,14 @@ def helper_on_board(
     """
     if found.machine not in ARCHITECTURES or host.launcher:
         return None
-    ours, remote = _put_there(host, layout, SHA256, found.machine, progress)
+    ours = helper(SHA256, progress, architecture=found.machine)
+    remote = layout.program(ours.sha256, ours.name)
+    push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
     of_itself = host.run(join([remote, remote])).text
     if of_itself != ours.sha256:
         progress.say(f"{host.name} cannot run armload's checksum program; its own tools do it.")
         return None
     return remote
-
-
-def program_of_ours(
-    host: Host, layout: Layout, name: str, machine: str, progress: Progress
-) -> PurePosixPath:
-    """Put a small program of ours on a board and return where it lies.
-
-    Args:
-        host: the board.
-        layout: of its work folder.
-        name: as in ``toolchains/board/``.
-        machine: the board's own, ``uname -m``; what its shell starts, not what an emulator does.
-        progress: where it is shown.
-
-    Raises:
-        BuildError, MissingToolError: it cannot be compiled.
-        BoardError, ConnectError, TransferError: as for ``push``; or there is none for the machine.
-    """
-    if machine not in ARCHITECTURES:
-        raise BoardError(
-            f"{host.name}: its kernel is {machine}, and armload's program {name} runs on "
-            f"{' and '.join(ARCHITECTURES)} only."
-        )
-    _, remote = _put_there(host, layout, name, machine, progress)
-    return remote
-
-
-def _put_there(
-    host: Host, layout: Layout, name: str, machine: str, progress: Progress
-) -> tuple[Helper, PurePosixPath]:
-    ours = helper(name, progress, architecture=machine)
-    remote = layout.program(ours.sha256, ours.name)
-    push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
-    return ours, remote
 
 
 def _say_if_memory_is_small(board: Board, model: Model, found: Probe, progress: Progress) -> None:

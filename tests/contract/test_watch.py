@@ -21,11 +21,11 @@ from armload.build.helper import WATCH
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.collect import collect, peak_memory_bytes
-from armload.deploy.deployment import program_of_ours
 from armload.deploy.ending import Ending, explain
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
+from armload.deploy.own import program_of_the_shell
 from armload.deploy.things import put, read_thing
 from tests.foreign_engine import compiled_engine
 from tests.unit.watched import watched_job
@@ -62,7 +62,7 @@ class Watching:
         self.engine = engine
         self._folder = folder
         self._count = 0
-        self._watch = program_of_ours(host, self.layout, WATCH, os.uname().machine, Silent())
+        self._watch = program_of_the_shell(host, self.layout, WATCH, os.uname().machine, Silent())
 
     def launched(
         self, *words: str, program: str = "", limit_s: float = 60.0, settings: tuple[str, ...] = ()

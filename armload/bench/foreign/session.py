@@ -26,13 +26,13 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder
-from armload.deploy.deployment import program_of_ours
 from armload.deploy.ending import Cut
 from armload.deploy.follow import CutShortError, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, leased
 from armload.deploy.mark import Mark
+from armload.deploy.own import program_of_the_shell
 from armload.deploy.stored import StoredRun, list_runs
 from armload.deploy.things import Thing, put, read_thing
 
@@ -97,7 +97,7 @@ def watch(request: WatchRequest, progress: Progress) -> tuple[Run, Path]:
             if request.wheel_python:
                 check_wheel(reached.host, request.wheel_python)
             inspection = check_program(reached.host, board, found, command, things, progress)
-            watcher = program_of_ours(reached.host, layout, WATCH, shown.machine, progress)
+            watcher = program_of_the_shell(reached.host, layout, WATCH, shown.machine, progress)
             if put(reached.host, layout, things, found, progress):
                 # Copying fills the page cache and wakes the CPU: after it, the board is another.
                 found = probe(reached.host, board)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.bench.engine import engine_times, generated_text
+from armload.bench.foreign.assemble import assemble_watched
 from armload.bench.job import FILE_NAME
 from armload.bench.limit import find_limit
 from armload.bench.measures import read_cache, read_governor, read_swapped
@@ -53,6 +54,8 @@ def assemble(
     Raises:
         DataError: the trace is malformed.
     """
+    if job.watched is not None:
+        return assemble_watched(job, job.watched, folder, ended=ended, seen=memory, after=after)
     header, steps = read_trace(folder / "trace.jsonl")
     text = generated_text(_content(folder / "stdout"))
     stderr = _content(folder / "stderr").decode("utf-8", "replace")
@@ -84,7 +87,7 @@ def assemble(
             model=job.model,
             board=job.board,
             before=job.before,
-            cpus=job.plan.cpus,
+            cpus=job.plan.cpus if job.plan else None,
         ),
         verdict=judge(
             job.plan,
@@ -105,7 +108,7 @@ def with_reference(run: Run, reference: Run) -> Run:
     """
     fields = ("prompt", "temperature", "seed")
     same = run.model.sha256 == reference.model.sha256 and all(
-        getattr(run.plan, field) == getattr(reference.plan, field) for field in fields
+        getattr(run.plan, field, None) == getattr(reference.plan, field, None) for field in fields
     )
     found = departure(run.text, reference.text, name=reference.id, same_model=same)
     verdict = run.verdict

@@ -112,7 +112,7 @@ def _columns(decode: Sequence[Step]) -> _Columns:
         duration_s=wall_s / tokens,
         read_bytes=np.array([step.read_bytes or 0 for step in decode]) / tokens,
         faults=np.array([step.major_faults for step in decode]) / tokens,
-        switches=np.array([step.involuntary_switches for step in decode]) / tokens,
+        switches=np.array([step.involuntary_switches or 0 for step in decode]) / tokens,
         busy=np.array([step.cpu_ns for step in decode]) / 1e9 / wall_s,
         khz=np.array([max(step.cpu_khz, default=0) for step in decode], dtype=float),
     )

@@ -268,7 +268,7 @@ def _differences(one: Figures, other: Figures, measure: Measure) -> list[str]:
     """Return what makes it another work; what one side does not say stands against nothing."""
     a, b = one.work, other.work
     found = []
-    if a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256:
+    if _can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
         names = a.model, b.model
         if a.model == b.model:
             names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
@@ -292,6 +292,10 @@ def _differences(one: Figures, other: Figures, measure: Measure) -> list[str]:
     return found
 
 
+def _can_be_checked(a: Work, b: Work) -> bool:
+    return bool(a.model_sha256 and b.model_sha256) and a.model_format == b.model_format
+
+
 def _quoted(prompt: str | None) -> str | None:
     if prompt is None or len(prompt) <= 30:
         return None if prompt is None else repr(prompt)
@@ -308,7 +312,7 @@ def hash_of(text: str) -> str:
 def _notes(one: list[Figures], other: list[Figures], measured: tuple[Measured, ...]) -> list[str]:
     a, b = one[0], other[0]
     notes = []
-    if not (a.work.model_sha256 and b.work.model_sha256):
+    if not _can_be_checked(a.work, b.work):
         names = " / ".join(each.work.model or "not said" for each in (a, b))
         notes.append(f"Whether the model is the same cannot be checked: {names}.")
     if a.way.threads != b.way.threads:

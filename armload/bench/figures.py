@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Literal
 
+from armload.bench.plan import Plan
 from armload.bench.run import Run
 from armload.bench.sanity import doubts_about_text
 from armload.bench.summary import token_times
@@ -26,6 +28,7 @@ class Work(Value):
     Attributes:
         model: file name.
         model_sha256: of the file; empty where an engine does not say it.
+        model_format: two files of different formats may hold the same model.
         board: a name; none for figures that came from elsewhere.
         prompt: its text.
         prompt_tokens, output_tokens: as planned.
@@ -36,6 +39,7 @@ class Work(Value):
 
     model: str | None = None
     model_sha256: str = ""
+    model_format: Literal["GGUF", "other"] = "GGUF"
     board: str | None = None
     prompt: str | None = None
     prompt_tokens: int | None = None
@@ -90,6 +94,8 @@ class Figures(Value):
 def figures_of(run: Run) -> Figures:
     """Return what a comparison needs of a run."""
     plan = run.plan
+    if plan is None:
+        return _of_a_foreign_program(run)
     times = tuple(token_times(run.tokens))
     prompt_tokens = sum(step.tokens for step in run.tokens if step.phase == "prompt")
     return Figures(
@@ -110,7 +116,7 @@ def figures_of(run: Run) -> Figures:
             engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
             f"build {run.binary.build_id}",
             threads=run.trace.threads if run.trace else plan.threads,
-            options=" ".join([*_options(run), *_other_words(plan.extra)]),
+            options=" ".join([*_options(plan, run), *_other_words(plan.extra)]),
         ),
         ttft_s=_positive(run.summary.ttft_s),
         prefill_tps=_positive(run.summary.prefill_tps),
@@ -123,9 +129,36 @@ def figures_of(run: Run) -> Figures:
     )
 
 
-def _options(run: Run) -> list[str]:
+def _of_a_foreign_program(run: Run) -> Figures:
+    summary = run.summary
+    watched = run.watched
+    return Figures(
+        name=run.id,
+        work=Work(
+            model=run.model.name or None,
+            model_sha256=run.model.sha256,
+            model_format="GGUF" if run.model.name.endswith(".gguf") else "other",
+            board=run.board.name,
+            prompt_tokens=summary.prefill_tokens,
+            output_tokens=summary.decode_tokens,
+        ),
+        way=Way(
+            engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
+            options=" ".join(watched.words[1:]) if watched else "",
+        ),
+        ttft_s=_positive(summary.ttft_s),
+        prefill_tps=_positive(summary.prefill_tps),
+        decode_tps=_positive(summary.decode_tps),
+        token_s=tuple(token_times(run.tokens)),
+        max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
+        text=run.text or None,
+        garbage=_garbage(run),
+        doubts=run.verdict.reasons,
+    )
+
+
+def _options(plan: Plan, run: Run) -> list[str]:
     """Name what was asked for beyond threads, in the command line's words."""
-    plan = run.plan
     wishes = {
         "cpus": plan.cpus,
         "batch": plan.batch_tokens,
@@ -145,7 +178,10 @@ def _positive(figure: float | None) -> float | None:
 def _garbage(run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
-    return " ".join(doubts_about_text(run.text, of_words=run.plan.prompt_tokens is not None))
+    if run.watched is not None and run.watched.reads == "llm_bench":
+        return ""
+    of_words = run.plan is not None and run.plan.prompt_tokens is not None
+    return " ".join(doubts_about_text(run.text, of_words=of_words))
 
 
 def _split(words: tuple[str, ...]) -> list[str]:

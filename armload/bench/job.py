@@ -30,6 +30,24 @@ def asked_for(plan: Plan, binary: Binary, model: Model) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+def new_id(now: datetime, board_name: str, stem: str) -> str:
+    """Return a name for a run that no other has, with when, where and what in it."""
+    what = re.sub(r"[^A-Za-z0-9._-]+", "_", stem)
+    return f"{now:%Y%m%dT%H%M%SZ}-{board_name}-{what}-{secrets.token_hex(2)}"
+
+
+def board_record(board: Board, probe: Probe) -> BoardRecord:
+    """Return what a run keeps of its board."""
+    return BoardRecord(
+        name=board.name,
+        target=board.target,
+        description=board.description,
+        cpu_features=probe.cpu_features,
+        cores=probe.cores,
+        **_rates(board.facts, probe.rates),
+    )
+
+
 def new_job(
     plan: Plan,
     *,
@@ -68,23 +86,15 @@ def new_job(
         memory_available_bytes=probe.conditions.memory_available_bytes,
     )
     now = datetime.now(UTC)
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.path.stem)
     return Job(
-        id=f"{now:%Y%m%dT%H%M%SZ}-{board.name}-{stem}-{secrets.token_hex(2)}",
+        id=new_id(now, board.name, model.path.stem),
         asked_for=asked_for(plan, binary, model),
         place=place,
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
         plan=plan,
         command=(*launcher, *words),
-        board=BoardRecord(
-            name=board.name,
-            target=board.target,
-            description=board.description,
-            cpu_features=probe.cpu_features,
-            cores=probe.cores,
-            **_rates(board.facts, probe.rates),
-        ),
+        board=board_record(board, probe),
         binary=BinaryRecord(
             **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
             features=tuple(use.feature for use in binary.features if not use.guarded),

@@ -22,6 +22,9 @@ BANDWIDTH_LIMITED_FROM = 0.60
 FASTEST_QUANTISATION = "Q4_0"
 """Has interleaved integer dot-product kernels for every Arm CPU in llama.cpp."""
 
+LEAST_READ_BYTES = 1 << 20
+"""What a token must read before storage is suspected, where the model's size is not known."""
+
 SLOWEST_BOARD_BYTES_PER_S = 1.5e9
 """No supported board's memory is slower; below this the memory can't be what limits."""
 
@@ -46,30 +49,23 @@ def find_limit(
         cpus: the cores that the engine was kept to; none for all.
     """
     decode = generating(steps)
-    if header is None:
-        return Limit(
-            cause="unknown",
-            sentence="The engine ended before it decoded anything.",
-            advice="See how it ended.",
-        )
-    if not decode:
-        return Limit(
-            cause="unknown",
-            sentence="Too few tokens were generated to say what limits the speed.",
-            advice="Ask for more tokens with -n.",
-        )
+    if header is None or not decode:
+        return _nothing_decoded(header)
+    threads, weights_bytes = header.threads, model.bytes_per_token
+    if threads is None or weights_bytes is None:
+        return _of_a_foreign_program(decode, model, board, before)
     token_s = median(step.duration_s / step.tokens for step in decode)
     if all(step.read_bytes is None for step in decode):
         waited = median(step.major_faults / step.tokens for step in decode)
         if waited >= 1:
             return _uncounted_storage(waited, token_s, model, before)
     read_per_token = median((step.read_bytes or 0) / step.tokens for step in decode)
-    busy = median(step.cpu_ns / 1e9 / (step.duration_s * header.threads) for step in decode)
-    if read_per_token > READS_COUNT_FROM * model.bytes_per_token:
+    busy = median(step.cpu_ns / 1e9 / (step.duration_s * threads) for step in decode)
+    if read_per_token > READS_COUNT_FROM * weights_bytes:
         return _storage(read_per_token, token_s, model, board, before)
-    weights_bytes_per_s = model.bytes_per_token / token_s
+    weights_bytes_per_s = weights_bytes / token_s
     if busy < BUSY_FROM:
-        return _waiting(busy, decode, header)
+        return _waiting(busy, decode, threads)
     if board.memory_bytes_per_s is not None:
         share = weights_bytes_per_s / board.memory_bytes_per_s
         if share >= BANDWIDTH_LIMITED_FROM:
@@ -77,7 +73,7 @@ def find_limit(
                 cause="memory bandwidth",
                 sentence=(
                     f"Limited by memory bandwidth: each token reads "
-                    f"{format_bytes(model.bytes_per_token)} of weights at "
+                    f"{format_bytes(weights_bytes)} of weights at "
                     f"{format_bytes(weights_bytes_per_s)}/s, {share:.0%} of "
                     f"{_the(board.memory_rate)} {format_bytes(board.memory_bytes_per_s)}/s."
                 ),
@@ -93,11 +89,48 @@ def find_limit(
             ),
             advice="Write facts.memory_bytes_per_s into the board's file to tell the two apart.",
         )
-    return _compute(busy, weights_bytes_per_s, header, board, model, cpus)
+    return _compute(busy, weights_bytes_per_s, threads, board, model, cpus)
 
 
 def _the(kind: RateKind | None) -> str:
     return "this board's" if kind is None else f"the {kind}"
+
+
+def _nothing_decoded(header: Trace | None) -> Limit:
+    if header is None:
+        sentence, advice = "The engine ended before it decoded anything.", "See how it ended."
+    elif header.source == "watch":
+        sentence, advice = "What limits the speed is not known without times per token.", ""
+    else:
+        sentence = "Too few tokens were generated to say what limits the speed."
+        advice = "Ask for more tokens with -n."
+    return Limit(cause="unknown", sentence=sentence, advice=advice)
+
+
+def _of_a_foreign_program(
+    decode: Sequence[Step], model: ModelRecord, board: BoardRecord, before: Conditions
+) -> Limit:
+    """Say what can be said without knowing threads and weights."""
+    token_s = median(step.duration_s / step.tokens for step in decode)
+    read_per_token = median((step.read_bytes or 0) / step.tokens for step in decode)
+    counts_from = LEAST_READ_BYTES
+    if model.size_bytes is not None:
+        counts_from = max(counts_from, round(READS_COUNT_FROM * model.size_bytes))
+    if read_per_token > counts_from:
+        return _storage(read_per_token, token_s, model, board, before)
+    busy = median(step.cpu_ns / 1e9 / step.duration_s for step in decode)
+    storage = "Nothing was" if read_per_token == 0 else "Hardly anything was"
+    return Limit(
+        cause="unknown",
+        sentence=(
+            f"{storage} read from storage while text was generated, and the program kept "
+            f"{busy:.1f} of {board.cores} cores busy; of a foreign program it cannot be told "
+            "whether memory or computing limits it."
+        ),
+        advice="Try more threads, if it has a setting for them."
+        if busy < BUSY_FROM * board.cores
+        else "",
+    )
 
 
 def _storage(
@@ -115,13 +148,16 @@ def _storage(
         else ""
     )
     free = before.memory_available_bytes
-    excess = model.size_bytes - free
-    why = (
-        f"the model is {format_bytes(excess)} larger than the {format_bytes(free)} of free memory"
-        if excess > 0
-        else f"the model's {format_bytes(model.size_bytes)} did not stay in the "
-        f"{format_bytes(free)} of free memory"
-    )
+    if model.size_bytes is None:
+        why = f"{format_bytes(free)} of memory were free"
+    elif model.size_bytes > free:
+        excess = format_bytes(model.size_bytes - free)
+        why = f"the model is {excess} larger than the {format_bytes(free)} of free memory"
+    else:
+        why = (
+            f"the model's {format_bytes(model.size_bytes)} did not stay in the "
+            f"{format_bytes(free)} of free memory"
+        )
     return Limit(
         cause="storage",
         sentence=(
@@ -141,16 +177,16 @@ def _uncounted_storage(
         sentence=(
             f"Limited by storage: each token waited {faults_per_token:,.0f} times for pages of the "
             f"model to be read, {token_s:.2g} s in all with the computing. This kernel does not "
-            f"count the bytes; the model has {format_bytes(model.size_bytes)}, and "
+            f"count the bytes; the model has {format_bytes(model.size_bytes or 0)}, and "
             f"{format_bytes(free)} of memory were free."
         ),
         advice=f"Take a model file below {format_bytes(0.8 * free)}: then no token reads storage.",
     )
 
 
-def _waiting(busy: float, decode: Sequence[Step], header: Trace) -> Limit:
-    switches = median(step.involuntary_switches for step in decode)
-    threads = f"{header.threads} thread{'s' if header.threads > 1 else ''}"
+def _waiting(busy: float, decode: Sequence[Step], thread_count: int) -> Limit:
+    switches = median(step.involuntary_switches or 0 for step in decode)
+    threads = f"{thread_count} thread{'s' if thread_count > 1 else ''}"
     return Limit(
         cause="unknown",
         sentence=(
@@ -165,13 +201,13 @@ def _waiting(busy: float, decode: Sequence[Step], header: Trace) -> Limit:
 def _compute(
     busy: float,
     weights_bytes_per_s: float,
-    header: Trace,
+    threads: int,
     board: BoardRecord,
     model: ModelRecord,
     cpus: str | None,
 ) -> Limit:
     cores = board.cores if cpus is None else len(cpu_numbers(cpus))
-    if header.threads < cores:
+    if threads < cores:
         advice = f"Try more threads: --threads {cores}."
     elif cores < board.cores:
         advice = f"Try more cores than --cpus {cpus}."
@@ -185,7 +221,7 @@ def _compute(
     return Limit(
         cause="compute",
         sentence=(
-            f"Limited by compute: {header.threads} of {board.cores} cores were busy {busy:.0%} of "
+            f"Limited by compute: {threads} of {board.cores} cores were busy {busy:.0%} of "
             f"the time, nothing was read from storage, and weights went by at "
             f"{format_bytes(weights_bytes_per_s)}/s, less than the memory gives."
         ),

@@ -31,7 +31,8 @@ class Step(Value):
             where the kernel does not count them.
         rss_bytes: resident memory at the end of the step.
         cpu_ns: CPU time of all threads in this step.
-        involuntary_switches: times that a thread was made to give way in this step.
+        involuntary_switches: times that a thread was made to give way in this step; none where
+            counting them would have cost too much.
         cpu_khz: frequency of each core at the end of the step; empty where unknown.
         celsius: hottest sensor at the end of the step; none where there is none.
     """
@@ -45,7 +46,7 @@ class Step(Value):
     read_bytes: int | None = None
     rss_bytes: int
     cpu_ns: int
-    involuntary_switches: int
+    involuntary_switches: int | None = None
     cpu_khz: tuple[int, ...] = ()
     celsius: float | None = None
 
@@ -61,17 +62,23 @@ class Trace(Value):
     Attributes:
         format: version of the trace's format.
         clock: name of the clock.
-        engine_commit: upstream's commit or version, compiled in.
+        source: ``engine`` where our library wrote it inside the engine, ``watch`` where our
+            program wrote it beside a foreign one.
+        engine_commit: upstream's commit or version, compiled in; empty under ``watch``.
         page_bytes: the kernel's page size.
-        threads: that the engine decodes with.
+        threads: that the engine decodes with; none under ``watch``.
+        whole_writes: each write of a watched program was seen apart from its neighbours; none
+            in an engine's own trace.
         start_ns: when the process began, on the same clock.
     """
 
     format: int
     clock: str
-    engine_commit: str
+    source: Literal["engine", "watch"] = "engine"
+    engine_commit: str = ""
     page_bytes: int
-    threads: int
+    threads: int | None = None
+    whole_writes: bool | None = None
     start_ns: int
 
 
@@ -101,29 +108,71 @@ class BoardRecord(Value):
 
 
 class BinaryRecord(Value):
-    """The program that ran; ``features`` are the CPU features that its code uses unasked."""
+    """The program that ran; what is not known of a foreign one is empty or none.
+
+    Attributes:
+        sha256, size_bytes: of its file; unknown for a program that was on the board already.
+        build_id, target, compiler, source, engine_commit: how armload built it.
+        features: the CPU features that its code uses, unasked where it is one of ours. A
+            foreign one may ask first in a way of its own.
+    """
 
     program: str
     sha256: str
-    build_id: str
-    target: str
-    compiler: str
-    source: str
-    engine_commit: str
+    size_bytes: int | None = None
+    build_id: str = ""
+    target: str = ""
+    compiler: str = ""
+    source: str = ""
+    engine_commit: str = ""
     features: tuple[str, ...] = ()
 
 
 class ModelRecord(Value):
-    """The model that ran."""
+    """The model that ran; of one that is no GGUF file, name and size alone are known.
+
+    Attributes:
+        sha256: of the file; of a folder, of its files' names and checksums.
+        size_bytes: of the file, or of all files in the folder.
+    """
+
+    name: str
+    sha256: str
+    size_bytes: int | None
+    architecture: str = ""
+    quantisation: str = ""
+    parameters: int | None = None
+    bytes_per_token: int | None = None
+    kv_bytes_per_token: int | None = None
+
+
+class PutFile(Value):
+    """A file that was put on the board for a foreign program.
+
+    Attributes:
+        name: as it is called there, with the folders of the thing that it is part of.
+        sha256, size_bytes: of the file.
+    """
 
     name: str
     sha256: str
     size_bytes: int
-    architecture: str
-    quantisation: str
-    parameters: int
-    bytes_per_token: int
-    kv_bytes_per_token: int
+
+
+class Watched(Value):
+    """A foreign program that ran under ``watch``.
+
+    Attributes:
+        words: the program and its arguments, as a person gave them.
+        reads: whose output it was to print.
+        files: what was put on the board for it.
+        time_limit_s: the board ends it after that long.
+    """
+
+    words: tuple[str, ...]
+    reads: Literal["mnn", "llm_bench", "text"]
+    files: tuple[PutFile, ...] = ()
+    time_limit_s: float
 
 
 class TokenTimes(Value):
@@ -149,6 +198,7 @@ class Summary(Value):
         ttft_s: from the process's start to the end of the prompt's last step, with model loading.
         prefill_tps: prompt tokens per second of prompt steps.
         decode_tps: generated tokens per second of generating steps; none without such steps.
+            Of a foreign program these two, and the sums below, are what it says itself.
         token_s: time per output token; none without generating steps.
         wall_s: from the process's start to its last step's end.
         prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading.
@@ -177,19 +227,19 @@ class Memory(Value):
 
 
 class EngineTimes(Value):
-    """llama.cpp's own sums, as it prints them with ``--perf``.
+    """The engine's own sums, as it prints them.
 
     Attributes:
         prompt_ms, eval_ms: time in prompt and generating steps.
-        prompt_tokens, eval_tokens: tokens in them (never below 1, as upstream counts).
-        load_ms: time to load the model.
+        prompt_tokens, eval_tokens: tokens in them (never below 1, as llama.cpp counts).
+        load_ms: time to load the model; none where the engine does not say it.
     """
 
     prompt_ms: float
     prompt_tokens: int
     eval_ms: float
     eval_tokens: int
-    load_ms: float
+    load_ms: float | None = None
 
 
 class Exit(Value):
@@ -255,6 +305,9 @@ class Job(Value):
         asked_for: a checksum over plan, program and model; runs of the same one are one
             another's repetition. Empty in a run that was kept before there was one.
         place: in a sweep; none outside of one.
+        plan: what the engine was told; none for a foreign program, of which only its words
+            are known.
+        watched: those, for a foreign program; else none.
     """
 
     format: Literal[1] = 1
@@ -263,7 +316,8 @@ class Job(Value):
     place: Place | None = None
     started_utc: str
     armload: str
-    plan: Plan
+    plan: Plan | None
+    watched: Watched | None = None
     command: tuple[str, ...]
     board: BoardRecord
     binary: BinaryRecord
@@ -282,6 +336,7 @@ class Run(Job):
             known.
         swapped: what the board swapped meanwhile; none where that is not known.
         reference: how its text compares with a reference run's; none without one.
+        notes: what a reader should know of the figures, though none of them is wrong.
     """
 
     after: Conditions | None
@@ -299,3 +354,4 @@ class Run(Job):
     strangers: tuple[Stranger, ...] | None = None
     swapped: Swapped | None = None
     reference: Departure | None = None
+    notes: tuple[str, ...] = ()

@@ -53,33 +53,38 @@ class Around:
 
 
 def judge(
-    plan: Plan,
+    plan: Plan | None,
     *,
     ended: Exit,
     header: Trace | None,
     steps: tuple[Step, ...],
-    text: str,
+    text: str | None,
     board: BoardRecord,
     around: Around,
 ) -> Verdict:
-    """Collect every reason to doubt the run; it is valid when there is none."""
+    """Collect every reason to doubt the run; it is valid when there is none.
+
+    Without a plan, as for a foreign program, nobody knows how many tokens were asked for; without
+    a text the program was to write none.
+    """
     reasons = []
     if ended.status != 0:
         reasons.append(ended.meaning)
     if header is None:
         reasons.append("There is no trace: the program never began to decode.")
-    elif ended.status == 0:
+    elif ended.status == 0 and plan is not None:
         reasons += _doubts_about_the_count(plan, steps)
-    if ended.status == 0:
-        reasons += doubts_about_text(text, of_words=plan.prompt_tokens is not None)
+    if ended.status == 0 and text is not None:
+        of_words = plan is not None and plan.prompt_tokens is not None
+        reasons += doubts_about_text(text, of_words=of_words)
     reasons += _doubts_about_frequency(steps)
     if _ARM & set(board.cpu_features):  # elsewhere the maximum is that of one core alone
-        reasons += _doubts_from_the_start(steps, around, plan.cpus)
+        reasons += _doubts_from_the_start(steps, around, plan.cpus if plan else None)
     named = _named(around.strangers or ())
     if header is not None:
         reasons += _doubts_about_the_cpu(steps, header, named)
     reasons += _doubts_about_spread(steps, named)
-    if plan.cold and header is not None and around.cache in (None, "as found"):
+    if plan is not None and plan.cold and header is not None and around.cache in (None, "as found"):
         reasons.append(
             "The run was to be cold, and the board could not be made to forget its files: it needs "
             "the right to write /proc/sys/vm/drop_caches, or a program of ours."
@@ -199,10 +204,11 @@ def _doubts_about_frequency(steps: tuple[Step, ...]) -> list[str]:
 def _doubts_about_the_cpu(steps: tuple[Step, ...], header: Trace, named: str) -> list[str]:
     quiet = _without_storage(steps)
     wall_s = sum(step.duration_s for step in quiet)
-    if len(quiet) < _SPREAD_NEEDS_STEPS or wall_s <= 0:
+    if header.threads is None or len(quiet) < _SPREAD_NEEDS_STEPS or wall_s <= 0:
         return []
     busy = sum(step.cpu_ns for step in quiet) / 1e9 / (wall_s * header.threads)
-    switches = sum(step.involuntary_switches for step in quiet) / sum(step.tokens for step in quiet)
+    tokens = sum(step.tokens for step in quiet)
+    switches = sum(step.involuntary_switches or 0 for step in quiet) / tokens
     if busy >= CONTENDED_BELOW or switches < _SWITCHES_PER_TOKEN:
         return []
     threads = f"{header.threads} thread{'s' if header.threads > 1 else ''}"

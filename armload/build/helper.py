@@ -22,6 +22,7 @@ SHA256 = "sha256"
 CPU_FEATURES = "cpu_features"
 RATES = "rates"
 PIN = "pin"
+WATCH = "watch"
 
 # They run on every CPU of the architecture. What they use beyond that, they ask for first.
 _ANY_CPU = {

@@ -27,6 +27,7 @@ from armload.cli.verbs import (
     model,
     report,
     show,
+    watch,
 )
 from armload.core.errors import UsageError
 
@@ -37,6 +38,7 @@ for verb in (
     inspect.inspect,
     deploy.deploy,
     bench.bench,
+    watch.watch,
     bench.pull,
     show.show,
     report.report,

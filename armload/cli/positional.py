@@ -4,19 +4,51 @@ Invoke's parser gives the word after a verb to a positional argument that has no
 that word is ``--help``, and it knows neither optional ones nor lists. So verbs give every
 argument a default, which leaves Invoke nothing to fill, and words that are no options and would
 otherwise be answered with "No idea what … is" fill the positional ones here.
+
+What follows ``--`` Invoke joins to one string, in which no word with a space can be told from two.
+Here each such word fills a positional argument too, whatever it looks like: a NUL, which no word
+of a command line can hold, goes before it while Invoke parses.
 """
 
 from __future__ import annotations
 
+import sys
+
 from invoke.parser.argument import Argument
-from invoke.parser.parser import ParseMachine, is_flag
+from invoke.parser.parser import ParseMachine, Parser, ParseResult, is_flag
 
 _handled_by_invoke = ParseMachine.handle
+_parsed_by_invoke = Parser.parse_argv
+
+_BEHIND_DASHES = "\0"
+
+
+def _parse_argv(parser: Parser, argv: list[str]) -> ParseResult:
+    if "--complete" in sys.argv:  # shells' completion has its own use for the dashes
+        return _parsed_by_invoke(parser, argv)
+    before, behind = _split(argv)
+    if "--" in sys.argv and not any(word.startswith(_BEHIND_DASHES) for word in argv):
+        # Invoke's own program has parsed once, and lost the words, before it loads the verbs.
+        _, behind = _split(sys.argv)
+    return _parsed_by_invoke(parser, [*before, *(_BEHIND_DASHES + word for word in behind)])
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
 
 
 def _handle(machine: ParseMachine, token: str) -> None:
     argument = _unfilled(machine)
-    if argument is None or _is_read_by_invoke(machine, token):
+    if token.startswith(_BEHIND_DASHES) and machine.current_state != "unknown":
+        word = token.removeprefix(_BEHIND_DASHES)
+        if machine.waiting_for_flag_value:
+            machine.error("A flag before -- needs a value and was not given one!")
+        elif argument is None:
+            machine.error(f"No idea what {word!r} is!")
+        else:
+            argument.value = word
+    elif argument is None or _is_read_by_invoke(machine, token):
         _handled_by_invoke(machine, token)
     else:
         argument.value = token
@@ -36,3 +68,4 @@ def _is_read_by_invoke(machine: ParseMachine, token: str) -> bool:
 def read_positional_arguments() -> None:
     """Teach Invoke's parser, which lets nobody put another in its place, about these arguments."""
     ParseMachine.handle = _handle  # type: ignore[method-assign, assignment]
+    Parser.parse_argv = _parse_argv  # type: ignore[method-assign, assignment]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
+from pathlib import Path
 
 from armload.bench import store
 from armload.bench.assemble import with_reference
@@ -31,12 +32,20 @@ def bench_and_present(
     Raises:
         RunError: the program did not end well; what it left is kept and shown all the same.
     """
-    # The charting libraries take a second to load; the board is busy meanwhile, the laptop is not.
-    threading.Thread(target=_load_charting, daemon=True).start()
+    load_charting_meanwhile()
     run, folder = bench(request, model_name, plan, terminal.progress())
     if reference is not None:
         run = with_reference(run, reference)
         store.save(run, folder)
+    present(run, folder, as_json=as_json)
+
+
+def present(run: Run, folder: Path, *, as_json: bool) -> None:
+    """Write a run's page and picture beside it, and show its figures.
+
+    Raises:
+        RunError: the program did not end well; what it left is kept and shown all the same.
+    """
     from armload.report.page import write_report
     from armload.report.table import run_table
 
@@ -50,6 +59,14 @@ def bench_and_present(
     if run.exit.status != 0:
         remedy = f"{run.exit.remedy} Everything that came back lies in {folder}."
         raise RunError(f"{run.board.name}: {run.exit.meaning}", remedy.strip())
+
+
+def load_charting_meanwhile() -> None:
+    """Load the charting libraries beside other work.
+
+    They take a second; while a board is busy, the laptop is not.
+    """
+    threading.Thread(target=_load_charting, daemon=True).start()
 
 
 def _load_charting() -> None:

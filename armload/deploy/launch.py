@@ -45,6 +45,7 @@ def launch(
     renew_every_s: float = RENEW_EVERY_S,
     uses: Sequence[PurePosixPath] = (),
     beforehand: Beforehand | None = None,
+    program: str = "",
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
 
@@ -63,6 +64,8 @@ def launch(
         renew_every_s: how often the run renews the lease.
         uses: folders that the program needs; they are noted as used now.
         beforehand: what to do first.
+        program: what the words before it start in the end, such as ``watch``; its end is what
+            is explained. Empty for the first word.
 
     Raises:
         ConnectError: the board stayed away; whether the program was started shows in the list
@@ -75,6 +78,7 @@ def launch(
             "folder": run_folder,
             "run_id": run_folder.name,
             "argv": list(argv),
+            "program": program or argv[0],
             "trace": trace,
             "time_limit_s": math.ceil(time_limit_s),
             "lease": lease and {"folder": lease.folder, "token": lease.token},

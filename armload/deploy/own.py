@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.helper import ARCHITECTURES, helper
+from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.deploy.layout import Layout
 from armload.deploy.transfer import push
@@ -26,7 +29,39 @@ def own_program(
         return (*host.launcher, str(helper(name, progress).path.resolve()))
     if found.machine not in ARCHITECTURES:
         return None
-    ours = helper(name, progress, architecture=found.machine)
+    return (str(_there(host, layout, name, found.machine, progress)),)
+
+
+def program_of_the_shell(
+    host: Host, layout: Layout, name: str, machine: str, progress: Progress
+) -> PurePosixPath:
+    """Put a program of ours on a board, for its shell to start, and return where it lies.
+
+    Under a launcher, too: it is then of the shell's own kind of machine, and starts the launcher.
+
+    Args:
+        host: the board.
+        layout: of its work folder.
+        name: as in ``toolchains/board/``.
+        machine: ``uname -m`` of the shell.
+        progress: where it is shown.
+
+    Raises:
+        BuildError, MissingToolError: it cannot be compiled.
+        BoardError, ConnectError, TransferError: as for ``push``; or there is none for the machine.
+    """
+    if machine not in ARCHITECTURES:
+        raise BoardError(
+            f"{host.name}: its kernel is {machine}, and armload's program {name} runs on "
+            f"{' and '.join(ARCHITECTURES)} only."
+        )
+    return _there(host, layout, name, machine, progress)
+
+
+def _there(
+    host: Host, layout: Layout, name: str, machine: str, progress: Progress
+) -> PurePosixPath:
+    ours = helper(name, progress, architecture=machine)
     remote = layout.program(ours.sha256, ours.name)
     push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
-    return (str(remote),)
+    return remote

@@ -99,8 +99,7 @@ class Cell:
     @property
     def threads(self) -> int | None:
         """How many threads decoded, as far as it is known."""
-        known = [run.trace.threads for run in self.runs if run.trace]
-        return known[0] if known else self.runs[0].plan.threads
+        return _threads(_best_known(self.runs))
 
     @cached_property
     def figures(self) -> tuple[Figures, ...]:
@@ -224,7 +223,8 @@ def _p50(run: Run) -> float:
 
 
 def _key(run: Run) -> tuple[str, ...]:
-    plan = run.plan.model_dump_json(exclude={"time_limit_s"})
+    asked = run.plan or run.watched
+    plan = asked.model_dump_json(exclude={"time_limit_s"}) if asked else ""
     return (run.board.name, run.model.sha256, run.binary.sha256, plan)
 
 
@@ -234,8 +234,14 @@ def _best_known(group: Sequence[Run]) -> Run:
 
 def _place(group: Sequence[Run]) -> tuple[str, int, str, int, str]:
     run = _best_known(group)
-    threads = run.trace.threads if run.trace else run.plan.threads or 0
-    return (run.board.name, run.model.bytes_per_token, run.model.name, threads, run.id)
+    weights_bytes = run.model.bytes_per_token or 0
+    return (run.board.name, weights_bytes, run.model.name, _threads(run) or 0, run.id)
+
+
+def _threads(run: Run) -> int | None:
+    if run.trace is not None:
+        return run.trace.threads
+    return run.plan.threads if run.plan else None
 
 
 def grouped(cells: Iterable[Cell], key: Callable[[Cell], str]) -> dict[str, list[Cell]]:

@@ -73,7 +73,7 @@ def token_chart(run: Run) -> Specification:
         medians.append({"ms": run.summary.token_s.p50 * 1000})
         median = alt.Chart(alt.NamedData(name=MEDIAN))
         layers.append(median.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y))
-    subtitle = f"{run.model.name} ({run.model.quantisation}), {words.started(run)}"
+    subtitle = f"{words.model_name(run)}, {words.started(run)}"
     chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
     specification = finish(chart, title=title, subtitle=subtitle)
     specification["datasets"] = {STEPS: rows, MEDIAN: medians}
@@ -114,7 +114,8 @@ def token_marks(
 
 
 def _numbers_shown(run: Run, rows: list[dict[str, Any]]) -> tuple[int, int]:
-    numbers = [row["number"] for row in rows] or [1, run.plan.n_predict]
+    asked_for = run.plan.n_predict if run.plan else 1
+    numbers = [row["number"] for row in rows] or [1, asked_for]
     return min(numbers), max(*numbers, min(numbers) + 1)
 
 

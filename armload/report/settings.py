@@ -32,6 +32,8 @@ _NAMES = {
 _IN_WORDS = ("prompt", "prompt_tokens", "threads", "time_limit_s")
 _LONGEST_PROMPT = 30
 _UNSET = "default"
+NONE = "-"
+"""Of a foreign program, which has no plan of ours."""
 
 Settings = Mapping[str, str]
 
@@ -40,7 +42,7 @@ def settings_of(run: Run) -> Settings:
     """Return every choice that a run was made with, by its name."""
     plan, binary = run.plan, run.binary
     rest = {
-        _NAMES.get(field, field.replace("_", " ")): _words(getattr(plan, field))
+        _NAMES.get(field, field.replace("_", " ")): _words(getattr(plan, field)) if plan else NONE
         for field in Plan.model_fields
         if field not in _IN_WORDS
     }
@@ -49,8 +51,9 @@ def settings_of(run: Run) -> Settings:
         MODEL: stem(run.model.name),
         QUANTISATION: run.model.quantisation,
         THREADS: _threads(run),
-        "prompt": _prompt(plan),
+        "prompt": _prompt(plan) if plan else NONE,
         **rest,
+        "command": join(run.watched.words) if run.watched else NONE,
         "program": binary.program,
         "target": binary.target,
         "compiler": binary.compiler,
@@ -117,6 +120,8 @@ def _without_common_words(names: Sequence[str]) -> list[str]:
 
 
 def _threads(run: Run) -> str:
+    if run.plan is None:
+        return NONE
     if run.plan.threads is not None:
         return str(run.plan.threads)
     return f"auto: {run.trace.threads}" if run.trace else "auto"

@@ -23,7 +23,7 @@ def run_table(run: Run) -> Group:
     from rich.padding import Padding
     from rich.text import Text
 
-    if not run.tokens:
+    if not run.tokens and run.summary.decode_tps is None:
         return Group(_facts(run))
     return Group(
         _facts(run),
@@ -56,7 +56,7 @@ def list_table(runs: Sequence[Run]) -> Table:
             Text(run.id[-4:], style="bold"),
             run.started_utc[:16].replace("T", " "),
             Text(run.board.name),
-            Text(f"{run.model.name} {run.model.quantisation}"),
+            Text(f"{run.model.name} {run.model.quantisation}".rstrip()),
             Text(words.rate(run.summary.decode_tps), style="bold"),
             words.rate(run.summary.prefill_tps),
             words.seconds(run.summary.token_s.p50 if run.summary.token_s else None),
@@ -85,6 +85,7 @@ def _facts(run: Run) -> Table:
         ("set for it", words.setting_line(run)),
         ("beside it", words.strangers_line(run)),
         ("text", words.reference_line(run)),
+        ("note", "\n".join(run.notes)),
     ):
         if value:
             table.add_row(label, Text(value))

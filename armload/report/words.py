@@ -58,6 +58,8 @@ def reads_storage(step: Step) -> bool:
 def headline(run: Run) -> str:
     """Say the run's result in one sentence."""
     decode_tps = run.summary.decode_tps
+    if decode_tps is None and run.watched is not None:
+        return f"{run.binary.program} ran for {seconds(run.summary.wall_s)} on {run.board.name}"
     if decode_tps is None:
         return f"No token was generated on {run.board.name}"
     if decode_tps < 1:
@@ -75,13 +77,23 @@ def started(run: Run) -> str:
     return run.started_utc.replace("T", " ").replace("+00:00", " UTC")
 
 
-def model_line(run: Run) -> str:
-    """Describe the model."""
+def model_name(run: Run) -> str:
+    """Name the model, with its quantisation where that is known."""
     model = run.model
-    return (
-        f"{model.name} ({model.architecture}, {model.quantisation}, "
-        f"{weights(model.parameters)} weights, {size(model.size_bytes)})"
-    )
+    return f"{model.name} ({model.quantisation})" if model.quantisation else model.name
+
+
+def model_line(run: Run) -> str:
+    """Describe the model; nothing where a foreign program was given none."""
+    model = run.model
+    known = [
+        model.architecture,
+        model.quantisation,
+        f"{weights(model.parameters)} weights" if model.parameters is not None else "",
+        size(model.size_bytes) if model.size_bytes is not None else "",
+    ]
+    described = ", ".join(each for each in known if each)
+    return f"{model.name} ({described})" if described else model.name
 
 
 def command(run: Run) -> str:
@@ -92,6 +104,12 @@ def command(run: Run) -> str:
 def binary_line(run: Run) -> str:
     """Describe the program."""
     binary = run.binary
+    if run.watched is not None:
+        known = [
+            size(binary.size_bytes) if binary.size_bytes is not None else "",
+            f"SHA-256 {binary.sha256[:12]}" if binary.sha256 else "as it is on the board",
+        ]
+        return f"{binary.program} (not built by armload: {', '.join(filter(None, known))})"
     return (
         f"{binary.program} for {binary.target} ({binary.source}, {binary.compiler}, "
         f"build {binary.build_id})"
@@ -139,6 +157,8 @@ def in_all(run: Run) -> str:
         parts.append(f"prefill {summary.prefill_tokens} tokens in {seconds(summary.prefill_s)}")
     if summary.decode_s is not None:
         parts.append(f"decode {summary.decode_tokens} tokens in {seconds(summary.decode_s)}")
+    if run.watched is not None:
+        parts.append("as the program says")
     parts.append(f"{seconds(summary.wall_s)} with loading")
     return ", ".join(parts)
 
@@ -168,7 +188,7 @@ def setting_line(run: Run) -> str:
         "evicted": "cold: the board forgot the model",
         "as found": "not cold: the board kept its files in memory",
     }[run.cache]
-    cpus = f"cores {run.plan.cpus}" if run.plan.cpus else ""
+    cpus = f"cores {run.plan.cpus}" if run.plan and run.plan.cpus else ""
     governor = f"governor {run.governor}" if run.governor else ""
     return ", ".join(part for part in (cpus, governor, cache) if part)
 

@@ -62,6 +62,7 @@ def test_steps_follow_each_other_on_one_clock(
         assert step.cpu_ns > 0
         assert step.rss_bytes > stories.stat().st_size
         assert step.major_faults >= 0
+        assert step.involuntary_switches is not None
         assert step.involuntary_switches >= 0
     assert times == sorted(times)
 

@@ -195,3 +195,15 @@ def _run(
             around=Around(before=BEFORE, after=after),
         ),
     )
+
+
+def planned(run: Run, **changes: object) -> Run:
+    """Return a run with another plan."""
+    assert run.plan is not None
+    return run.model_copy(update={"plan": run.plan.model_copy(update=changes)})
+
+
+def weights_bytes(model: ModelRecord) -> int:
+    """Return what a token reads of a model whose header was read."""
+    assert model.bytes_per_token is not None
+    return model.bytes_per_token

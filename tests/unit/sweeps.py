@@ -9,7 +9,7 @@ from armload.bench.limit import find_limit
 from armload.bench.run import Exit, Memory, ModelRecord, Run, Step
 from armload.bench.summary import summarise
 from armload.bench.verdict import Around, judge
-from tests.unit.runs import quick_run
+from tests.unit.runs import planned, quick_run
 
 THREADS = (1, 2, 4, 8)
 REPEATS = 5
@@ -64,7 +64,7 @@ def made_run(
                     "start_ns": start_ns,
                     "end_ns": start_ns + round(duration_s * 1e9),
                     "cpu_ns": round(duration_s * 1e9 * threads * (0.6 if number == 20 else 0.97)),
-                    "rss_bytes": model.size_bytes + 60_000_000 + number * 200_000,
+                    "rss_bytes": (model.size_bytes or 0) + 60_000_000 + number * 200_000,
                     "cpu_khz": (1_200_000 if slowed else 1_992_000,) * CORES,
                     "celsius": 84.0 if slowed else 61.0,
                 }
@@ -126,7 +126,7 @@ def _finished(
         update={"name": board, "description": "the RK3588 board in the kitchen", "cores": CORES}
     )
     before = base.before.model_copy(update={"memory_available_bytes": 1_870_000_000})
-    plan = base.plan.model_copy(update={"threads": threads})
+    plan = planned(base, threads=threads).plan
     ended = ended or base.exit
     peak = max((step.rss_bytes for step in steps), default=None)
     number = threads * 10 + repeat

@@ -44,6 +44,7 @@ def one(a: list[Figures], b: list[Figures]) -> Comparison:
 
 
 def changed(run: Run, **plan: object) -> Run:
+    assert run.plan is not None
     return run.model_copy(update={"id": "other", "plan": run.plan.model_copy(update=plan)})
 
 
@@ -92,6 +93,7 @@ def test_figures_of_a_run_are_its_own() -> None:
 )
 def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
     base = changed(quick_run(), context_tokens=512).model_copy(update={"id": "base"})
+    assert other.plan is not None
     if other.plan.context_tokens is None:
         other = other.model_copy(
             update={"plan": other.plan.model_copy(update={"context_tokens": 512})}

@@ -66,9 +66,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def typed(face: str, line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return given(face, line.split(), folder)
+
+
+def given(face: str, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     command = [str(BIN / "invoke")] if face == "invoke" else [sys.executable, "armload_face.py"]
     return subprocess.run(
-        [*command, *line.split()],
+        [*command, *words],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -107,6 +111,15 @@ def test_words_fill_the_arguments_wherever_the_options_stand(
 
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])
+def test_behind_two_dashes_everything_is_a_word(face: str, folder: Path) -> None:
+    behind = ["a b", "--json", "-x", "show", "--help", "--", "", "é=1"]
+    done = given(face, ["report", "one", "--json", "--", *behind], folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"report {' '.join(['one', *behind, 'True'])}\n"
+    assert given(face, ["show", "--"], folder).stdout == "show ''\n"
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
 @pytest.mark.parametrize("words", ["", "one", "one other", "one --json"])
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_is_help_wherever_it_stands(face: str, words: str, option: str, folder: Path) -> None:
@@ -142,6 +155,8 @@ def test_a_missing_word_is_named_with_an_example(
         ("compare --jsno one other", "--jsno"),
         ("compare one -x other", "-x"),
         ("show one two", "two"),
+        ("show one -- --two", "--two"),
+        ("show -- one two", "two"),
     ],
 )
 def test_a_word_too_many_and_an_unknown_option_are_named(
@@ -152,6 +167,13 @@ def test_a_word_too_many_and_an_unknown_option_are_named(
     assert done.stdout == ""
     assert f"'{surplus}'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+def test_an_option_takes_no_value_from_behind_the_dashes(face: str, folder: Path) -> None:
+    done = typed(face, "compare one --size -- other", folder)
+    assert done.returncode == (2 if face == "armload" else 1)
+    assert "needs a value" in done.stderr or "needed value" in done.stderr
 
 
 def test_help_of_armload_shows_words_apart_from_options(folder: Path) -> None:

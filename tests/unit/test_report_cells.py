@@ -12,12 +12,12 @@ from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, cells_of, estimate
 from armload.report.ranking import fastest, fastest_of_each, not_told_from
 from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.runs import planned as with_plan
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
 
 
 def planned(run: Run, name: str = "", **changes: object) -> Run:
-    plan = run.plan.model_copy(update=changes)
-    return run.model_copy(update={"plan": plan, "id": f"{run.id}{name}"})
+    return with_plan(run, **changes).model_copy(update={"id": f"{run.id}{name}"})
 
 
 def labels(*runs: Run) -> list[str]:

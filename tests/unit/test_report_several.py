@@ -24,7 +24,7 @@ from armload.report.several import (
     verdict,
     write_runs_report,
 )
-from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.runs import failed_run, planned, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
 
 HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
@@ -179,8 +179,7 @@ def test_the_headline_is_the_best_valid_figure() -> None:
 def test_settings_that_may_be_as_fast_as_the_best_are_counted() -> None:
     assert rivals(cells_of(sweep())) == ""
     run = made_run()
-    plan = run.plan.model_copy(update={"seed": 2})
-    twin = run.model_copy(update={"plan": plan, "id": "twin"})
+    twin = planned(run, seed=2).model_copy(update={"id": "twin"})
     assert rivals(cells_of([run, twin])) == (
         "Not clearly the fastest: one other cannot be told from it with 95 % confidence."
     )

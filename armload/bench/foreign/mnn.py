@@ -5,7 +5,9 @@ Formats as in transformers/llm/engine of MNN's repository.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -14,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from armload.bench.figures import Figures, Way, Work
 from armload.core.errors import DataError
+from armload.core.values import Value
 
 _LINE = re.compile(
-    r"^\s*(prompt tokens num|decode tokens num|prefill speed|decode speed)"
+    r"^\s*(prompt tokens num|decode tokens num|(?:prefill|decode) (?:time|speed))"
     r"\s*=\s*([0-9]+(?:\.[0-9]+)?|inf|-?nan)\b",
     re.MULTILINE,
 )
@@ -47,6 +50,39 @@ class _Document(BaseModel):
     results: tuple[_Result, ...]
 
 
+class DemoSummary(Value):
+    """What ``llm_demo`` prints between two rulers.
+
+    Attributes:
+        begin: where in the text its first ruler stands.
+        values: the lines that are known, as printed.
+    """
+
+    begin: int
+    values: Mapping[str, str]
+
+    def count(self, name: str) -> int | None:
+        """Return a number of tokens; none where it was not printed."""
+        text = self.values.get(name, "")
+        return int(float(text)) if text[:1].isdigit() else None
+
+    def positive(self, name: str) -> float | None:
+        """Return a time or a speed; none where it is nothing or was not printed."""
+        number = float(self.values.get(name, "nan"))
+        return number if 0 < number < math.inf else None
+
+
+def llm_demo_summaries(text: str) -> list[DemoSummary]:
+    """Return each summary between rulers of ``#`` in what ``llm_demo`` printed."""
+    rulers = [match.start() for match in _RULER.finditer(text)]
+    found = []
+    for start, end in pairwise(rulers):
+        values = dict(_LINE.findall(text[start:end]))
+        if values:
+            found.append(DemoSummary(begin=start, values=values))
+    return found
+
+
 def llm_demo_figures(path: Path, text: str) -> list[Figures]:
     """Return a measurement for each summary between rulers of ``#``.
 
@@ -56,27 +92,23 @@ def llm_demo_figures(path: Path, text: str) -> list[Figures]:
         DataError: a summary lacks its speeds.
     """
     found: list[Figures] = []
-    rulers = [match.start() for match in _RULER.finditer(text)]
-    for start, end in pairwise(rulers):
-        values = dict(_LINE.findall(text[start:end]))
-        if not values:
-            continue
-        speeds = {name: values.get(f"{name} speed", "") for name in ("prefill", "decode")}
-        if "" in speeds.values():
-            missing = next(name for name, value in speeds.items() if not value)
+    for summary in llm_demo_summaries(text):
+        speeds = ("prefill", "decode")
+        missing = next((name for name in speeds if f"{name} speed" not in summary.values), None)
+        if missing is not None:
             raise DataError(
                 f"{path}: a summary of MNN lacks its line '{missing} speed'.",
                 "Give the whole output of llm_demo.",
             )
-        prefill, decode = (_speed(speeds[name]) for name in ("prefill", "decode"))
+        prefill, decode = (summary.positive(f"{name} speed") for name in speeds)
         if prefill is None and decode is None:
             continue
         found.append(
             Figures(
                 name=f"{path.name}: summary {len(found) + 1}",
                 work=Work(
-                    prompt_tokens=_count(values.get("prompt tokens num")),
-                    output_tokens=_count(values.get("decode tokens num")),
+                    prompt_tokens=summary.count("prompt tokens num"),
+                    output_tokens=summary.count("decode tokens num"),
                 ),
                 way=Way(engine="MNN llm_demo"),
                 prefill_tps=prefill,
@@ -129,12 +161,3 @@ def llm_bench_figures(path: Path, content: object) -> list[Figures]:
             )
         )
     return found
-
-
-def _speed(text: str) -> float | None:
-    number = float(text)
-    return number if 0 < number < float("inf") else None
-
-
-def _count(text: str | None) -> int | None:
-    return int(float(text)) if text and text[0].isdigit() else None

@@ -61,7 +61,7 @@ def models(cells: Sequence[Cell]) -> Figure | None:
 
 def pairs_of(cells: Sequence[Cell]) -> list[Pair]:
     """Return each valid cell beside that of the smallest model with the same settings."""
-    rated = [cell for cell in cells if cell.is_valid and cell.rows_s]
+    rated = [cell for cell in cells if cell.is_valid and cell.rows_s and _bytes(cell) > 0]
     pairs = []
     for group in grouped(rated, _but_model).values():
         small = min(group, key=_bytes)
@@ -73,7 +73,7 @@ def pairs_of(cells: Sequence[Cell]) -> list[Pair]:
                 size_ratio=_bytes(cell) / _bytes(small),
             )
             for cell in group
-            if cell.runs[0].model.sha256 != small.runs[0].model.sha256 and _bytes(small) > 0
+            if cell.runs[0].model.sha256 != small.runs[0].model.sha256
         ]
     return pairs
 
@@ -115,7 +115,7 @@ def _but_model(cell: Cell) -> str:
 
 
 def _bytes(cell: Cell) -> int:
-    return cell.runs[0].model.bytes_per_token
+    return cell.runs[0].model.bytes_per_token or 0
 
 
 def _model(cell: Cell) -> str:

@@ -1,0 +1,297 @@
+"""The way of a foreign program: from its files on the laptop to a run that is kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from armload import __version__
+from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, DEFAULT_WAIT_S
+from armload.bench.foreign.fit import check_program, check_wheel
+from armload.bench.foreign.said import Reads
+from armload.bench.foreign.words import Command, for_board
+from armload.bench.home import SEEN_FILE, bring_home
+from armload.bench.job import board_record, new_id
+from armload.bench.reached import Reached
+from armload.bench.run import BinaryRecord, Job, ModelRecord, PutFile, Run, Watched
+from armload.bench.takeover import left_run
+from armload.boards.board import Board, load_board
+from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe, probe_script
+from armload.build.helper import WATCH
+from armload.build.inspection import Inspection
+from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import runs_folder
+from armload.deploy.ending import Cut
+from armload.deploy.follow import CutShortError, follow, stop
+from armload.deploy.launch import launch
+from armload.deploy.layout import Layout
+from armload.deploy.lease import Lease, leased
+from armload.deploy.mark import Mark
+from armload.deploy.own import program_of_the_shell
+from armload.deploy.stored import StoredRun, list_runs
+from armload.deploy.things import Thing, put, read_thing
+
+PROGRAM_ID_FILE = "watched"
+"""Holds the foreign program's process id; the run's script looks at that one's memory."""
+
+
+class WatchRequest(Value):
+    """What a person asks for.
+
+    Attributes:
+        board: a file in ``boards/``.
+        words: the program and its arguments.
+        put: files and folders on the laptop that it needs there.
+        reads: whose output it prints.
+        name: of the model; empty for the name of the largest thing put there beside the program.
+        wheel_python: a Python on the board that must have MNN's wheel; empty for none.
+        time_limit_s: the board itself ends it after that long.
+        wait_s: how long to wait for a board that somebody else uses.
+        new: start another run, even if an interrupted command left the same one on the board.
+    """
+
+    board: str
+    words: tuple[str, ...]
+    put: tuple[Path, ...] = ()
+    reads: Reads = "text"
+    name: str = ""
+    wheel_python: str = ""
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    wait_s: float = DEFAULT_WAIT_S
+    new: bool = False
+
+
+def watch(request: WatchRequest, progress: Progress) -> tuple[Run, Path]:
+    """Run a foreign program on a board under ``watch``; keep what comes back, and return it.
+
+    What an interrupted command of this laptop left there of the same request is taken over
+    instead. A program that fails is a result too: the run says so. Ctrl-C ends the program on
+    the board; what it left is brought home before the interruption goes on.
+
+    Raises:
+        ArmloadError: the program could not be started, or its results not be fetched.
+        KeyboardInterrupt: after what is there was kept.
+    """
+    board = load_board(request.board)
+    layout = Layout(workdir=board.workdir)
+    with closing(Reached(board, progress)) as reached:
+        # Gigabytes of checksums are no time to learn that the board does not answer.
+        reached.host.run(":")
+        things = [read_thing(path, progress) for path in request.put]
+        command = for_board(request.words, things, layout)
+        same = _asked_for(request, things)
+        left = None if request.new else _left(reached, same)
+        if left is not None:
+            return _taken_over(reached, left, progress)
+        with leased(
+            reached.host, board.workdir, progress, wait_s=request.wait_s, beside=reached.beside
+        ) as lease:
+            # Under an emulator the shell is of another kind of machine than the programs.
+            shown = parse_probe(reached.host.run(probe_script(board)).stdout, board.name)
+            found = as_programs_see_it(reached.host, shown, progress)
+            if request.wheel_python:
+                check_wheel(reached.host, request.wheel_python)
+            inspection = check_program(reached.host, board, found, command, things, progress)
+            watcher = program_of_the_shell(reached.host, layout, WATCH, shown.machine, progress)
+            if put(reached.host, layout, things, found, progress):
+                # Copying fills the page cache and wakes the CPU: after it, the board is another.
+                found = probe(reached.host, board)
+            job = _job(
+                request,
+                same,
+                command,
+                things,
+                board=board,
+                found=found,
+                watcher=watcher,
+                launcher=reached.host.launcher if inspection is not None else (),
+                inspection=inspection,
+            )
+            uses = [watcher.parent, *(thing.folder(layout) for thing in things)]
+            return _launched(reached, job, command, uses, lease, progress)
+
+
+def _asked_for(request: WatchRequest, things: list[Thing]) -> str:
+    parts = [*request.words, request.reads, request.name, *(thing.sha256 for thing in things)]
+    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
+
+
+def _left(reached: Reached, same: str) -> StoredRun | None:
+    runs = list_runs(reached.host, reached.board.workdir)
+    return left_run(runs, same, datetime.now(UTC))
+
+
+def _taken_over(reached: Reached, left: StoredRun, progress: Progress) -> tuple[Run, Path]:
+    how = "is under way" if left.state == "running" else "has ended"
+    progress.say(
+        f"The same run, left by an interrupted command, {how} on {reached.board.name}: "
+        f"taking over {left.id}. (--new starts another.)"
+    )
+    with _stoppable(reached, left.folder, None, progress):
+        cut = _followed(reached, left.folder, None, progress)
+        return bring_home(reached.host, reached.board, left.folder, progress, cut=cut)
+
+
+def _job(
+    request: WatchRequest,
+    same: str,
+    command: Command,
+    things: list[Thing],
+    *,
+    board: Board,
+    found: Probe,
+    watcher: PurePosixPath,
+    launcher: tuple[str, ...],
+    inspection: Inspection | None,
+) -> Job:
+    now = datetime.now(UTC)
+    program = command.program
+    called = program.name.name if program else PurePosixPath(command.words[0]).name
+    model = _model(request, command, things)
+    settings = ":".join(str(folder) for folder in command.library_folders)
+    libraries = ("-e", f"LD_LIBRARY_PATH={settings}") if settings else ()
+    return Job(
+        id=new_id(now, board.name, model.name or called),
+        asked_for=same,
+        started_utc=now.isoformat(timespec="seconds"),
+        armload=__version__,
+        plan=None,
+        watched=Watched(
+            words=request.words,
+            reads=request.reads,
+            files=tuple(
+                PutFile(name=str(part.name), sha256=part.sha256, size_bytes=part.size_bytes)
+                for thing in things
+                for part in thing.parts
+            ),
+            time_limit_s=request.time_limit_s,
+        ),
+        command=(
+            str(watcher),
+            "-p",
+            PROGRAM_ID_FILE,
+            *libraries,
+            "--",
+            *launcher,
+            *command.words,
+        ),
+        board=board_record(board, found),
+        binary=BinaryRecord(
+            program=called,
+            sha256=program.sha256 if program else "",
+            size_bytes=program.size_bytes if program else None,
+            features=tuple(use.feature for use in inspection.features if not use.guarded)
+            if inspection
+            else (),
+        ),
+        model=model,
+        before=found.conditions,
+    )
+
+
+def _model(request: WatchRequest, command: Command, things: list[Thing]) -> ModelRecord:
+    """Return the largest thing that is put there beside the program."""
+    program = command.program.local if command.program else None
+    others = [thing for thing in things if not program or not program.is_relative_to(thing.local)]
+    if not others:
+        return ModelRecord(name=request.name, sha256="", size_bytes=None)
+    largest = max(others, key=lambda thing: thing.size_bytes)
+    return ModelRecord(
+        name=request.name or largest.name, sha256=largest.sha256, size_bytes=largest.size_bytes
+    )
+
+
+def _launched(
+    reached: Reached,
+    job: Job,
+    command: Command,
+    uses: list[PurePosixPath],
+    lease: Lease,
+    progress: Progress,
+) -> tuple[Run, Path]:
+    host, board = reached.host, reached.board
+    on_board = Layout(workdir=board.workdir).run(job.id)
+    time_limit_s = job.watched.time_limit_s if job.watched else DEFAULT_TIME_LIMIT_S
+    with _stoppable(reached, on_board, job, progress):
+        lease.hand_to_run()
+        try:
+            launch(
+                host,
+                run_folder=on_board,
+                argv=job.command,
+                trace=True,
+                time_limit_s=time_limit_s,
+                job=job.model_dump_json().encode(),
+                mark=Mark.of_this_process(job.asked_for).word,
+                lease=lease,
+                uses=uses,
+                program=command.words[0],
+            )
+        except BoardError:
+            lease.take_back()
+            raise
+        cut = _followed(reached, on_board, job, progress)
+        return bring_home(host, board, on_board, progress, job=job, cut=cut)
+
+
+@contextmanager
+def _stoppable(
+    reached: Reached, on_board: PurePosixPath, job: Job | None, progress: Progress
+) -> Iterator[None]:
+    """Let Ctrl-C end a run on the board, and bring home what it has done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.say(
+            "Stopping the run on the board. Once more Ctrl-C leaves at once: what the run has done "
+            f"can then be fetched with armload pull --board {reached.board.name}"
+        )
+        try:
+            stop(reached.host, on_board)
+            bring_home(reached.host, reached.board, on_board, progress, job=job)
+            progress.say(f"What it had done is kept: armload show --run {on_board.name}")
+        except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
+            progress.say(str(error))
+        raise
+
+
+def _followed(
+    reached: Reached, on_board: PurePosixPath, job: Job | None, progress: Progress
+) -> Cut | None:
+    """Follow a run to its end; return what cut it short."""
+    with progress.step(f"Running on {reached.board.name}", unit="writes") as step:
+
+        def grown(writes: int, text: str) -> None:
+            step.update(writes, note=" ".join(text.split())[-40:])
+
+        while True:
+            try:
+                follow(
+                    reached.host,
+                    on_board,
+                    grown,
+                    moved=reached.moved,
+                    keep=runs_folder() / on_board.name / SEEN_FILE,
+                )
+                return None
+            except CutShortError as error:
+                progress.say(error.message)
+                return error.cut
+            except RunError:
+                # A cut in the power may have taken the folder with it.
+                if job is None or _boot_id(reached) == job.before.boot_id:
+                    raise
+                return "restart"
+            except ConnectError:
+                if not reached.moved():
+                    raise
+            reached.again()
+
+
+def _boot_id(reached: Reached) -> str:
+    return probe(reached.host, reached.board).conditions.boot_id

@@ -1,0 +1,300 @@
+"""What a foreign program wrote becomes a run, in which no figure stands that nobody measured."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from armload.bench import store
+from armload.bench.compare import compare
+from armload.bench.figures import figures_of
+from armload.bench.foreign.said import read_said
+from armload.bench.foreign.watching import read_watching
+from armload.bench.run import FORMAT, Exit, Memory, ModelRecord, Run
+from armload.core.errors import DataError
+from armload.report.page import write_report
+from armload.report.table import list_table, run_table
+from tests.unit.runs import quick_run
+from tests.unit.watched import (
+    HEAD,
+    START_NS,
+    WORDS,
+    demo_run,
+    summary,
+    tokens_of,
+    watched_run,
+    write_raw,
+)
+
+LLM_BENCH = {
+    "model": "qwen/config.json",
+    "backend": "CPU",
+    "threads": 4,
+    "results": [
+        {"type": "prefill", "prompt_len": 64, "generate_len": 0, "tps": 33.5, "std": 0.1},
+        {"type": "decode", "prompt_len": 0, "generate_len": 32, "tps": 7.25, "std": 0.1},
+    ],
+}
+
+
+def shown(thing: object) -> str:
+    from rich.console import Console
+
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(thing)
+    return captured.get()
+
+
+def test_each_write_is_a_token_where_the_counts_agree(tmp_path: Path) -> None:
+    run = demo_run(tmp_path)
+    count = len(WORDS)
+    assert run.text == "".join(f" {word}" for word in WORDS) + "\n"
+    assert [step.tokens for step in run.tokens] == [1] * (count - 1)
+    assert {step.phase for step in run.tokens} == {"generate"}
+    assert run.tokens[0].start_ns == START_NS + 200_000_000
+    assert run.summary.token_s is not None
+    assert run.summary.token_s.p50 == pytest.approx(0.1)
+    assert run.verdict.valid, run.verdict.reasons
+    assert run.notes == ()
+
+
+def test_the_figures_are_the_engine_s_and_the_first_token_is_ours(tmp_path: Path) -> None:
+    run = demo_run(tmp_path)
+    assert (run.summary.prefill_tokens, run.summary.prefill_s) == (15, 0.5)
+    assert (run.summary.prefill_tps, run.summary.decode_tps) == (30.0, 10.0)
+    assert run.summary.decode_tokens == len(WORDS)
+    assert run.summary.ttft_s == pytest.approx(0.2)  # the second write is the first token
+    assert run.summary.wall_s == pytest.approx(0.1 * (len(WORDS) + 3))
+    assert run.engine is not None
+    assert run.engine.load_ms is None
+    assert run.engine.prompt_ms == 500.0
+
+
+def test_what_is_not_known_stays_none(tmp_path: Path) -> None:
+    run = demo_run(tmp_path)
+    assert run.plan is None
+    assert run.trace is not None
+    assert (run.trace.threads, run.trace.engine_commit) == (None, "")
+    assert (run.model.parameters, run.model.bytes_per_token) == (None, None)
+    assert all(step.involuntary_switches is None for step in run.tokens)
+    assert run.limit.cause == "unknown"
+    assert "2.0 of 2 cores" in run.limit.sentence
+
+
+def test_the_peak_is_the_highest_that_anybody_saw(tmp_path: Path) -> None:
+    run = demo_run(tmp_path / "one")
+    assert run.memory == Memory(max_rss_bytes=70_000_000, max_vms_bytes=90_000_000)
+    seen = Memory(max_rss_bytes=80_000_000, max_vms_bytes=85_000_000)
+    more = watched_run(tmp_path / "two", [b"text of some length"], reads="text", seen=seen)
+    assert more.memory == Memory(max_rss_bytes=80_000_000, max_vms_bytes=90_000_000)
+
+
+def test_without_an_agreement_there_are_no_times_per_token_and_it_is_said(tmp_path: Path) -> None:
+    joined = b"".join(tokens_of(WORDS))
+    run = watched_run(tmp_path, [HEAD + joined[:20], joined[20:], summary(len(WORDS), 1.9)])
+    assert run.tokens == ()
+    assert run.summary.token_s is None
+    assert run.summary.decode_tps == pytest.approx(len(WORDS) / 1.9, abs=0.01)
+    assert f"{len(WORDS)} tokens, and its answer came in 2 writes" in run.notes[0]
+    assert run.verdict.valid, run.verdict.reasons
+
+
+def test_an_end_of_line_behind_the_answer_is_no_token_but_a_token_may_be_one(
+    tmp_path: Path,
+) -> None:
+    tokens = tokens_of(WORDS)
+    with_stop = watched_run(tmp_path / "1", [HEAD, *tokens, b"\n", summary(len(tokens) + 1, 2.0)])
+    assert len(with_stop.tokens) == len(tokens)
+    with_more = watched_run(tmp_path / "2", [HEAD, *tokens, b" so", summary(len(tokens), 2.0)])
+    assert with_more.tokens == ()
+
+
+def test_times_that_disagree_with_the_engine_s_are_noted(tmp_path: Path) -> None:
+    tokens = tokens_of(WORDS)
+    run = watched_run(tmp_path, [HEAD, *tokens, b"\n", summary(len(tokens), 0.9)])
+    assert len(run.tokens) == len(tokens) - 1
+    assert "47.4 ms per token, and its writes came every 100 ms" in run.notes[0]
+
+
+def test_text_of_any_program_has_neither_tokens_nor_speeds(tmp_path: Path) -> None:
+    run = watched_run(tmp_path, tokens_of(WORDS), reads="text")
+    assert run.tokens == ()
+    assert (run.summary.decode_tps, run.summary.decode_tokens, run.engine) == (None, None, None)
+    assert "how many tokens these are is not known" in run.notes[0]
+    assert run.summary.ttft_s == pytest.approx(0.1)
+    assert run.verdict.valid, run.verdict.reasons
+
+
+def test_llm_bench_fills_the_same_run(tmp_path: Path) -> None:
+    said = b"The device supports: i8sdot:1\n" + json.dumps(LLM_BENCH).encode() + b"\n"
+    run = watched_run(tmp_path, [said], reads="llm_bench")
+    assert (run.summary.prefill_tps, run.summary.prefill_tokens) == (33.5, 64)
+    assert (run.summary.decode_tps, run.summary.decode_tokens) == (7.25, 32)
+    assert (run.summary.prefill_s, run.summary.decode_s, run.summary.ttft_s) == (None, None, None)
+    assert run.text == ""
+    assert run.verdict.valid, run.verdict.reasons
+
+
+def test_of_several_results_none_is_taken_for_the_run_s(tmp_path: Path) -> None:
+    results = [*LLM_BENCH["results"], *LLM_BENCH["results"]]  # type: ignore[misc]
+    said = json.dumps(LLM_BENCH | {"results": results}).encode()
+    run = watched_run(tmp_path, [said], reads="llm_bench")
+    assert run.summary.decode_tps is None
+    assert "4 results" in run.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("reads", "stdout", "said"),
+    [
+        ("mnn", b"User: ", "summary between rulers"),
+        ("mnn", b"", "summary between rulers"),
+        ("llm_bench", b"| model | size |\n", "No JSON"),
+        ("llm_bench", b'{"results": [{"type": "odd"}]}', "not llm_bench's"),
+        ("llm_bench", b'{"model": "m", "results": []}', "no result"),
+        ("llm_bench", b"{" * 5000, "No JSON"),
+    ],
+)
+def test_figures_that_lack_make_a_run_that_ended_well_not_valid(
+    tmp_path: Path, reads: str, stdout: bytes, said: str
+) -> None:
+    run = watched_run(tmp_path, [stdout] if stdout else [], reads=reads)  # type: ignore[arg-type]
+    assert not run.verdict.valid
+    assert said in " ".join(run.verdict.reasons)
+
+
+def test_two_summaries_are_not_mixed() -> None:
+    said = read_said("mnn", b"Hello there." + summary(3, 1.0) + summary(4, 1.0))
+    assert said.decode_tps is None
+    assert "2 summaries" in said.notes[0]
+
+
+def test_what_stands_before_the_answer_is_no_part_of_it() -> None:
+    head = b"The device supports: i8sdot:1\nmain, 228, cost time: 9.5 ms\n"
+    wheel = b"[MNNLLM] response: text=one\ntwo, stream=1, max_new_tokens=-1\n"
+    for before, after in (
+        (b"", b""),
+        (head, b""),
+        (head + HEAD, b""),
+        (HEAD + wheel, b"[MNNLLM] response: \n"),
+    ):
+        stdout = before + b"It is so." + after + summary(3, 1.0)
+        said = read_said("mnn", stdout)
+        assert said.answer is not None
+        assert stdout[slice(*said.answer)] == b"It is so."
+
+
+def test_bytes_that_are_no_text_are_kept_apart_and_doubted(tmp_path: Path) -> None:
+    tokens = [b" so", b"\0", b"\xff\xfe", b" it"]
+    run = watched_run(tmp_path, [HEAD, *tokens, summary(4, 0.4)])
+    assert len(run.tokens) == 3
+    assert run.text == " so\0\ufffd\ufffd it"
+    assert "not valid UTF-8" in " ".join(run.verdict.reasons)
+
+
+def test_a_program_that_was_killed_keeps_what_it_wrote(tmp_path: Path) -> None:
+    ended = Exit(kind="killed", status=137, meaning="killed from outside (SIGKILL)")
+    write_raw(tmp_path, [HEAD, *tokens_of(WORDS)])
+    content = (tmp_path / "trace.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "trace.jsonl").write_text("".join(content[:-1])[:-9])  # its last line is cut
+    noted = read_watching(tmp_path / "trace.jsonl")
+    assert (noted.end, len(noted.writes)) == (None, len(WORDS))
+    run = watched_run(tmp_path / "again", [HEAD, *tokens_of(WORDS)], ended=ended)
+    assert not run.verdict.valid
+    assert run.verdict.reasons == ("killed from outside (SIGKILL)",)
+    assert run.text.startswith(" The large")
+
+
+def test_writes_that_were_not_noted_and_a_costly_watch_are_told(tmp_path: Path) -> None:
+    run = watched_run(
+        tmp_path,
+        tokens_of(WORDS),
+        reads="text",
+        end={"writes_left_out": 9, "watch_cpu_ns": 100_000_000},
+    )
+    assert "9 further writes were not noted." in run.notes
+    assert any("of one core" in note for note in run.notes)
+
+
+def test_a_line_that_watch_does_not_write_is_named(tmp_path: Path) -> None:
+    write_raw(tmp_path, [b"a"])
+    with (tmp_path / "trace.jsonl").open("a") as file:
+        file.write('{"step":1}\n')
+    with pytest.raises(DataError, match=r"trace\.jsonl, line 5"):
+        read_watching(tmp_path / "trace.jsonl")
+    assert read_watching(tmp_path / "none").header is None
+
+
+def test_the_run_is_kept_loaded_and_fits_the_schema(tmp_path: Path) -> None:
+    run = demo_run(tmp_path)
+    store.save(run, tmp_path)
+    assert store.load(tmp_path) == run
+    schema = Path(__file__).parents[2] / "docs" / "schema" / f"run-{FORMAT}.json"
+    document = json.loads(run.model_dump_json())
+    jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(document)
+
+
+def test_the_run_is_shown_without_any_fact_that_is_not_known(tmp_path: Path) -> None:
+    run = demo_run(tmp_path)
+    table = shown(run_table(run))
+    assert "not built by armload" in table
+    assert "as the program says" in table
+    assert "None" not in table
+    assert "qwen" in shown(list_table([run]))
+    page, _ = write_report(run, tmp_path)
+    text = page.read_text()
+    body = text[: text.index('<script type="application/json"')]
+    assert "None" not in body
+    assert "qwen/config.json" in body
+
+
+def test_a_note_stands_in_table_and_page(tmp_path: Path) -> None:
+    run = watched_run(tmp_path, [HEAD + b"It is so.", summary(3, 1.0)])
+    assert "There are no times per token" in shown(run_table(run))
+    page, _ = write_report(run, tmp_path)
+    assert "There are no times per token" in page.read_text()
+
+
+def test_a_run_without_a_model_or_figures_can_be_shown(tmp_path: Path) -> None:
+    nothing = ModelRecord(name="", sha256="", size_bytes=None)
+    run = watched_run(tmp_path, [b"hello world"], reads="text", model=nothing)
+    assert "None" not in shown(run_table(run))
+    page, _ = write_report(run, tmp_path)
+    assert "llm_demo ran for" in page.read_text()
+
+
+def comparable(run: Run, *, tokens: int) -> Run:
+    """Return one of our own runs on the same board, with as many tokens."""
+    assert run.watched is not None
+    return quick_run(tokens=tokens, prompt="a prompt of its own")
+
+
+def test_a_watched_run_compares_with_one_of_ours(tmp_path: Path) -> None:
+    tokens = tokens_of([*WORDS, *WORDS[::-1]])
+    foreign = watched_run(tmp_path, [HEAD, *tokens, b"\n", summary(len(tokens), 3.6)])
+    ours = comparable(foreign, tokens=len(tokens))
+    (found,) = compare([figures_of(foreign)], [figures_of(ours)])
+    assert found.finding == "faster", found.differences
+    assert found.measured[0].a_s == pytest.approx(0.1)
+    assert any("Whether the model is the same cannot be checked" in note for note in found.notes)
+
+
+def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
+    foreign = demo_run(tmp_path)
+    (found,) = compare([figures_of(foreign)], [figures_of(comparable(foreign, tokens=64))])
+    assert found.finding == "not comparable"
+    assert found.differences == (f"output tokens (n_predict): {len(WORDS)} / 64",)
+
+
+def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) -> None:
+    other = ModelRecord(name="llama", sha256="e" * 64, size_bytes=1)
+    tokens = tokens_of(WORDS)
+    writes = [HEAD, *tokens, b"\n", summary(len(tokens), 1.9)]
+    one = figures_of(demo_run(tmp_path / "one"))
+    two = figures_of(watched_run(tmp_path / "two", writes, model=other))
+    (found,) = compare([one], [two.model_copy(update={"name": "other"})])
+    assert "model: qwen / llama" in found.differences

@@ -60,6 +60,7 @@ def assemble(
         before=job.before,
         after=after,
         cache=read_cache(folder),
+        governor=read_governor(folder),
         strangers=read_strangers(folder),
         swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
     )
@@ -67,7 +68,7 @@ def assemble(
         **dict(job),
         after=after,
         cache=around.cache,
-        governor=read_governor(folder),
+        governor=around.governor,
         strangers=around.strangers,
         swapped=around.swapped,
         trace=header,

@@ -142,7 +142,7 @@ def _launched(
         model=deployment.model,
         progress=progress,
     )
-    doubt = doubt_about_memory(plan, model, board, ready.found.conditions)
+    doubt = doubt_about_memory(plan, model, board, ready.found.conditions, ready.found.rates)
     if doubt:
         progress.say(doubt)
     job = new_job(

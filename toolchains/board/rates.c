@@ -5,7 +5,7 @@
  *     rates evict FILE         drops a file's clean pages, and looks whether they are gone
  *
  * Prints one JSON object. `memory` takes about 0.4 s and at most a quarter of the available memory,
- * `storage` a second or 256 MiB. */
+ * `storage` little more than a second, or 256 MiB. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +23,9 @@
 
 enum { MOST_THREADS = 256, LEAST_PASSES = 3, BLOCK_BYTES = 1 << 20, BLOCK_ALIGNMENT = 4096 };
 
-static const size_t LEAST_BUFFER = 64 * MIB, LARGEST_BUFFER = 256 * MIB, READ_AT_MOST = 256 * MIB;
-static const double MEMORY_S = 0.4, STORAGE_S = 1.0;
+static const size_t LEAST_BUFFER = 64 * MIB, LARGEST_BUFFER = 256 * MIB, READ_AT_MOST = 256 * MIB,
+                    FIRST_BYTES = 32 * MIB;
+static const double MEMORY_S = 0.4, STORAGE_S = 1.0, FIRST_S = 0.25;
 
 static double now_s(void)
 {
@@ -205,7 +206,7 @@ static int storage(const char *name)
     if (from_the_start(file, direct))
         return fail(name);
     double began_s = now_s(), took_s = 0;
-    while (total < READ_AT_MOST && took_s < STORAGE_S) {
+    for (int first = 1; total < READ_AT_MOST && took_s < STORAGE_S;) {
         ssize_t got = read_block(file, block);
         if (got < 0)
             return fail(name);
@@ -214,6 +215,13 @@ static int storage(const char *name)
         /* A short file is read again: quick storage needs more than that to be timed. */
         if (got < BLOCK_BYTES && (!total || from_the_start(file, direct)))
             break;
+        /* Storage that is awake, or has saved up a burst, begins quicker than it goes on. */
+        if (first && (total >= FIRST_BYTES || took_s >= FIRST_S)) {
+            first = 0;
+            total = 0;
+            began_s = now_s();
+            took_s = 0;
+        }
     }
     if (!total || took_s <= 0) {
         errno = ENODATA;

@@ -34,6 +34,9 @@ MOST_STEPS = 200
 APART_FROM = 0.07
 """Rules that are closer, as a share of the highest, would write over one another."""
 
+SHOWN_UP_TO = 6.0
+"""A rule so many times above the highest line would press the lines flat."""
+
 LOGARITHMIC_FROM = 20.0
 """Runs whose lengths differ by so much share no linear scale."""
 
@@ -108,7 +111,7 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
     specification = finish(
         chart,
         title=TITLE,
-        subtitle=f"{sentence} Dashed: free memory before the run.",
+        subtitle=f"{sentence} Dashed: free memory before the run." if rules else sentence,
         legend_columns=columns_for(names),
     )
     specification["datasets"] = {"steps": rows, "boards": rules}
@@ -132,10 +135,15 @@ def _line(cell: Cell) -> Rows:
 
 
 def _rules(cells: Sequence[Cell]) -> Rows:
-    """Return what was free on each board; boards that had about the same share one rule."""
+    """Return what was free on each board; boards that had about the same share one rule.
+
+    What is far above all lines is left out; the sentence says it.
+    """
+    highest = SHOWN_UP_TO * max(map(_peak, cells))
     free = {
         board: max(map(_free, group))
         for board, group in grouped(cells, lambda cell: cell.settings[BOARD]).items()
+        if max(map(_free, group)) <= highest
     }
     together: list[list[str]] = []
     for board in sorted(free, key=lambda name: free[name], reverse=True):

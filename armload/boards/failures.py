@@ -125,6 +125,11 @@ def _about_ssh(
             f"{where}: the login was not answered within {CONNECT_TIMEOUT_S:g} s.",
             "Is the board overloaded?",
         )
+    if isinstance(error, paramiko.ChannelException):
+        return HungUpError(
+            f"{where}: the host before it on the way cannot connect to it ({error.text}).",
+            f"Is the board on? {_check(board_name)}",
+        )
     no_key = "No authentication methods" in str(error)
     if no_key or isinstance(error, paramiko.AuthenticationException):
         return _refused(connection, where)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ from armload.boards.address import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
+from tests.faults import Relay
 from tests.person import BIN
-from tests.servers import dropbear, make_key, openssh
+from tests.servers import dropbear, free_port, make_key, openssh
 
 PASSWORD = "correct horse"
 
@@ -131,7 +133,11 @@ def test_a_person_at_a_terminal_is_asked_for_the_password(
         assert ready, said
         said += os.read(controller, 4096)
     os.write(controller, PASSWORD.encode() + b"\n")
-    assert process.wait(60) == 0
+    while process.poll() is None:  # who does not read what it shows makes it wait
+        if select.select([controller], [], [], 0.1)[0]:
+            with suppress(OSError):
+                said += os.read(controller, 4096)
+    assert process.returncode == 0, said
     os.close(controller)
     assert json.loads(result.read_bytes())["workdir_writable"] is True
     assert PASSWORD.encode() not in said
@@ -150,6 +156,31 @@ def test_a_host_between_that_refuses_the_login_is_named(tmp_path: Path, home: Pa
         address = server.model_copy(update={"host": "behind", "port": None})
         with pytest.raises(LoginRefusedError, match=f"port {jump.port}: the login is refused"):
             says(address)
+
+
+def test_a_board_behind_another_host_that_refuses_a_connection_is_tried_again(
+    tmp_path: Path, home: Path
+) -> None:
+    port = free_port()
+    with openssh(tmp_path / "jump") as jump:
+        (home / ".ssh" / "config").write_text(
+            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n"
+            f"  IdentityFile {jump.key}\n"
+            f"Host behind\n  HostName 127.0.0.1\n  Port {port}\n  ProxyJump jump\n"
+        )
+        known = home / ".ssh" / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+        with pytest.raises(ConnectError, match=f"port {port}: the host before it"):
+            says(SshAddress(host="behind"))
+        with openssh(tmp_path / "server", port=port) as server:
+            relay = Relay(port, refuses={1, 2})
+            text = (home / ".ssh" / "config").read_text()
+            (home / ".ssh" / "config").write_text(
+                text.replace(f"Port {port}\n", f"Port {relay.port}\n")
+            )
+            address = server.model_copy(update={"host": "behind", "port": None})
+            with closing(relay):
+                assert says(address) == "in"
 
 
 def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

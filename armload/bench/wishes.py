@@ -34,6 +34,7 @@ from armload.bench.plan import (
     TokenCount,
 )
 from armload.core.errors import UsageError
+from armload.core.mistakes import first_mistake
 from armload.core.values import Value
 from armload.core.yamlfile import load_file
 
@@ -201,7 +202,6 @@ def typed_wishes(typed: Mapping[str, object]) -> Wishes:
     try:
         return Wishes.model_validate(typed)
     except ValidationError as error:
-        first = error.errors()[0]
-        option = str(first["loc"][0]).replace("_", "-")
-        said = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"--{option} {first['input']!a}: {said}.") from error
+        mistake = first_mistake(error, Wishes)
+        option = str(mistake.place[0]).replace("_", "-")
+        raise UsageError(f"--{option}: {mistake.words}.") from error

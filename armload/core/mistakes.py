@@ -89,7 +89,12 @@ def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:
     must_be = _MUST_BE.get(kind)
     if must_be is None:
         return mistake["msg"].replace("Input should", "it should")
-    return f"it must be {must_be.format_map(context)}, and is {_shown(mistake['input'])}"
+    limits = {key: _whole(limit) for key, limit in context.items()}
+    return f"it must be {must_be.format_map(limits)}, and is {_shown(mistake['input'])}"
+
+
+def _whole(limit: object) -> object:
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
 def _shown(value: object) -> str:

@@ -123,7 +123,7 @@ def test_a_sweep_in_which_nothing_works_fails_and_keeps_why(ann: Person) -> None
     [
         (("-t", f"1,{4 * (os.cpu_count() or 1)}"), 2, "cores"),
         (("--context", "256,9999", "-n", "8"), 2, "trained for 512"),
-        (("-n", "8,abc"), 2, "--n-predict 'abc'"),
+        (("-n", "8,abc"), 2, "--n-predict: it must be a whole number, and is 'abc'"),
         (("--plan", "plan.yaml"), 3, "plan.yaml, line 2: there is no key 'thread'"),
         (("--plan", "none.yaml"), 2, "no file"),
     ],

@@ -190,9 +190,11 @@ def table_sentence(cells: Sequence[Cell]) -> str:
     """Say what the table's figures are."""
     if all(len(cell.runs) == 1 for cell in cells):
         return "Each row is one run; below a rate, what it may be with 95 % confidence."
+    doubtful = " (where none is, of all that have figures)"
+    without = any(cell.counted and not cell.is_valid for cell in cells)
     return (
-        "Each row is the median of its valid runs; below a rate, its interval of 95 % "
-        "confidence. Maximum and peak memory are those of the worst run."
+        f"Each row is the median of its valid runs{doubtful if without else ''}; below a rate, its "
+        "interval of 95 % confidence. Maximum and peak memory are those of the worst run."
     )
 
 

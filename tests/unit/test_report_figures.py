@@ -149,6 +149,29 @@ def test_the_best_is_said_to_be_the_last_tried_where_the_board_has_more_cores() 
     assert "most that was tried" not in said(threads(SWEEP, "decode"))
 
 
+def test_rates_that_are_far_apart_have_a_scale_for_both() -> None:
+    def kind(figure: Figure | None) -> str:
+        assert figure is not None
+        return str(figure.specification["layer"][0]["encoding"]["y"]["scale"].get("type"))
+
+    assert kind(threads(SWEEP, "decode")) == "None"
+    slow = [made_run(Q8, each) for each in (1, 2)]
+    slowed = [
+        run.model_copy(update={"summary": run.summary.model_copy(update={"decode_tps": 0.05})})
+        for run in slow
+    ]
+    assert kind(threads(cells_of([*slowed, *map(made_run, [Q4] * 2, (1, 2))]), "decode")) == "log"
+
+
+def test_crosses_alone_are_explained_by_a_legend() -> None:
+    figure = threads(
+        cells_of([made_run(threads=each, throttled=True) for each in (2, 4)]), "decode"
+    )
+    assert figure is not None
+    (layer,) = figure.specification["layer"]
+    assert layer["encoding"]["color"]["legend"] is not None
+
+
 def test_figures_at_one_place_are_not_written_over_one_another() -> None:
     boards = ("kitchen", "cellar")
     cells = cells_of([made_run(threads=each, board=board) for each in (1, 4) for board in boards])
@@ -273,6 +296,12 @@ def test_memory_is_drawn_over_time_beside_what_was_free() -> None:
     assert said(figure) == (
         "At its peak the program took 837.1 MB, 45 % of the 1.9 GB that were free before."
     )
+
+
+def test_much_more_free_memory_than_was_taken_presses_no_line_to_the_ground() -> None:
+    figure = memory(cells_of([quick_run()]))
+    assert rows(figure, "boards") == []
+    assert said(figure).endswith("131.0 MB, 7 % of the 1.9 GB that were free before.")
 
 
 def test_more_memory_than_was_free_is_said() -> None:

@@ -31,6 +31,9 @@ TITLE = "Memory over time"
 MOST_STEPS = 200
 """Of a line."""
 
+FAR_ABOVE = 5.0
+"""A rule that is so many times higher than all lines would press them to the ground."""
+
 APART_FROM = 0.07
 """Rules that are closer, as a share of the highest, would write over one another."""
 
@@ -88,7 +91,8 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
 
     names = [legend_line(cell.doubted_label) for cell in cells]
     rows = [row for cell in cells for row in _line(cell)]
-    rules = _rules(cells)
+    most = max(row["mb"] for row in rows)
+    rules = [rule for rule in _rules(cells) if rule["mb"] <= FAR_ABOVE * most]
     ends = [row["seconds"] for row in rows if row["last"]]
     scale = alt.Scale(nice=False, zero=True)
     if max(ends) > LOGARITHMIC_FROM * min(ends) > 0:
@@ -107,7 +111,8 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
     text = boards.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
         y, x=alt.value(0), text="text:N"
     )
-    chart = alt.layer(rule, line, marks, text).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    layers = [rule, line, marks, text] if rules else [line, marks]
+    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
     specification = finish(
         chart,
         title=TITLE,

@@ -25,6 +25,9 @@ MOST_NAMED = 2
 CLOSE = 0.07
 """Figures that are closer, as a share of the highest, would be written over one another."""
 
+FAR_APART = 20.0
+"""Rates that differ by so many times share no linear scale."""
+
 LOGARITHMIC_FROM = 8
 """Thread counts that differ by so many times are laid out as their doublings."""
 
@@ -118,7 +121,11 @@ def _specification(
     scale = alt.Scale(type="log", base=2, nice=False) if wide else alt.Scale(zero=False, nice=False)
     scale.padding = 24
     x = alt.X("threads:Q").title("threads").scale(scale).axis(values=counts, format="d")
-    y = alt.Y("tps:Q").title(f"{measure} (tokens/s)").scale(zero=True).axis(tickCount=6)
+    rates_shown = [row["tps"] for row in (*points, *doubtful)]
+    is_far = max(rates_shown) > FAR_APART * min(rates_shown)
+    height = alt.Scale(type="log", nice=False, padding=24) if is_far else alt.Scale(zero=True)
+    y = alt.Y("tps:Q").title(f"{measure} (tokens/s)").scale(height)
+    y = y.axis(tickCount=6, format=",.10~g", grid=not is_far)
     rates = alt.Chart(alt.NamedData(name="rates"))
     line = rates.mark_line(strokeWidth=1.5).encode(x, y, colour)
     span = rates.mark_rule(strokeWidth=2).encode(

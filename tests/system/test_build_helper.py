@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.helper import CPU_FEATURES, SHA256, helper
+from armload.build.helper import CPU_FEATURES, SHA256, WATCH, helper
 from armload.build.inspection import inspect
 from armload.build.target import Target, machine_architecture
 from armload.build.zig import find_zig
@@ -45,7 +45,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-@pytest.mark.parametrize("name", [SHA256, CPU_FEATURES])
+@pytest.mark.parametrize("name", [SHA256, CPU_FEATURES, WATCH])
 def test_a_program_is_static_small_and_made_once(name: str) -> None:
     first = helper(name)
     made = first.path.stat().st_mtime_ns

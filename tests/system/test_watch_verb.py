@@ -103,7 +103,7 @@ def test_a_foreign_engine_s_run_is_a_run_like_any_other(
     assert f"config path is {model}" in (person.runs / demo["id"] / "stdout").read_text()
     assert "qwen" in person.types("show").stdout
     assert "as the program says" in person.types("show", "--run", demo["id"]).stdout
-    person.types("report", "--run", demo["id"])
+    person.types("report", demo["id"])
     assert "not here" in person.types("pull", "--board", "here").stdout
 
 
@@ -117,6 +117,7 @@ def test_it_compares_with_another_and_says_what_differs(
     longer = watches(person, *put, "--", "engine", "demo", "40", "qwen/config.json")
     (found,) = json.loads(person.types("compare", demo["id"], longer["id"], "--json").stdout)
     assert found["differences"] == [f"output tokens (n_predict): {TOKENS} / 40"]
+    person.types("report", demo["id"], more["id"], longer["id"])
 
 
 def test_what_lies_there_is_not_sent_again(person: Person, demo: dict[str, Any]) -> None:
@@ -242,6 +243,7 @@ def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) ->
     (found,) = json.loads(person.types("compare", foreign["id"], ours["id"], "--json").stdout)
     assert found["finding"] == "slower", found["differences"]
     assert any("cannot be checked" in note for note in found["notes"])
+    person.types("report", foreign["id"], ours["id"])
 
 
 @pytest.mark.machine

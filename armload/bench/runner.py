@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from armload.bench.engine import check_architecture, whole_plan
-from armload.bench.home import SEEN_FILE, bring_home
+from armload.bench.following import started, taken_over
+from armload.bench.home import bring_home
 from armload.bench.job import asked_for, new_job
 from armload.bench.memory import doubt_about_memory
 from armload.bench.plan import Plan
-from armload.bench.reached import Reached
-from armload.bench.run import Job, Place, Run
+from armload.bench.run import Place, Run
 from armload.bench.session import Request, Session, chosen_model, session
 from armload.bench.setting import set_up
 from armload.bench.takeover import cut_runs, left_run
@@ -21,17 +19,11 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.core.errors import (
-    ArmloadError,
     BoardError,
-    ConnectError,
     DataError,
-    RunError,
     TransferError,
 )
 from armload.core.progress import Progress
-from armload.core.workspace import runs_folder
-from armload.deploy.ending import Cut
-from armload.deploy.follow import CutShortError, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
@@ -95,7 +87,7 @@ def run_plan(
                 left = _left(where.host, where.board, same, progress)
             if left is None:
                 return _launched(where, model, plan, lease, progress, place)
-    return _taken_over(where.reached, left, plan, progress)
+    return taken_over(where.reached, left, progress, total=plan.n_predict, unit="tokens")
 
 
 def _left(host: Host, board: Board, same: str, progress: Progress) -> StoredRun | None:
@@ -109,19 +101,6 @@ def _left(host: Host, board: Board, same: str, progress: Progress) -> StoredRun 
             continue
         progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
     return left_run(runs, same, datetime.now(UTC))
-
-
-def _taken_over(
-    reached: Reached, left: StoredRun, plan: Plan, progress: Progress
-) -> tuple[Run, Path]:
-    how = "is under way" if left.state == "running" else "has ended"
-    progress.say(
-        f"The same run, left by an interrupted command, {how} on {reached.board.name}: "
-        f"taking over {left.id}. (--new starts another.)"
-    )
-    with _stoppable(reached, left.folder, None, progress):
-        cut = _watch(reached, left.folder, None, plan, progress)
-        return bring_home(reached.host, reached.board, left.folder, progress, cut=cut)
 
 
 def _launched(
@@ -157,82 +136,21 @@ def _launched(
         place=place,
     )
     on_board = Layout(workdir=board.workdir).run(job.id)
-    with _stoppable(reached, on_board, job, progress):
-        lease.hand_to_run()
-        try:
-            launch(
-                host,
-                run_folder=on_board,
-                argv=job.command,
-                trace=True,
-                time_limit_s=plan.time_limit_s,
-                job=job.model_dump_json().encode(),
-                mark=Mark.of_this_process(job.asked_for).word,
-                lease=lease,
-                uses=[deployment.program.parent, deployment.model.parent],
-                beforehand=ready.beforehand,
-            )
-        except BoardError:
-            lease.take_back()
-            raise
-        cut = _watch(reached, on_board, job, plan, progress)
-        return bring_home(reached.host, board, on_board, progress, job=job, cut=cut)
 
-
-@contextmanager
-def _stoppable(
-    reached: Reached, on_board: PurePosixPath, job: Job | None, progress: Progress
-) -> Iterator[None]:
-    """Let Ctrl-C end a run on the board, and bring home what it has done."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        progress.say(
-            "Stopping the run on the board. Once more Ctrl-C leaves at once: what the run has done "
-            f"can then be fetched with armload pull --board {reached.board.name}"
+    def start() -> None:
+        launch(
+            host,
+            run_folder=on_board,
+            argv=job.command,
+            trace=True,
+            time_limit_s=plan.time_limit_s,
+            job=job.model_dump_json().encode(),
+            mark=Mark.of_this_process(job.asked_for).word,
+            lease=lease,
+            uses=[deployment.program.parent, deployment.model.parent],
+            beforehand=ready.beforehand,
         )
-        try:
-            stop(reached.host, on_board)
-            bring_home(reached.host, reached.board, on_board, progress, job=job)
-            progress.say(f"What it had done is kept: armload show --run {on_board.name}")
-        except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
-            progress.say(str(error))
-        raise
 
-
-def _watch(
-    reached: Reached, on_board: PurePosixPath, job: Job | None, plan: Plan, progress: Progress
-) -> Cut | None:
-    """Follow a run to its end; return what cut it short."""
-    board = reached.board
-    with progress.step(f"Running on {board.name}", total=plan.n_predict, unit="tokens") as step:
-
-        def grown(steps: int, text: str) -> None:
-            step.update(steps, note=" ".join(text.split())[-40:])
-
-        while True:
-            try:
-                follow(
-                    reached.host,
-                    on_board,
-                    grown,
-                    moved=reached.moved,
-                    keep=runs_folder() / on_board.name / SEEN_FILE,
-                )
-                return None
-            except CutShortError as error:
-                progress.say(error.message)
-                return error.cut
-            except RunError:
-                # A cut in the power may have taken the folder with it.
-                if job is None or _boot_id(reached) == job.before.boot_id:
-                    raise
-                return "restart"
-            except ConnectError:
-                if not reached.moved():
-                    raise
-            reached.again()
-
-
-def _boot_id(reached: Reached) -> str:
-    return probe(reached.host, reached.board).conditions.boot_id
+    return started(
+        start, reached, on_board, job, lease, progress, total=plan.n_predict, unit="tokens"
+    )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from armload import __version__
 from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, DEFAULT_WAIT_S
+from armload.bench.following import started, taken_over
 from armload.bench.foreign.fit import check_program, check_wheel
 from armload.bench.foreign.said import Reads
 from armload.bench.foreign.words import Command, for_board
-from armload.bench.home import SEEN_FILE, bring_home
 from armload.bench.job import board_record, new_id
 from armload.bench.reached import Reached
 from armload.bench.run import BinaryRecord, Job, ModelRecord, PutFile, Run, Watched
@@ -22,12 +21,8 @@ from armload.boards.board import Board, load_board
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe, probe_script
 from armload.build.helper import WATCH
 from armload.build.inspection import Inspection
-from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import runs_folder
-from armload.deploy.ending import Cut
-from armload.deploy.follow import CutShortError, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, leased
@@ -87,7 +82,7 @@ def watch(request: WatchRequest, progress: Progress) -> tuple[Run, Path]:
         same = _asked_for(request, things)
         left = None if request.new else _left(reached, same)
         if left is not None:
-            return _taken_over(reached, left, progress)
+            return taken_over(reached, left, progress, unit="writes")
         with leased(
             reached.host, board.workdir, progress, wait_s=request.wait_s, beside=reached.beside
         ) as lease:
@@ -124,17 +119,6 @@ def _asked_for(request: WatchRequest, things: list[Thing]) -> str:
 def _left(reached: Reached, same: str) -> StoredRun | None:
     runs = list_runs(reached.host, reached.board.workdir)
     return left_run(runs, same, datetime.now(UTC))
-
-
-def _taken_over(reached: Reached, left: StoredRun, progress: Progress) -> tuple[Run, Path]:
-    how = "is under way" if left.state == "running" else "has ended"
-    progress.say(
-        f"The same run, left by an interrupted command, {how} on {reached.board.name}: "
-        f"taking over {left.id}. (--new starts another.)"
-    )
-    with _stoppable(reached, left.folder, None, progress):
-        cut = _followed(reached, left.folder, None, progress)
-        return bring_home(reached.host, reached.board, left.folder, progress, cut=cut)
 
 
 def _job(
@@ -214,84 +198,21 @@ def _launched(
     lease: Lease,
     progress: Progress,
 ) -> tuple[Run, Path]:
-    host, board = reached.host, reached.board
-    on_board = Layout(workdir=board.workdir).run(job.id)
+    on_board = Layout(workdir=reached.board.workdir).run(job.id)
     time_limit_s = job.watched.time_limit_s if job.watched else DEFAULT_TIME_LIMIT_S
-    with _stoppable(reached, on_board, job, progress):
-        lease.hand_to_run()
-        try:
-            launch(
-                host,
-                run_folder=on_board,
-                argv=job.command,
-                trace=True,
-                time_limit_s=time_limit_s,
-                job=job.model_dump_json().encode(),
-                mark=Mark.of_this_process(job.asked_for).word,
-                lease=lease,
-                uses=uses,
-                program=command.words[0],
-            )
-        except BoardError:
-            lease.take_back()
-            raise
-        cut = _followed(reached, on_board, job, progress)
-        return bring_home(host, board, on_board, progress, job=job, cut=cut)
 
-
-@contextmanager
-def _stoppable(
-    reached: Reached, on_board: PurePosixPath, job: Job | None, progress: Progress
-) -> Iterator[None]:
-    """Let Ctrl-C end a run on the board, and bring home what it has done."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        progress.say(
-            "Stopping the run on the board. Once more Ctrl-C leaves at once: what the run has done "
-            f"can then be fetched with armload pull --board {reached.board.name}"
+    def start() -> None:
+        launch(
+            reached.host,
+            run_folder=on_board,
+            argv=job.command,
+            trace=True,
+            time_limit_s=time_limit_s,
+            job=job.model_dump_json().encode(),
+            mark=Mark.of_this_process(job.asked_for).word,
+            lease=lease,
+            uses=uses,
+            program=command.words[0],
         )
-        try:
-            stop(reached.host, on_board)
-            bring_home(reached.host, reached.board, on_board, progress, job=job)
-            progress.say(f"What it had done is kept: armload show --run {on_board.name}")
-        except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
-            progress.say(str(error))
-        raise
 
-
-def _followed(
-    reached: Reached, on_board: PurePosixPath, job: Job | None, progress: Progress
-) -> Cut | None:
-    """Follow a run to its end; return what cut it short."""
-    with progress.step(f"Running on {reached.board.name}", unit="writes") as step:
-
-        def grown(writes: int, text: str) -> None:
-            step.update(writes, note=" ".join(text.split())[-40:])
-
-        while True:
-            try:
-                follow(
-                    reached.host,
-                    on_board,
-                    grown,
-                    moved=reached.moved,
-                    keep=runs_folder() / on_board.name / SEEN_FILE,
-                )
-                return None
-            except CutShortError as error:
-                progress.say(error.message)
-                return error.cut
-            except RunError:
-                # A cut in the power may have taken the folder with it.
-                if job is None or _boot_id(reached) == job.before.boot_id:
-                    raise
-                return "restart"
-            except ConnectError:
-                if not reached.moved():
-                    raise
-            reached.again()
-
-
-def _boot_id(reached: Reached) -> str:
-    return probe(reached.host, reached.board).conditions.boot_id
+    return started(start, reached, on_board, job, lease, progress, unit="writes")

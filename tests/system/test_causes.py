@@ -1,0 +1,112 @@
+"""What makes tokens slow is found in runs where it was made to happen."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from armload.bench.causes import causes
+from armload.bench.run import Run, Step
+from armload.core.progress import Silent
+from armload.models.shape import Shape
+from armload.models.synth import synthesise
+from tests.person import Person
+
+pytestmark = pytest.mark.build
+
+UPTIME = "cut -d ' ' -f 1 /proc/uptime"
+
+ATTENTION = Shape(
+    layers=4,
+    width=256,
+    feed_forward=256,
+    heads=4,
+    kv_heads=4,
+    vocabulary=2048,
+    context_length=1024,
+)
+"""With so few weights, a token's time is that of the tokens before it."""
+
+LARGE = Shape(
+    layers=16,
+    width=768,
+    feed_forward=3072,
+    heads=12,
+    kv_heads=12,
+    vocabulary=2048,
+    context_length=256,
+)
+
+
+def made(shape: Shape, path: Path) -> str:
+    synthesise(shape, path, quantisation="Q8_0", seed=1, progress=Silent())
+    return str(path)
+
+
+def generated(run: Run) -> list[Step]:
+    return [step for step in run.tokens if step.phase == "generate"]
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Iterator[Person]:
+    person = Person(tmp_path / "ann")
+    yield person
+    for name in ("mine", "small"):
+        if list((person.folder / "cache" / "machines").glob(f"{name}-*")):
+            person.types("board.down", "--board", name)
+
+
+def test_a_growing_context_is_what_makes_late_tokens_slow(ann: Person) -> None:
+    ann.add_board("loop", "extends: qemu-user\n")
+    model = made(ATTENTION, ann.folder / "attention.gguf")
+    run = Run.model_validate(
+        ann.benches("--model", model, "-n", "800", "--threads", "1", board="loop")
+    )
+    found = causes(run.tokens)
+    grown = [number for number, cause in found.items() if cause == "context growth"]
+    assert grown
+    assert min(grown) > len(run.tokens) / 2, "a context never shrinks"
+    assert "paging" not in found.values()
+
+
+@pytest.mark.machine
+def test_a_model_larger_than_memory_is_limited_by_storage(ann: Person) -> None:
+    ann.add_board("small", "extends: virtual-dayu200\nreach:\n  memory: 192 MiB\n")
+    model = made(LARGE, ann.folder / "large.gguf")
+    run = Run.model_validate(ann.benches("--model", model, "-n", "3", board="small"))
+    weights_bytes = run.model.bytes_per_token or 0
+    assert run.before.memory_available_bytes < weights_bytes
+    assert all((step.read_bytes or 0) > weights_bytes / 2 for step in generated(run))
+    assert run.limit.cause == "storage"
+    assert "larger than the" in run.limit.sentence
+
+
+@pytest.mark.machine
+def test_tokens_beside_a_busy_neighbour_are_slow_by_contention(ann: Person) -> None:
+    process = ann.start("bench", "--board", "mine", "-n", "160", "--json")
+    steps = "cat /data/local/tmp/armload/runs/*/trace.jsonl 2>/dev/null | wc -l"
+    until = time.monotonic() + 600
+    while int(ann.on_board(steps)) < 60:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    busy = "for i in 1 2 3 4 5 6; do sh -c 'while :; do :; done' & done; sleep 4; kill $(jobs -p)"
+    began_s, ended_s = (
+        float(line) for line in ann.on_board(f"{UPTIME}; {busy}; {UPTIME}").splitlines()
+    )
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    run = Run.model_validate(json.loads(out))
+    found = causes(run.tokens)
+    meanwhile = Counter(
+        found[step.step]
+        for step in generated(run)
+        if step.step in found and began_s < step.end_ns / 1e9 < ended_s
+    )
+    assert meanwhile, "six programs on two cores slow a token down"
+    assert meanwhile.most_common(1)[0][0] == "contention", meanwhile

@@ -102,11 +102,11 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     people: tuple[Person, Person], laptop: str
 ) -> None:
     ann, _ = people
-    # Long enough that the power goes first, on whatever machine this is.
-    words = benches(450 if laptop == "awake" else 200)
+    # A tiny model has ended within a second on a quick machine, before the laptop looks once.
+    words = benches(60, model="demo")
     known = {path.name for path in ann.runs.glob("*")}
     process = ann.start(*words, "--new")
-    wanted = random.randint(3, 40)
+    wanted = random.randint(3, 12)
     waits_until(lambda: steps_seen(ann, known) >= wanted, process)
     time.sleep(random.uniform(0, 0.3))
     seen = steps_seen(ann, known)
@@ -119,7 +119,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
         assert process.returncode == 9, err
         cut = json.loads(out)
     else:
-        checked(json.loads(ann.types(*words).stdout), 200)
+        checked(json.loads(ann.types(*words).stdout), 60)
         new = set(json.loads(ann.types("show", "--json").stdout)) - known
         found = [json.loads((ann.runs / each / "run.json").read_text()) for each in new]
         (cut,) = [run for run in found if run["exit"]["kind"] != "done"]

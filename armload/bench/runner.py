@@ -15,8 +15,6 @@ from armload.bench.run import Place, Run
 from armload.bench.session import Request, Session, chosen_model, session
 from armload.bench.setting import set_up
 from armload.bench.takeover import cut_runs, left_run
-from armload.boards.board import Board
-from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.core.errors import (
     BoardError,
@@ -28,6 +26,7 @@ from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
 from armload.deploy.mark import Mark
+from armload.deploy.patience import Patience, patiently
 from armload.deploy.stored import StoredRun, list_runs
 from armload.models.model import Model
 
@@ -80,18 +79,19 @@ def run_plan(
     """
     check_architecture(where.binary.path, model)
     same = asked_for(plan, where.binary, model)
-    left = None if new else _left(where.host, where.board, same, progress)
+    left = None if new else _left(where, same, progress)
     if left is None:
         with where.leased(progress) as lease:
             if lease.waited and not new:
-                left = _left(where.host, where.board, same, progress)
+                left = _left(where, same, progress)
             if left is None:
                 return _launched(where, model, plan, lease, progress, place)
     return taken_over(where.reached, left, progress, total=plan.n_predict, unit="tokens")
 
 
-def _left(host: Host, board: Board, same: str, progress: Progress) -> StoredRun | None:
-    runs = list_runs(host, board.workdir)
+def _left(where: Session, same: str, progress: Progress) -> StoredRun | None:
+    host, board = where.host, where.board
+    runs = patiently(lambda: list_runs(host, board.workdir), Patience(moved=where.reached.moved))
     for cut in cut_runs(runs, same):
         try:
             run, _ = bring_home(host, board, cut.folder, progress, cut=cut.cut)
@@ -114,7 +114,9 @@ def _launched(
     deployment = where.deployed(model, progress)
     reached, host, board = where.reached, where.host, where.board
     # Copying fills the page cache and wakes the CPU: after it, the board is another.
-    found = probe(host, board) if deployment.sent else deployment.found
+    found = deployment.found
+    if deployment.sent:
+        found = patiently(lambda: probe(host, board), Patience(moved=reached.moved))
     ready = set_up(
         *(host, board, plan, where.request.state),
         found=found,

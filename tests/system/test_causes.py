@@ -57,8 +57,8 @@ def generated(run: Run) -> list[Step]:
 def ann(tmp_path: Path) -> Iterator[Person]:
     person = Person(tmp_path / "ann")
     yield person
-    for name in ("mine", "small"):
-        if list((person.folder / "cache" / "machines").glob(f"{name}-*")):
+    for name in ("loop", "mine", "small"):
+        if (person.folder / "boards" / f"{name}.yaml").is_file():
             person.types("board.down", "--board", name)
 
 

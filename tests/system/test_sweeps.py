@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def ann(tmp_path: Path) -> Person:
+def ann(tmp_path: Path) -> Iterator[Person]:
     person = Person(tmp_path / "ann")
     person.add_board("loop", "extends: qemu-user\n")
-    return person
+    yield person
+    person.types("board.down", "--board", "loop")
 
 
 def words(*more: str) -> tuple[str, ...]:

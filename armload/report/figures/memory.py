@@ -37,9 +37,6 @@ FAR_ABOVE = 5.0
 APART_FROM = 0.07
 """Rules that are closer, as a share of the highest, would write over one another."""
 
-SHOWN_UP_TO = 6.0
-"""A rule so many times above the highest line would press the lines flat."""
-
 LOGARITHMIC_FROM = 20.0
 """Runs whose lengths differ by so much share no linear scale."""
 
@@ -140,15 +137,10 @@ def _line(cell: Cell) -> Rows:
 
 
 def _rules(cells: Sequence[Cell]) -> Rows:
-    """Return what was free on each board; boards that had about the same share one rule.
-
-    What is far above all lines is left out; the sentence says it.
-    """
-    highest = SHOWN_UP_TO * max(map(_peak, cells))
+    """Return what was free on each board; boards that had about the same share one rule."""
     free = {
         board: max(map(_free, group))
         for board, group in grouped(cells, lambda cell: cell.settings[BOARD]).items()
-        if max(map(_free, group)) <= highest
     }
     together: list[list[str]] = []
     for board in sorted(free, key=lambda name: free[name], reverse=True):

@@ -16,9 +16,10 @@ from armload.core.values import Value, format_bytes
 from armload.deploy.claims import need_board
 from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
+from armload.deploy.own import put_helper
 from armload.deploy.patience import Patience, patiently
 from armload.deploy.space import need_space
-from armload.deploy.transfer import PATIENCE_S, deliver, push
+from armload.deploy.transfer import PATIENCE_S, deliver
 from armload.models.model import Model
 
 
@@ -118,8 +119,7 @@ def helper_on_board(
     if found.machine not in ARCHITECTURES or host.launcher:
         return None
     ours = helper(SHA256, progress, architecture=found.machine)
-    remote = layout.program(ours.sha256, ours.name)
-    push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
+    remote = put_helper(host, layout, ours, progress)
     of_itself = patiently(lambda: host.run(join([remote, remote]))).text
     if of_itself != ours.sha256:
         progress.say(f"{host.name} cannot run armload's checksum program; its own tools do it.")

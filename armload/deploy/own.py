@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from armload.boards.host import Host
 from armload.boards.probe import Probe
-from armload.build.helper import ARCHITECTURES, helper
+from armload.build.helper import ARCHITECTURES, Helper, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.deploy.layout import Layout
@@ -29,7 +29,8 @@ def own_program(
         return (*host.launcher, str(helper(name, progress).path.resolve()))
     if found.machine not in ARCHITECTURES:
         return None
-    return (str(_there(host, layout, name, found.machine, progress)),)
+    ours = helper(name, progress, architecture=found.machine)
+    return (str(put_helper(host, layout, ours, progress)),)
 
 
 def program_of_the_shell(
@@ -55,13 +56,15 @@ def program_of_the_shell(
             f"{host.name}: its kernel is {machine}, and armload's program {name} runs on "
             f"{' and '.join(ARCHITECTURES)} only."
         )
-    return _there(host, layout, name, machine, progress)
+    return put_helper(host, layout, helper(name, progress, architecture=machine), progress)
 
 
-def _there(
-    host: Host, layout: Layout, name: str, machine: str, progress: Progress
-) -> PurePosixPath:
-    ours = helper(name, progress, architecture=machine)
+def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> PurePosixPath:
+    """Put a program of ours on a board, and return where it lies.
+
+    Raises:
+        BoardError, ConnectError, TransferError: as for ``push``.
+    """
     remote = layout.program(ours.sha256, ours.name)
     push(host, ours.path, remote, sha256=ours.sha256, executable=True, progress=progress)
     return remote

@@ -9,7 +9,7 @@ from armload.bench.sweeping import run_sweep
 from armload.bench.wishes import Wishes
 from armload.cli import terminal
 from armload.core.errors import ArmloadError, RunError
-from armload.report.sweep import Lines, notes, outcomes_of, sweep_json, sweep_table
+from armload.report.sweep import Lines, Outcome, notes, outcomes_of, sweep_json, sweep_table
 
 
 def sweep_and_present(
@@ -51,21 +51,20 @@ def sweep_and_present(
         begun=begun,
         told=told,
     )
-    show_sweep(journal, as_json=as_json)
-    ended, _ = journal.outcomes()
-    if not any(run.exit.status == 0 for runs in ended.values() for run in runs):
+    outcomes = show_sweep(journal, as_json=as_json)
+    if not any(run.exit.status == 0 for each in outcomes if each.cell for run in each.cell.runs):
         raise RunError(
             f"{journal.sweep.board}: no run of the sweep came to its end.",
             "The table says why; the runs are kept.",
         )
 
 
-def show_sweep(journal: Journal, *, as_json: bool) -> None:
-    """Show what is done of a sweep."""
+def show_sweep(journal: Journal, *, as_json: bool) -> list[Outcome]:
+    """Show what is done of a sweep, and return what became of its cells."""
     outcomes = outcomes_of(journal.sweep, *journal.outcomes())
     if as_json:
         terminal.show_json(sweep_json(journal.sweep, outcomes))
-        return
+        return outcomes
     terminal.show(sweep_table(outcomes))
     for note in notes(outcomes):
         terminal.results().print(note, style="dim", highlight=False, markup=False)
@@ -73,3 +72,4 @@ def show_sweep(journal: Journal, *, as_json: bool) -> None:
     terminal.results().print(
         f"page     armload report {journal.sweep.id}", highlight=False, soft_wrap=True
     )
+    return outcomes

@@ -6,7 +6,7 @@
 All rows of a round are run one after the other, round after round, so that a slow moment meets
 all of them. The servers take only the one cipher, so every client uses it. Each client is a
 process of its own; times are from connecting to the end, without starting Python. Memory is the
-largest sum over the processes of that end.
+largest sum over the processes of that end, in a first round of its own: looking at it takes time.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from armload.build.target import machine_architecture
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.transfer import push
+from armload.models.checksum import cached_sha256
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the tests' servers
 SAMPLE_EVERY_S = 0.02
@@ -133,10 +134,11 @@ class Bench:
     """
 
     def __init__(self, address: SshAddress, local: Path, folder: Path) -> None:
+        self.timed = False
         self._address = address
         self._local = local
         self._remote = folder / "models" / "0" / "file.gguf"
-        self._sha256 = sha256_of(local)
+        self._sha256 = cached_sha256(local, Silent())
         self._servers = [one for one in psutil.Process().children() if _is_server(one)]
 
     def clear(self) -> None:
@@ -156,9 +158,9 @@ class Bench:
             *("--local", str(self._local), "--remote", str(self._remote)),
             *("--sha256", self._sha256),
         ]
-        output = self._measured(row, words, timed=False)
-        told = json.loads(output)
-        row.seconds.append(told["seconds"])
+        told = json.loads(self._run(row, words)[0])
+        if self.timed:
+            row.seconds.append(told["seconds"])
         return bool(told["sent"])
 
     def theirs(self, row: Row, program: str) -> None:
@@ -170,7 +172,9 @@ class Bench:
             "rsync": ["rsync", "-W", "-e", f"ssh {' '.join(options)}", local, f"{host}:{remote}"],
             "cat": ["ssh", *options, host, f"cat >{remote}"],
         }[program]
-        self._measured(row, words, timed=True)
+        _, took_s = self._run(row, words)
+        if self.timed:
+            row.seconds.append(took_s)
 
     def cut_at_half(self, row: Row) -> None:
         """Send the file over a line that is cut once, at half of it."""
@@ -188,20 +192,21 @@ class Bench:
         if sha256_of(self._remote) != self._sha256:
             raise SystemExit(f"{self._remote} is not what was sent")
 
-    def _measured(self, row: Row, words: list[str], *, timed: bool) -> str:
+    def _run(self, row: Row, words: list[str]) -> tuple[str, float]:
         with self._local.open("rb") as source:
             began = time.perf_counter()
             client = subprocess.Popen(words, stdin=source, stdout=subprocess.PIPE, text=True)
-            process = psutil.Process(client.pid)
-            with Peak(lambda: [process]) as ours, Peak(lambda: self._servers) as theirs:
+            if self.timed:
                 output, _ = client.communicate()
+            else:
+                process = psutil.Process(client.pid)
+                with Peak(lambda: [process]) as ours, Peak(lambda: self._servers) as theirs:
+                    output, _ = client.communicate()
+                row.client_bytes, row.server_bytes = ours.peak_bytes, theirs.peak_bytes
+            took_s = time.perf_counter() - began
         if client.returncode != 0:
             raise SystemExit(f"{words[0]} failed with status {client.returncode}")
-        if timed:
-            row.seconds.append(time.perf_counter() - began)
-        row.client_bytes = max(row.client_bytes, ours.peak_bytes)
-        row.server_bytes = max(row.server_bytes, theirs.peak_bytes)
-        return output
+        return output, took_s
 
 
 def _is_server(process: psutil.Process) -> bool:
@@ -269,12 +274,14 @@ def measure(chosen: argparse.Namespace, folder: Path) -> dict[str, Row]:
     poor = dropbear(folder / "dropbear", shell="mksh", tools="toybox")
     with openssh(folder / "openssh", extra=settings) as address:
         bench = Bench(address, local, folder / "there")
-        for _ in range(chosen.repeats):
+        for _ in range(1 + chosen.repeats):
             round_to_openssh(bench, rows)
+            bench.timed = True
     with poor as address:
         bench = Bench(address, local, folder / "there")
-        for _ in range(chosen.repeats):
+        for _ in range(1 + chosen.repeats):
             round_to_dropbear(bench, rows)
+            bench.timed = True
     return rows
 
 

@@ -50,7 +50,8 @@ class Helper(Value):
 def helper(name: str, progress: Progress | None = None, *, architecture: str = "aarch64") -> Helper:
     """Return the program of ``toolchains/board/<name>.c``; compile it when it is not there.
 
-    It is addressed by its source and its compiler, and inspected like every binary.
+    It is addressed by its source, the headers beside it and its compiler, and inspected like
+    every binary.
 
     Raises:
         BuildError: it does not compile, or would not run on every board of the architecture.
@@ -60,7 +61,8 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
     target = _ANY_CPU[architecture]
     zig = find_zig(target)
     flags = (*zig.cpu_flags(target), *_FLAGS)
-    inputs = "\0".join((sha256_of(source), zig.identity, *flags))
+    parts = (source, *sorted(source.parent.glob("*.h")))
+    inputs = "\0".join((*map(sha256_of, parts), zig.identity, *flags))
     place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
     if not os.access(place, os.X_OK):
         with (progress or Silent()).step(f"Compiling {name} for boards"):

@@ -10,9 +10,7 @@ from armload.boards.host import Host
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import render
 from armload.deploy.item import Item
-
-BLOCK_BYTES = 4 << 20
-"""What is kept of a spoilt part ends at a multiple of this."""
+from armload.models.checksum import BLOCK_BYTES
 
 NO_TOOL = "none"
 """What a board without any SHA-256 tool answers."""

@@ -16,6 +16,7 @@ from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.patience import Patience
 from armload.deploy.space import ask_space, need_space
 from armload.deploy.sums import NO_TOOL, good_prefix_bytes, patience_s
+from armload.models.checksum import BLOCK_BYTES, cached_checksums
 
 PATIENCE_S = 60.0
 """So long a board may be out of reach while a file is on its way there."""
@@ -118,6 +119,7 @@ class _Delivery:
         self._still_ours = still_ours
         self._cold = cold
         self._known_good_bytes = 0
+        self._blocks_sha256 = ""
         self._sent = False
         self._differed = False
 
@@ -205,6 +207,8 @@ class _Delivery:
             ) from error
 
     def _accepted(self, source: PurePosixPath) -> bool:
+        if self._helper is not None and not self._blocks_sha256:
+            self._blocks_sha256 = self._sum_of_blocks()
         label = f"Checking {self._item.remote.name} on {self._host.name}"
         with self._progress.step(label) as step:
             said = self._accept(source, verified=False)
@@ -225,6 +229,8 @@ class _Delivery:
                 "source": source,
                 "remote": item.remote,
                 "sha256": item.sha256,
+                "blocks_sha256": self._blocks_sha256,
+                "block": BLOCK_BYTES,
                 "executable": item.executable,
                 "verified": verified,
                 "helper": self._helper or "",
@@ -239,6 +245,16 @@ class _Delivery:
                 f"{self._host.name}: {item.remote} cannot be put into place: {reason}."
             )
         return done.text
+
+    def _sum_of_blocks(self) -> str:
+        item = self._item
+        ours = cached_checksums(item.local, self._progress)
+        if ours.sha256 != item.sha256:
+            raise TransferError(
+                f"{item.local}: the file has changed since its checksum was taken.",
+                "Wait until it is written, then give the command again.",
+            )
+        return ours.blocks_sha256
 
     def _after_a_difference(self) -> Stored:
         """Return the state to go on from once a file has arrived that is not as it was sent."""

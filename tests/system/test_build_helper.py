@@ -15,8 +15,11 @@ from armload.build.helper import CPU_FEATURES, SHA256, WATCH, helper
 from armload.build.inspection import inspect
 from armload.build.target import Target, machine_architecture
 from armload.build.zig import find_zig
+from armload.core.progress import Silent
+from armload.models.checksum import BLOCK_BYTES, cached_checksums
 
 SIZES = (0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1_000_003)
+SOURCES = Path(__file__).resolve().parents[2] / "toolchains" / "board"
 CPUS = ("cortex-a53", "cortex-a72", "max", "this machine")
 
 
@@ -73,14 +76,14 @@ def test_sums_by_instructions_are_the_same_as_without(tmp_path: Path, cpu: str, 
         Path("/proc/cpuinfo").read_text().split()
     ):
         pytest.skip("this machine has no SHA-2 instructions")
-    source = Path(__file__).resolve().parents[2] / "toolchains" / "board" / "sha256.c"
+    source = SOURCES / "sha256.c"
     data = os.urandom(1_000_003)
     (tmp_path / "file").write_bytes(data)
     forced = tmp_path / f"{way}.c"
     text = source.read_text()
-    call = "Compress compress = chosen(buffer, TRIAL_BYTES);"
+    call = "task.compress = chosen(trial, TRIAL_BYTES);"
     assert call in text
-    forced.write_text(text.replace(call, f"(void)chosen; Compress compress = {way};"))
+    forced.write_text(text.replace(call, f"(void)chosen; task.compress = {way};"))
     compiled = compile_for_board(forced, architecture_of(cpu))
     command = [*command_on(cpu, compiled), str(tmp_path / "file")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -91,7 +94,8 @@ def compile_for_board(source: Path, architecture: str) -> Path:
     target = Target.model_validate({"name": "any", "cpu": "generic", "architecture": architecture})
     compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
     program = source.with_suffix("")
-    subprocess.run([compiler, "-O2", "-static", "-o", str(program), str(source)], check=True)
+    words = [compiler, "-O2", "-static", "-I", str(SOURCES), "-o", str(program), str(source)]
+    subprocess.run(words, check=True)
     return program
 
 
@@ -107,8 +111,50 @@ def test_sums_of_blocks_skip_and_end_where_they_are_told_to(tmp_path: Path) -> N
     assert said("max", SHA256, "-c", str(path)) == [sha256(data)]
 
 
-def test_what_cannot_be_read_or_understood_is_an_error(tmp_path: Path) -> None:
-    for words in (["/no/such/file"], ["-b", "0"], ["-b", "x"], ["-z"], ["a", "b"]):
+@pytest.mark.parametrize("cpu", ["max", "this machine"])
+@pytest.mark.parametrize("size", [0, 999, 1000, 1001, 300_017])
+def test_the_sum_of_the_list_is_that_of_the_blocks_in_their_order(
+    cpu: str, size: int, tmp_path: Path
+) -> None:
+    """Blocks this small keep all threads at it, and end in any order."""
+    data = os.urandom(size)
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    sums = [sha256(data[at : at + 1000]) for at in range(0, size, 1000)]
+    assert said(cpu, SHA256, "-b", "1000", str(path)) == sums
+    of_list = sha256("".join(f"{each}\n" for each in sums).encode())
+    assert said(cpu, SHA256, "-b", "1000", "-l", str(path)) == [of_list]
+
+
+def test_a_deployments_two_sums_are_those_of_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(2 * BLOCK_BYTES + 17))
+    ours = cached_checksums(path, Silent())
+    words = ("-b", str(BLOCK_BYTES), "-l", str(path))
+    assert said("this machine", SHA256, *words) == [ours.blocks_sha256]
+    assert said("this machine", SHA256, str(path)) == [ours.sha256]
+    assert cached_checksums(path, Silent()) == ours
+
+
+def test_standard_input_is_summed_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(1_000_003))
+    program = helper(SHA256, architecture=machine_architecture()).path
+    with path.open("rb") as source:
+        done = subprocess.run([program], stdin=source, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [sha256(path.read_bytes())]
+
+
+def test_what_cannot_be_read_or_understood_is_an_error() -> None:
+    for words in (
+        ["/no/such/file"],
+        ["-b", "1", "/no/such/file"],
+        ["-b", "0", "a"],
+        ["-b", "x", "a"],
+        ["-l"],
+        ["-z"],
+        ["a", "b"],
+    ):
         command = [emulator(), str(helper(SHA256).path), *words]
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
         assert done.returncode != 0

@@ -116,8 +116,10 @@ def test_a_checksum_is_computed_once_and_again_when_the_file_changes(
     path = _written(tmp_path / "m.gguf")
     first = read_model(path).sha256
     (remembered,) = (cache / "hashes").iterdir()
-    remembered.write_text("f" * 64)
+    remembered.write_text(f"{'f' * 64}\n{'e' * 64}\n")
     assert read_model(path).sha256 == "f" * 64
+    remembered.write_text("f" * 64)  # cut short
+    assert read_model(path).sha256 == first
     times = path.stat()
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

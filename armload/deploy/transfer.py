@@ -141,6 +141,8 @@ class _Delivery:
         """Do what is left to do; tell whether the file is in its place then."""
         if stored.state == "present":
             return True
+        if self._helper is not None and not self._blocks_sha256:
+            self._blocks_sha256 = self._sum_of_blocks()
         if stored.state == "unchecked":
             if self._accepted(self._item.remote):
                 return True
@@ -207,8 +209,6 @@ class _Delivery:
             ) from error
 
     def _accepted(self, source: PurePosixPath) -> bool:
-        if self._helper is not None and not self._blocks_sha256:
-            self._blocks_sha256 = self._sum_of_blocks()
         label = f"Checking {self._item.remote.name} on {self._host.name}"
         with self._progress.step(label) as step:
             said = self._accept(source, verified=False)

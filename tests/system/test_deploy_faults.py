@@ -28,6 +28,7 @@ from armload.deploy import sums
 from armload.deploy.item import Item, Stored
 from armload.deploy.space import need_space
 from armload.deploy.transfer import push
+from armload.models.checksum import BLOCK_BYTES, cached_sha256
 from tests.faults import At, Relay
 from tests.servers import free_port, openssh
 
@@ -79,15 +80,7 @@ def pushed(
     *,
     with_helper: PurePosixPath | None = None,
 ) -> bool:
-    return push(
-        host,
-        local,
-        PurePosixPath(remote),
-        sha256=sha256_of(local),
-        executable=False,
-        progress=progress or Silent(),
-        helper=with_helper,
-    )
+    return push_as(cached_sha256(local, Silent()), host, local, remote, with_helper, progress)
 
 
 @contextmanager
@@ -292,24 +285,63 @@ def test_a_file_that_was_damaged_on_the_board_is_found_out_and_replaced(
     assert left_over(remote) == set()
 
 
-def test_a_local_file_that_changes_meanwhile_never_counts_as_arrived(
+def test_a_local_file_that_has_changed_is_not_sent(
     host: SshHost, file: Path, remote: Path, emulated_helper: PurePosixPath
 ) -> None:
     wanted = sha256_of(file)
-    with file.open("r+b") as target:
-        target.write(b"another beginning")
+    change(file)
+    with pytest.raises(TransferError, match="has changed since its checksum was taken"):
+        push_as(wanted, host, file, remote, emulated_helper)
+    assert not remote.parent.exists()
+
+
+def test_a_local_file_that_changes_while_it_is_sent_never_counts_as_arrived(
+    host: SshHost, file: Path, remote: Path, emulated_helper: PurePosixPath
+) -> None:
+    wanted = cached_sha256(file, Silent())
+    progress = At(0, lambda: change(file))
     with pytest.raises(TransferError, match="differs"):
-        push(
-            host,
-            file,
-            PurePosixPath(remote),
-            sha256=wanted,
-            executable=False,
-            progress=Silent(),
-            helper=emulated_helper,
-        )
+        push_as(wanted, host, file, remote, emulated_helper, progress)
     assert not remote.exists()
     assert left_over(remote) == set()
+
+
+def test_a_board_without_our_program_notices_a_local_file_that_has_changed(
+    host: SshHost, file: Path, remote: Path
+) -> None:
+    wanted = sha256_of(file)
+    change(file)
+    with pytest.raises(TransferError, match="differs"):
+        push_as(wanted, host, file, remote, None)
+    assert not remote.exists()
+    assert left_over(remote) == set()
+
+
+def change(file: Path) -> None:
+    with file.open("r+b") as target:
+        target.seek(-1, os.SEEK_END)
+        last = target.read(1)
+        target.seek(-1, os.SEEK_END)
+        target.write(bytes([last[0] ^ 1]))
+
+
+def push_as(
+    sha256: str,
+    host: SshHost,
+    local: Path,
+    remote: Path,
+    with_helper: PurePosixPath | None,
+    progress: Progress | None = None,
+) -> bool:
+    return push(
+        host,
+        local,
+        PurePosixPath(remote),
+        sha256=sha256,
+        executable=False,
+        progress=progress or Silent(),
+        helper=with_helper,
+    )
 
 
 @pytest.mark.parametrize(
@@ -349,7 +381,7 @@ def test_of_a_spoilt_part_what_is_good_is_kept(
         assert pushed(host, file, remote, with_helper=emulated_helper if with_helper else None)
     assert remote.read_bytes() == data
     assert left_over(remote) == set()
-    lost = sums.BLOCK_BYTES if with_helper else 6_000_000
+    lost = BLOCK_BYTES if with_helper else 6_000_000
     assert relay.passed_bytes < SIZE - good + lost + 1_000_000
 
 
@@ -368,7 +400,7 @@ def test_what_was_sent_wrong_is_found_by_blocks_and_sent_again(
         assert pushed(host, file, remote, progress, with_helper=emulated_helper)
     assert any("differs" in line for line in progress.said)
     assert remote.read_bytes() == file.read_bytes()
-    assert relay.passed_bytes < SIZE * 5 // 4 + sums.BLOCK_BYTES + 1_000_000
+    assert relay.passed_bytes < SIZE * 5 // 4 + BLOCK_BYTES + 1_000_000
 
 
 NAMES = st.text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,7 @@ from armload.boards.board import Board, VirtualReach
 from armload.boards.virtual import machine
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.qemu import qemu_for
+from armload.boards.virtual.state import machine_folder, powered_state
 from armload.build.helper import SHA256, helper
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
@@ -41,6 +43,13 @@ def virtual_board(name: str, reach: VirtualReach) -> Board:
     return Board(
         name=name, target="rk3568", reach=reach, workdir=PurePosixPath("/data/local/tmp/armload")
     )
+
+
+def cut_the_power(board: Board) -> None:
+    powered = powered_state(machine_folder(board))
+    assert powered is not None
+    os.kill(powered.process.pid, signal.SIGKILL)
+    assert powered.process.wait_gone(5.0)
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 from armload.bench.home import SEEN_FILE, bring_home
 from armload.bench.reached import Reached
 from armload.bench.run import Job, Run
+from armload.boards.failures import SwitchedOffError
 from armload.boards.probe import probe
-from armload.core.errors import ArmloadError, BoardError, ConnectError, RunError
+from armload.core.errors import ArmloadError, BoardError, RunError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.ending import Cut
@@ -122,7 +123,6 @@ def _followed(
                     reached.host,
                     on_board,
                     grown,
-                    moved=reached.moved,
                     keep=runs_folder() / on_board.name / SEEN_FILE,
                 )
                 return None
@@ -134,10 +134,8 @@ def _followed(
                 if job is None or _boot_id(reached) == job.before.boot_id:
                     raise
                 return "restart"
-            except ConnectError:
-                if not reached.moved():
-                    raise
-            reached.again()
+            except SwitchedOffError:
+                reached.again()
 
 
 def _boot_id(reached: Reached) -> str:

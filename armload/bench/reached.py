@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.boards.board import Board
-from armload.boards.connect import connect, whereabouts
+from armload.boards.connect import connect
 from armload.boards.host import Host
 from armload.core.progress import Progress
 
@@ -19,11 +19,7 @@ class Reached:
     def __init__(self, board: Board, progress: Progress) -> None:
         self.board = board
         self._progress = progress
-        self.host = self._connected()
-
-    def moved(self) -> bool:
-        """Say whether the board is off, or answers elsewhere by now."""
-        return whereabouts(self.board) != self._where
+        self.host = connect(board, progress)
 
     def again(self) -> None:
         """Connect anew, and switch a virtual board on again.
@@ -32,7 +28,7 @@ class Reached:
             ConnectError, MissingToolError: as for ``connect``.
         """
         self.host.close()
-        self.host = self._connected()
+        self.host = connect(self.board, self._progress)
 
     def beside(self) -> Host:
         """Open another line to the same board."""
@@ -41,8 +37,3 @@ class Reached:
     def close(self) -> None:
         """End the connection."""
         self.host.close()
-
-    def _connected(self) -> Host:
-        host = connect(self.board, self._progress)
-        self._where = whereabouts(self.board)
-        return host

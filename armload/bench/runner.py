@@ -26,7 +26,7 @@ from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
 from armload.deploy.mark import Mark
-from armload.deploy.patience import Patience, patiently
+from armload.deploy.patience import patiently
 from armload.deploy.stored import StoredRun, list_runs
 from armload.models.model import Model
 
@@ -91,7 +91,7 @@ def run_plan(
 
 def _left(where: Session, same: str, progress: Progress) -> StoredRun | None:
     host, board = where.host, where.board
-    runs = patiently(lambda: list_runs(host, board.workdir), Patience(moved=where.reached.moved))
+    runs = patiently(lambda: list_runs(host, board.workdir))
     for cut in cut_runs(runs, same):
         try:
             run, _ = bring_home(host, board, cut.folder, progress, cut=cut.cut)
@@ -116,7 +116,7 @@ def _launched(
     # Copying fills the page cache and wakes the CPU: after it, the board is another.
     found = deployment.found
     if deployment.sent:
-        found = patiently(lambda: probe(host, board), Patience(moved=reached.moved))
+        found = patiently(lambda: probe(host, board))
     ready = set_up(
         *(host, board, plan, where.request.state),
         found=found,

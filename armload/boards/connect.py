@@ -6,6 +6,7 @@ from typing import Protocol
 
 from armload.boards.address import SshAddress
 from armload.boards.board import Board, EmulatedReach, HdcReach, LocalReach, RealReach, SshReach
+from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.boards.trust import ssh_address
 from armload.core.errors import UsageError
@@ -41,19 +42,8 @@ def connect(board: Board, progress: Progress) -> Host:
 
     if isinstance(board.reach, SshReach):
         return SshHost(ssh_address(board), board.name)
-    address = _machine(board).running(board)
-    if address is None:
-        progress.say(
-            f"{board.name} is not up; starting it. To stop it later: "
-            f"armload board.down --board {board.name}"
-        )
-        address = _machine(board).up(board, progress)
-    return SshHost(address, board.name)
-
-
-def whereabouts(board: Board) -> SshAddress | None:
-    """Return where a virtual board is now; none when it is off, and for a real one, which stays."""
-    return None if isinstance(board.reach, RealReach) else _machine(board).running(board)
+    address = _machine(board).running(board) or _switched_on(board, progress)
+    return SshHost(address, board.name, lambda: _went_off(board, address))
 
 
 def start(board: Board, progress: Progress) -> SshAddress:
@@ -74,6 +64,31 @@ def stop(board: Board) -> bool:
         UsageError: the board is a real one.
     """
     return _machine(board).down(board)
+
+
+def _switched_on(board: Board, progress: Progress) -> SshAddress:
+    progress.say(
+        f"{board.name} is not up; starting it. To stop it later: "
+        f"armload board.down --board {board.name}"
+    )
+    return _machine(board).up(board, progress)
+
+
+def _went_off(board: Board, reached: SshAddress) -> SwitchedOffError | None:
+    """Return the error for a machine that was reached and is no more; one that reboots still is."""
+    now = _machine(board).running(board)
+    if now == reached:
+        return None
+    if now is None:
+        return SwitchedOffError(
+            f"The virtual board {board.name!r} is off.",
+            f"Switch it on, then give the same command again: armload board.up --board "
+            f"{board.name}",
+        )
+    return SwitchedOffError(
+        f"The virtual board {board.name!r} was switched off and on again meanwhile.",
+        "Give the same command again.",
+    )
 
 
 def _machine(board: Board) -> _Machine:

@@ -48,6 +48,10 @@ class LoginRefusedError(ConnectError):
         self.password_would_do = password_would_do
 
 
+class SwitchedOffError(ConnectError):
+    """A virtual board's machine has gone: no line will ever lead to it again."""
+
+
 @contextlib.contextmanager
 def translated(board_name: str) -> Iterator[None]:
     """Turn what paramiko and the sockets raise for a line that broke into ``ConnectError``."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from armload.boards.address import SshAddress
 from armload.boards.bulk import TRANSFER_SILENCE_S, Carrier, NotBegunError
-from armload.boards.failures import translated
+from armload.boards.failures import SwitchedOffError, translated
 from armload.boards.framing import after_mark, marked, reason, receiving, shell_line, size_of
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.line import Line, open_line
@@ -31,6 +31,10 @@ LONGEST_COMMAND_BYTES = 900
 BULK_BYTES = 8 << 20
 
 
+def _stays() -> None:
+    """Find nothing that has taken a real board away for good."""
+
+
 class SshHost:
     """The Host protocol over SSH.
 
@@ -39,11 +43,18 @@ class SshHost:
     Args:
         address: where it is and how to log in.
         board_name: for messages.
+        went_off: is asked when the line breaks whether the board has gone with it.
     """
 
-    def __init__(self, address: SshAddress, board_name: str) -> None:
+    def __init__(
+        self,
+        address: SshAddress,
+        board_name: str,
+        went_off: Callable[[], SwitchedOffError | None] = _stays,
+    ) -> None:
         self._address = address
         self._name = board_name
+        self._went_off = went_off
         self._line: Line | None = None
         self._system_ssh: SystemSsh | None = None
         self._why_no_system_ssh = ""
@@ -114,11 +125,8 @@ class SshHost:
         size = self.run(size_of(path)).text.strip()
         large = size.isdecimal() and int(size) >= BULK_BYTES
         if large and self._by_system_ssh(command, begin):
-            try:
+            with self._watched():
                 yield from blocks
-            except ConnectError:
-                self.close()
-                raise
             return
         with self._started(command, b"") as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
@@ -174,19 +182,17 @@ class SshHost:
 
     def _by_system_ssh(self, command: str, carry: Callable[[Carrier], None]) -> bool:
         """Let the system's ``ssh`` carry bytes; return False when it cannot log in."""
-        line = self._open_line()
-        if self._why_no_system_ssh:
-            return False
-        try:
-            if self._system_ssh is None:
-                self._system_ssh = SystemSsh(line.hosts, self._name)
-            carry(self._system_ssh.carrier(command))
-        except NotBegunError as error:
-            self._why_no_system_ssh = str(error)
-            return False
-        except ConnectError:
-            self.close()
-            raise
+        with self._watched():
+            line = self._open_line()
+            if self._why_no_system_ssh:
+                return False
+            try:
+                if self._system_ssh is None:
+                    self._system_ssh = SystemSsh(line.hosts, self._name)
+                carry(self._system_ssh.carrier(command))
+            except NotBegunError as error:
+                self._why_no_system_ssh = str(error)
+                return False
         return True
 
     def _open_line(self) -> Line:
@@ -209,20 +215,30 @@ class SshHost:
         if stdin == b"" and len(line.encode()) > LONGEST_COMMAND_BYTES:
             # Shells may read ahead, so the script has standard input to itself.
             line, stdin = "exec sh", f"{{\n{script}}} </dev/null\n".encode()
-        channel = self._new_channel()
+        with self._watched():
+            channel = self._new_channel()
+            try:
+                with translated(self._name):
+                    channel.exec_command(line)
+                if stdin is not None:
+                    feeder = threading.Thread(target=_feed, args=(channel, stdin), daemon=True)
+                    feeder.start()
+                yield channel
+            finally:
+                with contextlib.suppress(EOFError, OSError):
+                    channel.close()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Drop a line that breaks within the block, and say so if the board itself went off."""
         try:
-            with translated(self._name):
-                channel.exec_command(line)
-            if stdin is not None:
-                feeder = threading.Thread(target=_feed, args=(channel, stdin), daemon=True)
-                feeder.start()
-            yield channel
-        except ConnectError:
+            yield
+        except ConnectError as error:
             self.close()
-            raise
-        finally:
-            with contextlib.suppress(EOFError, OSError):
-                channel.close()
+            went_off = self._went_off()
+            if went_off is None:
+                raise
+            raise went_off from error
 
     def _status(self, channel: paramiko.Channel, timeout_s: float) -> int:
         if not channel.status_event.wait(timeout_s) or channel.exit_status < 0:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
 from armload.core.shell import render
 from armload.deploy.ending import Cut
-from armload.deploy.patience import PATIENCE_S, Patience, never, patiently
+from armload.deploy.patience import PATIENCE_S, Patience, patiently
 
 Grown = Callable[[int, str], None]
 """Is told the number of steps in the trace and the end of the text so far."""
@@ -41,7 +42,6 @@ def follow(
     grown: Grown,
     *,
     patience_s: float = PATIENCE_S,
-    moved: Callable[[], bool] = never,
     keep: Path | None = None,
 ) -> int:
     """Wait for a run's end and return its exit status, as a shell reports it.
@@ -53,17 +53,17 @@ def follow(
         run_folder: the run's.
         grown: is told how far it is.
         patience_s: how long the board may be away at a time.
-        moved: tells when waiting for the line is useless.
         keep: a file that holds the trace as far as it has been seen: what a board has in its
             memory only, a power cut takes away.
 
     Raises:
+        SwitchedOffError: the virtual board went off.
         ConnectError: the board stayed away for longer; the run may still go on there.
         CutShortError: the run left no exit status.
         RunError: there is no such run.
     """
     command = render("follow.sh.j2", {"folder": run_folder})
-    patience = Patience(patience_s, moved)
+    patience = Patience(patience_s)
     seen = Seen(keep)
     while True:
         heard = _Heard(grown, seen)
@@ -75,6 +75,8 @@ def follow(
         except ConnectError as error:
             try:
                 patience.pause(error)
+            except SwitchedOffError:
+                raise
             except ConnectError:
                 raise ConnectError(
                     error.message,

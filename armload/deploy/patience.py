@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from armload.boards.failures import LoginRefusedError
+from armload.boards.failures import LoginRefusedError, SwitchedOffError
 from armload.core.errors import ConnectError
 
 PATIENCE_S = 120.0
@@ -17,22 +17,15 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 Done = TypeVar("Done")
 
 
-def never() -> bool:
-    """Say that nothing has moved the board to another address."""
-    return False
-
-
 class Patience:
     """How long a board has been away, and when to ask it again.
 
     Args:
         limit_s: that it may be away at a time.
-        moved: tells whether waiting is useless, because it will come back elsewhere or not at all.
     """
 
-    def __init__(self, limit_s: float = PATIENCE_S, moved: Callable[[], bool] = never) -> None:
+    def __init__(self, limit_s: float = PATIENCE_S) -> None:
         self._limit_s = limit_s
-        self._moved = moved
         self.heard()
 
     @property
@@ -54,7 +47,7 @@ class Patience:
         now = time.monotonic()
         self._away_since = self._away_since or now
         late = now - self._away_since + self._pause_s > self._limit_s
-        if late or isinstance(error, LoginRefusedError) or self._moved():
+        if late or isinstance(error, LoginRefusedError | SwitchedOffError):
             raise error
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)

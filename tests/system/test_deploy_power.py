@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -15,7 +14,6 @@ from armload.boards.board import VirtualReach
 from armload.boards.probe import probe
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import machine
-from armload.boards.virtual.state import machine_folder, powered_state
 from armload.core.errors import ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
@@ -24,7 +22,12 @@ from armload.deploy.deployment import helper_on_board
 from armload.deploy.layout import Layout
 from armload.deploy.transfer import push
 from tests.faults import At, Relay
-from tests.virtual_boards import private_cache, switched_off_at_the_end, virtual_board
+from tests.virtual_boards import (
+    cut_the_power,
+    private_cache,
+    switched_off_at_the_end,
+    virtual_board,
+)
 
 pytestmark = pytest.mark.machine
 
@@ -39,13 +42,6 @@ CUTS = int(os.environ.get("ARMLOAD_POWER_CUTS", "2"))
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with private_cache(tmp_path_factory.mktemp("cache")) as folder, switched_off_at_the_end(BOARD):
         yield folder
-
-
-def cut_the_power() -> None:
-    powered = powered_state(machine_folder(BOARD))
-    assert powered is not None
-    os.kill(powered.process.pid, signal.SIGKILL)
-    assert powered.process.wait_gone(5.0)
 
 
 def new_file(folder: Path) -> Path:
@@ -96,7 +92,7 @@ def test_a_power_cut_in_the_middle_costs_little_and_no_wrong_file(
     with closing(SshHost(machine.up(BOARD, Silent()), BOARD.name)) as host:
         helper = helper_there(host)
         with pytest.raises(ConnectError):
-            pushed(host, local, At(position, cut_the_power), helper)
+            pushed(host, local, At(position, lambda: cut_the_power(BOARD)), helper)
     address = machine.up(BOARD, Silent())
     assert address.port is not None
     with closing(Relay(address.port)) as relay, closing(through(relay)) as host:
@@ -116,7 +112,7 @@ def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, number: int)
     local = new_file(tmp_path)
     with closing(SshHost(machine.up(BOARD, Silent()), BOARD.name)) as host:
         sent, remote = pushed(host, local, Silent(), helper_there(host))
-        cut_the_power()
+        cut_the_power(BOARD)
         assert sent
     with closing(SshHost(machine.up(BOARD, Silent()), BOARD.name)) as host:
         assert content_sha256(host, remote) == sha256_of(local)

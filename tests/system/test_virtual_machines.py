@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import psutil
 import pytest
 
 from armload.boards.address import SshAddress
-from armload.boards.board import Board, VirtualReach
+from armload.boards.board import VirtualReach
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import machine
 from armload.boards.virtual.qemu import qemu_for
@@ -27,7 +26,12 @@ from armload.boards.virtual.state import machine_folder, powered_state
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.progress import Silent, Step
 from armload.core.workspace import data_path
-from tests.virtual_boards import private_cache, switched_off_at_the_end, virtual_board
+from tests.virtual_boards import (
+    cut_the_power,
+    private_cache,
+    switched_off_at_the_end,
+    virtual_board,
+)
 
 pytestmark = pytest.mark.machine
 
@@ -61,13 +65,6 @@ def said(address: SshAddress, command: str) -> str:
         done = host.run(command)
     assert done.status == 0, done.stderr
     return done.text
-
-
-def kill(board: Board) -> None:
-    powered = powered_state(machine_folder(board))
-    assert powered is not None
-    os.kill(powered.process.pid, signal.SIGKILL)
-    assert powered.process.wait_gone(5.0)
 
 
 def test_it_is_an_arm_machine_with_the_features_of_a_cortex_a55(host: SshHost) -> None:
@@ -190,7 +187,7 @@ def test_machine_started_by_a_program_outlives_it_and_what_is_synced_outlives_a_
         assert first is not None
         boot = said(first, "cat /proc/sys/kernel/random/boot_id")
         said(first, "seq 1 100000 >/data/local/tmp/kept && sync")
-        kill(board)
+        cut_the_power(board)
         assert machine.running(board) is None
 
         assert first.port is not None

@@ -64,13 +64,20 @@ def first_mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
     unknown = next((each for each in found if each["type"] == "extra_forbidden"), None)
     if unknown is None:
         words = _words(found[0], model)
-        return Mistake(place=found[0]["loc"], unknown_key=False, words=words, remedy="")
+        return Mistake(place=_place(found[0]), unknown_key=False, words=words, remedy="")
     place = unknown["loc"]
     allowed = _keys_at(model, place[:-1])
     near = difflib.get_close_matches(str(place[-1]), allowed, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     remedy = f"{hint}Allowed here: {', '.join(allowed)}." if allowed else ""
     return Mistake(place=place, unknown_key=True, words="", remedy=remedy)
+
+
+def _place(mistake: ErrorDetails) -> tuple[int | str, ...]:
+    # Pydantic tells the whole of which the kind is wrong, and quotes the key that says the kind.
+    kind_key = mistake.get("ctx", {}).get("discriminator", "").strip("'")
+    is_there = mistake["type"] == "union_tag_invalid"
+    return (*mistake["loc"], kind_key) if is_there else mistake["loc"]
 
 
 def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:

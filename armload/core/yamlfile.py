@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -16,6 +17,13 @@ from armload.core.workspace import data_file, data_files
 Model = TypeVar("Model", bound=BaseModel)
 
 
+class _File(NamedTuple):
+    """A file as it was written."""
+
+    path: Path
+    root: yaml.Node | None
+
+
 def load_named(kind: str, name: str, model: type[Model]) -> Model:
     """Read ``<kind>/<name>.yaml`` into ``model``; the key ``name`` is the file's name.
 
@@ -25,12 +33,13 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
 
     Raises:
         UsageError: no such file.
-        DataError: malformed YAML, a wrong key or a wrong value; says file, line, what is allowed.
+        DataError: malformed YAML, a wrong key or a wrong value; says which of the files holds it,
+            the line, and what is allowed.
     """
     path = data_file(kind, name)
-    content, root = _read_extended(kind, path, ())
+    content, files = _read_extended(kind, path, ())
     content.setdefault("name", name)
-    return _validated(model, content, path, root)
+    return _validated(model, content, files)
 
 
 def load_file(path: Path, model: type[Model]) -> Model:
@@ -43,7 +52,7 @@ def load_file(path: Path, model: type[Model]) -> Model:
     if not path.is_file():
         raise UsageError(f"There is no file {path}.")
     content, root = _read(path)
-    return _validated(model, content, path, root)
+    return _validated(model, content, (_File(path, root),))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
@@ -68,18 +77,20 @@ def _read(path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
 
 def _read_extended(
     kind: str, path: Path, on_the_way: tuple[Path, ...]
-) -> tuple[dict[str, Any], yaml.Node | None]:
+) -> tuple[dict[str, Any], tuple[_File, ...]]:
+    """Read a file and what it extends; return what they say together, and the files in order."""
     content, root = _read(path)
+    file = _File(path, root)
     base_name = content.pop("extends", None)
     if base_name is None:
-        return content, root
+        return content, (file,)
     passed = (*on_the_way, path.resolve())
     for base in data_files(kind, str(base_name)):
         if base.resolve() not in passed:
-            inherited, _ = _read_extended(kind, base, passed)
-            return _merged(inherited, content), root
+            inherited, files = _read_extended(kind, base, passed)
+            return _merged(inherited, content), (file, *files)
     raise DataError(
-        f"{path}, line {_line_of(root, ('extends',))}: it extends {base_name!r}, "
+        f"{path}, line {_place_of((file,), ('extends',)).line}: it extends {base_name!r}, "
         f"and there is no other {kind}/{base_name}.yaml."
     )
 
@@ -95,49 +106,53 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _line_of(root: yaml.Node | None, keys: tuple[int | str, ...]) -> int:
-    node = root
-    line = 1
-    for key in keys:
-        if isinstance(node, yaml.MappingNode):
-            pairs = {pair[0].value: pair for pair in node.value}
-            if str(key) not in pairs:
-                continue
-            name, node = pairs[str(key)]
-            line = name.start_mark.line + 1
-        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int):
-            node = node.value[key]
-            line = node.start_mark.line + 1
-    return line
+class _Place(NamedTuple):
+    """Where a file says something, as the person who wrote it would name it."""
+
+    path: Path
+    line: int
+    key: str
 
 
-def _pairs(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield key.value, value
-
-
-def _key_of(root: yaml.Node | None, loc: tuple[int | str, ...]) -> str:
-    # Pydantic puts the kind that it chose of several between the keys of the file.
+def _place_of(files: Sequence[_File], loc: tuple[int | str, ...]) -> _Place:
+    """Find the file whose word counts: the first that holds the key, as ``_merged`` has it."""
+    path, line = files[0].path, 1
+    nodes: list[tuple[Path, yaml.Node | None]] = [(file.path, file.root) for file in files]
     names = []
-    node = root
-    for place, part in enumerate(loc):
-        pairs = dict(_pairs(node))
-        if part in pairs or place == len(loc) - 1 or isinstance(part, int):
+    for position, part in enumerate(loc):
+        held = [(where, *entry) for where, node in nodes for entry in _entries(node, part)]
+        # Pydantic puts the kind that it chose of several between the keys of the file.
+        if held or isinstance(part, int) or position == len(loc) - 1:
             names.append(str(part))
-            node = pairs.get(str(part), node)
-    return ".".join(names)
+        if held:
+            path, line, _ = held[0]
+            nodes = [(where, value) for where, _, value in held]
+            mappings = takewhile(lambda each: isinstance(each[1], yaml.MappingNode), nodes)
+            nodes = list(mappings) or nodes[:1]
+    return _Place(path, line, ".".join(names))
 
 
-def _validated(
-    model: type[Model], content: dict[str, Any], path: Path, root: yaml.Node | None
-) -> Model:
+def _entries(node: yaml.Node | None, part: int | str) -> Iterator[tuple[int, yaml.Node]]:
+    """Yield the line and the value of a key or a list's entry; nothing when it is not there."""
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == str(part):
+                yield name.start_mark.line + 1, value
+    elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+        for value in node.value[part : part + 1]:
+            yield value.start_mark.line + 1, value
+
+
+def _validated(model: type[Model], content: dict[str, Any], files: Sequence[_File]) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
         mistake = first_mistake(error, model)
-        where = f"{path}, line {_line_of(root, mistake.place)}"
-        key = _key_of(root, mistake.place)
+        place = _place_of(files, mistake.place)
+        where = f"{place.path}, line {place.line}"
+        extended = "" if place.path == files[0].path else f"{files[0].path} extends that file."
         if mistake.unknown_key:
-            raise DataError(f"{where}: there is no key {key!r}.", mistake.remedy) from error
-        raise DataError(f"{where}: {key}: {mistake.words}.") from error
+            raise DataError(
+                f"{where}: there is no key {place.key!r}.", f"{mistake.remedy} {extended}".strip()
+            ) from error
+        raise DataError(f"{where}: {place.key}: {mistake.words}.", extended) from error

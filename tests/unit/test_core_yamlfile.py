@@ -73,7 +73,11 @@ def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
         (GOOD.replace("kind: ssh, ", ""), 2, "reach: its key 'kind' is missing.*ssh, local, hdc"),
         (GOOD + "build_host: {compiler: zig}\n", 4, "must be 'native' or 'gnu', and is 'zig'"),
         (GOOD + "build_host: {nice: 1.5}\n", 4, "build_host.nice: it must be a whole number"),
-        ("target: rk3568\nworkdir: /x\nreach:\n  kind: carrier-pigeon\n", 3, "reach.*pigeon"),
+        (
+            "target: rk3568\nworkdir: /x\nreach:\n  kind: carrier-pigeon\n",
+            4,
+            "reach.kind: .*pigeon",
+        ),
         (
             GOOD.replace("bench-7", "b, port: 99999"),
             2,
@@ -93,6 +97,39 @@ def test_a_mistake_is_answered_with_file_line_and_words(
     path.write_text(text)
     with pytest.raises(DataError, match=rf"(?s){path}, line {line}: .*{words}"):
         load_board("broken")
+
+
+@pytest.mark.parametrize(
+    ("base", "text", "wrong", "line", "words"),
+    [
+        (GOOD + "worksdir: /x\n", "", "base", 4, "'worksdir'"),
+        (GOOD + "facts:\n  memry: 2 GiB\n", "facts: {memory: 1 GiB}\n", "base", 5, "facts.memry'"),
+        (GOOD, "facts:\n  memry: 2 GiB\n", "broken", 3, "'facts.memry'"),
+        (GOOD + "facts:\n  memory: lots\n", "description: x\n", "base", 5, "facts.memory: "),
+        (GOOD + "facts:\n  memory: lots\n", "facts: {memory: more}\n", "broken", 2, "'more'"),
+        (GOOD.replace("ssh", "pigeon"), "reach: {port: 22}\n", "base", 2, "reach.kind: 'pigeon'"),
+        (GOOD, "reach:\n  port: 22\n  prot: 22\n", "broken", 4, "'reach.prot'"),
+        (GOOD.replace("host", "hots"), "reach:\n  port: 22\n", "base", 2, "'reach.hots'"),
+        (
+            GOOD + "facts: {clusters: [{cores: 4, name: x}]}\n",
+            "facts:\n  clusters:\n  - cores: 2\n",
+            *("broken", 4, "facts.clusters.0.name: this key is missing"),
+        ),
+        ("target: rk3568\n", "workdir: /x\n", "broken", 1, "reach: this key is missing"),
+        ("target: [\n", "workdir: /x\n", "base", 2, "not valid YAML"),
+    ],
+)
+def test_a_mistake_is_told_of_the_file_that_holds_it(
+    boards: Path, base: str, text: str, wrong: str, line: int, words: str
+) -> None:
+    (boards / "base.yaml").write_text(base)
+    (boards / "between.yaml").write_text("extends: base\ndescription: as the base, but for this\n")
+    (boards / "broken.yaml").write_text(f"extends: between\n{text}")
+    path = boards / f"{wrong}.yaml"
+    with pytest.raises(DataError, match=rf"(?s)^{path}, line {line}: .*{words}") as caught:
+        load_board("broken")
+    extends = f"{boards / 'broken.yaml'} extends that file."
+    assert (extends in caught.value.remedy) == (wrong == "base" and "YAML" not in words)
 
 
 def test_what_is_missing_is_named(boards: Path) -> None:

@@ -6,7 +6,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from armload.core.progress import Silent, Step
@@ -79,6 +79,7 @@ class Relay:
         self._over = threading.Event()
         self.port: int = self._listener.getsockname()[1]
         self._cuts_from: int | None = None
+        self._allowances: Iterator[float] = iter(())
         self.passed_bytes = 0
         self.connections = 0
         threading.Thread(target=self._serve, daemon=True).start()
@@ -86,6 +87,10 @@ class Relay:
     def cuts_next_command(self) -> None:
         """Cut the line once more of a command than its beginning has gone to the server."""
         self._cuts_from = self.passed_bytes + 100
+
+    def cuts_lines_after(self, bytes_of_each: Iterable[float]) -> None:
+        """Cut the lines that are made from now on once so many bytes went to the server."""
+        self._allowances = iter(bytes_of_each)
 
     def close(self) -> None:
         self._over.set()
@@ -103,10 +108,14 @@ class Relay:
                     continue
                 server = socket.create_connection(("127.0.0.1", self._server_port))
                 self._lines += [client, server]
-                for copy in (self._upwards, self._downwards):
-                    threading.Thread(target=copy, args=(client, server), daemon=True).start()
+                allowance = next(self._allowances, math.inf)
+                for copy, ends in (
+                    (self._upwards, (client, server, allowance)),
+                    (self._downwards, (client, server)),
+                ):
+                    threading.Thread(target=copy, args=ends, daemon=True).start()
 
-    def _upwards(self, client: socket.socket, server: socket.socket) -> None:
+    def _upwards(self, client: socket.socket, server: socket.socket, allowance: float) -> None:
         passed = 0
         with suppress(OSError):
             while data := client.recv(1 << 16):
@@ -114,6 +123,8 @@ class Relay:
                 passed += len(data)
                 time.sleep(len(data) / self._bytes_per_s)
                 self.passed_bytes += len(data)
+                if passed >= allowance:
+                    break
                 if self._stalls_after_bytes is not None and passed >= self._stalls_after_bytes:
                     self._stalls_after_bytes = None
                     self._over.wait()

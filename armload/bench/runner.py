@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 from armload.bench.engine import check_architecture, whole_plan
 from armload.bench.following import started, taken_over
-from armload.bench.home import bring_home
 from armload.bench.job import asked_for, new_job
 from armload.bench.memory import doubt_about_memory
 from armload.bench.plan import Plan
 from armload.bench.run import Place, Run
 from armload.bench.session import Request, Session, chosen_model, session
 from armload.bench.setting import set_up
-from armload.bench.takeover import cut_runs, left_run
+from armload.bench.takeover import left_for
 from armload.boards.probe import probe
-from armload.core.errors import (
-    BoardError,
-    DataError,
-    TransferError,
-)
 from armload.core.progress import Progress
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
 from armload.deploy.mark import Mark
 from armload.deploy.patience import patiently
-from armload.deploy.stored import StoredRun, list_runs
 from armload.models.model import Model
 
 
@@ -79,28 +71,14 @@ def run_plan(
     """
     check_architecture(where.binary.path, model)
     same = asked_for(plan, where.binary, model)
-    left = None if new else _left(where, same, progress)
+    left = None if new else left_for(where.reached, same, progress)
     if left is None:
         with where.leased(progress) as lease:
             if lease.waited and not new:
-                left = _left(where, same, progress)
+                left = left_for(where.reached, same, progress)
             if left is None:
                 return _launched(where, model, plan, lease, progress, place)
     return taken_over(where.reached, left, progress, total=plan.n_predict, unit="tokens")
-
-
-def _left(where: Session, same: str, progress: Progress) -> StoredRun | None:
-    host, board = where.host, where.board
-    runs = patiently(lambda: list_runs(host, board.workdir))
-    for cut in cut_runs(runs, same):
-        try:
-            run, _ = bring_home(host, board, cut.folder, progress, cut=cut.cut)
-        except (BoardError, DataError, TransferError) as error:
-            # What a restart has spoilt must not stand in the way of every further run.
-            progress.say(f"{cut.id} of an interrupted command is left there: {error.message}")
-            continue
-        progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
-    return left_run(runs, same, datetime.now(UTC))
 
 
 def _launched(

@@ -5,12 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from armload.bench.home import is_here
+from armload.bench.home import bring_home, is_here
+from armload.bench.reached import Reached
+from armload.core.errors import BoardError, DataError, TransferError
+from armload.core.progress import Progress
 from armload.deploy.mark import Mark
-from armload.deploy.stored import StoredRun
+from armload.deploy.patience import patiently
+from armload.deploy.stored import StoredRun, list_runs
 
 OLDEST = timedelta(days=1)
 """What was measured longer ago is no answer to a command of now; ``pull`` fetches it."""
+
+
+def left_for(reached: Reached, asked_for: str, progress: Progress) -> StoredRun | None:
+    """Look on a board for the run that answers a request; keep those that were cut short.
+
+    A line that breaks meanwhile is made anew.
+
+    Raises:
+        ArmloadError: the board stayed away, or what it says of its runs makes no sense.
+    """
+    host, board = reached.host, reached.board
+    runs = patiently(lambda: list_runs(host, board.workdir))
+    for cut in cut_runs(runs, asked_for):
+        try:
+            run, _ = bring_home(host, board, cut.folder, progress, cut=cut.cut)
+        except (BoardError, DataError, TransferError) as error:
+            # What a restart has spoilt must not stand in the way of every further run.
+            progress.say(f"{cut.id} of an interrupted command is left there: {error.message}")
+            continue
+        progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
+    return left_run(runs, asked_for, datetime.now(UTC))
 
 
 def left_run(runs: Sequence[StoredRun], asked_for: str, now: datetime) -> StoredRun | None:

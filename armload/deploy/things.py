@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from armload.boards.host import Host
@@ -15,6 +16,7 @@ from armload.core.values import Value, format_bytes
 from armload.deploy.deployment import helper_on_board
 from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
+from armload.deploy.patience import patiently
 from armload.deploy.space import SPARE_BYTES, ask_space
 from armload.deploy.transfer import deliver
 from armload.models.checksum import cached_sha256
@@ -117,11 +119,12 @@ def put(
     stored: list[Stored] = []
     for first in range(0, len(items), _ASKED_AT_ONCE):
         some = items[first : first + _ASKED_AT_ONCE]
-        stored += parse_stored(some, host.run(stored_script(some)).stdout)
+        said = patiently(partial(host.run, stored_script(some))).stdout
+        stored += parse_stored(some, said)
     lacking = [pair for pair in zip(items, stored, strict=True) if pair[1].state != "present"]
     if not lacking:
         return False
-    _need_space(host, layout, things, lacking)
+    patiently(lambda: _need_space(host, layout, things, lacking))
     sums = helper_on_board(host, layout, found, progress)
     sent = False
     for item, state in lacking:

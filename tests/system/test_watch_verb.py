@@ -10,14 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from armload.boards.ssh import SshHost
 from armload.build.target import machine_architecture
+from tests.faults import Relay
 from tests.foreign_engine import compiled_engine
 from tests.person import Person
+from tests.servers import openssh
 
 HERE = "target: host\nreach: {{kind: local}}\nworkdir: {workdir}\n"
 TOKENS = 24
@@ -203,6 +207,34 @@ def test_ctrl_c_ends_the_program_and_keeps_what_it_wrote(person: Person) -> None
     run = json.loads(person.types("show", "--run", begun(runs, known), "--json").stdout)
     assert run["exit"]["kind"] == "stopped"
     assert run["text"].startswith("The")
+
+
+def test_lines_that_break_between_and_in_its_questions_are_made_anew(person: Person) -> None:
+    with openssh(person.folder / "server") as server:
+        assert server.port is not None
+        with closing(Relay(server.port)) as relay:
+            person.add_board(
+                "far",
+                f"target: host\nworkdir: {person.folder / 'far'}\nreach:\n  kind: ssh\n"
+                f"  host: 127.0.0.1\n  port: {relay.port}\n  key: {server.key}\n",
+            )
+            person.types("board.trust", "--board", "far", "--yes")
+            begun_bytes = relay.passed_bytes
+            through = server.model_copy(update={"port": relay.port})
+            with closing(SshHost(through, "far")) as host:
+                host.run(":")
+            first_bytes = relay.passed_bytes - begun_bytes
+            # Only the first question may not fail: a board that is off is to be told at once.
+            relay.cuts_lines_after(
+                first_bytes + more for more in (50, *(400, 1600, 100, 6400, 3200, 800) * 3)
+            )
+            connected = relay.connections
+            put = ("--put", "engine", "--put", "models/qwen", "--reads", "mnn")
+            words = (*put, "--", "engine", "demo", str(TOKENS), "qwen/config.json")
+            run = watches(person, *words, board="far")
+            assert relay.connections - connected > 6, "lines broke"
+    assert run["exit"]["kind"] == "done"
+    assert len(run["tokens"]) == TOKENS - 1
 
 
 def begun(runs: Path, known: set[str]) -> str:

@@ -16,7 +16,7 @@ from armload.bench.foreign.words import Command, for_board
 from armload.bench.job import board_record, new_id
 from armload.bench.reached import Reached
 from armload.bench.run import BinaryRecord, Job, ModelRecord, PutFile, Run, Watched
-from armload.bench.takeover import left_run
+from armload.bench.takeover import left_for
 from armload.boards.board import Board, load_board
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe, probe_script
 from armload.build.helper import WATCH
@@ -28,7 +28,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, leased
 from armload.deploy.mark import Mark
 from armload.deploy.own import program_of_the_shell
-from armload.deploy.stored import StoredRun, list_runs
+from armload.deploy.patience import patiently
 from armload.deploy.things import Thing, put, read_thing
 
 PROGRAM_ID_FILE = "watched"
@@ -80,45 +80,21 @@ def watch(request: WatchRequest, progress: Progress) -> tuple[Run, Path]:
         things = [read_thing(path, progress) for path in request.put]
         command = for_board(request.words, things, layout)
         same = _asked_for(request, things)
-        left = None if request.new else _left(reached, same)
-        if left is not None:
-            return taken_over(reached, left, progress, unit="writes")
-        with leased(
-            reached.host, board.workdir, progress, wait_s=request.wait_s, beside=reached.beside
-        ) as lease:
-            # Under an emulator the shell is of another kind of machine than the programs.
-            shown = parse_probe(reached.host.run(probe_script(board)).stdout, board.name)
-            found = as_programs_see_it(reached.host, shown, progress)
-            if request.wheel_python:
-                check_wheel(reached.host, request.wheel_python)
-            inspection = check_program(reached.host, board, found, command, things, progress)
-            watcher = program_of_the_shell(reached.host, layout, WATCH, shown.machine, progress)
-            if put(reached.host, layout, things, found, progress):
-                # Copying fills the page cache and wakes the CPU: after it, the board is another.
-                found = probe(reached.host, board)
-            job = _job(
-                request,
-                same,
-                command,
-                things,
-                board=board,
-                found=found,
-                watcher=watcher,
-                launcher=reached.host.launcher if inspection is not None else (),
-                inspection=inspection,
-            )
-            uses = [watcher.parent, *(thing.folder(layout) for thing in things)]
-            return _launched(reached, job, command, uses, lease, progress)
+        left = None if request.new else left_for(reached, same, progress)
+        if left is None:
+            with leased(
+                reached.host, board.workdir, progress, wait_s=request.wait_s, beside=reached.beside
+            ) as lease:
+                if lease.waited and not request.new:
+                    left = left_for(reached, same, progress)
+                if left is None:
+                    return _launched(reached, request, same, command, things, lease, progress)
+        return taken_over(reached, left, progress, unit="writes")
 
 
 def _asked_for(request: WatchRequest, things: list[Thing]) -> str:
     parts = [*request.words, request.reads, request.name, *(thing.sha256 for thing in things)]
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
-
-
-def _left(reached: Reached, same: str) -> StoredRun | None:
-    runs = list_runs(reached.host, reached.board.workdir)
-    return left_run(runs, same, datetime.now(UTC))
 
 
 def _job(
@@ -192,26 +168,48 @@ def _model(request: WatchRequest, command: Command, things: list[Thing]) -> Mode
 
 def _launched(
     reached: Reached,
-    job: Job,
+    request: WatchRequest,
+    same: str,
     command: Command,
-    uses: list[PurePosixPath],
+    things: list[Thing],
     lease: Lease,
     progress: Progress,
 ) -> tuple[Run, Path]:
-    on_board = Layout(workdir=reached.board.workdir).run(job.id)
-    time_limit_s = job.watched.time_limit_s if job.watched else DEFAULT_TIME_LIMIT_S
+    host, board = reached.host, reached.board
+    layout = Layout(workdir=board.workdir)
+    # Under an emulator the shell is of another kind of machine than the programs.
+    shown = parse_probe(patiently(lambda: host.run(probe_script(board))).stdout, board.name)
+    found = patiently(lambda: as_programs_see_it(host, shown, progress))
+    if request.wheel_python:
+        patiently(lambda: check_wheel(host, request.wheel_python))
+    inspection = patiently(lambda: check_program(host, board, found, command, things, progress))
+    watcher = program_of_the_shell(host, layout, WATCH, shown.machine, progress)
+    sent = put(host, layout, things, found, progress)
+    job = _job(
+        request,
+        same,
+        command,
+        things,
+        board=board,
+        # Copying fills the page cache and wakes the CPU: after it, the board is another.
+        found=patiently(lambda: probe(host, board)) if sent else found,
+        watcher=watcher,
+        launcher=host.launcher if inspection is not None else (),
+        inspection=inspection,
+    )
+    on_board = layout.run(job.id)
 
     def start() -> None:
         launch(
-            reached.host,
+            host,
             run_folder=on_board,
             argv=job.command,
             trace=True,
-            time_limit_s=time_limit_s,
+            time_limit_s=request.time_limit_s,
             job=job.model_dump_json().encode(),
             mark=Mark.of_this_process(job.asked_for).word,
             lease=lease,
-            uses=uses,
+            uses=[watcher.parent, *(thing.folder(layout) for thing in things)],
             program=command.words[0],
         )
 

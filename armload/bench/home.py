@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from armload.bench import store
@@ -29,17 +31,31 @@ SEEN_FILE = "seen.jsonl"
 """The trace as far as it was followed; it goes when the run is home."""
 
 
-def pull(board: Board, progress: Progress) -> list[Run]:
+@dataclass(frozen=True, kw_only=True)
+class Pulled:
+    """What came of bringing runs home.
+
+    Attributes:
+        runs: that are here now.
+        lost: why others are not, by their names.
+    """
+
+    runs: tuple[Run, ...]
+    lost: Mapping[str, ArmloadError]
+
+
+def pull(board: Board, progress: Progress) -> Pulled:
     """Bring home every run on a board that has ended and is not here yet, or not readable.
 
-    A run that still goes on, and one that cannot be understood, is named and left alone.
+    A run that still goes on, and one that cannot be understood or kept, is named and left alone.
 
     Raises:
         ConnectError: the board does not answer any more.
     """
     host = connect(board, progress)
     try:
-        runs = []
+        runs: list[Run] = []
+        lost: dict[str, ArmloadError] = {}
         for stored in list_runs(host, board.workdir):
             if is_here(stored.id):
                 continue
@@ -53,12 +69,13 @@ def pull(board: Board, progress: Progress) -> list[Run]:
             except ArmloadError as error:
                 words = f"{error.message} {error.remedy}".strip()
                 progress.say(f"{stored.id} cannot be brought home: {words}")
+                lost[stored.id] = error
                 continue
             runs.append(run)
             mark = Mark.read(stored.mark)
             if mark is None or mark.laptop == laptop():  # another's is still to be fetched by it
                 _tell_it_is_home(host, stored.folder)
-        return runs
+        return Pulled(runs=tuple(runs), lost=lost)
     finally:
         host.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import pytest
+import yaml
 
 from armload.bench.home import bring_home, pull
 from armload.bench.run import Job
@@ -21,6 +23,7 @@ from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
 from tests.faults import At
+from tests.person import BIN
 from tests.unit.runs import quick_run
 
 NAMES = ("20261121T110000Z-b-m-0001", "20261121T110001Z-b-m-0002", "20261121T110002Z-b-m-0003")
@@ -80,8 +83,9 @@ def test_a_pull_names_the_run_that_does_not_fit_and_brings_home_the_others(
     laptop: Path, board: Board
 ) -> None:
     progress = At(0, lambda: None)
-    runs = pull(board, progress)
-    assert [run.id for run in runs] == [NAMES[0], NAMES[2]]
+    pulled = pull(board, progress)
+    assert [run.id for run in pulled.runs] == [NAMES[0], NAMES[2]]
+    assert list(pulled.lost) == [LARGE]
     (said,) = [line for line in progress.said if "cannot be brought home" in line]
     assert said.startswith(LARGE)
     assert "No space left on device" in said
@@ -89,7 +93,30 @@ def test_a_pull_names_the_run_that_does_not_fit_and_brings_home_the_others(
     collected = {run.id for run in list_runs(LocalHost(board.name), board.workdir) if run.collected}
     assert LARGE not in collected, "the board may not be cleaned of it"
     subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)
-    assert [run.id for run in pull(board, Silent())] == [LARGE]
+    pulled = pull(board, Silent())
+    assert ([run.id for run in pulled.runs], dict(pulled.lost)) == ([LARGE], {})
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
+    laptop: Path, board: Board, words: tuple[str, ...]
+) -> None:
+    content = board.model_dump(mode="json", include={"target", "reach", "workdir"})
+    (laptop / "boards" / "my-board.yaml").write_text(yaml.safe_dump(content))
+
+    def pulls() -> subprocess.CompletedProcess[str]:
+        command = [str(BIN / "armload"), "pull", "--board", "my-board", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = pulls()
+    assert done.returncode == TransferError.exit_status, done.stderr
+    assert f"1 of 3 runs stay on my-board: {LARGE}." in done.stderr
+    assert "No space left on device" in done.stderr
+    if words:
+        assert json.loads(done.stdout) == [NAMES[0], NAMES[2]]
+    subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)
+    assert pulls().returncode == 0
+    assert pulls().returncode == 0, "there is nothing left to fetch"
 
 
 def test_a_run_that_has_just_ended_is_told_in_the_same_way(laptop: Path, board: Board) -> None:

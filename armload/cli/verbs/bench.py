@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from invoke.context import Context
+from invoke.exceptions import Exit
 from invoke.tasks import task
 
 from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, DEFAULT_WAIT_S, SEED_N_PREDICT, SEED_PROMPT
-from armload.cli.verb import Verb
+from armload.cli.verb import Verb, show_error
 
 
 @task(
@@ -159,6 +160,7 @@ def bench(
 def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Bring home the runs that lie on a board and not yet here.
 
+    One that cannot be kept does not stop the others; the exit status tells of it.
     Example: armload pull --board dayu200
     """
     del c
@@ -169,13 +171,17 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.cli import terminal
     from armload.report.table import list_table
 
-    runs = pull_runs(load_board(board), terminal.progress())
+    pulled = pull_runs(load_board(board), terminal.progress())
     if json:
-        terminal.show_json(json_format.dumps([run.id for run in runs]))
-    elif runs:
-        terminal.show(list_table(runs))
-    else:
+        terminal.show_json(json_format.dumps([run.id for run in pulled.runs]))
+    elif pulled.runs:
+        terminal.show(list_table(pulled.runs))
+    elif not pulled.lost:
         terminal.results().print(f"Nothing on {board} that is not here already.")
+    if pulled.lost:
+        ended = len(pulled.runs) + len(pulled.lost)
+        show_error(f"{len(pulled.lost)} of {ended} runs stay on {board}: {', '.join(pulled.lost)}.")
+        raise Exit(code=next(iter(pulled.lost.values())).exit_status)
 
 
 def _models(text: str) -> list[str]:

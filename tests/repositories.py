@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import http.server
+import os
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -86,13 +89,88 @@ def served(folder: Path) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             pass
 
-    handler = functools.partial(Quiet, directory=str(folder))
+    with serving(functools.partial(Quiet, directory=str(folder))) as address:
+        yield address
+
+
+@contextmanager
+def serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Let a handler answer at a port of the loopback; yield the address."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
         thread.join()
+
+
+@contextmanager
+def guarded(folder: Path, user: str, password: str, asked: Callable[[], None]) -> Iterator[str]:
+    """Serve a folder's repositories by git's own program to whoever knows the password.
+
+    Args:
+        folder: that they lie in.
+        user, password: that let in.
+        asked: is called at each request, while whoever asks waits for the answer.
+    """
+    backend = _git_http_backend()
+    login = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    class Guarded(http.server.BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            pass
+
+        def do_GET(self) -> None:
+            asked()
+            if self.headers.get("Authorization") != login:
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", 'Basic realm="git"')
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            path, _, query = self.path.partition("?")
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            done = subprocess.run(
+                [backend],
+                input=body,
+                env={
+                    **os.environ,
+                    "GIT_PROJECT_ROOT": str(folder),
+                    "GIT_HTTP_EXPORT_ALL": "1",
+                    "PATH_INFO": unquote(path),
+                    "QUERY_STRING": query,
+                    "REQUEST_METHOD": self.command,
+                    "CONTENT_TYPE": self.headers.get("Content-Type") or "",
+                    "CONTENT_LENGTH": str(len(body)),
+                    "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
+                    "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
+                },
+                capture_output=True,
+                check=True,
+            )
+            head, _, content = done.stdout.partition(b"\r\n\r\n")
+            lines = [line.split(": ", 1) for line in head.decode().splitlines()]
+            status = next((text.split()[0] for name, text in lines if name == "Status"), "200")
+            self.send_response(int(status))
+            for name, text in lines:
+                self.send_header(name, text)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET  # noqa: N815 - the base's name
+
+    with serving(Guarded) as address:
+        yield address
+
+
+def _git_http_backend() -> str:
+    words = ["git", "--exec-path"]
+    folder = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    backend = Path(folder, "git-http-backend")
+    if not backend.exists():
+        pytest.skip("this git has no http-backend")
+    return str(backend)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from armload.core.errors import BuildError, UsageError
     ("typed", "seen"),
     [
         ("https://github.com/ggml-org/llama.cpp", "https://github.com/ggml-org/llama.cpp"),
-        ("https://me:s3cret@example.org:8443/x", "https://example.org:8443/x"),
         ("https://me@example.org/~me/x", "https://example.org/~me/x"),
         ("ssh://git@example.org:22/x", "ssh://example.org:22/x"),
         ("ssh://git@[::1]:22/x", "ssh://[::1]:22/x"),
@@ -27,7 +26,33 @@ def test_an_address_is_known_and_shown_without_a_login(typed: str, seen: str) ->
     assert address is not None
     assert address.url == typed
     assert address.shown == seen
+    assert address.login is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "url", "login"),
+    [
+        ("https://me:s3cret@x.org:8443/x", "https://x.org:8443/x", ("https://x.org:8443", "me")),
+        ("http://me%40y:s3cret@[::1]:80/a@b", "http://[::1]:80/a@b", ("http://[::1]:80", "me@y")),
+        ("https://:s3cret@x.org/x", "https://x.org/x", ("https://x.org", "")),
+        ("ssh://git:s3cret@x.org/x", "ssh://git@x.org/x", None),
+        ("git://me:s3cret@x.org/x", "git://x.org/x", None),
+    ],
+)
+def test_a_password_is_kept_apart_from_the_address(
+    typed: str, url: str, login: tuple[str, str] | None
+) -> None:
+    address = address_of(typed)
+    assert address is not None
+    assert address.url == url
     assert "s3cret" not in repr(address)
+    assert "s3cret" not in address.shown
+    if address.login is None:
+        assert login is None
+    else:
+        assert (address.login.server, address.login.user) == login
+        assert address.login.password == "s3cret"
+        assert "s3cret" not in " ".join(address.login.settings())
 
 
 @pytest.mark.parametrize(
@@ -60,6 +85,8 @@ def test_what_git_could_take_for_an_option_or_a_command_is_no_address(typed: str
         "https://example.org/a\nb",
         "https://me:s3cret/more@example.org/x",
         "https://me:s3cret@[::1/x",
+        "https://me:more%0as3cret@x.org/x",
+        "https://me:more%00s3cret@x.org/x",
         "ext::https://s3cret/x",
         "ftp://me:s3cret@example.org/x",
         "ext://me:s3cret://more@example.org/x",

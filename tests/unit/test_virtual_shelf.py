@@ -48,6 +48,34 @@ def test_nothing_may_go_while_a_board_runs_save_other_boards(cache: Path) -> Non
         assert fates() == {**running, "b-1-1": "goes"}
 
 
+@pytest.mark.parametrize(
+    ("file", "stays", "goes"),
+    [("disk.img", "toybox", "qemu-user"), ("sshd_config", "qemu-user", "toybox")],
+)
+def test_each_thing_is_held_by_boards_of_its_own_kind_only(
+    cache: Path, file: str, stays: str, goes: str
+) -> None:
+    other = cache / "machines" / "b-1-1"  # of the other kind, off
+    other.mkdir()
+    (other / "lock").touch()
+    (other / ("disk.img" if file == "sshd_config" else "sshd_config")).touch()
+    folder = cache / "machines" / "a-1-1"
+    (folder / file).touch()
+    process = Started.of(os.getpid())
+    assert process is not None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        keep(folder, Powered(process=process, port=port, answered=True))
+        found = {each.item.paths[0].name: each for each in decide(board_kinds())}
+        assert found[stays].reason == "a-1-1 runs with it"
+        assert found["qemu"].reason == "a-1-1 runs with it"
+        assert (found[goes].fate, found[goes].reason) == ("goes", "")
+        with held_elsewhere(other / "lock"):
+            found = {each.item.paths[0].name: each for each in decide(board_kinds())}
+    assert found[goes].reason == "b-1-1 is being started"
+    assert found[stays].reason == "a-1-1 runs with it"
+
+
 def test_a_board_whose_start_nobody_noted_counts_as_running(cache: Path) -> None:
     folder = cache / "machines" / "a-1-1"
     code = "print('up', flush=True); import sys; sys.stdin.read()"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def board_kinds() -> tuple[Kind, ...]:
         label="the board qemu-user's work folder",
         paths=(work,),
         size_bytes=disk_usage([work]),
-        locks=_starting,
-        busy=_some_run,
+        locks=partial(_starting, but=_is_machine),
+        busy=partial(_some_run, but=_is_machine),
     )
     return (
         Kind(
@@ -37,7 +37,11 @@ def board_kinds() -> tuple[Kind, ...]:
             name="images",
             what="what virtual boards boot",
             again="a download",
-            items=items_of("images", locks=_fetching, busy=_some_run),
+            items=items_of(
+                "images",
+                locks=partial(_fetching, but=_is_emulated),
+                busy=partial(_some_run, but=_is_emulated),
+            ),
         ),
         Kind(
             name="machines",
@@ -66,20 +70,37 @@ def _own_lock(folder: Path) -> Mapping[Path, str]:
     return {folder / "lock": "another armload is starting it"}
 
 
-def _starting() -> Mapping[Path, str]:
-    folders = [path for path in entries("machines") if (path / "lock").exists()]
+def _is_machine(folder: Path) -> bool:
+    """Say whether a board is a machine of its own; one never started before is not known."""
+    return (folder / "disk.img").exists()
+
+
+def _is_emulated(folder: Path) -> bool:
+    """Say whether a board is this laptop's own shell; one never started before is not known."""
+    return (folder / "sshd_config").exists()
+
+
+def _no_kind(folder: Path) -> bool:
+    del folder
+    return False
+
+
+def _starting(but: Callable[[Path], bool] = _no_kind) -> Mapping[Path, str]:
+    """Return the locks of boards that may be of another kind than ``but``."""
+    folders = [path for path in entries("machines") if (path / "lock").exists() and not but(path)]
     return {folder / "lock": f"{folder.name} is being started" for folder in folders}
 
 
-def _fetching() -> Mapping[Path, str]:
+def _fetching(but: Callable[[Path], bool] = _no_kind) -> Mapping[Path, str]:
     lock = cache_folder() / "packages" / "lock"
     fetching = {lock: "another armload is fetching packages"} if lock.exists() else {}
-    return {**fetching, **_starting()}
+    return {**fetching, **_starting(but)}
 
 
-def _some_run() -> str:
+def _some_run(but: Callable[[Path], bool] = _no_kind) -> str:
+    """Name a board that runs and is of another kind than ``but``; nothing when there is none."""
     for folder in entries("machines"):
-        if _runs(folder):
+        if not but(folder) and _runs(folder):
             return f"{folder.name} runs with it"
     return ""
 

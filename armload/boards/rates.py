@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from armload.core.values import Value
+
+LITTLE = 0.1
+"""Of one core, and of what was read: so much others may do without making a rate too low."""
 
 
 class Rates(Value):
@@ -22,6 +25,9 @@ class Rates(Value):
         storage_read_bytes_per_s: reading a file in order; none when it was not measured.
         storage_way: ``direct`` past the page cache, or after the file was dropped from it.
         storage_read_bytes: how much was read.
+        memory_others_cpu, storage_others_cpu: how many cores other programs kept busy meanwhile;
+            none in what an older armload measured.
+        storage_others_read_bytes: what others read from any storage meanwhile.
     """
 
     memory_bytes_per_s: Annotated[int, Field(gt=0)] | None = None
@@ -31,19 +37,55 @@ class Rates(Value):
     storage_read_bytes_per_s: Annotated[int, Field(gt=0)] | None = None
     storage_way: Literal["direct", "cache dropped"] | None = None
     storage_read_bytes: int | None = None
+    memory_others_cpu: float | None = None
+    storage_others_cpu: float | None = None
+    storage_others_read_bytes: int | None = None
+
+    @property
+    def memory_is_settled(self) -> bool:
+        """Whether the memory was measured while nobody else did much."""
+        return self.memory_bytes_per_s is not None and not _is_much(self.memory_others_cpu)
+
+    @property
+    def storage_is_settled(self) -> bool:
+        """Whether the storage was measured while nobody else did much, or read much."""
+        read, others = self.storage_read_bytes or 0, self.storage_others_read_bytes or 0
+        return (
+            self.storage_read_bytes_per_s is not None
+            and not _is_much(self.storage_others_cpu)
+            and others <= LITTLE * read
+        )
+
+    def better_of(self, later: Rates) -> Rates:
+        """Return what counts of two measurements in one boot, for memory and storage apart.
+
+        Others can only make a rate too low: so the higher of two counts, unless the later one was
+        measured while nobody else did much.
+        """
+        memory, storage = self.memory_bytes_per_s or 0, self.storage_read_bytes_per_s or 0
+        update: dict[str, object] = {}
+        if later.memory_is_settled or (later.memory_bytes_per_s or 0) > memory:
+            update |= later.model_dump(include=_MEMORY)
+        if later.storage_is_settled or (later.storage_read_bytes_per_s or 0) > storage:
+            update |= later.model_dump(include=_STORAGE)
+        return self.model_copy(update=update)
+
+
+_MEMORY = {name for name in Rates.model_fields if name.startswith("memory_")}
+_STORAGE = {name for name in Rates.model_fields if name.startswith("storage_")}
+
+
+def _is_much(cores: float | None) -> bool:
+    return cores is not None and cores > LITTLE
 
 
 def read_rates(lines: Iterable[str]) -> Rates:
-    """Read lines of JSON, each with what was measured at once; later ones win.
+    """Read lines of JSON, each with what was measured at once, and return what counts of them.
 
     A line that makes no sense, as one that was cut with the power, counts for nothing.
     """
-    found: dict[str, object] = {}
+    found = Rates()
     for line in lines:
-        try:
-            content = json.loads(line)
-            Rates.model_validate(content)
-        except (ValueError, ValidationError):
-            continue
-        found |= content
-    return Rates.model_validate(found)
+        with contextlib.suppress(ValueError):  # pydantic's errors are some, too
+            found = found.better_of(Rates.model_validate_json(line))
+    return found

@@ -1,4 +1,4 @@
-"""Measuring once per boot what a board's memory and storage give."""
+"""Measuring once per boot what a board's memory and storage give, while nobody else uses them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def measured_rates(
 ) -> Rates:
     """Return what a board gives, after measuring what was not measured in its present boot.
 
-    That takes a second and a half at most. What cannot be measured is left out: it is no reason to
-    give up a run.
+    What was measured while other programs were busy counts only until the next time. It takes a
+    second and a half at most. What cannot be measured is left out: it is no reason to give up a
+    run.
 
     Args:
         host: the board.
@@ -40,8 +41,7 @@ def measured_rates(
         ConnectError: the board does not answer.
     """
     known = found.rates
-    memory = known.memory_bytes_per_s is None
-    storage = known.storage_read_bytes_per_s is None
+    memory, storage = not known.memory_is_settled, not known.storage_is_settled
     if not memory and not storage:
         return known
     try:
@@ -62,4 +62,14 @@ def measured_rates(
     except ArmloadError as error:
         progress.say(f"{board.name}: its memory and storage are not measured: {error.message}")
         return known
-    return known.model_copy(update=read_rates(lines).model_dump(exclude_none=True))
+    rates = known.better_of(read_rates(lines))
+    too_low = (
+        rates.memory_bytes_per_s and not rates.memory_is_settled,
+        rates.storage_read_bytes_per_s and not rates.storage_is_settled,
+    )
+    if any(too_low):
+        progress.say(
+            f"Other programs were busy on {board.name} while its memory and storage were measured: "
+            "they may give more, and are measured again the next time."
+        )
+    return rates

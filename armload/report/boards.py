@@ -12,6 +12,8 @@ from armload.core.values import format_bytes
 from armload.deploy.clean import Entry
 from armload.report import words
 
+_BESIDE_OTHERS = ", while other programs were busy: it may give more"
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -121,6 +123,7 @@ def _memory_rate(board: Board, rates: Rates) -> str:
         return (
             f"{format_bytes(rates.memory_bytes_per_s)}/s, measured in this boot with "
             f"{rates.memory_threads} thread{'s' if rates.memory_threads != 1 else ''}"
+            f"{'' if rates.memory_is_settled else _BESIDE_OTHERS}"
         )
     return _declared(board.facts.memory_bytes_per_s)
 
@@ -128,7 +131,9 @@ def _memory_rate(board: Board, rates: Rates) -> str:
 def _storage_rate(board: Board, rates: Rates) -> str:
     if rates.storage_read_bytes_per_s:
         how = "" if rates.storage_way == "direct" else ", through the page cache"
-        return f"{format_bytes(rates.storage_read_bytes_per_s)}/s, measured in this boot{how}"
+        beside = "" if rates.storage_is_settled else _BESIDE_OTHERS
+        rate = format_bytes(rates.storage_read_bytes_per_s)
+        return f"{rate}/s, measured in this boot{how}{beside}"
     return _declared(board.facts.storage_read_bytes_per_s)
 
 

@@ -38,8 +38,10 @@ def test_what_storage_and_memory_give_is_measured_in_the_first_run_of_a_boot(
     ]
     # A laptop with other work reads slower for a moment: one of some measurements is right.
     assert any(165e6 / 2 < measured_again(person) < 165e6 * 2 for _ in "123")
+    rates = probed(person)["rates"]
+    assert rates["storage_others_read_bytes"] is not None
     kept = person.benches("-n", "2")["board"]["storage_read_bytes_per_s"]
-    assert kept == probed(person)["rates"]["storage_read_bytes_per_s"]
+    assert kept >= rates["storage_read_bytes_per_s"], "the best, if it was measured again"
 
 
 def measured_again(person: Person) -> int:

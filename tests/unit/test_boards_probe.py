@@ -148,6 +148,28 @@ def test_rates_that_were_measured_in_this_boot_are_read_and_cut_lines_left_out()
     assert (rates.storage_read_bytes_per_s, rates.storage_way) == (165_000_000, "direct")
 
 
+@pytest.mark.parametrize(
+    ("measured", "counts"),
+    [
+        ([(100, 0.0), (90, 0.0)], 90),  # the board may be slower by now
+        ([(100, 2.0), (90, 0.0)], 90),  # it was another board's figure, or a wrong one
+        ([(100, 2.0), (90, 0.5)], 100),
+        ([(90, 2.0), (100, 0.5)], 100),
+        ([(90, 0.0), (80, 2.0)], 90),
+    ],
+)
+def test_of_rates_that_were_measured_beside_others_the_best_counts(
+    measured: list[tuple[int, float]], counts: int
+) -> None:
+    lines = [
+        f'{{"memory_bytes_per_s":{rate},"memory_others_cpu":{others}}}\n'
+        for rate, others in measured
+    ]
+    rates = parse_probe(output(core(0), rates="".join(lines)), "b").rates
+    assert rates.memory_bytes_per_s == counts
+    assert rates.memory_is_settled == any(others == 0 for _, others in measured)
+
+
 def test_degrees_without_thousandths_are_understood() -> None:
     lines = "47 battery\nno number\n\n-5 outside\n40 \n"
     conditions = parse_probe(output(core(0), temperatures=lines), "b").conditions

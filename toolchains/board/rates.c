@@ -5,8 +5,10 @@
  *     rates evict FILE         drops a file's clean pages, and looks whether they are gone
  *
  * Prints one JSON object. `memory` takes about 0.4 s and at most a quarter of the available memory,
- * `storage` little more than a second, or 256 MiB. */
+ * `storage` little more than a second, or 256 MiB. Both say what other programs did meanwhile. */
 #define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -73,6 +75,67 @@ static size_t largest_cache_bytes(void)
         fclose(file);
     }
     return largest;
+}
+
+struct others {
+    double at_s, cpu_s;
+    unsigned long long read_bytes;
+};
+
+/* proc_pid_stat(5); a thread of the kernel's own is what we, or others, keep busy. */
+static const unsigned long KERNEL_THREAD = 0x00200000;
+
+static double cpu_s_of(const char *process)
+{
+    char path[64], text[1024];
+    unsigned long flags;
+    unsigned long long own_user, own_system;
+    long long childrens_user, childrens_system;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", process);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0; /* it has ended meanwhile */
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = 0;
+    const char *after_name = strrchr(text, ')');
+    if (!after_name || sscanf(after_name + 1,
+                              " %*c %*d %*d %*d %*d %*d %lu %*u %*u %*u %*u %llu %llu %lld %lld",
+                              &flags, &own_user, &own_system, &childrens_user,
+                              &childrens_system) != 5)
+        return 0;
+    if (flags & KERNEL_THREAD)
+        return 0;
+    return ((double)(own_user + own_system) + (double)(childrens_user + childrens_system)) /
+           (double)sysconf(_SC_CLK_TCK);
+}
+
+/* All programs but this one. The time of one that ends is its parent's from then on. */
+static struct others look_at_others(void)
+{
+    struct others found = {now_s(), 0, 0};
+    DIR *processes = opendir("/proc");
+    struct dirent *entry;
+    while (processes && (entry = readdir(processes)))
+        if (isdigit((unsigned char)*entry->d_name) && atol(entry->d_name) != (long)getpid())
+            found.cpu_s += cpu_s_of(entry->d_name);
+    if (processes)
+        closedir(processes);
+    char line[128];
+    FILE *file = fopen("/proc/vmstat", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "pgpgin %llu", &found.read_bytes) == 1)
+            found.read_bytes *= 1024;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* In cores: how many of them others kept busy. */
+static double others_cpu(const struct others *before, const struct others *after)
+{
+    double took_s = after->at_s - before->at_s, cpu_s = after->cpu_s - before->cpu_s;
+    return took_s > 0 && cpu_s > 0 ? cpu_s / took_s : 0;
 }
 
 static struct {
@@ -148,6 +211,7 @@ static int memory(const char *text)
     }
     fill_part(0);
     pthread_barrier_wait(&shared.barrier);
+    struct others before = look_at_others();
     int passes = 0;
     for (double last_s = 0; passes < LEAST_PASSES || now_s() - began_s + last_s < MEMORY_S;
          passes++) {
@@ -159,11 +223,12 @@ static int memory(const char *text)
         last_s = now_s() - start_s;
         best_s = !passes || last_s < best_s ? last_s : best_s;
     }
+    struct others after = look_at_others();
     shared.done = 1;
     pthread_barrier_wait(&shared.barrier);
     printf("{\"memory_bytes_per_s\":%.0f,\"memory_threads\":%ld,\"memory_buffer_bytes\":%zu,"
-           "\"memory_passes\":%d}\n",
-           (double)bytes / best_s, threads, bytes, passes);
+           "\"memory_passes\":%d,\"memory_others_cpu\":%.3f}\n",
+           (double)bytes / best_s, threads, bytes, passes, others_cpu(&before, &after));
     return fflush(stdout) != 0;
 }
 
@@ -205,6 +270,7 @@ static int storage(const char *name)
     size_t total = 0;
     if (from_the_start(file, direct))
         return fail(name);
+    struct others before = look_at_others();
     double began_s = now_s(), took_s = 0;
     for (int first = 1; total < READ_AT_MOST && took_s < STORAGE_S;) {
         ssize_t got = read_block(file, block);
@@ -219,6 +285,7 @@ static int storage(const char *name)
         if (first && (total >= FIRST_BYTES || took_s >= FIRST_S)) {
             first = 0;
             total = 0;
+            before = look_at_others();
             began_s = now_s();
             took_s = 0;
         }
@@ -227,8 +294,12 @@ static int storage(const char *name)
         errno = ENODATA;
         return fail(name);
     }
-    printf("{\"storage_read_bytes_per_s\":%.0f,\"storage_way\":\"%s\",\"storage_read_bytes\":%zu}\n",
-           (double)total / took_s, direct ? "direct" : "cache dropped", total);
+    struct others after = look_at_others();
+    unsigned long long every = after.read_bytes - before.read_bytes;
+    printf("{\"storage_read_bytes_per_s\":%.0f,\"storage_way\":\"%s\",\"storage_read_bytes\":%zu,"
+           "\"storage_others_cpu\":%.3f,\"storage_others_read_bytes\":%llu}\n",
+           (double)total / took_s, direct ? "direct" : "cache dropped", total,
+           others_cpu(&before, &after), every > total ? every - total : 0);
     return fflush(stdout) != 0;
 }
 

@@ -80,6 +80,19 @@ def test_its_json_is_one_document_with_paths_and_the_table(folder: Path) -> None
     )
 
 
+def test_a_report_makes_its_own_folder_and_no_other(folder: Path) -> None:
+    before = {path.name for path in folder.iterdir()}
+    missing = typed(folder, "report", "latest", "--output", "mistyped/friday")
+    assert missing.returncode == 2
+    assert "There is no folder mistyped." in missing.stderr
+    assert "mkdir -p mistyped" in missing.stderr
+    (folder / "a-file").touch()
+    no_folder = typed(folder, "report", "latest", "--output", "a-file")
+    assert no_folder.returncode == 2
+    assert "a-file is no folder." in no_folder.stderr
+    assert {path.name for path in folder.iterdir()} == before | {"a-file"}
+
+
 def test_a_run_that_is_not_there_and_no_run_at_all_are_said(folder: Path) -> None:
     missing = typed(folder, "report", "nothing-like-it")
     assert missing.returncode == 2

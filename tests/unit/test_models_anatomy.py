@@ -204,6 +204,9 @@ def test_the_verbs_make_a_model_and_say_what_it_is(tmp_path: Path) -> None:
         (("model.synth", "--like", "stories260k", "--quant", "Q7"), 2, "Q4_K_M"),
         (("model.synth", "--like", "stories260k", "--seed", "-1"), 2, "whole number"),
         (("model.synth", "--like", "stories260k", "--output", "."), 2, "is a folder"),
+        (("model.synth", "--like", "stories260k", "-o", "a/b/c.gguf"), 2, "no folder a/b."),
+        (("model.synth", "--like", "stories260k", "-o", "notes.txt/x"), 2, "folder notes.txt."),
+        (("model.synth", "--like", "stories260k", "-o", "new/"), 2, "mkdir -p new"),
         (("model.inspect", "notes.txt"), 3, "no GGUF file"),
         (("model.inspect", "none.gguf"), 2, "like:SHAPE:TYPE"),
         (("model.inspect",), 2, "FILE is missing"),
@@ -217,4 +220,4 @@ def test_what_cannot_be_is_said_with_what_can(
     assert done.returncode == status
     assert part in done.stderr
     assert "Traceback" not in done.stderr
-    assert not list(tmp_path.glob("*.gguf"))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

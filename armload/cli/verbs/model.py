@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from invoke.collection import Collection
 from invoke.context import Context
 from invoke.tasks import task
 
 from armload.cli.verb import Verb
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _JSON = {"json": "print one JSON document"}
 
@@ -65,12 +60,13 @@ def synth(
     """
     del c
     from armload.cli import terminal
+    from armload.cli.output import output_file
     from armload.models.mix import check_file_type
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
 
     shape, file_type = load_shape(_given(like)), check_file_type(quant)
-    path = _free_place(output or f"{like}-{file_type}-random.gguf")
+    path = output_file(output or f"{like}-{file_type}-random.gguf")
     progress = terminal.progress()
     synthesise_like(shape, path, file_type=file_type, seed=_seed(seed), progress=progress)
     if json:
@@ -91,19 +87,6 @@ def _given(like: str) -> str:
             "--like is missing: which shape?", f"There are: {', '.join(data_names(SHAPES))}."
         )
     return like
-
-
-def _free_place(output: str) -> Path:
-    from pathlib import Path
-
-    from armload.core.errors import UsageError
-
-    path = Path(output).expanduser()
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder.", "Give --output the name of a file to write.")
-    if path.exists():
-        raise UsageError(f"{path} exists already.", "Delete it, or give another --output.")
-    return path
 
 
 def _seed(seed: str) -> int:

@@ -30,22 +30,21 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
     """
     del c
     import json as json_format
-    from pathlib import Path
 
     from armload.bench import store
     from armload.bench.references import folders_of
     from armload.cli import terminal
+    from armload.cli.output import output_folder
     from armload.report.several import new_folder, write_runs_report
 
+    place = output_folder(output) if output else None
     folders = dict.fromkeys(folder.resolve() for word in runs for folder in folders_of(word))
     with terminal.progress().step("reading runs", total=len(folders), unit="runs") as step:
         found = []
         for number, folder in enumerate(folders, 1):
             found.append(store.load(folder))
             step.update(number)
-    written = write_runs_report(
-        found, Path(output) if output else new_folder(found), terminal.progress()
-    )
+    written = write_runs_report(found, place or new_folder(found), terminal.progress())
     if json:
         terminal.show_json(json_format.dumps(_document(written), indent=1, ensure_ascii=False))
     else:

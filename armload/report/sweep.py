@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from armload.bench.plan import Plan
-from armload.bench.run import Place, Run
+from armload.bench.record import Place
+from armload.bench.run import Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
 from armload.core.shell import join

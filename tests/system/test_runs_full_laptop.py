@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.bench.home import bring_home, pull
-from armload.bench.run import Job
+from armload.bench.record import Job
 from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.core.errors import TransferError

@@ -10,8 +10,9 @@ import pytest
 
 from armload.bench import store
 from armload.bench.plan import Plan
+from armload.bench.record import Place
 from armload.bench.references import folders_of
-from armload.bench.run import Exit, Place, Run, Summary, TokenTimes
+from armload.bench.run import Exit, Run, Summary, TokenTimes
 from armload.bench.sweep import (
     JOURNAL_FILE,
     SWEEP_FILE,

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Literal
 
 from armload.bench.figures import Figures, Way, Work
+from armload.bench.plan import short_prompt
 from armload.bench.sanity import departure, departure_line
 from armload.bench.statistics import (
     FEWEST_RUNS,
@@ -275,7 +276,7 @@ def _differences(one: Figures, other: Figures, measure: Measure) -> list[str]:
         found.append(f"model: {names[0]} / {names[1]}")
     fields: list[tuple[str, object, object]] = [
         ("board", a.board, b.board),
-        ("prompt", _quoted(a.prompt), _quoted(b.prompt)),
+        ("prompt", _prompt(a), _prompt(b)),
         ("context", a.context_tokens, b.context_tokens),
         ("KV cache type", a.kv_type, b.kv_type),
         ("sampling", a.sampling, b.sampling),
@@ -296,17 +297,8 @@ def _can_be_checked(a: Work, b: Work) -> bool:
     return bool(a.model_sha256 and b.model_sha256) and a.model_format == b.model_format
 
 
-def _quoted(prompt: str | None) -> str | None:
-    if prompt is None or len(prompt) <= 30:
-        return None if prompt is None else repr(prompt)
-    return f"{prompt[:20]!r}… ({len(prompt)} characters, {hash_of(prompt)})"
-
-
-def hash_of(text: str) -> str:
-    """Return a short checksum that tells long texts apart."""
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+def _prompt(work: Work) -> str | None:
+    return None if work.prompt is None else short_prompt(work.prompt)
 
 
 def _notes(one: list[Figures], other: list[Figures], measured: tuple[Measured, ...]) -> list[str]:

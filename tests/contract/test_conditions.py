@@ -60,7 +60,7 @@ def test_a_board_tells_its_state_in_one_command(host: Host, board: Board) -> Non
 
 
 def test_a_neighbour_with_an_awkward_name_is_named_and_the_run_is_not(
-    host: Host, board: Board, tmp_path: Path
+    host: Host, board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done"
     ourselves = tmp_path / "ourselves"
@@ -69,8 +69,11 @@ def test_a_neighbour_with_an_awkward_name_is_named_and_the_run_is_not(
         words = ("sh", "-c", f"'{ourselves}' -c '{busy}'; sleep 1")
         local = ran(host, board.workdir, tmp_path / "run", *words)
     strangers = read_strangers(local)
+    monkeypatch.setattr("armload.bench.strangers.MOST_NAMED", 1000)  # others may be busier
+    every = read_strangers(local)
     assert strangers is not None
-    (found,) = (each for each in strangers if each.name == AWKWARD)
+    assert every is not None
+    (found,) = (each for each in every if each.name == AWKWARD)
     assert found.processes == 1
     assert not found.kernel
     assert 0.01 < found.share < 1.2

@@ -23,7 +23,7 @@ from armload.deploy.ending import Ending, explain
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from tests.loaders import without_loader
+from tests.programs import without_loader
 
 LIMIT_S = 60.0
 

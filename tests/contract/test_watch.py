@@ -28,7 +28,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.own import program_of_the_shell
 from armload.deploy.things import put, read_thing
 from tests.foreign_engine import compiled_engine
-from tests.loaders import without_loader
+from tests.programs import without_loader
 from tests.unit.watched import watched_job
 
 TOKENS = 30

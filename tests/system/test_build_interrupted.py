@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
@@ -21,6 +20,7 @@ from armload.core.errors import BuildError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
+from tests.command_line import beside
 from tests.faults import small_disk
 
 pytestmark = pytest.mark.build
@@ -53,19 +53,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@contextmanager
-def _building(programs: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", BUILD.replace("PROGRAMS", repr(programs))],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def _building(programs: Sequence[str] = ()) -> AbstractContextManager[subprocess.Popen[str]]:
+    return beside(BUILD.replace("PROGRAMS", repr(programs)))
 
 
 def _statuses(cache: Path) -> list[tuple[int, int]]:

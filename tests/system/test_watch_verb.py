@@ -17,8 +17,8 @@ import pytest
 
 from armload.build.target import machine_architecture
 from tests.foreign_engine import compiled_engine
-from tests.loaders import without_loader
 from tests.person import Person
+from tests.programs import without_loader
 
 HERE = "target: host\nreach: {{kind: local}}\nworkdir: {workdir}\n"
 TOKENS = 24

@@ -6,8 +6,6 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -117,16 +115,11 @@ def test_one_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_done(
 def test_ctrl_c_ends_git_too(repository: Repository) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
-        with subprocess.Popen(
-            [sys.executable, "-c", PROVIDE, url, "main"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with beside(PROVIDE, url, "main") as process:
             line, _ = silent.accept()
             with line:
                 below = psutil.Process(process.pid).children(recursive=True)
                 assert below
                 process.send_signal(signal.SIGINT)
                 assert "KeyboardInterrupt" in process.communicate()[1]
-    assert not [child for child in below if child.is_running()]
+    assert psutil.wait_procs(below, timeout=60)[1] == []

@@ -19,6 +19,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from small_model import SHAPE
+
 from armload.bench.run import Summary
 from armload.bench.statistics import ratio_of_runs
 from armload.bench.summary import summarise
@@ -27,18 +29,7 @@ from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
 from armload.models.prompt import prompt_of
-from armload.models.shape import Shape
 from armload.models.synth import synthesise
-
-SHAPE = Shape(
-    layers=16,
-    width=1024,
-    feed_forward=4096,
-    heads=16,
-    kv_heads=8,
-    vocabulary=4096,
-    context_length=1024,
-)
 
 Rates = tuple[float, float]
 """Prefill and decode, in tokens per second."""

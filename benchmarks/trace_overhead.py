@@ -22,21 +22,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from small_model import SHAPE
+
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
-from armload.models.shape import Shape
 from armload.models.synth import synthesise
 
-SHAPE = Shape(
-    layers=16,
-    width=1024,
-    feed_forward=4096,
-    heads=16,
-    kv_heads=8,
-    vocabulary=4096,
-    context_length=1024,
-)
 RESAMPLES = 2_000
 
 

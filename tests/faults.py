@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
 
 from armload.core.progress import Silent, Step
 
@@ -39,6 +44,20 @@ class _Watched:
 
     def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
         self._owner.reached(completed)
+
+
+@contextmanager
+def small_disk(folder: Path, size_mib: int) -> Iterator[Path]:
+    """A folder that is a storage of its own, of that size."""
+    if os.geteuid() != 0:
+        pytest.skip("a small file system takes root")
+    folder.mkdir()
+    size = f"size={size_mib}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 class TwoOfThree:

@@ -7,13 +7,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from armload.core.workspace import cache_folder
+from tests.command_line import BIN
 
-BIN = Path(sys.executable).parent
 SHARED_CACHE = ("builds", "helpers", "images", "models", "packages", "sources", "zig")
 
 

@@ -10,12 +10,14 @@ from armload.bench.foreign.assemble import assemble_watched
 from armload.bench.job import FILE_NAME
 from armload.bench.limit import find_limit
 from armload.bench.measures import read_cache, read_governor, read_swapped
-from armload.bench.run import Conditions, Exit, Job, Memory, Run, Step, Verdict
+from armload.bench.record import Job
+from armload.bench.run import Exit, Memory, Run, Step, Verdict
 from armload.bench.sanity import departure, departure_line
 from armload.bench.strangers import read_strangers
 from armload.bench.summary import summarise
 from armload.bench.trace import read_trace
 from armload.bench.verdict import Around, judge
+from armload.boards.conditions import Conditions
 from armload.core.errors import DataError
 
 _PAGE_BYTES = 4096  # where no trace tells

@@ -7,6 +7,16 @@ from statistics import median
 from typing import Literal
 
 from armload.bench.figures import Figures, Way, Work
+from armload.bench.pairing import (
+    Group,
+    Measure,
+    Pair,
+    can_be_checked,
+    differences,
+    pairs_of,
+    seconds_of,
+    shared_measures,
+)
 from armload.bench.sanity import departure, departure_line
 from armload.bench.statistics import (
     FEWEST_RUNS,
@@ -16,13 +26,10 @@ from armload.bench.statistics import (
     runs_to_see,
     spread_of,
 )
-from armload.core.errors import UsageError
 from armload.core.values import Value
 
-Measure = Literal["decode", "prefill", "first token"]
 Finding = Literal["faster", "slower", "no difference", "not comparable"]
 
-_MEASURES: tuple[Measure, ...] = ("decode", "prefill", "first token")
 _SEES_SHARE = 0.03
 
 
@@ -96,125 +103,24 @@ def compare(a: Sequence[Figures], b: Sequence[Figures]) -> list[Comparison]:
     Raises:
         UsageError: a measurement is on both sides, or twice on one; or a side mixes programs.
     """
-    _refuse_doubles(a, b)
-    groups_a, groups_b = _groups(a, "A"), _groups(b, "B")
-    pairs = _pairs(groups_a, groups_b)
-    known_a = {id(one) for one, _ in pairs}
-    known_b = {id(other) for _, other in pairs}
-    alone = [
-        *(
-            _alone("A", one, min(groups_b, key=lambda other: _distance(one, other)))
-            for one in groups_a
-            if id(one) not in known_a and _decodes(one)
-        ),
-        *(
-            _alone("B", min(groups_a, key=lambda one: _distance(one, other)), other)
-            for other in groups_b
-            if id(other) not in known_b and _decodes(other)
-        ),
-    ]
-    return [*(_compared(one, other) for one, other in pairs), *alone]
+    return [_alone(pair) if pair.only else _compared(pair.a, pair.b) for pair in pairs_of(a, b)]
 
 
-def _refuse_doubles(a: Sequence[Figures], b: Sequence[Figures]) -> None:
-    names_a, names_b = [each.name for each in a], [each.name for each in b]
-    both = [name for name in names_a if name in set(names_b)]
-    if both:
-        raise UsageError(
-            f"{both[0]} would be compared with itself.",
-            "Name two different runs: armload show lists them.",
-        )
-    for side, names in (("A", names_a), ("B", names_b)):
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise UsageError(
-                f"{side} names {twice} twice: one run is not its own repetition.", "Name it once."
-            )
-
-
-def _groups(side: Sequence[Figures], label: str) -> list[list[Figures]]:
-    groups: dict[str, list[Figures]] = {}
-    for each in side:
-        groups.setdefault(_plan_key(each), []).append(each)
-    for group in groups.values():
-        engines = sorted({each.way.engine for each in group})
-        if len(engines) > 1:
-            raise UsageError(
-                f"{label} mixes programs, so its runs are not repeats of one thing: "
-                f"{' and '.join(engines)}.",
-                "Put one program's runs on each side.",
-            )
-    return list(groups.values())
-
-
-def _plan_key(each: Figures) -> str:
-    # What is measured tells a prefill test of a benchmark from its decode test.
-    measures = [str(_one_figure(each, measure) is not None) for measure in ("decode", "prefill")]
-    return "\0".join(
-        [each.work.model_dump_json(), str(each.way.threads), each.way.options, *measures]
-    )
-
-
-def _pairs(
-    a: list[list[Figures]], b: list[list[Figures]]
-) -> list[tuple[list[Figures], list[Figures]]]:
-    by_key = {_plan_key(group[0]): group for group in b}
-    exact = [(group, by_key[_plan_key(group[0])]) for group in a if _plan_key(group[0]) in by_key]
-    taken = {_plan_key(group[0]) for group, _ in exact}
-    alike = [
-        (one, other)
-        for one in a
-        for other in b
-        if not {_plan_key(one[0]), _plan_key(other[0])} & taken
-        and _shared(one, other)
-        and not _differences(one[0], other[0], _shared(one, other)[0])
-    ]
-    if exact or alike:
-        return exact + alike
-    every = [(one, other) for one in a for other in b]
-    return [min(every, key=lambda pair: _distance(*pair))]
-
-
-def _distance(one: list[Figures], other: list[Figures]) -> tuple[bool, int]:
-    shared = _shared(one, other)
-    return not shared, len(_differences(one[0], other[0], shared[0] if shared else "decode"))
-
-
-def _shared(one: list[Figures], other: list[Figures]) -> list[Measure]:
-    return [
-        measure
-        for measure in _MEASURES
-        if all(_one_figure(each, measure) is not None for each in (*one, *other))
-    ]
-
-
-def _one_figure(each: Figures, measure: Measure) -> float | None:
-    if measure == "first token":
-        return each.ttft_s
-    rate = each.decode_tps if measure == "decode" else each.prefill_tps
-    return 1 / rate if rate else None
-
-
-def _decodes(group: list[Figures]) -> bool:
-    # A benchmark's prefill tests beside its decode tests are no plans that the other side lacks.
-    return _one_figure(group[0], "decode") is not None
-
-
-def _alone(label: str, one: list[Figures], other: list[Figures]) -> Comparison:
+def _alone(pair: Pair) -> Comparison:
     return Comparison(
-        a=_side(one),
-        b=_side(other),
+        a=_side(pair.a),
+        b=_side(pair.b),
         finding="not comparable",
         measured=(),
-        differences=(f"only {label} has runs of this plan",),
+        differences=(f"only {pair.only} has runs of this plan",),
     )
 
 
-def _compared(one: list[Figures], other: list[Figures]) -> Comparison:
+def _compared(one: Group, other: Group) -> Comparison:
     a, b = _side(one), _side(other)
-    shared = _shared(one, other)
+    shared = shared_measures(one, other)
     measured = tuple(_measured(one, other, measure) for measure in shared)
-    against = list(_differences(one[0], other[0], shared[0])) if shared else []
+    against = list(differences(one[0], other[0], shared[0])) if shared else []
     against += [f"{label}: {side.garbage}" for label, side in (("A", a), ("B", b)) if side.garbage]
     if not measured:
         against.append("there is no figure that both sides have")
@@ -229,7 +135,7 @@ def _compared(one: list[Figures], other: list[Figures]) -> Comparison:
     )
 
 
-def _side(group: list[Figures]) -> Side:
+def _side(group: Group) -> Side:
     broken = [f"{each.name}: {each.garbage}" for each in group if each.garbage]
     return Side(
         names=tuple(each.name for each in group),
@@ -242,7 +148,7 @@ def _side(group: list[Figures]) -> Side:
     )
 
 
-def _measured(one: list[Figures], other: list[Figures], measure: Measure) -> Measured:
+def _measured(one: Group, other: Group, measure: Measure) -> Measured:
     if measure == "decode" and all(each.token_s for each in (*one, *other)):
         rows_a, rows_b = [each.token_s for each in one], [each.token_s for each in other]
         ratio = ratio_of_tokens(rows_a, rows_b)
@@ -260,59 +166,14 @@ def _measured(one: list[Figures], other: list[Figures], measure: Measure) -> Mea
     return Measured(measure=measure, a_s=a_s, b_s=b_s, ratio=ratio, finding=finding)
 
 
-def _figures(group: list[Figures], measure: Measure) -> list[float]:
-    return [figure for each in group if (figure := _one_figure(each, measure)) is not None]
+def _figures(group: Group, measure: Measure) -> list[float]:
+    return [figure for each in group if (figure := seconds_of(each, measure)) is not None]
 
 
-def _differences(one: Figures, other: Figures, measure: Measure) -> list[str]:
-    """Return what makes it another work; what one side does not say stands against nothing."""
-    a, b = one.work, other.work
-    found = []
-    if _can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
-        names = a.model, b.model
-        if a.model == b.model:
-            names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
-        found.append(f"model: {names[0]} / {names[1]}")
-    fields: list[tuple[str, object, object]] = [
-        ("board", a.board, b.board),
-        ("prompt", _quoted(a.prompt), _quoted(b.prompt)),
-        ("context", a.context_tokens, b.context_tokens),
-        ("KV cache type", a.kv_type, b.kv_type),
-        ("sampling", a.sampling, b.sampling),
-    ]
-    if measure == "decode":
-        fields.append(("output tokens (n_predict)", a.output_tokens, b.output_tokens))
-    else:
-        fields.append(("prompt tokens", a.prompt_tokens, b.prompt_tokens))
-    found += [
-        f"{name}: {left} / {right}"
-        for name, left, right in fields
-        if left is not None and right is not None and left != right
-    ]
-    return found
-
-
-def _can_be_checked(a: Work, b: Work) -> bool:
-    return bool(a.model_sha256 and b.model_sha256) and a.model_format == b.model_format
-
-
-def _quoted(prompt: str | None) -> str | None:
-    if prompt is None or len(prompt) <= 30:
-        return None if prompt is None else repr(prompt)
-    return f"{prompt[:20]!r}… ({len(prompt)} characters, {hash_of(prompt)})"
-
-
-def hash_of(text: str) -> str:
-    """Return a short checksum that tells long texts apart."""
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _notes(one: list[Figures], other: list[Figures], measured: tuple[Measured, ...]) -> list[str]:
+def _notes(one: Group, other: Group, measured: tuple[Measured, ...]) -> list[str]:
     a, b = one[0], other[0]
     notes = []
-    if not _can_be_checked(a.work, b.work):
+    if not can_be_checked(a.work, b.work):
         names = " / ".join(each.work.model or "not said" for each in (a, b))
         notes.append(f"Whether the model is the same cannot be checked: {names}.")
     if a.way.threads != b.way.threads:
@@ -338,7 +199,7 @@ def _notes(one: list[Figures], other: list[Figures], measured: tuple[Measured, .
     return notes
 
 
-def _runs_needed(one: list[Figures], other: list[Figures], shared: list[Measure]) -> int | None:
+def _runs_needed(one: Group, other: Group, shared: list[Measure]) -> int | None:
     if not shared or min(len(one), len(other)) < FEWEST_RUNS:
         return None
     if shared[0] == "decode" and all(each.token_s for each in (*one, *other)):

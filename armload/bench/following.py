@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from armload.bench.home import SEEN_FILE, bring_home
 from armload.bench.reached import Reached
-from armload.bench.run import Job, Run
+from armload.bench.record import Job
+from armload.bench.run import Run
 from armload.boards.failures import SwitchedOffError
 from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, BoardError, RunError

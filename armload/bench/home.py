@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from armload.bench import store
 from armload.bench.assemble import assemble, read_job
 from armload.bench.job import FILE_NAME
-from armload.bench.run import Exit, Job, Memory, Run, Verdict
+from armload.bench.record import Job
+from armload.bench.run import Exit, Memory, Run, Verdict
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions
 from armload.boards.connect import connect

@@ -12,7 +12,7 @@ from armload import __version__
 from armload.bench.cpu_set import cpu_numbers
 from armload.bench.engine import command
 from armload.bench.plan import Plan
-from armload.bench.run import BinaryRecord, BoardRecord, Job, ModelRecord, Place
+from armload.bench.record import BinaryRecord, BoardRecord, Job, ModelRecord, Place
 from armload.boards.board import Board, Facts
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates

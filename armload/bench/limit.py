@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from armload.bench.cpu_set import cpu_numbers
-from armload.bench.run import BoardRecord, Conditions, Limit, ModelRecord, RateKind, Step, Trace
+from armload.bench.record import BoardRecord, ModelRecord, RateKind
+from armload.bench.run import Limit, Step, Trace
 from armload.bench.summary import generating
+from armload.boards.conditions import Conditions
 from armload.core.values import format_bytes
 
 READS_COUNT_FROM = 0.05

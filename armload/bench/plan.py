@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -15,6 +16,9 @@ LONGEST_RUN_S = 30 * 24 * 3600
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 """Types of a KV cache that llama.cpp's programs take (common/arg.cpp)."""
+
+_SHORT_PROMPT = 48  # what a shortened one takes: its begin and what is said of it
+_BEGIN_OF_A_PROMPT = 20
 
 
 def _reaches_a_program(prompt: str) -> str:
@@ -102,3 +106,11 @@ class Plan(Value):
             return None
         keys, _, values = self.kv_type.partition("/")
         return keys, values or keys
+
+
+def short_prompt(prompt: str) -> str:
+    """Return a prompt in quotation marks, a long one as its begin and what tells it from others."""
+    if len(prompt) <= _SHORT_PROMPT:
+        return repr(prompt)
+    short_hash = hashlib.sha256(prompt.encode()).hexdigest()[:8]
+    return f"{prompt[:_BEGIN_OF_A_PROMPT]!r}… ({len(prompt)} characters, {short_hash})"

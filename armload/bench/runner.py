@@ -9,7 +9,8 @@ from armload.bench.following import started, taken_over
 from armload.bench.job import asked_for, new_job
 from armload.bench.memory import doubt_about_memory
 from armload.bench.plan import Plan
-from armload.bench.run import Place, Run
+from armload.bench.record import Place
+from armload.bench.run import Run
 from armload.bench.session import Request, Session, chosen_model, session
 from armload.bench.setting import set_up
 from armload.bench.takeover import left_for

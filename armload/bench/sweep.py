@@ -23,7 +23,8 @@ from armload import __version__
 from armload.bench import store
 from armload.bench.job import asked_for
 from armload.bench.plan import Plan
-from armload.bench.run import Place, Run
+from armload.bench.record import Place
+from armload.bench.run import Run
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.files import write_whole

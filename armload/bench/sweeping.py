@@ -9,7 +9,8 @@ from armload.bench.assemble import with_reference
 from armload.bench.engine import check_architecture, whole_plan
 from armload.bench.job import check_cores
 from armload.bench.plan import Plan
-from armload.bench.run import Place, Run
+from armload.bench.record import Place
+from armload.bench.run import Run
 from armload.bench.runner import run_plan
 from armload.bench.session import Request, Session, chosen_model, session
 from armload.bench.sweep import Entry, Journal, begin, new_sweep, unfinished

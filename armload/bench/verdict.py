@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from armload.bench.cpu_set import cpu_numbers
 from armload.bench.measures import Cache, Swapped
 from armload.bench.plan import Plan
-from armload.bench.run import BoardRecord, Conditions, Exit, Step, Trace, Verdict
+from armload.bench.record import BoardRecord
+from armload.bench.run import Exit, Step, Trace, Verdict
 from armload.bench.sanity import doubts_about_text
 from armload.bench.statistics import median_interval, tokens_to_know
 from armload.bench.strangers import Stranger, busiest
 from armload.bench.summary import generating, quantile
+from armload.boards.conditions import Conditions
 from armload.core.values import format_bytes
 
 UNSTEADY_FROM = 2.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from armload.bench.run import Place, Run
+from armload.bench.record import Place
+from armload.bench.run import Run
 from armload.bench.session import Request
 from armload.bench.sweep import Journal
 from armload.bench.sweeping import run_sweep

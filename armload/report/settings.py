@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from armload.bench.compare import hash_of
-from armload.bench.plan import Plan
+from armload.bench.plan import Plan, short_prompt
 from armload.bench.run import Run
 from armload.core.shell import join
 
@@ -27,10 +26,16 @@ _NAMES = {
     "micro_batch_tokens": "micro-batch",
     "kv_type": "KV type",
     "extra": "arguments",
+    "cold": "cache",
 }
 
-_IN_WORDS = ("prompt", "prompt_tokens", "threads", "time_limit_s")
-_LONGEST_PROMPT = 30
+_CHOICES = {THREADS: THREADS} | {
+    field: _NAMES.get(field, field.replace("_", " "))
+    for field in Plan.model_fields
+    if field not in ("prompt_tokens", "time_limit_s")
+}
+"""Names by the plan's fields. A prompt's length says itself; a time limit changes nothing."""
+
 _UNSET = "default"
 NONE = "-"
 """Of a foreign program, which has no plan of ours."""
@@ -38,21 +43,23 @@ NONE = "-"
 Settings = Mapping[str, str]
 
 
+def choices_of(plan: Plan | None) -> Settings:
+    """Return every choice that a plan holds, by its name; what was left open says so."""
+    if plan is None:
+        return dict.fromkeys(_CHOICES.values(), NONE)
+    return {name: _choice(plan, field) for field, name in _CHOICES.items()}
+
+
 def settings_of(run: Run) -> Settings:
     """Return every choice that a run was made with, by its name."""
-    plan, binary = run.plan, run.binary
-    rest = {
-        _NAMES.get(field, field.replace("_", " ")): _words(getattr(plan, field)) if plan else NONE
-        for field in Plan.model_fields
-        if field not in _IN_WORDS
-    }
+    choices, binary = choices_of(run.plan), run.binary
+    if run.plan is not None and run.plan.threads is None and run.trace is not None:
+        choices = {**choices, THREADS: f"{choices[THREADS]}: {run.trace.threads}"}
     return {
         BOARD: run.board.name,
         MODEL: stem(run.model.name),
         QUANTISATION: run.model.quantisation,
-        THREADS: _threads(run),
-        "prompt": _prompt(plan) if plan else NONE,
-        **rest,
+        **choices,
         "command": join(run.watched.words) if run.watched else NONE,
         "program": binary.program,
         "target": binary.target,
@@ -119,24 +126,24 @@ def _without_common_words(names: Sequence[str]) -> list[str]:
     return shortened if all(shortened) else list(names)
 
 
-def _threads(run: Run) -> str:
-    if run.plan is None:
-        return NONE
-    if run.plan.threads is not None:
-        return str(run.plan.threads)
-    return f"auto: {run.trace.threads}" if run.trace else "auto"
-
-
 def _counted(threads: str) -> str:
     return f"{threads} thread{'' if threads == '1' else 's'}"
 
 
-def _prompt(plan: Plan) -> str:
-    if plan.prompt_tokens is not None:
-        return f"of {plan.prompt_tokens} tokens"
-    if len(plan.prompt) <= _LONGEST_PROMPT:
-        return repr(plan.prompt)
-    return f"{plan.prompt[:20]!r}… ({len(plan.prompt)} characters, {hash_of(plan.prompt)})"
+def _choice(plan: Plan, field: str) -> str:
+    value = getattr(plan, field)
+    match field:
+        case "prompt" if plan.prompt_tokens is not None:
+            return f"of {plan.prompt_tokens} tokens"
+        case "prompt":
+            return short_prompt(plan.prompt)
+        case "threads" if value is None:
+            return "auto"
+        case "cold":
+            return "cold" if value else "warm"
+        case "extra":
+            return join(value) or "none"
+    return _words(value)
 
 
 def _words(value: object) -> str:
@@ -144,6 +151,4 @@ def _words(value: object) -> str:
         return _UNSET
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return join([str(word) for word in value]) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -7,53 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from armload.bench.plan import Plan
-from armload.bench.run import Place, Run
+from armload.bench.record import Place
+from armload.bench.run import Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
-from armload.core.shell import join
 from armload.report import words
 from armload.report.cells import Cell, Estimate, cells_of
 from armload.report.ranking import fastest
+from armload.report.settings import MODEL, Settings, choices_of, differing
 from armload.report.several import rivals
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_LONGEST_PROMPT = 24
 _LONGEST_KIND = 40
 
 
-def names_of_cells(sweep: Sweep) -> list[dict[str, str]]:
+def names_of_cells(sweep: Sweep) -> list[Settings]:
     """Return what tells each cell from the others, by what it is; of one cell, its model."""
-    each = [{"model": cell.model, **_said(cell.plan)} for cell in sweep.cells]
-    keys = list(dict.fromkeys(key for said in each for key in said))
-    varying = [key for key in keys if len({said.get(key, "") for said in each}) > 1]
-    return [{key: said.get(key, "-") for key in varying or ["model"]} for said in each]
-
-
-def _said(plan: Plan) -> dict[str, str]:
-    said = {
-        "prompt": "" if plan.prompt_tokens else _short(plan.prompt),
-        "prompt tokens": plan.prompt_tokens,
-        "n": plan.n_predict,
-        "context": plan.context_tokens,
-        "KV type": plan.kv_type,
-        "flash attention": plan.flash_attention,
-        "batch": plan.batch_tokens,
-        "micro-batch": plan.micro_batch_tokens,
-        "cores": plan.cpus,
-        "threads": plan.threads,
-        "cache": "cold" if plan.cold else None,
-        "arguments": join(plan.extra) if plan.extra else None,
-    }
-    return {key: str(value) for key, value in said.items() if value not in (None, "")}
-
-
-def _short(prompt: str) -> str:
-    line = " ".join(prompt.split())
-    return line if len(line) <= _LONGEST_PROMPT else f"{line[: _LONGEST_PROMPT - 1]}…"
+    each = [{MODEL: cell.model, **choices_of(cell.plan)} for cell in sweep.cells]
+    names = differing(each) or [MODEL]
+    return [{name: said[name] for name in names} for said in each]
 
 
 class Lines:
@@ -250,4 +225,4 @@ def _remark(each: Outcome, *, is_best: bool) -> Text:
 
 
 def _in_a_line(name: Mapping[str, str]) -> str:
-    return ", ".join(value if key == "model" else f"{key} {value}" for key, value in name.items())
+    return ", ".join(value if key == MODEL else f"{key} {value}" for key, value in name.items())

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from armload.bench.causes import CAUSES, Cause, causes
-from armload.bench.run import Conditions, RateKind, Run, Step
+from armload.bench.record import RateKind
+from armload.bench.run import Run, Step
 from armload.bench.sanity import departure_line
+from armload.boards.conditions import Conditions
 from armload.core.shell import join
 from armload.core.values import format_bytes
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.board import HdcReach
+from armload.boards.board import Board, HdcReach
 from armload.boards.hdc import HdcHost
 from armload.boards.host import Host
 from armload.boards.local import LocalHost
@@ -96,3 +96,27 @@ def emulated(makers: Makers) -> Iterator[Host]:
     connected = makers[1]()
     yield connected
     connected.close()
+
+
+@pytest.fixture
+def connect(makers: Makers) -> Iterator[Callable[[], Host]]:
+    """What gives further lines to the same host."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(makers[0]()))
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> PurePosixPath:
+    return PurePosixPath(tmp_path / "work dir's $(id)")
+
+
+@pytest.fixture
+def board(workdir: PurePosixPath) -> Board:
+    return Board.model_validate(
+        {
+            "name": NAME,
+            "target": "rk3568",
+            "reach": {"kind": "ssh", "host": "unused"},
+            "workdir": str(workdir),
+        }
+    )

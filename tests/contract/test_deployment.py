@@ -1,54 +1,29 @@
-"""The whole way of a run, on every kind of host."""
+"""A board's facts, and copies on it that are right, on every kind of host."""
 
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path, PurePosixPath
-from typing import cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from armload.boards.board import Board
-from armload.boards.host import Completed, Host
+from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.build.binary import Binary
-from armload.core.errors import BoardError, BusyError, ConnectError, RunError
+from armload.core.errors import BoardError, BusyError, ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
-from armload.deploy.collect import collect, peak_memory_bytes
 from armload.deploy.deployment import Deployment, deploy
-from armload.deploy.ending import explain
-from armload.deploy.follow import follow, stop
 from armload.deploy.item import Item, stored_script
-from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.owner import this_process
-from armload.deploy.stored import list_runs
 from armload.deploy.transfer import push
 from armload.models.model import Model
+from tests.contract.launching import JOB, run_to_end
 from tests.faults import At
 
 SILENT = Silent()
-JOB = b'{"id": "run"}'
-
-
-def nothing(steps: int, text: str) -> None:
-    del steps, text
-
-
-@pytest.fixture
-def board(tmp_path: Path) -> Board:
-    return Board.model_validate(
-        {
-            "name": "bench-board",
-            "target": "rk3568",
-            "reach": {"kind": "ssh", "host": "unused"},
-            "workdir": str(tmp_path / "work dir's $(id)"),
-        }
-    )
 
 
 def some_model(folder: Path, size: int = 3_000_000) -> Model:
@@ -87,16 +62,6 @@ def some_binary(folder: Path) -> Binary:
     )
 
 
-def run_to_end(
-    host: Host, board: Board, argv: list[str], local: Path, *, limit_s: float = 60
-) -> int:
-    folder = Layout(workdir=board.workdir).run(local.name)
-    launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=limit_s, job=JOB)
-    status = follow(host, folder, nothing)
-    collect(host, folder, local)
-    return status
-
-
 def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:
     found = probe(host, board)
     assert found.machine == os.uname().machine
@@ -126,7 +91,7 @@ def test_deploying_twice_sends_once(emulated: Host, board: Board, tmp_path: Path
     assert Path(second.model).read_bytes() == model.path.read_bytes()
     assert os.access(second.program, os.X_OK)
     local = tmp_path / "run"
-    assert run_to_end(emulated, board, ["env", str(second.program), "a  b"], local) == 0
+    assert run_to_end(emulated, board.workdir, local, "env", str(second.program), "a  b") == 0
     assert (local / "stdout").read_text() == "a  b\n"
     assert (local / "job.json").read_bytes().strip() == JOB
 
@@ -240,177 +205,3 @@ def test_a_file_in_the_way_of_the_work_folder_is_said(host: Host, tmp_path: Path
     remote = PurePosixPath(tmp_path / "file" / "models" / "0" / "m.gguf")
     with pytest.raises(BoardError, match="cannot be made"):
         push(host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT)
-
-
-WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=30)
-
-
-@settings(
-    max_examples=10,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(words=st.lists(WORDS, max_size=3), number=st.integers(0, 1 << 60))
-def test_every_argument_of_a_run_arrives_unchanged(
-    emulated: Host, board: Board, tmp_path: Path, words: list[str], number: int
-) -> None:
-    awkward = ["-x", "$(id)", "a b", "q'\"", "é\n%", "", *words]
-    script = 'for word in "$@"; do cat <<E\n$word\nE\ndone'
-    local = tmp_path / f"run-{number}-{os.urandom(4).hex()}"
-    assert run_to_end(emulated, board, ["sh", "-c", script, "name", *awkward], local) == 0
-    assert (local / "stdout").read_bytes() == "".join(f"{word}\n" for word in awkward).encode()
-
-
-@pytest.mark.parametrize(
-    ("script", "status", "meaning"),
-    [
-        ("exit 0", 0, "done"),
-        ("echo no such model >&2; exit 1", 1, "no such model"),
-        ("kill -ILL $$", 132, "illegal instruction"),
-        ("kill -KILL $$", 137, "killed from outside"),
-        ("kill -SEGV $$", 139, "SIGSEGV"),
-        ("exec /no/such/program", 127, "not found"),
-        ("exec /etc/passwd", 126, "cannot be run"),
-        ("cat /etc/passwd >/dev/full", 1, "storage is full"),
-    ],
-)
-def test_every_ending_is_told_apart(
-    host: Host, board: Board, tmp_path: Path, script: str, status: int, meaning: str
-) -> None:
-    local = tmp_path / "run"
-    assert run_to_end(host, board, ["sh", "-c", script], local) == status
-    ending = explain(local)
-    assert ending.status == status
-    assert meaning in ending.meaning
-
-
-def test_the_board_itself_ends_a_run_that_takes_too_long(
-    host: Host, board: Board, tmp_path: Path
-) -> None:
-    local = tmp_path / "run"
-    assert run_to_end(host, board, ["sleep", "600"], local, limit_s=1) == 124
-    assert explain(local).meaning == "stopped by its time limit"
-
-
-def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    script = (
-        'echo \'{"format":1}\' >"$ARMLOAD_TRACE"; echo \'{"step":0}\' >>"$ARMLOAD_TRACE"; '
-        f"echo Once; until [ -e '{gate}' ]; do sleep 1; done; "
-        'echo \'{"step":1}\' >>"$ARMLOAD_TRACE"; echo upon'
-    )
-    folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["sh", "-c", script], trace=True, time_limit_s=60, job=JOB)
-    seen = []
-
-    def grown(steps: int, text: str) -> None:
-        seen.append((steps, text))
-        if steps:
-            gate.touch()
-
-    assert follow(host, folder, grown) == 0
-    assert (1, "Once\n") in seen
-    assert seen[-1] == (2, "Once\nupon\n")
-
-
-def test_memory_is_watched(host: Host, board: Board, tmp_path: Path) -> None:
-    local = tmp_path / "run"
-    assert run_to_end(host, board, ["sleep", "1.5"], local) == 0
-    peak = peak_memory_bytes(local)
-    assert peak is not None
-    assert 100_000 < peak[0] <= peak[1]
-
-
-def test_a_run_is_stopped_on_request(host: Host, board: Board, tmp_path: Path) -> None:
-    folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600, job=JOB)
-    assert [(run.id, run.state) for run in list_runs(host, board.workdir)] == [("run", "running")]
-    stop(host, folder)
-    stop(host, folder)
-    assert follow(host, folder, nothing) == 143
-    collect(host, folder, tmp_path / "local")
-    assert explain(tmp_path / "local").meaning == "stopped on request"
-    (run,) = list_runs(host, board.workdir)
-    assert (run.state, run.status, run.folder) == ("ended", 143, folder)
-
-
-def test_a_run_whose_script_is_killed_is_called_interrupted(
-    host: Host, board: Board, tmp_path: Path
-) -> None:
-    folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["sleep", "600"], trace=False, time_limit_s=600, job=JOB)
-    killed = False
-
-    def grown(steps: int, text: str) -> None:
-        nonlocal killed
-        if not killed:
-            killed = True
-            os.kill(int(Path(folder / "wrapper").read_text()), signal.SIGKILL)
-
-    try:
-        with pytest.raises(RunError, match="watches the program"):
-            follow(host, folder, grown)
-        assert [run.state for run in list_runs(host, board.workdir)] == ["interrupted"]
-        collect(host, folder, tmp_path / "local")
-        assert explain(tmp_path / "local").status is None
-    finally:
-        os.kill(int(Path(folder / "pid").read_text()), signal.SIGKILL)
-
-
-class _RestartingAtLaunch:
-    """A host whose first command is done there, and whose board restarts before it has answered."""
-
-    def __init__(self, host: Host, folder: PurePosixPath) -> None:
-        self._host = host
-        self._boot_id = Path(folder / "boot_id")
-        self.restarted = False
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._host, name)
-
-    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
-        done = self._host.run(command, stdin=stdin, timeout_s=timeout_s)
-        if not self.restarted:
-            self.restarted = True
-            self._boot_id.write_text("the-boot-of-the-first-attempt\n")
-            raise ConnectError("broken")
-        return done
-
-
-def test_a_restart_between_two_attempts_to_launch_is_not_hidden_by_the_second(
-    host: Host, board: Board, tmp_path: Path
-) -> None:
-    folder, gate = Layout(workdir=board.workdir).run("run"), tmp_path / "gate"
-    restarting = cast("Host", _RestartingAtLaunch(host, folder))
-    argv = ["sh", "-c", f"until [ -e '{gate}' ]; do sleep 0.1; done"]
-    launch(restarting, run_folder=folder, argv=argv, trace=False, time_limit_s=60, job=JOB)
-    with pytest.raises(RunError, match="restarted"):
-        follow(host, folder, nothing)
-    gate.touch()
-    assert not [path for path in Path(folder).glob("*.sh") if path.name != "run.sh"]
-
-
-def test_a_run_of_a_former_boot_is_called_interrupted(host: Host, board: Board) -> None:
-    folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=600, job=JOB)
-    follow(host, folder, nothing)
-    Path(folder / "exit").unlink()
-    Path(folder / "boot_id").write_text("another-boot\n")
-    with pytest.raises(RunError, match="restarted"):
-        follow(host, folder, nothing)
-
-
-def test_a_run_that_is_not_there_is_said(host: Host, board: Board, tmp_path: Path) -> None:
-    folder = Layout(workdir=board.workdir).run("never")
-    assert list_runs(host, board.workdir) == ()
-    with pytest.raises(RunError, match="no such run"):
-        follow(host, folder, nothing)
-    with pytest.raises(BoardError, match="no run to collect"):
-        collect(host, folder, tmp_path / "local")
-
-
-def test_a_run_folder_is_used_once(host: Host, board: Board) -> None:
-    folder = Layout(workdir=board.workdir).run("run")
-    launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60, job=JOB)
-    with pytest.raises(BoardError, match="cannot be started"):
-        launch(host, run_folder=folder, argv=["true"], trace=False, time_limit_s=60, job=JOB)

@@ -23,6 +23,7 @@ from armload.deploy.ending import Ending, explain
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
+from tests.programs import without_loader
 
 LIMIT_S = 60.0
 
@@ -67,11 +68,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env=os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(folder / "z")},
     )
     return folder / "tell"
-
-
-@pytest.fixture
-def workdir(tmp_path: Path) -> PurePosixPath:
-    return PurePosixPath(tmp_path / "work dir's $(id)")
 
 
 @pytest.fixture
@@ -142,16 +138,7 @@ def test_a_program_that_is_not_there(ended: Endings) -> None:
 
 
 def test_a_program_whose_loader_is_not_there(ended: Endings, tmp_path: Path) -> None:
-    dynamic = Path("/bin/true").read_bytes()
-    loader = next(
-        name
-        for name in (b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-linux-aarch64.so.1")
-        if name in dynamic
-    )
-    path = tmp_path / "dynamic"
-    path.write_bytes(dynamic.replace(loader, loader[:-1] + b"X"))
-    path.chmod(0o755)
-    lost = ended(str(path))
+    lost = ended(str(without_loader(tmp_path / "dynamic")))
     assert lost.kind == "no loader"
     assert "not static" in lost.remedy
 

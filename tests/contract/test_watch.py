@@ -28,6 +28,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.own import program_of_the_shell
 from armload.deploy.things import put, read_thing
 from tests.foreign_engine import compiled_engine
+from tests.programs import without_loader
 from tests.unit.watched import watched_job
 
 TOKENS = 30
@@ -252,15 +253,7 @@ def test_a_run_without_its_script_loses_the_program_too(watched: Watching) -> No
 
 def test_a_program_that_cannot_start_is_told_apart(watched: Watching, tmp_path: Path) -> None:
     assert ending(watched.run(program="/no/such/program")).kind == "not found"
-    dynamic = Path("/bin/true").read_bytes()
-    loader = next(
-        name
-        for name in (b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-linux-aarch64.so.1")
-        if name in dynamic
-    )
-    path = tmp_path / "dynamic"
-    path.write_bytes(dynamic.replace(loader, loader[:-1] + b"X"))
-    path.chmod(0o755)
+    path = without_loader(tmp_path / "dynamic")
     assert ending(watched.run(program=str(path))).kind == "no loader"
     path.chmod(0o644)
     assert ending(watched.run(program=str(path))).kind == "not permitted"

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from armload.boards.address import SshAddress
 from tests.person import Person
 from tests.repositories import Repository
+from tests.servers import openssh
 from tests.system.people import two_people
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshAddress]:
+    """OpenSSH's server on this machine."""
+    with openssh(tmp_path_factory.mktemp("server")) as address:
+        yield address
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from armload.boards.address import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
+from tests.command_line import BIN
 from tests.faults import Relay
-from tests.person import BIN
 from tests.servers import dropbear, free_port, make_key, openssh
 
 PASSWORD = "correct horse"

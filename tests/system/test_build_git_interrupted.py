@@ -6,17 +6,14 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from armload.core.workspace import cache_folder
+from tests.command_line import beside
 from tests.repositories import (
     FILES,
     PROVIDE,
@@ -56,23 +53,9 @@ def test_what_a_killed_git_leaves_in_the_mirror_is_removed_and_the_rest_stays(
     assert (mirror / "mark").exists()
 
 
-@contextmanager
-def _providing(repository: Repository, ref: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", PROVIDE, repository.url, ref],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def test_two_at_once_fetch_it_once(repository: Repository) -> None:
-    with _providing(repository, "main") as one, _providing(repository, "main") as other:
+    words = (repository.url, "main")
+    with beside(PROVIDE, *words) as one, beside(PROVIDE, *words) as other:
         ends = [process.communicate()[0].splitlines()[-1] for process in (one, other)]
     assert ends[0] == ends[1]
     assert len(list(Path(ends[0]).rglob("*"))) > FILES
@@ -87,7 +70,7 @@ def test_one_that_is_ended_at_any_moment_leaves_nothing_that_counts_as_done(
     commit = repository.commits[1]
     place = cache_folder() / "sources" / "git" / f"llama.cpp-{commit}"
     for _ in range(8):
-        with _providing(repository, commit) as process:
+        with beside(PROVIDE, repository.url, commit) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             time.sleep(chance.uniform(0, 0.2))
@@ -116,7 +99,7 @@ def test_one_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_done(
     place = cache_folder() / "sources" / "git" / f"llama.cpp-{commit}"
     with monkeypatch.context() as slow:
         slow.setenv("GIT_CONFIG_GLOBAL", str(settings))
-        with _providing(repository, commit) as process:
+        with beside(PROVIDE, repository.url, commit) as process:
             while not list(place.parent.glob("*/many/1*")):
                 assert process.poll() is None
             below = psutil.Process(process.pid).children(recursive=True)
@@ -132,16 +115,11 @@ def test_one_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_done(
 def test_ctrl_c_ends_git_too(repository: Repository) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
-        with subprocess.Popen(
-            [sys.executable, "-c", PROVIDE, url, "main"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with beside(PROVIDE, url, "main") as process:
             line, _ = silent.accept()
             with line:
                 below = psutil.Process(process.pid).children(recursive=True)
                 assert below
                 process.send_signal(signal.SIGINT)
                 assert "KeyboardInterrupt" in process.communicate()[1]
-    assert not [child for child in below if child.is_running()]
+    assert psutil.wait_procs(below, timeout=60)[1] == []

@@ -17,7 +17,7 @@ from armload.build.inspection import check, inspect
 from armload.build.strip import strip
 from armload.build.target import load_target
 from armload.core.errors import BuildError
-from armload.core.workspace import cache_folder
+from tests.programs import DOT, MUSL, PLAIN, compiled, zig_cc
 from tests.system.engines import emulator
 
 pytestmark = pytest.mark.build
@@ -35,25 +35,9 @@ ARCHITECTURE = (
 )
 
 
-def _zig(arguments: list[str], folder: Path) -> None:
-    caches = {
-        name: str(cache_folder() / "zig")
-        for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "ziglang", "cc", *arguments],
-        cwd=folder,
-        env=os.environ | caches,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def _assembled(assembly: str, folder: Path) -> Path:
     (folder / "code.s").write_text(f".arch {ARCHITECTURE}\n.text\n{assembly}\n")
-    _zig(["-target", "aarch64-linux-musl", "-c", "code.s", "-o", "code.o"], folder)
+    zig_cc(folder, "-target", "aarch64-linux-musl", "-c", "code.s", "-o", "code.o")
     return folder / "code.o"
 
 
@@ -71,21 +55,8 @@ def test_code_for_the_oldest_cpu_uses_no_feature(tmp_path: Path) -> None:
     assert inspect(_assembled(INSTRUCTIONS["none"], tmp_path)).features == ()
 
 
-def _program(folder: Path, *flags: str, code: str = "int main(void) { return 0; }") -> Path:
-    (folder / "main.c").write_text(code)
-    _zig(["-target", "aarch64-linux-musl", "-O2", "-g0", *flags, "main.c", "-o", "program"], folder)
-    return folder / "program"
-
-
-DOT = """
-#include <arm_neon.h>
-int main(int n, char **v) {
-    float16x8_t h = vdupq_n_f16((float16_t) n);
-    h = vfmaq_f16(h, h, h);
-    int32x4_t s = vdotq_s32(vdupq_n_s32(n), vdupq_n_s8((signed char) n), vdupq_n_s8(3));
-    return vaddvq_s32(s) + (int) vgetq_lane_f16(h, 0);
-}
-"""
+def _program(folder: Path, *flags: str, code: str = PLAIN) -> Path:
+    return compiled(folder, code, MUSL, *flags)
 
 
 def test_a_static_program_for_the_target_passes(tmp_path: Path) -> None:
@@ -121,7 +92,7 @@ def test_a_program_without_dot_products_counts_as_slow(tmp_path: Path) -> None:
 
 def test_a_dynamic_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text("int main(void) { return 0; }")
-    _zig(["-target", "aarch64-linux-gnu", "-s", "main.c", "-o", "program"], tmp_path)
+    zig_cc(tmp_path, "-target", "aarch64-linux-gnu", "-s", "main.c", "-o", "program")
     with pytest.raises(BuildError, match="needs a loader"):
         check(inspect(tmp_path / "program"), RK3568)
 

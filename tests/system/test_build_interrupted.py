@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
@@ -22,6 +20,8 @@ from armload.core.errors import BuildError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
+from tests.command_line import beside
+from tests.faults import small_disk
 
 pytestmark = pytest.mark.build
 
@@ -53,19 +53,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@contextmanager
-def _building(programs: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", BUILD.replace("PROGRAMS", repr(programs))],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def _building(programs: Sequence[str] = ()) -> AbstractContextManager[subprocess.Popen[str]]:
+    return beside(BUILD.replace("PROGRAMS", repr(programs)))
 
 
 def _statuses(cache: Path) -> list[tuple[int, int]]:
@@ -142,12 +131,7 @@ def test_after_a_killed_build_the_same_command_completes_it(cache: Path) -> None
 
 
 def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    builds = cache / "builds"
-    builds.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(builds)], check=True)
-    try:
+    with small_disk(cache / "builds", 3) as builds:
         with pytest.raises(BuildError, match=r"full|No space left") as caught:
             build(load_target("rk3568"), programs=QUICK)
         assert "ARMLOAD_CACHE" in caught.value.remedy
@@ -155,5 +139,3 @@ def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> Non
         subprocess.run(["mount", "-o", "remount,size=1g", str(builds)], check=True)
         (program,) = build(load_target("rk3568"), programs=QUICK)
         assert program.sha256 == sha256_of(program.path)
-    finally:
-        subprocess.run(["umount", "-l", str(builds)], check=True)

@@ -16,18 +16,11 @@ from armload.boards.address import SshAddress
 from armload.core.files import sha256_of
 from tests.faults import Relay
 from tests.person import Person
-from tests.servers import openssh
 from tests.system.engines import shared
 
 pytestmark = pytest.mark.build
 
 PADDING_BYTES = 40_000_000
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[SshAddress]:
-    with openssh(tmp_path / "server") as address:
-        yield address
 
 
 @contextmanager

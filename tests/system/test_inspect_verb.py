@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from armload.core.workspace import cache_folder
+from tests import command_line
+from tests.programs import DOT, GLIBC, MUSL, PLAIN, compiled
 
 pytestmark = pytest.mark.build
-
-BIN = Path(sys.executable).parent
-PLAIN = "int main(void) { return 0; }"
-DOT = """
-#include <arm_neon.h>
-int main(int n, char **v) {
-    float16x8_t h = vdupq_n_f16((float16_t) n);
-    h = vfmaq_f16(h, h, h);
-    int32x4_t s = vdotq_s32(vdupq_n_s32(n), vdupq_n_s8((signed char) n), vdupq_n_s8(3));
-    return vaddvq_s32(s) + (int) vgetq_lane_f16(h, 0);
-}
-"""
-MUSL, GLIBC = "aarch64-linux-musl", "aarch64-linux-gnu"
-
-
-def compiled(folder: Path, code: str, triple: str, *flags: str) -> Path:
-    (folder / "main.c").write_text(code)
-    zig = str(cache_folder() / "zig")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ziglang", "cc", "-target", triple, "-O2", "-g0"),
-            *(*flags, "main.c", "-o", "program"),
-        ],
-        cwd=folder,
-        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "program"
 
 
 def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
     (folder / "tasks.py").write_text("from armload.cli.main import namespace\n")
-    done = subprocess.run(
-        [str(BIN / face), "inspect", *words],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done
+    return command_line.typed(folder, "inspect", *words, face=face)
 
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])

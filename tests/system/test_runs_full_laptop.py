@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
 
 from armload.bench.home import bring_home, pull
-from armload.bench.run import Job
+from armload.bench.record import Job
 from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.core.errors import TransferError
@@ -22,30 +20,18 @@ from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
-from tests.faults import At
-from tests.person import BIN
+from tests.command_line import BIN
+from tests.faults import At, small_disk
 from tests.unit.runs import quick_run
 
 NAMES = ("20261121T110000Z-b-m-0001", "20261121T110001Z-b-m-0002", "20261121T110002Z-b-m-0003")
 LARGE = NAMES[1]
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("a small file system takes root")
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 @pytest.fixture
 def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to work in that holds 2 MB."""
-    with small_disk(tmp_path / "laptop") as folder:
+    with small_disk(tmp_path / "laptop", 2) as folder:
         (folder / "boards").mkdir()
         monkeypatch.chdir(folder)
         yield folder

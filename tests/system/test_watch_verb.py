@@ -21,6 +21,7 @@ from armload.build.target import machine_architecture
 from tests.faults import Relay
 from tests.foreign_engine import compiled_engine
 from tests.person import Person
+from tests.programs import without_loader
 from tests.servers import openssh
 
 HERE = "target: host\nreach: {{kind: local}}\nworkdir: {workdir}\n"
@@ -147,15 +148,7 @@ def test_what_cannot_run_there_is_refused_before_anything_is_copied(person: Pers
     folder.mkdir()
     foreign = compiled_engine(folder, other)
     foreign.rename(folder / "foreign")
-    dynamic = Path("/bin/true").read_bytes()
-    loader = next(
-        name
-        for name in (b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-linux-aarch64.so.1")
-        if name in dynamic
-    )
-    lost = person.folder / "lost"
-    lost.write_bytes(dynamic.replace(loader, loader[:-1] + b"X"))
-    lost.chmod(0o755)
+    without_loader(person.folder / "lost")
     script = person.folder / "script"
     script.write_text("#!/no/such/interpreter -x\n")
     script.chmod(0o755)

@@ -6,19 +6,11 @@ import random
 
 from armload.bench.limit import find_limit
 from armload.bench.plan import Plan
-from armload.bench.run import (
-    BinaryRecord,
-    BoardRecord,
-    Conditions,
-    Exit,
-    Memory,
-    ModelRecord,
-    Run,
-    Step,
-    Trace,
-)
+from armload.bench.record import BinaryRecord, BoardRecord, ModelRecord
+from armload.bench.run import Exit, Memory, Run, Step, Trace
 from armload.bench.summary import summarise
 from armload.bench.verdict import Around, judge
+from armload.boards.conditions import Conditions
 
 START_NS = 41_000_000_000
 TEXT = (

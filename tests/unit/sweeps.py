@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 
 from armload.bench.limit import find_limit
-from armload.bench.run import Exit, Memory, ModelRecord, Run, Step
+from armload.bench.record import ModelRecord
+from armload.bench.run import Exit, Memory, Run, Step
 from armload.bench.summary import summarise
 from armload.bench.verdict import Around, judge
 from tests.unit.runs import planned, quick_run

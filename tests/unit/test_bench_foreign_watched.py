@@ -14,7 +14,8 @@ from armload.bench.compare import compare
 from armload.bench.figures import figures_of
 from armload.bench.foreign.said import read_said
 from armload.bench.foreign.watching import read_watching
-from armload.bench.run import FORMAT, Exit, Memory, ModelRecord, Run
+from armload.bench.record import ModelRecord
+from armload.bench.run import FORMAT, Exit, Memory, Run
 from armload.core.errors import DataError
 from armload.report.page import write_report
 from armload.report.table import list_table, run_table

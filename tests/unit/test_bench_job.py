@@ -8,7 +8,7 @@ import pytest
 
 from armload.bench.job import new_job
 from armload.bench.plan import Plan
-from armload.bench.run import BoardRecord
+from armload.bench.record import BoardRecord
 from armload.boards.board import Board
 from armload.boards.probe import parse_probe
 from armload.build.binary import Binary

@@ -9,7 +9,8 @@ import pytest
 from armload.bench.assemble import with_reference
 from armload.bench.limit import find_limit
 from armload.bench.plan import Plan
-from armload.bench.run import BoardRecord, Exit, Limit, ModelRecord, RateKind, Step, Verdict
+from armload.bench.record import BoardRecord, ModelRecord, RateKind
+from armload.bench.run import Exit, Limit, Step, Verdict
 from armload.bench.verdict import Around, judge
 from tests.unit.runs import quick_run
 from tests.unit.samples import (

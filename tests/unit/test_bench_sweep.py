@@ -10,8 +10,9 @@ import pytest
 
 from armload.bench import store
 from armload.bench.plan import Plan
+from armload.bench.record import Place
 from armload.bench.references import folders_of
-from armload.bench.run import Exit, Place, Run, Summary, TokenTimes
+from armload.bench.run import Exit, Run, Summary, TokenTimes
 from armload.bench.sweep import (
     JOURNAL_FILE,
     SWEEP_FILE,
@@ -27,6 +28,7 @@ from armload.core.errors import DataError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.report.cells import cells_of
+from armload.report.settings import differing, settings_of
 from armload.report.sweep import (
     Lines,
     names_of_cells,
@@ -158,10 +160,52 @@ def test_repeats_that_lie_far_apart_ask_for_more_of_them() -> None:
 
 def test_cells_are_called_by_what_tells_them_apart() -> None:
     assert names_of_cells(sweep(Plan(threads=1), Plan(threads=2, kv_type="q8_0"))) == [
-        {"KV type": "-", "threads": "1"},
-        {"KV type": "q8_0", "threads": "2"},
+        {"threads": "1", "KV type": "default"},
+        {"threads": "2", "KV type": "q8_0"},
     ]
     assert names_of_cells(sweep(Plan())) == [{"model": "m.gguf"}]
+
+
+def test_long_prompts_that_begin_alike_are_told_apart() -> None:
+    begin = "Tell me, in as many words as it takes, about "
+    names = names_of_cells(sweep(Plan(prompt=begin + "rivers."), Plan(prompt=begin + "stones.")))
+    assert [list(name) for name in names] == [["prompt"], ["prompt"]]
+    assert names[0] != names[1]
+    assert all(len(name["prompt"]) < 60 for name in names)
+
+
+def test_a_sweep_and_a_report_say_the_same_of_the_same_choices() -> None:
+    plans = (
+        Plan(),
+        Plan(
+            prompt_tokens=64,
+            threads=2,
+            n_predict=7,
+            context_tokens=512,
+            kv_type="q8_0",
+            cpus="0-1",
+            flash_attention="on",
+            cold=True,
+            extra=("--no-warmup",),
+        ),
+    )
+    names = names_of_cells(sweep(*plans))
+    runs = [quick_run().model_copy(update={"plan": plan, "trace": None}) for plan in plans]
+    settings = [settings_of(each) for each in runs]
+    assert names == [{name: each[name] for name in differing(settings)} for each in settings]
+    assert names[0] == {
+        "threads": "auto",
+        "prompt": "'I believe the meaning of life is'",
+        "n": "128",
+        "cores": "default",
+        "context": "default",
+        "KV type": "default",
+        "flash attention": "default",
+        "cache": "warm",
+        "arguments": "none",
+    }
+    assert names[1]["prompt"] == "of 64 tokens"
+    assert (names[1]["cache"], names[1]["arguments"]) == ("cold", "--no-warmup")
 
 
 def test_progress_has_a_line_for_every_run() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from armload.bench.measures import Cache, Swapped
 from armload.bench.plan import Plan
-from armload.bench.run import BoardRecord, Exit, Step
+from armload.bench.record import BoardRecord
+from armload.bench.run import Exit, Step
 from armload.bench.strangers import Stranger
 from armload.bench.verdict import Around, judge
 from armload.boards.conditions import ClusterState

@@ -7,14 +7,14 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import command_line
 from tests.unit.builds import finished_build, held_elsewhere, partial_build
 
-BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -31,17 +31,7 @@ def cache(tmp_path: Path) -> Path:
 def typed(
     cache: Path, *words: str, face: str = "armload", stdin: int = subprocess.DEVNULL
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(BIN / face), *words],
-        cwd=Path(__file__).resolve().parents[2],
-        env={**os.environ, "ARMLOAD_CACHE": str(cache)},
-        stdin=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done
+    return command_line.typed(ROOT, *words, face=face, cache=cache, stdin=stdin)
 
 
 def builds(cache: Path) -> list[str]:
@@ -128,7 +118,7 @@ def asked(cache: Path) -> tuple[subprocess.Popen[bytes], int]:
     """Start ``clean`` for a person, and return it when it has asked."""
     person, terminal = pty.openpty()
     process = subprocess.Popen(
-        [str(BIN / "armload"), "clean"],
+        [str(command_line.BIN / "armload"), "clean"],
         env={**os.environ, "ARMLOAD_CACHE": str(cache)},
         stdin=terminal,
         stdout=subprocess.PIPE,

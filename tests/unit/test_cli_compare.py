@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,22 +11,8 @@ import pytest
 from armload.bench import store
 from armload.bench.run import Run, Step
 from armload.bench.summary import summarise
+from tests.command_line import typed
 from tests.unit.runs import quick_run, storage_run
-
-BIN = Path(sys.executable).parent
-
-
-def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(BIN / face), *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert "Traceback" not in done.stderr
-    return done
 
 
 def a_run(name: str, times: float) -> Run:

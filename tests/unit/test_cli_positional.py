@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-BIN = Path(sys.executable).parent
+from tests.command_line import BIN
 
 VERBS = '''
 from invoke.collection import Collection

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from armload.bench import store
+from tests import command_line
 from tests.unit.runs import failed_run
 from tests.unit.sweeps import Q4, Q8, made_run
-
-BIN = Path(sys.executable).parent
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(BIN / face), *words],
-        cwd=folder,
-        env={**os.environ, "ARMLOAD_CACHE": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert "Traceback" not in done.stderr
-    return done
+    return command_line.typed(folder, *words, face=face, cache=folder / "cache")
 
 
 def test_it_writes_a_new_folder_and_says_where_and_what(folder: Path) -> None:

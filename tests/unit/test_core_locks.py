@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,7 @@ import pytest
 from armload.core import locks
 from armload.core.locks import is_locked, locked, locked_now
 from armload.core.progress import Silent
-
-_HOLD = """
-import sys
-from pathlib import Path
-from armload.core.locks import locked
-from armload.core.progress import Silent
-with locked(Path(sys.argv[1]), Silent(), waiting=""):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
+from tests.unit.builds import held_elsewhere
 
 
 class Ended(Silent):
@@ -37,14 +27,7 @@ class Ended(Silent):
 
 def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "new" / "lock"
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with held_elsewhere(path) as holder:
         progress = Ended(holder)
         with locked(path, progress, waiting="Waiting for the other one."):
             assert holder.wait() != 0

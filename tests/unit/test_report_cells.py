@@ -7,7 +7,8 @@ from statistics import median
 
 import pytest
 
-from armload.bench.run import Place, Run
+from armload.bench.record import Place
+from armload.bench.run import Run
 from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, cells_of, estimate
 from armload.report.ranking import fastest, fastest_of_each, not_told_from

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from armload.bench.assemble import assemble
 from armload.bench.foreign.said import Reads
-from armload.bench.run import BinaryRecord, Exit, Job, Memory, ModelRecord, PutFile, Run, Watched
+from armload.bench.record import BinaryRecord, Job, ModelRecord, PutFile, Watched
+from armload.bench.run import Exit, Memory, Run
 from tests.unit.runs import BEFORE, BOARD
 
 START_NS = 41_000_000_000

@@ -9,21 +9,12 @@ from armload.bench.foreign.said import Said, read_said
 from armload.bench.foreign.watching import Watching, Write, read_watching
 from armload.bench.limit import find_limit
 from armload.bench.measures import read_swapped
-from armload.bench.run import (
-    Conditions,
-    EngineTimes,
-    Exit,
-    Job,
-    Memory,
-    Run,
-    Step,
-    Summary,
-    Verdict,
-    Watched,
-)
+from armload.bench.record import Job, Watched
+from armload.bench.run import EngineTimes, Exit, Memory, Run, Step, Summary, Verdict
 from armload.bench.strangers import read_strangers
 from armload.bench.summary import summarise
 from armload.bench.verdict import Around, judge
+from armload.boards.conditions import Conditions
 
 AGREES_WITHIN = 0.10
 """The engine's own decode time and that of its writes may differ by this share without a note."""

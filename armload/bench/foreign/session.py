@@ -15,7 +15,8 @@ from armload.bench.foreign.said import Reads
 from armload.bench.foreign.words import Command, for_board
 from armload.bench.job import board_record, new_id
 from armload.bench.reached import Reached
-from armload.bench.run import BinaryRecord, Job, ModelRecord, PutFile, Run, Watched
+from armload.bench.record import BinaryRecord, Job, ModelRecord, PutFile, Watched
+from armload.bench.run import Run
 from armload.bench.takeover import left_for
 from armload.boards.board import Board, load_board
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe, probe_script

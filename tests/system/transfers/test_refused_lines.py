@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +15,6 @@ from armload.boards.host import Completed
 from armload.boards.line import open_line
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
-from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.claims import claims
 from armload.deploy.collect import collect
@@ -27,25 +24,9 @@ from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
 from armload.deploy.stored import list_runs, mark_collected
-from armload.deploy.transfer import push
 from tests.faults import Relay, TwoOfThree
 from tests.servers import free_port, openssh
-
-SIZE = 20_000_000
-"""More than what goes through Python's own channel."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshAddress]:
-    with openssh(tmp_path_factory.mktemp("server")) as address:
-        yield address
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "file"
-    path.write_bytes(os.urandom(SIZE))
-    return path
+from tests.system.transfers.pushing import pushed, through
 
 
 class AlwaysAnew(SshHost):
@@ -56,20 +37,8 @@ class AlwaysAnew(SshHost):
         return super().run(command, stdin=stdin, timeout_s=timeout_s)
 
 
-def through(server: SshAddress, relay: Relay) -> SshAddress:
-    return server.model_copy(update={"port": relay.port})
-
-
-def pushed(host: SshHost, file: Path, folder: Path) -> PurePosixPath:
-    remote = PurePosixPath(folder / "models" / "0" / "file")
-    sent = push(host, file, remote, sha256=sha256_of(file), executable=False, progress=Silent())
-    assert sent
-    assert Path(remote).read_bytes() == file.read_bytes()
-    return remote
-
-
 def test_every_stage_survives_a_server_that_refuses_two_of_three_connections(
-    server: SshAddress, tmp_path: Path, file: Path
+    server: SshAddress, tmp_path: Path, file: Path, remote: Path
 ) -> None:
     assert server.port is not None
     workdir = PurePosixPath(tmp_path / "work")
@@ -85,7 +54,8 @@ def test_every_stage_survives_a_server_that_refuses_two_of_three_connections(
             beside=lambda: AlwaysAnew(through(server, relay), "my-board"),
         ) as lease,
     ):
-        pushed(host, file, tmp_path / "work")
+        assert pushed(host, file, remote)
+        assert remote.read_bytes() == file.read_bytes()
         lease.hand_to_run()
         argv = ["sh", "-c", "echo done"]
         launch(
@@ -136,7 +106,7 @@ def test_a_login_that_is_cut_off_is_made_again_and_not_called_refused(
 
 
 def test_the_first_question_of_a_push_is_asked_again_when_its_line_breaks(
-    server: SshAddress, tmp_path: Path, file: Path
+    server: SshAddress, tmp_path: Path, file: Path, remote: Path
 ) -> None:
     assert server.port is not None
     with closing(Relay(server.port)) as relay:
@@ -144,7 +114,8 @@ def test_the_first_question_of_a_push_is_asked_again_when_its_line_breaks(
         host.run("true")
         relay.cuts_next_command()
         with closing(host):
-            pushed(host, file, tmp_path / "work")
+            assert pushed(host, file, remote)
+            assert remote.read_bytes() == file.read_bytes()
         assert relay.connections >= 2
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -11,39 +9,10 @@ import pytest
 from armload.boards.address import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
-from armload.core.files import sha256_of
-from armload.core.progress import Silent
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
-from armload.deploy.transfer import push
-from tests.servers import cut_line, openssh
-
-SIZE = 24_000_000
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshAddress]:
-    with openssh(tmp_path_factory.mktemp("server")) as address:
-        yield address
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "file"
-    path.write_bytes(os.urandom(SIZE))
-    return path
-
-
-def pushed(host: SshHost, file: Path, remote: Path, *, patience_s: float = 60) -> bool:
-    return push(
-        host,
-        file,
-        PurePosixPath(remote),
-        sha256=sha256_of(file),
-        executable=False,
-        progress=Silent(),
-        patience_s=patience_s,
-    )
+from tests.servers import cut_line
+from tests.system.transfers.pushing import SIZE, pushed
 
 
 def remote_of(tmp_path: Path) -> Path:

@@ -1,0 +1,50 @@
+"""The program as it is typed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+
+
+def typed(
+    folder: Path,
+    *words: str,
+    face: str = "armload",
+    cache: Path | None = None,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.CompletedProcess[str]:
+    """Give a command in a folder; whatever it does, it shows no traceback."""
+    own_cache = {} if cache is None else {"ARMLOAD_CACHE": str(cache)}
+    done = subprocess.run(
+        [str(BIN / face), *words],
+        cwd=folder,
+        env=os.environ | own_cache,
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@contextmanager
+def beside(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run Python code in another process until the block ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

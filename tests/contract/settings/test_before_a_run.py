@@ -1,0 +1,108 @@
+"""What a board does before a run: it cools, forgets its files, keeps the program to its cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.bench.measures import read_cache
+from armload.bench.plan import Plan
+from armload.bench.setting import Setting, Wish, set_up
+from armload.boards.board import Board
+from armload.boards.cooling import cool_down
+from armload.boards.host import Host
+from armload.boards.probe import probe
+from armload.core.errors import BoardError
+from armload.core.progress import Silent
+from tests.contract.launching import ran
+from tests.contract.settings.kernel import Kernel, board_host
+
+
+def setting(host: Host, board: Board, plan: Plan, wish: Wish, model: PurePosixPath) -> Setting:
+    found = probe(host, board)
+    return set_up(host, board, plan, wish, found=found, model=model, progress=Silent())
+
+
+def test_a_hot_board_is_waited_for(host: Host, kernel: Kernel) -> None:
+    kernel.shows(0, "soc-thermal", "61000\n")
+    kernel.shows(1, "ddr", "40000\n")
+    notes: list[str] = []
+
+    class Shown(Silent):
+        @contextlib.contextmanager
+        def step(
+            self, label: str, *, total: float | None = None, unit: str = ""
+        ) -> Iterator[Noted]:
+            notes.append(label)
+            assert (total, unit) == (6, "degrees")
+            yield Noted()
+
+    class Noted:
+        def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+            notes.append(f"{completed:g} {note.partition(',')[0]}")
+            kernel.shows(0, "soc-thermal", "58000\n" if completed == 0 else "55000\n")
+
+    assert cool_down(host, 55, Shown(), every_s=0.01) == 55
+    assert notes == ["Cooling bench-board to 55 °C", "0 61.0 °C", "3 58.0 °C"]
+    assert cool_down(host, 55, Shown(), every_s=0.01) == 55
+    assert len(notes) == 3
+
+
+def test_a_board_that_stays_hot_or_has_no_sensor_is_told_in_words(
+    host: Host, kernel: Kernel
+) -> None:
+    with pytest.raises(BoardError, match="shows no temperature"):
+        cool_down(host, 55, Silent())
+    kernel.shows(0, "soc-thermal", "61000\n")
+    with pytest.raises(BoardError, match=r"still at 61\.0 °C after 0 s") as caught:
+        cool_down(host, 55, Silent(), limit_s=0.1, every_s=0.05)
+    assert "--cool-to" in caught.value.remedy
+
+
+def test_a_cold_run_lets_the_board_forget_its_files(
+    host: Host, board: Board, kernel: Kernel, tmp_path: Path
+) -> None:
+    model = PurePosixPath(tmp_path / "m.gguf")
+    Path(model).write_bytes(os.urandom(1_000_000))
+    ready = setting(host, board, Plan(cold=True), Wish(), model)
+    local = ran(host, board.workdir, tmp_path / "run", "true", beforehand=ready.beforehand)
+    assert read_cache(local) == "dropped"
+    assert kernel.drop_caches.read_text() == "3\n"
+    warm = setting(host, board, Plan(), Wish(), model)
+    assert (
+        read_cache(ran(host, board.workdir, tmp_path / "warm", "true", beforehand=warm.beforehand))
+        is None
+    )
+
+
+def test_where_not_all_may_be_forgotten_the_model_is(
+    tmp_path: Path, board: Board, kernel: Kernel, shell: str
+) -> None:
+    path = tmp_path / "a model's $(id).gguf"
+    path.write_bytes(os.urandom(3_000_000))
+    with board_host(tmp_path / "server", shell, kernel, read_only=True) as host:
+        ready = setting(host, board, Plan(cold=True), Wish(), PurePosixPath(path))
+        local = ran(host, board.workdir, tmp_path / "evicted", "true", beforehand=ready.beforehand)
+        assert read_cache(local) == "evicted"
+        assert kernel.drop_caches.read_text() == "0\n"
+        path.unlink()
+        gone = ran(host, board.workdir, tmp_path / "gone", "true", beforehand=ready.beforehand)
+        assert read_cache(gone) == "as found"
+
+
+def test_a_board_without_taskset_gets_a_program_of_ours(
+    tmp_path: Path, board: Board, kernel: Kernel, shell: str
+) -> None:
+    without = frozenset({"taskset"})
+    model = PurePosixPath(tmp_path / "m.gguf")
+    Path(model).write_bytes(os.urandom(1_000_000))
+    with board_host(tmp_path / "server", shell, kernel, without=without) as host:
+        ready = setting(host, board, Plan(cpus="0"), Wish(), model)
+        assert ready.before_program[0].endswith("/pin")
+        words = (*ready.before_program, "grep", "Cpus_allowed_list", "/proc/self/status")
+        local = ran(host, board.workdir, tmp_path / "run", *words, beforehand=ready.beforehand)
+        assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "0"]

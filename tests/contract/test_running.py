@@ -1,0 +1,189 @@
+"""A run from its start to its end, on every kind of host."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from armload.boards.board import Board
+from armload.boards.host import Completed, Host
+from armload.core.errors import BoardError, ConnectError, RunError
+from armload.deploy.collect import collect, peak_memory_bytes
+from armload.deploy.ending import explain
+from armload.deploy.follow import follow, stop
+from armload.deploy.layout import Layout
+from armload.deploy.stored import list_runs
+from tests.contract.launching import launched, nothing, run_to_end, waiting_for
+
+WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=30)
+
+
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(words=st.lists(WORDS, max_size=3), number=st.integers(0, 1 << 60))
+def test_every_argument_of_a_run_arrives_unchanged(
+    emulated: Host, board: Board, tmp_path: Path, words: list[str], number: int
+) -> None:
+    awkward = ["-x", "$(id)", "a b", "q'\"", "é\n%", "", *words]
+    script = 'for word in "$@"; do cat <<E\n$word\nE\ndone'
+    local = tmp_path / f"run-{number}-{os.urandom(4).hex()}"
+    assert run_to_end(emulated, board.workdir, local, "sh", "-c", script, "name", *awkward) == 0
+    assert (local / "stdout").read_bytes() == "".join(f"{word}\n" for word in awkward).encode()
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "meaning"),
+    [
+        ("exit 0", 0, "done"),
+        ("echo no such model >&2; exit 1", 1, "no such model"),
+        ("kill -ILL $$", 132, "illegal instruction"),
+        ("kill -KILL $$", 137, "killed from outside"),
+        ("kill -SEGV $$", 139, "SIGSEGV"),
+        ("exec /no/such/program", 127, "not found"),
+        ("exec /etc/passwd", 126, "cannot be run"),
+        ("cat /etc/passwd >/dev/full", 1, "storage is full"),
+    ],
+)
+def test_every_ending_is_told_apart(
+    host: Host, board: Board, tmp_path: Path, script: str, status: int, meaning: str
+) -> None:
+    local = tmp_path / "run"
+    assert run_to_end(host, board.workdir, local, "sh", "-c", script) == status
+    ending = explain(local)
+    assert ending.status == status
+    assert meaning in ending.meaning
+
+
+def test_the_board_itself_ends_a_run_that_takes_too_long(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    local = tmp_path / "run"
+    assert run_to_end(host, board.workdir, local, "sleep", "600", limit_s=1) == 124
+    assert explain(local).meaning == "stopped by its time limit"
+
+
+def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = (
+        'echo \'{"format":1}\' >"$ARMLOAD_TRACE"; echo \'{"step":0}\' >>"$ARMLOAD_TRACE"; '
+        f"echo Once; until [ -e '{gate}' ]; do sleep 1; done; "
+        'echo \'{"step":1}\' >>"$ARMLOAD_TRACE"; echo upon'
+    )
+    folder = launched(host, board.workdir, "sh", "-c", script)
+    seen = []
+
+    def grown(steps: int, text: str) -> None:
+        seen.append((steps, text))
+        if steps:
+            gate.touch()
+
+    assert follow(host, folder, grown) == 0
+    assert (1, "Once\n") in seen
+    assert seen[-1] == (2, "Once\nupon\n")
+
+
+def test_memory_is_watched(host: Host, board: Board, tmp_path: Path) -> None:
+    local = tmp_path / "run"
+    assert run_to_end(host, board.workdir, local, "sleep", "1.5") == 0
+    peak = peak_memory_bytes(local)
+    assert peak is not None
+    assert 100_000 < peak[0] <= peak[1]
+
+
+def test_a_run_is_stopped_on_request(host: Host, board: Board, tmp_path: Path) -> None:
+    folder = launched(host, board.workdir, "sleep", "600")
+    assert [(run.id, run.state) for run in list_runs(host, board.workdir)] == [("run", "running")]
+    stop(host, folder)
+    stop(host, folder)
+    assert follow(host, folder, nothing) == 143
+    collect(host, folder, tmp_path / "local")
+    assert explain(tmp_path / "local").meaning == "stopped on request"
+    (run,) = list_runs(host, board.workdir)
+    assert (run.state, run.status, run.folder) == ("ended", 143, folder)
+
+
+def test_a_run_whose_script_is_killed_is_called_interrupted(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    folder = launched(host, board.workdir, "sleep", "600")
+    killed = False
+
+    def grown(steps: int, text: str) -> None:
+        nonlocal killed
+        if not killed:
+            killed = True
+            os.kill(int(Path(folder / "wrapper").read_text()), signal.SIGKILL)
+
+    try:
+        with pytest.raises(RunError, match="watches the program"):
+            follow(host, folder, grown)
+        assert [run.state for run in list_runs(host, board.workdir)] == ["interrupted"]
+        collect(host, folder, tmp_path / "local")
+        assert explain(tmp_path / "local").status is None
+    finally:
+        os.kill(int(Path(folder / "pid").read_text()), signal.SIGKILL)
+
+
+class _RestartingAtLaunch:
+    """A host whose first command is done there, and whose board restarts before it has answered."""
+
+    def __init__(self, host: Host, folder: PurePosixPath) -> None:
+        self._host = host
+        self._boot_id = Path(folder / "boot_id")
+        self.restarted = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._host, name)
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        done = self._host.run(command, stdin=stdin, timeout_s=timeout_s)
+        if not self.restarted:
+            self.restarted = True
+            self._boot_id.write_text("the-boot-of-the-first-attempt\n")
+            raise ConnectError("broken")
+        return done
+
+
+def test_a_restart_between_two_attempts_to_launch_is_not_hidden_by_the_second(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    folder, gate = Layout(workdir=board.workdir).run("run"), tmp_path / "gate"
+    restarting = cast("Host", _RestartingAtLaunch(host, folder))
+    launched(restarting, board.workdir, *waiting_for(gate))
+    with pytest.raises(RunError, match="restarted"):
+        follow(host, folder, nothing)
+    gate.touch()
+    assert not [path for path in Path(folder).glob("*.sh") if path.name != "run.sh"]
+
+
+def test_a_run_of_a_former_boot_is_called_interrupted(host: Host, board: Board) -> None:
+    folder = launched(host, board.workdir, "true")
+    follow(host, folder, nothing)
+    Path(folder / "exit").unlink()
+    Path(folder / "boot_id").write_text("another-boot\n")
+    with pytest.raises(RunError, match="restarted"):
+        follow(host, folder, nothing)
+
+
+def test_a_run_that_is_not_there_is_said(host: Host, board: Board, tmp_path: Path) -> None:
+    folder = Layout(workdir=board.workdir).run("never")
+    assert list_runs(host, board.workdir) == ()
+    with pytest.raises(RunError, match="no such run"):
+        follow(host, folder, nothing)
+    with pytest.raises(BoardError, match="no run to collect"):
+        collect(host, folder, tmp_path / "local")
+
+
+def test_a_run_folder_is_used_once(host: Host, board: Board) -> None:
+    launched(host, board.workdir, "true")
+    with pytest.raises(BoardError, match="cannot be started"):
+        launched(host, board.workdir, "true")

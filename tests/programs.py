@@ -1,0 +1,55 @@
+"""Programs for boards, made by zig, and one that cannot start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from armload.core.workspace import cache_folder
+
+_LOADERS = (b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-linux-aarch64.so.1")
+
+
+def without_loader(path: Path) -> Path:
+    """Write a program of this machine's that asks for a loader which is nowhere."""
+    dynamic = Path("/bin/true").read_bytes()
+    loader = next(name for name in _LOADERS if name in dynamic)
+    path.write_bytes(dynamic.replace(loader, loader[:-1] + b"X"))
+    path.chmod(0o755)
+    return path
+
+
+MUSL, GLIBC = "aarch64-linux-musl", "aarch64-linux-gnu"
+PLAIN = "int main(void) { return 0; }"
+DOT = """
+#include <arm_neon.h>
+int main(int n, char **v) {
+    float16x8_t h = vdupq_n_f16((float16_t) n);
+    h = vfmaq_f16(h, h, h);
+    int32x4_t s = vdotq_s32(vdupq_n_s32(n), vdupq_n_s8((signed char) n), vdupq_n_s8(3));
+    return vaddvq_s32(s) + (int) vgetq_lane_f16(h, 0);
+}
+"""
+
+
+def zig_cc(folder: Path, *words: str) -> None:
+    """Run zig's C compiler in a folder."""
+    zig = str(cache_folder() / "zig")
+    done = subprocess.run(
+        [sys.executable, "-m", "ziglang", "cc", *words],
+        cwd=folder,
+        env=os.environ | {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def compiled(folder: Path, code: str, triple: str, *flags: str) -> Path:
+    """Compile a program of one file."""
+    (folder / "main.c").write_text(code)
+    zig_cc(folder, "-target", triple, "-O2", "-g0", *flags, "main.c", "-o", "program")
+    return folder / "program"

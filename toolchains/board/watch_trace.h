@@ -1,0 +1,139 @@
+/* The lines of the trace: a head, one for each write, looks at the memory between them, an end. */
+#pragma once
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+
+#include "watch_process.h"
+#include "watch_sensors.h"
+
+enum {
+    TRACE_FORMAT = 1,
+    LINE_BYTES = 4096,
+    MOST_STEPS = 200000, /* a program that writes without end must not fill the storage with notes */
+    BLOCK_BYTES = 512,   /* of ru_inblock, whatever the disk's block is */
+    MEMORY_CHANGED_BYTES = 1 << 20,
+};
+
+static struct {
+    int file;
+    int64_t steps, left_out;
+    struct counters last;
+    int64_t noted_rss_bytes;
+} trace = {.file = -1};
+
+__attribute__((format(printf, 3, 4))) static size_t append(char *line, size_t length,
+                                                           const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    int added = vsnprintf(line + length, LINE_BYTES - length, format, values);
+    va_end(values);
+    return length + (size_t)added;
+}
+
+static size_t append_count(char *line, size_t length, const char *name, int64_t now, int64_t before)
+{
+    if (now == UNKNOWN || before == UNKNOWN || now < before) /* a thread that ended takes its count along */
+        return append(line, length, ",\"%s\":null", name);
+    return append(line, length, ",\"%s\":%" PRId64, name, now - before);
+}
+
+/* One write per line: a program that is killed leaves whole lines. */
+static void put_line(const char *line, size_t length)
+{
+    if (trace.file >= 0 && write(trace.file, line, length) != (ssize_t)length) {
+        complain("cannot be written on", "the trace");
+        close(trace.file);
+        trace.file = -1;
+    }
+}
+
+static void open_trace(void)
+{
+    const char *path = getenv("ARMLOAD_TRACE");
+    if (path == NULL || path[0] == '\0')
+        return;
+    trace.file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (trace.file < 0)
+        complain("cannot be opened", path);
+}
+
+static void put_header(int64_t start_ns, bool whole_writes)
+{
+    char line[LINE_BYTES];
+    size_t length = append(line, 0,
+        "{\"format\":%d,\"clock\":\"CLOCK_MONOTONIC\",\"source\":\"watch\",\"page_bytes\":%" PRId64
+        ",\"whole_writes\":%s,\"start_ns\":%" PRId64 "}\n",
+        TRACE_FORMAT, program.page_bytes, whole_writes ? "true" : "false", start_ns);
+    put_line(line, length);
+}
+
+static void put_write(int64_t now_ns, size_t bytes)
+{
+    if (trace.steps == MOST_STEPS) {
+        trace.left_out++;
+        return;
+    }
+    struct counters now = counters_at(now_ns);
+    look_at_rss();
+    sense(now_ns);
+    /* The last words of a program may be read when it has ended already. */
+    if (now.cpu_ns == UNKNOWN)
+        now.cpu_ns = trace.last.cpu_ns;
+    char line[LINE_BYTES];
+    size_t length = append(line, 0,
+        "{\"step\":%" PRId64 ",\"phase\":\"write\",\"bytes\":%zu,\"start_ns\":%" PRId64
+        ",\"end_ns\":%" PRId64,
+        trace.steps++, bytes, trace.last.time_ns, now.time_ns);
+    length = append_count(line, length, "major_faults", now.major_faults, trace.last.major_faults);
+    length = append_count(line, length, "read_bytes", now.read_bytes, trace.last.read_bytes);
+    length = append(line, length, ",\"rss_bytes\":%" PRId64, program.rss_bytes);
+    length = append_count(line, length, "cpu_ns", now.cpu_ns, trace.last.cpu_ns);
+    length = append_count(line, length, "involuntary_switches", now.switches, trace.last.switches);
+    length = append(line, length, ",\"cpu_khz\":[");
+    for (int core = 0; core < sensors.core_count; core++)
+        length = append(line, length, core == 0 ? "%ld" : ",%ld", sensors.khz[core]);
+    if (sensors.zone_count > 0 && sensors.millicelsius != NO_TEMPERATURE)
+        length = append(line, length, "],\"celsius\":%.1f}\n", (double)sensors.millicelsius / 1000);
+    else
+        length = append(line, length, "],\"celsius\":null}\n");
+    put_line(line, length);
+    trace.last = now;
+}
+
+/* Between two writes: memory grows while a model is loaded. */
+static void put_look(int64_t now_ns)
+{
+    if (!look_at_peak())
+        return;
+    if (llabs((long long)(program.rss_bytes - trace.noted_rss_bytes)) < MEMORY_CHANGED_BYTES)
+        return;
+    trace.noted_rss_bytes = program.rss_bytes;
+    char line[LINE_BYTES];
+    size_t length = append(line, 0, "{\"look_ns\":%" PRId64 ",\"rss_bytes\":%" PRId64 "}\n", now_ns,
+                           program.rss_bytes);
+    put_line(line, length);
+}
+
+static void put_end(int status, const struct rusage *used)
+{
+    char line[LINE_BYTES];
+    int64_t cpu_ns = ((int64_t)used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000000
+                     + ((int64_t)used->ru_utime.tv_usec + used->ru_stime.tv_usec) * 1000;
+    int64_t end_ns = clock_ns(CLOCK_MONOTONIC);
+    size_t length = append(line, 0,
+        "{\"end_ns\":%" PRId64 ",\"status\":%d,\"writes_left_out\":%" PRId64 ",\"max_rss_bytes\":%" PRId64,
+        end_ns, status, trace.left_out, (int64_t)used->ru_maxrss * 1024);
+    if (program.max_vms_bytes > 0)
+        length = append(line, length, ",\"max_vms_bytes\":%" PRId64, program.max_vms_bytes);
+    else
+        length = append(line, length, ",\"max_vms_bytes\":null");
+    length = append(line, length,
+        ",\"major_faults\":%ld,\"read_bytes\":%" PRId64 ",\"cpu_ns\":%" PRId64
+        ",\"involuntary_switches\":%ld,\"watch_cpu_ns\":%" PRId64 "}\n",
+        used->ru_majflt, (int64_t)used->ru_inblock * BLOCK_BYTES, cpu_ns, used->ru_nivcsw,
+        clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+    put_line(line, length);
+}

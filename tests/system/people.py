@@ -17,6 +17,25 @@ from tests.person import Person
 from tests.system.engines import shared
 
 ENGINE_RUNS = "pidof llama-completion >/dev/null && echo yes || true"
+# Runs on the board, where no line is too slow for it.
+CATCH_ENGINE = """
+traces() {{ set -- */trace.jsonl; [ -e "$1" ] || shift; found=$#; for newest; do :; done; }}
+rm -f {held}; mkdir -p {runs}; cd {runs} || exit 1
+traces; before=$found
+(
+  trap '' HUP
+  until traces; [ $found -gt $before ]; do sleep 0.1; done
+  until [ "$(wc -l <$newest)" -ge {lines} ]; do sleep 0.1; done
+  pid=$(pidof llama-completion) && kill -STOP $pid && echo $pid >{held}
+) </dev/null >/dev/null 2>&1 &
+echo $! >{held}.catcher
+"""
+LET_ENGINE_GO = """
+{{ kill $(cat {held}.catcher); kill -CONT $(cat {held}); }} 2>/dev/null
+rm -f {held} {held}.catcher
+"""
+RUNS = "/data/local/tmp/armload/runs"
+HELD = "/data/local/tmp/held"
 
 
 @contextmanager
@@ -39,6 +58,42 @@ def _share(ann: Person, bob: Person) -> None:
         f"  key: {shown['key']}\n",
     )
     bob.types("board.trust", "--board", "mine", "--yes")
+
+
+class HeldEngine:
+    """The engine of the next run on a board: it stops by itself, and goes on when it may.
+
+    What a test does meanwhile finds the run under way, however quick the machine is.
+
+    Args:
+        person: who has a board called ``mine``.
+        steps: that it does before it stops.
+    """
+
+    def __init__(self, person: Person, *, steps: int = 0) -> None:
+        self._person = person
+        lines = steps + 1  # the first is the trace's header
+        person.on_board(CATCH_ENGINE.format(held=HELD, runs=RUNS, lines=lines))
+
+    def waited_for(self, process: subprocess.Popen[str]) -> None:
+        """Wait until the engine has stopped; the process that brings it there must go on."""
+        while self._person.on_board(f"cat {HELD} 2>/dev/null || true") == "":
+            assert process.poll() is None, process.communicate()
+            time.sleep(1)  # each look is a login, which takes an emulated board a while
+
+    def goes_on(self) -> None:
+        """Let it go on; harmless when it has, or never began."""
+        self._person.on_board(LET_ENGINE_GO.format(held=HELD))
+
+
+@contextmanager
+def held_engine(person: Person, *, steps: int = 0) -> Iterator[HeldEngine]:
+    """Hold the engine of the next run, at the latest until the block ends."""
+    engine = HeldEngine(person, steps=steps)
+    try:
+        yield engine
+    finally:
+        engine.goes_on()
 
 
 def checked(run: dict[str, Any], tokens: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.faults import Relay, TwoOfThree
 from tests.person import Person
 from tests.system.engines import shared
-from tests.system.people import ENGINE_RUNS, benches, board_is_clean, checked, said_by, waits_until
+from tests.system.people import benches, board_is_clean, checked, held_engine, said_by
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 
@@ -19,16 +19,21 @@ pytestmark = [pytest.mark.machine, pytest.mark.build]
 def test_of_two_laptops_one_runs_and_the_other_waits_and_then_runs(
     people: tuple[Person, Person],
 ) -> None:
-    ann, _ = people
-    both = [person.start(*benches(60)) for person in people]
+    ann, bob = people
+    with held_engine(ann) as engine:
+        first_come = ann.start(*benches(80))
+        engine.waited_for(first_come)
+        second_come = bob.start(*benches(80))
+        said_by(second_come, "is in use by")
+    both = (first_come, second_come)
     done = [process.communicate(timeout=600) for process in both]
     assert [process.returncode for process in both] == [0, 0], done
     runs = [json.loads(out) for out, _ in done]
     for run in runs:
-        checked(run, 60)
+        checked(run, 80)
     first, second = sorted(runs, key=lambda run: int(run["trace"]["start_ns"]))
+    assert first["id"] == runs[0]["id"]
     assert first["tokens"][-1]["end_ns"] < second["trace"]["start_ns"]
-    assert any("is in use by" in err for _, err in done), done
     board_is_clean(ann)
 
 
@@ -53,24 +58,26 @@ def test_a_bench_survives_a_server_that_refuses_two_of_three_connections(
 
 def test_a_board_in_use_is_shown_and_released_only_by_force(people: tuple[Person, Person]) -> None:
     ann, bob = people
-    process = ann.start(*benches(260))
-    waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", process)
-    refused = bob.types(*benches(8, "--wait", "1"), status=10)
-    assert "is in use by" in refused.stderr
-    assert "--wait" in refused.stderr
-    (user,) = json.loads(bob.types("board.probe", "--board", "mine", "--json").stdout)["in_use_by"]
-    assert user["run"].endswith(tuple("0123456789abcdef"))
-    assert "in use by" in bob.types("board.probe", "--board", "mine").stdout
-    bob.types("board.release", "--board", "mine", status=10)
-    own = ann.types("board.release", "--board", "mine", status=10)
-    assert re.search(r"your own run \S+ goes on", own.stderr)
-    assert "--force" in own.stderr
-    everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0")
-    assert bob.types(*everything, "--yes", "--json", "--wait", "0", status=10).stdout == ""
-    assert "Released" in bob.types("board.release", "--board", "mine", "--force").stdout
+    with held_engine(ann) as engine:
+        process = ann.start(*benches(100))
+        engine.waited_for(process)
+        refused = bob.types(*benches(8, "--wait", "1"), status=10)
+        assert "is in use by" in refused.stderr
+        assert "--wait" in refused.stderr
+        probed = json.loads(bob.types("board.probe", "--board", "mine", "--json").stdout)
+        (user,) = probed["in_use_by"]
+        assert user["run"].endswith(tuple("0123456789abcdef"))
+        assert "in use by" in bob.types("board.probe", "--board", "mine").stdout
+        bob.types("board.release", "--board", "mine", status=10)
+        own = ann.types("board.release", "--board", "mine", status=10)
+        assert re.search(r"your own run \S+ goes on", own.stderr)
+        assert "--force" in own.stderr
+        everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0")
+        assert bob.types(*everything, "--yes", "--json", "--wait", "0", status=10).stdout == ""
+        assert "Released" in bob.types("board.release", "--board", "mine", "--force").stdout
     out, _ = process.communicate(timeout=300)
     run = json.loads(out)
-    checked(run, 260)
+    checked(run, 100)
     assert not run["verdict"]["valid"], "somebody else could have used the board meanwhile"
 
 
@@ -78,12 +85,13 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     people: tuple[Person, Person],
 ) -> None:
     ann, _ = people
-    left = ann.start(*benches(170))
-    waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", left)
-    left.kill()
-    left.communicate()
-    waiting = ann.start("board.clean", "--board", "mine", "--yes", "--json", "--wait", "300")
-    said_by(waiting, "is in use by")
+    with held_engine(ann) as engine:
+        left = ann.start(*benches(90))
+        engine.waited_for(left)
+        left.kill()
+        left.communicate()
+        waiting = ann.start("board.clean", "--board", "mine", "--yes", "--json", "--wait", "300")
+        said_by(waiting, "is in use by")
     out, _ = waiting.communicate(timeout=300)
     cleaned = json.loads(out)
     assert {entry["state"] for entry in cleaned["removed"]} == {"collected"}
@@ -93,7 +101,7 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     assert {entry["kind"] for entry in cleaned["kept"]} == {"run", "program", "model"}
     refused = ann.types("board.clean", "--board", "mine", "--all", status=2)
     assert "Nothing was removed" in refused.stderr
-    checked(json.loads(ann.types(*benches(170)).stdout), 170)
+    checked(json.loads(ann.types(*benches(90)).stdout), 90)
     everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0", "--yes", "--json")
     assert json.loads(ann.types(*everything).stdout)["kept"] == []
     assert ann.on_board("ls /data/local/tmp/armload/models").strip() == ""

@@ -7,15 +7,18 @@ import os
 import random
 import signal
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from tests.person import Person
 from tests.system.people import (
     ENGINE_RUNS,
+    RUNS,
     benches,
     board_is_clean,
     checked,
+    held_engine,
     power_cut,
     said_by,
     waits_until,
@@ -27,72 +30,99 @@ pytestmark = [pytest.mark.machine, pytest.mark.build]
 OFTEN = int(os.environ.get("ARMLOAD_TEST_FAULTS", "1"))
 """How many times the faults that take a whole machine are tried; 20 before a release."""
 
-STAGES = ("present", "copying", "launching", "running", "ended")
+EARLY_STAGES = ("present", "copying", "launching")
+LIST_RUNS = f"ls {RUNS} 2>/dev/null || true"
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_laptop_killed_in_any_stage_goes_on_with_the_same_command(
+@pytest.mark.parametrize("stage", EARLY_STAGES)
+def test_a_laptop_killed_before_its_run_begins_goes_on_with_the_same_command(
     people: tuple[Person, Person], stage: str
 ) -> None:
     ann, _ = people
     # Each stage is another request; only a large model is seen while it is copied.
-    tokens = {"copying": 3, "running": 250, "ended": 150}.get(stage, STAGES.index(stage) + 20)
+    tokens = 3 if stage == "copying" else EARLY_STAGES.index(stage) + 20
     words = benches(tokens, model="demo" if stage == "copying" else "")
-    before = set(json.loads(ann.types("show", "--json").stdout))
-    runs_before = set(ann.on_board("ls /data/local/tmp/armload/runs 2>/dev/null || true").split())
+    before, runs_before = known(ann), set(ann.on_board(LIST_RUNS).split())
     if stage == "copying":
         ann.on_board("rm -rf /data/local/tmp/armload/models")
     process = ann.start(*words)
 
     def new_on_board() -> bool:
-        runs = ann.on_board("ls /data/local/tmp/armload/runs 2>/dev/null || true").split()
-        return bool(set(runs) - runs_before)
+        return bool(set(ann.on_board(LIST_RUNS).split()) - runs_before)
 
     def copying() -> bool:
         return ".part" in ann.on_board("ls /data/local/tmp/armload/models/* 2>/dev/null || true")
 
     if stage == "present":
         time.sleep(0.6)
-    elif stage == "copying":
-        waits_until(copying, process)
-    elif stage == "launching":
-        waits_until(new_on_board, process)
     else:
-        waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", process)
+        waits_until(copying if stage == "copying" else new_on_board, process)
     process.kill()
     process.communicate()
-    if stage == "ended":
-        while ann.on_board(ENGINE_RUNS):
-            time.sleep(0.1)
-    again = ann.types(*words)
-    run = json.loads(again.stdout)
+    run = json.loads(ann.types(*words).stdout)
     checked(run, tokens)
-    if stage in ("running", "ended"):
-        assert "taking over" in again.stderr
-    assert set(json.loads(ann.types("show", "--json").stdout)) - before == {run["id"]}
-    runs = set(ann.on_board("ls /data/local/tmp/armload/runs").split())
-    assert runs - runs_before == {run["id"]}
+    nothing_lost_nothing_doubled(ann, run["id"], before, runs_before)
+
+
+@pytest.mark.parametrize("stage", ["running", "ended"])
+def test_a_laptop_killed_in_a_run_takes_it_over_with_the_same_command(
+    people: tuple[Person, Person], stage: str
+) -> None:
+    ann, _ = people
+    tokens = 70 if stage == "running" else 71  # each is another request
+    before, runs_before = known(ann), set(ann.on_board(LIST_RUNS).split())
+    with held_engine(ann) as engine:
+        process = ann.start(*benches(tokens))
+        engine.waited_for(process)
+        process.kill()
+        process.communicate()
+        if stage == "ended":
+            engine.goes_on()
+            while ann.on_board(ENGINE_RUNS):
+                time.sleep(0.1)
+        again = ann.start(*benches(tokens))
+        said_by(again, "taking over")
+    out, err = again.communicate(timeout=800)
+    assert again.returncode == 0, err
+    run = json.loads(out)
+    checked(run, tokens)
+    nothing_lost_nothing_doubled(ann, run["id"], before, runs_before)
+
+
+def known(ann: Person) -> set[str]:
+    return set(json.loads(ann.types("show", "--json").stdout))
+
+
+def nothing_lost_nothing_doubled(
+    ann: Person, run_id: str, before: set[str], runs_before: set[str]
+) -> None:
+    assert known(ann) - before == {run_id}
+    assert set(ann.on_board(LIST_RUNS).split()) - runs_before == {run_id}
     board_is_clean(ann)
     assert json.loads(ann.types("pull", "--board", "mine", "--json").stdout) == []
 
 
 def test_new_starts_another_run_beside_the_one_that_was_left(people: tuple[Person, Person]) -> None:
     ann, _ = people
-    words = benches(180)
-    process = ann.start(*words)
-    waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", process)
-    process.kill()
-    process.communicate()
-    fresh = ann.types(*words, "--new")
-    checked(json.loads(fresh.stdout), 180)
-    assert "taking over" not in fresh.stderr
+    words = benches(72)
+    with held_engine(ann) as engine:
+        process = ann.start(*words)
+        engine.waited_for(process)
+        process.kill()
+        process.communicate()
+        fresh = ann.start(*words, "--new")
+        said_by(fresh, "is in use by")
+    out, err = fresh.communicate(timeout=800)
+    run = json.loads(out)
+    checked(run, 72)
+    assert "taking over" not in err
     (left,) = json.loads(ann.types("pull", "--board", "mine", "--json").stdout)
-    assert left != json.loads(fresh.stdout)["id"]
+    assert left != run["id"]
 
 
-def steps_seen(ann: Person, known: set[str]) -> int:
+def steps_seen(ann: Person, here: set[str]) -> int:
     """Return how many steps of a run that is not known yet its follower has kept."""
-    kept = [path for path in ann.runs.glob("*/seen.jsonl") if path.parent.name not in known]
+    kept = [path for path in ann.runs.glob("*/seen.jsonl") if path.parent.name not in here]
     # The first line of a trace is its header.
     return max((path.read_bytes().count(b"\n") - 1 for path in kept), default=0)
 
@@ -102,25 +132,26 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     people: tuple[Person, Person], laptop: str
 ) -> None:
     ann, _ = people
-    # A tiny model has ended within a second on a quick machine, before the laptop looks once.
     words = benches(60, model="demo")
-    known = {path.name for path in ann.runs.glob("*")}
-    process = ann.start(*words, "--new")
+    here = {path.name for path in ann.runs.glob("*")}
     wanted = random.randint(3, 12)
-    waits_until(lambda: steps_seen(ann, known) >= wanted, process)
-    time.sleep(random.uniform(0, 0.3))
-    seen = steps_seen(ann, known)
-    if laptop == "killed":
-        process.kill()
-        process.communicate()
-    power_cut(ann)
+    with ExitStack() as stack:
+        stack.enter_context(held_engine(ann, steps=wanted))
+        process = ann.start(*words, "--new")
+        waits_until(lambda: steps_seen(ann, here) >= wanted, process)
+        seen = steps_seen(ann, here)
+        if laptop == "killed":
+            process.kill()
+            process.communicate()
+        power_cut(ann)
+        stack.pop_all()  # with its power; whoever waits for the board switches it on
     if laptop == "awake":
         out, err = process.communicate(timeout=300)
         assert process.returncode == 9, err
         cut = json.loads(out)
     else:
         checked(json.loads(ann.types(*words).stdout), 60)
-        new = set(json.loads(ann.types("show", "--json").stdout)) - known
+        new = known(ann) - here
         found = [json.loads((ann.runs / each / "run.json").read_text()) for each in new]
         (cut,) = [run for run in found if run["exit"]["kind"] != "done"]
     assert len(cut["tokens"]) >= seen, "what the laptop has seen is kept"
@@ -140,24 +171,25 @@ def test_a_second_ctrl_c_leaves_at_once_even_when_the_board_is_silent(
     ann, _ = people
     (pid_file,) = (ann.folder / "cache" / "machines").glob("mine-*/qemu.pid")
     qemu = int(pid_file.read_text())
-    process = ann.start(*benches(190))
-    try:
-        if stage == "connecting":
-            os.kill(qemu, signal.SIGSTOP)
-            time.sleep(1.5)
-        else:
-            waits_until(lambda: ann.on_board(ENGINE_RUNS) != "", process)
-            os.kill(qemu, signal.SIGSTOP)
-        process.send_signal(signal.SIGINT)
-        if stage == "running":
-            said_by(process, "Stopping the run")
-            time.sleep(0.5)
-            assert process.poll() is None, "it waits for a board that says nothing"
+    with held_engine(ann) as engine:
+        process = ann.start(*benches(73))
+        try:
+            if stage == "connecting":
+                os.kill(qemu, signal.SIGSTOP)
+                time.sleep(1.5)
+            else:
+                engine.waited_for(process)
+                os.kill(qemu, signal.SIGSTOP)
             process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
-        assert process.returncode == 130
-        assert "Traceback" not in err
-    finally:
-        os.kill(qemu, signal.SIGCONT)
-    checked(json.loads(ann.types(*benches(190)).stdout), 190)
+            if stage == "running":
+                said_by(process, "Stopping the run")
+                time.sleep(0.5)
+                assert process.poll() is None, "it waits for a board that says nothing"
+                process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=20)
+            assert process.returncode == 130
+            assert "Traceback" not in err
+        finally:
+            os.kill(qemu, signal.SIGCONT)
+    checked(json.loads(ann.types(*benches(73)).stdout), 73)
     board_is_clean(ann)

@@ -17,6 +17,7 @@ from armload.core.progress import Silent
 from armload.models.synth import DEMO_SHAPE, synthesise
 from tests.person import Person
 from tests.system.engines import shared
+from tests.system.people import held_engine
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 
@@ -174,12 +175,11 @@ def test_ctrl_c_in_a_build_leaves_one_that_goes_on(person: Person, tmp_path: Pat
 
 def test_a_killed_laptop_loses_nothing(person: Person) -> None:
     before = set(json.loads(person.types("show", "--json").stdout))
-    process = person.start("bench", "--board", "mine", "-n", "16")
-    while person.on_board("pidof llama-completion || true").strip() == "":
-        assert process.poll() is None
-        time.sleep(0.2)
-    process.kill()
-    process.communicate()
+    with held_engine(person) as engine:
+        process = person.start("bench", "--board", "mine", "-n", "16")
+        engine.waited_for(process)
+        process.kill()
+        process.communicate()
     while person.on_board("pidof llama-completion || true").strip():
         time.sleep(0.5)
     (pulled,) = json.loads(person.types("pull", "--board", "mine", "--json").stdout)

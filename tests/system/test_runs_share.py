@@ -85,6 +85,7 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     people: tuple[Person, Person],
 ) -> None:
     ann, _ = people
+    checked(json.loads(ann.types(*benches(8)).stdout), 8)  # is home, so there is what can go
     with held_engine(ann) as engine:
         left = ann.start(*benches(90))
         engine.waited_for(left)

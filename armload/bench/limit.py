@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from armload.bench.cpu_set import cpu_numbers
+from armload.bench.cpu_share import busy_share, switches_per_token, without_storage
 from armload.bench.record import BoardRecord, ModelRecord, RateKind
 from armload.bench.run import Limit, Step, Trace
 from armload.bench.summary import generating
@@ -67,7 +68,7 @@ def find_limit(
         return _storage(read_per_token, token_s, model, board, before)
     weights_bytes_per_s = weights_bytes / token_s
     if busy < BUSY_FROM:
-        return _waiting(busy, decode, threads)
+        return _waiting(without_storage(decode) or decode, threads)
     if board.memory_bytes_per_s is not None:
         share = weights_bytes_per_s / board.memory_bytes_per_s
         if share >= BANDWIDTH_LIMITED_FROM:
@@ -186,8 +187,8 @@ def _uncounted_storage(
     )
 
 
-def _waiting(busy: float, decode: Sequence[Step], thread_count: int) -> Limit:
-    switches = median(step.involuntary_switches or 0 for step in decode)
+def _waiting(decode: Sequence[Step], thread_count: int) -> Limit:
+    busy, switches = busy_share(decode, thread_count), switches_per_token(decode)
     threads = f"{thread_count} thread{'s' if thread_count > 1 else ''}"
     return Limit(
         cause="unknown",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from armload.core.values import Value
@@ -51,7 +52,8 @@ class Ratio(Value):
         low, high: its confidence interval.
         unit: what was drawn from: whole ``runs``, or ``tokens``, where the runs are too few; then
             the interval is widened by what differs from run to run. ``none``: there is but one
-            figure each, and that allowance is all of the interval.
+            figure each, and that allowance is all of the interval; of fewer than four tokens it
+            holds 1 in any case.
     """
 
     ratio: float
@@ -72,12 +74,12 @@ def median_interval(times: Sequence[float]) -> Interval | None:
     if len(times) < FEWEST_TOKENS:
         return None
     samples = np.asarray(times, dtype=float)
-    median = float(np.median(samples))
-    flat = samples - _trend(samples) + median
+    middle = float(np.median(samples))
+    flat = samples - _trend(samples) + middle
     drawn = np.median(flat[_blocks(len(flat))], axis=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
-    shift = median - float(np.median(flat))
+    shift = middle - float(np.median(flat))
     return Interval(low=float(low) + shift, high=float(high) + shift)
 
 
@@ -132,7 +134,10 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
 
     A side's figure is the median over its runs of each run's median, over those tokens that all
     runs have. With at least four runs a side, runs are drawn. With fewer, blocks of token
-    numbers are drawn, the same ones on both sides, which takes the growing context out.
+    numbers are drawn, the same ones on both sides, which takes the growing context out. Fewer
+    than eight tokens are too few to draw from: then the interval reaches from the quickest token
+    of one side to the slowest of the other, since all of four or more lie by chance below all
+    others as rarely as four runs do.
 
     Args:
         a: one row of times in order per run, at least one row, none of them empty.
@@ -145,19 +150,34 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
     other = np.array([row[:length] for row in b], dtype=float)
     one_each, other_each = np.median(one, axis=1), np.median(other, axis=1)
     of_runs = ratio_of_runs(one_each.tolist(), other_each.tolist())
-    if of_runs.unit == "runs" or length < FEWEST_TOKENS:
+    if of_runs.unit == "runs":
         return of_runs
+    allowance = _allowance(one_each, other_each)
+    if length < FEWEST_TOKENS:
+        low = float(other.min() / one.max()) / allowance
+        high = float(other.max() / one.min()) * allowance
+        if length < FEWEST_RUNS:
+            low, high = min(low, 1.0), max(high, 1.0)
+        unit: Literal["tokens", "none"] = "none" if length < FEWEST_RUNS else "tokens"
+        return Ratio(ratio=of_runs.ratio, low=low, high=high, unit=unit)
     positions = _blocks(length)
     drawn = _medians_at(other, positions) / _medians_at(one, positions)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
-    allowance = _allowance(one_each, other_each)
     return Ratio(
         ratio=of_runs.ratio,
         low=float(low) / allowance,
         high=float(high) * allowance,
         unit="tokens",
     )
+
+
+def own_doubt(times: Sequence[float]) -> float:
+    """Return how many times as high or low a run's median may lie, by its own tokens alone."""
+    known = median_interval(times)
+    middle = median(times)
+    low, high = (known.low, known.high) if known else (min(times), max(times))
+    return max(high / middle, middle / low)
 
 
 def spread_of(runs: Sequence[float]) -> float:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.bench.cpu_set import cpu_numbers
+from armload.bench.cpu_share import busy_share, switches_per_token, without_storage
 from armload.bench.measures import Cache, Swapped
 from armload.bench.plan import Plan
 from armload.bench.record import BoardRecord
 from armload.bench.run import Exit, Step, Trace, Verdict
 from armload.bench.sanity import doubts_about_text
-from armload.bench.statistics import median_interval, tokens_to_know
+from armload.bench.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
 from armload.bench.strangers import Stranger, busiest
-from armload.bench.summary import generating, quantile
+from armload.bench.summary import generating, quantile, token_times
 from armload.boards.conditions import Conditions
 from armload.core.values import format_bytes
 
@@ -40,6 +41,7 @@ MEDIAN_WITHIN = 0.10
 _ARM = {"asimd", "neon"}
 _SPREAD_NEEDS_STEPS = 10
 _SWITCHES_PER_TOKEN = 1
+_MORE_TOKENS_HELP = 10  # times as many; a median that takes more than that is disturbed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,8 @@ def judge(
     named = _named(around.strangers or ())
     if header is not None:
         reasons += _doubts_about_the_cpu(steps, header, named)
+    if ended.status == 0:
+        reasons += _doubts_about_few(steps)
     reasons += _doubts_about_spread(steps, named)
     if plan is not None and plan.cold and header is not None and around.cache in (None, "as found"):
         reasons.append(
@@ -204,13 +208,11 @@ def _doubts_about_frequency(steps: tuple[Step, ...]) -> list[str]:
 
 
 def _doubts_about_the_cpu(steps: tuple[Step, ...], header: Trace, named: str) -> list[str]:
-    quiet = _without_storage(steps)
+    quiet = without_storage(steps)
     wall_s = sum(step.duration_s for step in quiet)
     if header.threads is None or len(quiet) < _SPREAD_NEEDS_STEPS or wall_s <= 0:
         return []
-    busy = sum(step.cpu_ns for step in quiet) / 1e9 / (wall_s * header.threads)
-    tokens = sum(step.tokens for step in quiet)
-    switches = sum(step.involuntary_switches or 0 for step in quiet) / tokens
+    busy, switches = busy_share(quiet, header.threads), switches_per_token(quiet)
     if busy >= CONTENDED_BELOW or switches < _SWITCHES_PER_TOKEN:
         return []
     threads = f"{header.threads} thread{'s' if header.threads > 1 else ''}"
@@ -224,13 +226,26 @@ def _doubts_about_the_cpu(steps: tuple[Step, ...], header: Trace, named: str) ->
     ]
 
 
+def _doubts_about_few(steps: tuple[Step, ...]) -> list[str]:
+    timed = len(token_times(steps))
+    if not 0 < timed < FEWEST_TOKENS:
+        return []
+    return [
+        (
+            f"Too few tokens: {timed} after the first {'was' if timed == 1 else 'were'} timed, and "
+            f"fewer than {FEWEST_TOKENS} do not show their own spread. Ask for "
+            f"{FEWEST_TOKENS + 1} or more with -n."
+        )
+    ]
+
+
 def _doubts_about_spread(steps: tuple[Step, ...], named: str) -> list[str]:
-    quiet = _without_storage(steps)
+    quiet = without_storage(steps)
     samples = [step.duration_s / step.tokens for step in quiet]
-    if len(samples) < _SPREAD_NEEDS_STEPS:
+    if len(samples) < FEWEST_TOKENS:
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)
-    if slow >= UNSTEADY_FROM * median:
+    if len(samples) >= _SPREAD_NEEDS_STEPS and slow >= UNSTEADY_FROM * median:
         by = f" ({named})" if named else ""
         return [
             (
@@ -245,15 +260,10 @@ def _doubts_about_spread(steps: tuple[Step, ...], named: str) -> list[str]:
     off = max(interval.high / median - 1, 1 - interval.low / median)
     if off <= MEDIAN_WITHIN:
         return []
-    return [
-        (
-            f"Too few tokens for their spread: the median is known to {off:.0%} only. "
-            f"About {tokens_to_know(samples, MEDIAN_WITHIN / 2)} would do: say so with -n, or "
-            "repeat the run."
-        )
-    ]
-
-
-def _without_storage(steps: tuple[Step, ...]) -> list[Step]:
-    # Tokens that read storage are slow for a reason that the run's sentence gives.
-    return [step for step in generating(steps) if not step.read_bytes and not step.major_faults]
+    wanted = tokens_to_know(samples, MEDIAN_WITHIN / 2)
+    advice = (
+        f"About {wanted} would do: say so with -n, or repeat the run."
+        if wanted <= _MORE_TOKENS_HELP * len(samples)
+        else "Run it where nothing else runs, or several times, with --repeats."
+    )
+    return [f"Too few tokens for their spread: the median is known to {off:.0%} only. {advice}"]

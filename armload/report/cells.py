@@ -10,6 +10,7 @@ from functools import cached_property
 from statistics import median
 from typing import Literal
 
+from armload.bench import statistics
 from armload.bench.figures import Figures, figures_of
 from armload.bench.run import Run
 from armload.bench.statistics import FEWEST_RUNS, interval_of_runs, ratio_of_runs, runs_to_know
@@ -109,7 +110,8 @@ class Cell:
     @cached_property
     def decode_tps(self) -> Estimate | None:
         """Generated tokens per second."""
-        return estimate(each.decode_tps for each in self.figures)
+        own_doubt = max(map(statistics.own_doubt, self.rows_s), default=1.0)
+        return estimate((each.decode_tps for each in self.figures), own_doubt=own_doubt)
 
     @cached_property
     def prefill_tps(self) -> Estimate | None:
@@ -197,11 +199,11 @@ def is_warm_up(run: Run) -> bool:
     return run.place is not None and run.place.warm_up
 
 
-def estimate(samples: Iterable[float | None]) -> Estimate | None:
+def estimate(samples: Iterable[float | None], *, own_doubt: float = 1.0) -> Estimate | None:
     """Return the median of one figure per run with its interval; none without figures.
 
     Fewer than four runs say nothing of what differs between runs: then the interval is as far as
-    that usually goes, as in a comparison.
+    that usually goes, as in a comparison, and wider by what a run itself leaves in doubt.
     """
     known = [sample for sample in samples if sample is not None and 0 < sample < math.inf]
     if not known:
@@ -210,7 +212,7 @@ def estimate(samples: Iterable[float | None]) -> Estimate | None:
     if interval is not None:
         return Estimate(value=median(known), low=interval.low, high=interval.high)
     usual = ratio_of_runs([1.0], known)
-    return Estimate(value=usual.ratio, low=usual.low, high=usual.high)
+    return Estimate(value=usual.ratio, low=usual.low / own_doubt, high=usual.high * own_doubt)
 
 
 def _median(samples: Iterable[float | None]) -> float | None:

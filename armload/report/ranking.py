@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from armload.bench.statistics import ratio_of_runs
+from armload.bench.statistics import ratio_of_runs, ratio_of_tokens
 from armload.report.cells import Cell, Estimate, grouped
 
 Measure = Literal["decode", "prefill"]
@@ -36,7 +36,7 @@ def not_told_from(best: Cell, cells: Iterable[Cell], measure: Measure = "decode"
         if cell is not best
         and cell.is_valid
         and rate_of(cell, measure)
-        and ratio_of_runs(_rates(cell, measure), _rates(best, measure)).low <= 1
+        and not _slower_for_sure(cell, best, measure)
     ]
 
 
@@ -48,6 +48,12 @@ def fastest_of_each(cells: Sequence[Cell], most: int) -> list[Cell]:
     best = [fastest(group) or max(group, key=tps_of) for group in series]
     kept = sorted(best, key=tps_of, reverse=True)[:most]
     return [cell for cell in cells if cell in kept]
+
+
+def _slower_for_sure(cell: Cell, best: Cell, measure: Measure) -> bool:
+    if measure == "decode" and cell.rows_s and best.rows_s:
+        return ratio_of_tokens(best.rows_s, cell.rows_s).low > 1
+    return ratio_of_runs(_rates(cell, measure), _rates(best, measure)).low > 1
 
 
 def _rates(cell: Cell, measure: Measure) -> list[float]:

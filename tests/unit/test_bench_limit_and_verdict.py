@@ -126,7 +126,7 @@ ENDED_WELL = Exit(status=0, meaning="ended well")
 def reasons(
     steps: tuple[Step, ...],
     *,
-    n_predict: int = 3,
+    n_predict: int = 9,
     text: str = "a little girl",
     ended: Exit = ENDED_WELL,
     boot_after: str = "boot-1",
@@ -148,16 +148,18 @@ def reasons(
 
 
 def test_a_good_run_is_valid() -> None:
-    assert reasons(steps_with_prompt([0.1, 0.1])) == ()
+    assert reasons(steps_with_prompt([0.1] * 8)) == ()
 
 
 @pytest.mark.parametrize(
     ("found", "word"),
     [
-        (reasons(steps_with_prompt([0.1])), "the trace holds 2"),
-        (reasons(steps_with_prompt([0.1, 0.1]), text=" \n"), "white space"),
-        (reasons(steps_with_prompt([0.1, 0.1]), boot_after="boot-2"), "rebooted"),
-        (reasons(steps_with_prompt([0.1, 0.1]), swap_after=50_000_000), "50.0 MB"),
+        (reasons(steps_with_prompt([0.1] * 7)), "the trace holds 8"),
+        (reasons(steps_with_prompt([0.1] * 7), n_predict=8), "Too few tokens: 7 after the first"),
+        (reasons(steps_with_prompt([0.1]), n_predict=2), "1 after the first was timed"),
+        (reasons(steps_with_prompt([0.1] * 8), text=" \n"), "white space"),
+        (reasons(steps_with_prompt([0.1] * 8), boot_after="boot-2"), "rebooted"),
+        (reasons(steps_with_prompt([0.1] * 8), swap_after=50_000_000), "50.0 MB"),
         (reasons((), ended=Exit(status=132, meaning="died of SIGILL")), "SIGILL"),
     ],
 )
@@ -212,11 +214,24 @@ def test_threads_that_wait_for_storage_are_not_called_pushed_aside() -> None:
 
 
 def test_too_few_tokens_for_their_spread_are_counted() -> None:
-    durations = [0.1, 0.1, 0.15, 0.15, 0.1, 0.15, 0.1, 0.15, 0.1, 0.15, 0.1]
-    (reason,) = reasons(steps_with_prompt(durations), n_predict=12)
+    durations = [0.1, 0.13] * 10
+    (reason,) = reasons(steps_with_prompt(durations), n_predict=21)
     needed = re.search(r"About (\d+) would do", reason)
     assert needed is not None
     assert int(needed[1]) > len(durations)
+
+
+def test_of_a_disturbed_run_not_thousands_of_tokens_are_asked_for() -> None:
+    (reason,) = reasons(steps_with_prompt([0.1, 0.15] * 10), n_predict=21)
+    assert "Too few tokens for their spread" in reason
+    assert "About" not in reason
+    assert "--repeats" in reason
+
+
+def test_a_run_that_generates_nothing_and_one_that_failed_lack_no_tokens() -> None:
+    assert reasons(steps_with_prompt([]), n_predict=1) == ()
+    failed = Exit(status=137, meaning="killed for memory")
+    assert reasons(steps_with_prompt([0.1]), ended=failed) == ("killed for memory",)
 
 
 def test_a_text_that_departs_from_its_reference_is_not_valid() -> None:

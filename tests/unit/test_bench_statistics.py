@@ -14,6 +14,7 @@ from armload.bench.statistics import (
     FEWEST_TOKENS,
     RUN_TO_RUN,
     median_interval,
+    own_doubt,
     ratio_of_runs,
     ratio_of_tokens,
     runs_to_see,
@@ -190,3 +191,37 @@ def test_more_tokens_are_asked_for_where_the_median_is_not_known() -> None:
     wild = [chance.choice([0.1, 0.1, 0.16]) * chance.gauss(1, 0.05) for _ in range(20)]
     assert tokens_to_know(wild, 0.01) > 100
     assert tokens_to_know([0.1] * 20, 0.05) == 20
+
+
+HASTY = (
+    [0.0105, 0.0143, 0.0068, 0.0066, 0.0066, 0.0066, 0.0068],
+    [0.0891, 0.0260, 0.0547, 0.0410, 0.0372, 0.0642, 0.2077],
+    [0.0164, 0.0121, 0.0121, 0.0097, 0.0081, 0.0064, 0.0071],
+)
+"""Three runs of one command on a virtual board whose laptop was busy."""
+
+
+def test_runs_of_few_tokens_are_told_apart_only_where_all_tokens_are() -> None:
+    quiet, disturbed, third = HASTY
+    assert ratio_of_tokens([quiet], [third]).low < 1 < ratio_of_tokens([quiet], [third]).high
+    apart = ratio_of_tokens([quiet], [disturbed])
+    assert apart.low == pytest.approx(min(disturbed) / max(quiet) / (1 + RUN_TO_RUN))
+    assert apart.high == pytest.approx(max(disturbed) / min(quiet) * (1 + RUN_TO_RUN))
+    assert apart.unit == "tokens"
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3])
+def test_three_tokens_tell_nothing(tokens: int) -> None:
+    found = ratio_of_tokens([[0.1] * tokens], [[0.9] * tokens])
+    assert found.low <= 1 <= found.high
+    assert found.ratio == pytest.approx(9)
+    assert found.unit == "none"
+
+
+def test_a_run_is_in_doubt_as_far_as_its_own_tokens_are() -> None:
+    assert own_doubt([0.1] * 20) == pytest.approx(1)
+    assert own_doubt([0.1, 0.2, 0.3]) == pytest.approx(2)
+    known = median_interval(BUSY_HOST[0])
+    assert known is not None
+    middle = median(BUSY_HOST[0])
+    assert own_doubt(BUSY_HOST[0]) == max(known.high / middle, middle / known.low) > 1

@@ -18,7 +18,7 @@ def reasons(
     steps: tuple[Step, ...],
     around: Around,
     *,
-    n_predict: int = 3,
+    n_predict: int = 9,
     plan: Plan | None = None,
     board: BoardRecord | None = None,
 ) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def test_who_pushed_the_threads_aside_is_named() -> None:
 
 
 def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
-    assert reasons(steps_with_prompt([0.1, 0.1]), beside(("stress-ng", 0.93))) == ()
+    assert reasons(steps_with_prompt([0.1] * 8), beside(("stress-ng", 0.93))) == ()
 
 
 def beside(*strangers: tuple[str, float], kernel: bool = False) -> Around:
@@ -119,7 +119,7 @@ def test_without_frequencies_or_off_arm_nobody_is_called_slow_from_the_start() -
 
 
 def test_swapping_is_told_in_figures() -> None:
-    steps = steps_with_prompt([0.1, 0.1])
+    steps = steps_with_prompt([0.1] * 8)
     around = Around(
         before=conditions(swap_used=10_000_000),
         after=conditions(swap_used=130_000_000),
@@ -142,8 +142,8 @@ def test_a_run_that_was_to_be_cold_and_was_not_is_not_valid(
     cache: Cache | None, doubts: int
 ) -> None:
     found = reasons(
-        steps_with_prompt([0.1, 0.1]),
+        steps_with_prompt([0.1] * 8),
         Around(before=conditions(), cache=cache),
-        plan=Plan(n_predict=3, cold=True),
+        plan=Plan(n_predict=9, cold=True),
     )
     assert len(found) == doubts

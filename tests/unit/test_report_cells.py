@@ -144,6 +144,16 @@ def test_an_interval_needs_four_runs_to_say_more_than_the_usual_difference() -> 
     assert estimate([None, 0.0, float("nan"), float("inf")]) is None
 
 
+def test_a_run_s_own_tokens_may_leave_its_rate_in_more_doubt_than_that() -> None:
+    (few,) = cells_of([quick_run(tokens=6)])
+    times = few.rows_s[0]
+    doubt = max(max(times) / median(times), median(times) / min(times))
+    rate = few.decode_tps
+    assert rate is not None
+    assert rate.high / rate.value == pytest.approx(1.05 * doubt)
+    assert rate.value / rate.low == pytest.approx(1.05 * doubt)
+
+
 def test_what_may_be_as_fast_is_not_told_from_the_best() -> None:
     best, alike, slower = cells_of(
         [

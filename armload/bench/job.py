@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 from datetime import UTC, datetime
@@ -12,8 +13,8 @@ from armload import __version__
 from armload.bench.cpu_set import cpu_numbers
 from armload.bench.engine import command
 from armload.bench.plan import Plan
-from armload.bench.record import BinaryRecord, BoardRecord, Job, ModelRecord, Place
-from armload.boards.board import Board, Facts
+from armload.bench.record import BinaryRecord, BoardRecord, Job, Laptop, ModelRecord, Place
+from armload.boards.board import Board, Facts, RealReach
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
@@ -44,8 +45,13 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         description=board.description,
         cpu_features=probe.cpu_features,
         cores=probe.cores,
+        laptop=None if isinstance(board.reach, RealReach) else _laptop(),
         **_rates(board.facts, probe.rates),
     )
+
+
+def _laptop() -> Laptop:
+    return Laptop(cores=os.cpu_count() or 1, load=os.getloadavg()[0])
 
 
 def new_job(

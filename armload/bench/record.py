@@ -12,6 +12,18 @@ RateKind = Literal["declared", "measured"]
 """Whether the board's file says it, or a program of ours found it out in that boot."""
 
 
+class Laptop(Value):
+    """What a virtual board runs on.
+
+    Attributes:
+        cores: how many it has.
+        load: average number of programs that ran or waited to, in the minute before the run.
+    """
+
+    cores: int
+    load: float
+
+
 class BoardRecord(Value):
     """The board as it was at the time of the run.
 
@@ -20,6 +32,7 @@ class BoardRecord(Value):
         memory_bytes_per_s: reading, with all cores at once; likewise.
         storage_read_rate, memory_rate: which of the two it is; none without a rate, and in a run
             that was kept before they were told apart.
+        laptop: whose CPU the board shares; none for a real board.
     """
 
     name: str
@@ -31,6 +44,7 @@ class BoardRecord(Value):
     storage_read_rate: RateKind | None = None
     memory_bytes_per_s: int | None = None
     memory_rate: RateKind | None = None
+    laptop: Laptop | None = None
 
 
 class BinaryRecord(Value):

@@ -86,10 +86,10 @@ def judge(
         reasons += _doubts_from_the_start(steps, around, plan.cpus if plan else None)
     named = _named(around.strangers or ())
     if header is not None:
-        reasons += _doubts_about_the_cpu(steps, header, named)
+        reasons += _doubts_about_the_cpu(steps, header, named, board)
     if ended.status == 0:
         reasons += _doubts_about_few(steps)
-    reasons += _doubts_about_spread(steps, named)
+    reasons += _doubts_about_spread(steps, named, board)
     if plan is not None and plan.cold and header is not None and around.cache in (None, "as found"):
         reasons.append(
             "The run was to be cold, and the board could not be made to forget its files: it needs "
@@ -207,7 +207,9 @@ def _doubts_about_frequency(steps: tuple[Step, ...]) -> list[str]:
     ]
 
 
-def _doubts_about_the_cpu(steps: tuple[Step, ...], header: Trace, named: str) -> list[str]:
+def _doubts_about_the_cpu(
+    steps: tuple[Step, ...], header: Trace, named: str, board: BoardRecord
+) -> list[str]:
     quiet = without_storage(steps)
     wall_s = sum(step.duration_s for step in quiet)
     if header.threads is None or len(quiet) < _SPREAD_NEEDS_STEPS or wall_s <= 0:
@@ -220,10 +222,20 @@ def _doubts_about_the_cpu(steps: tuple[Step, ...], header: Trace, named: str) ->
     return [
         (
             f"Contended: the engine's {threads} had the CPU for {busy:.0%} of the time and were "
-            f"pushed aside {switches:.0f} times per token{by}. End what else runs there, or "
-            "take fewer threads."
+            f"pushed aside {switches:.0f} times per token{by}. End what else runs "
+            f"{_where_else(board)}, or take fewer threads."
         )
     ]
+
+
+def _where_else(board: BoardRecord) -> str:
+    laptop = board.laptop
+    if laptop is None:
+        return "there"
+    return (
+        f"on this laptop, whose CPU the virtual board shares (its load was {laptop.load:.1f} on "
+        f"{laptop.cores} core{'s' if laptop.cores > 1 else ''} when the run began)"
+    )
 
 
 def _doubts_about_few(steps: tuple[Step, ...]) -> list[str]:
@@ -239,7 +251,7 @@ def _doubts_about_few(steps: tuple[Step, ...]) -> list[str]:
     ]
 
 
-def _doubts_about_spread(steps: tuple[Step, ...], named: str) -> list[str]:
+def _doubts_about_spread(steps: tuple[Step, ...], named: str, board: BoardRecord) -> list[str]:
     quiet = without_storage(steps)
     samples = [step.duration_s / step.tokens for step in quiet]
     if len(samples) < FEWEST_TOKENS:
@@ -250,8 +262,8 @@ def _doubts_about_spread(steps: tuple[Step, ...], named: str) -> list[str]:
         return [
             (
                 f"Unsteady: one token in ten took {slow / median:.1f} times the median or more, "
-                f"without reading storage. Something else used the CPU{by}: end it and run "
-                "again."
+                f"without reading storage. Something else used the CPU{by}. End what else runs "
+                f"{_where_else(board)}, and run it again."
             )
         ]
     interval = median_interval(samples)
@@ -264,6 +276,6 @@ def _doubts_about_spread(steps: tuple[Step, ...], named: str) -> list[str]:
     advice = (
         f"About {wanted} would do: say so with -n, or repeat the run."
         if wanted <= _MORE_TOKENS_HELP * len(samples)
-        else "Run it where nothing else runs, or several times, with --repeats."
+        else f"End what else runs {_where_else(board)}, or run it several times, with --repeats."
     )
     return [f"Too few tokens for their spread: the median is known to {off:.0%} only. {advice}"]

@@ -6,7 +6,7 @@ import pytest
 
 from armload.bench.measures import Cache, Swapped
 from armload.bench.plan import Plan
-from armload.bench.record import BoardRecord
+from armload.bench.record import BoardRecord, Laptop
 from armload.bench.run import Exit, Step
 from armload.bench.strangers import Stranger
 from armload.bench.verdict import Around, judge
@@ -52,6 +52,20 @@ def test_who_pushed_the_threads_aside_is_named() -> None:
 
 def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
     assert reasons(steps_with_prompt([0.1] * 8), beside(("stress-ng", 0.93))) == ()
+
+
+def test_a_virtual_board_s_neighbours_are_those_of_the_laptop() -> None:
+    on_laptop = board_record().model_copy(update={"laptop": Laptop(cores=2, load=8.13)})
+    prompt = step(0, phase="prompt", tokens=8)
+    steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
+    (contended,) = reasons((prompt, *steps), beside(), n_predict=21, board=on_laptop)
+    assert "End what else runs on this laptop" in contended
+    assert "its load was 8.1 on 2 cores when the run began" in contended
+    uneven = steps_with_prompt([0.1] * 18 + [1.0] * 4)
+    (unsteady,) = reasons(uneven, beside(), n_predict=23, board=on_laptop)
+    assert "End what else runs on this laptop" in unsteady
+    (real,) = reasons(uneven, beside(), n_predict=23)
+    assert "laptop" not in real
 
 
 def beside(*strangers: tuple[str, float], kernel: bool = False) -> Around:

@@ -20,7 +20,7 @@ from armload.report.settings import (
     Settings,
     labels,
     settings_of,
-    stem,
+    subject,
 )
 
 State = Literal["valid", "partly valid", "not valid", "failed"]
@@ -57,12 +57,12 @@ class Cell:
     @property
     def label(self) -> str:
         """What tells this cell from the others, in few words."""
-        return self.label_without() or stem(self.runs[0].model.name)
+        return self.label_without() or subject(self.runs[0])
 
     @property
     def series(self) -> str:
         """The same without the number of threads."""
-        return self.label_without(THREADS) or stem(self.runs[0].model.name)
+        return self.label_without(THREADS) or subject(self.runs[0])
 
     @property
     def doubted_label(self) -> str:

@@ -38,7 +38,7 @@ _CHOICES = {THREADS: THREADS} | {
 
 _UNSET = "default"
 NONE = "-"
-"""Of a foreign program, which has no plan of ours."""
+"""Of a foreign program, which has no plan of ours, and perhaps no model."""
 
 Settings = Mapping[str, str]
 
@@ -57,8 +57,8 @@ def settings_of(run: Run) -> Settings:
         choices = {**choices, THREADS: f"{choices[THREADS]}: {run.trace.threads}"}
     return {
         BOARD: run.board.name,
-        MODEL: stem(run.model.name),
-        QUANTISATION: run.model.quantisation,
+        MODEL: stem(run.model.name) or NONE,
+        QUANTISATION: run.model.quantisation or NONE,
         **choices,
         "command": join(run.watched.words) if run.watched else NONE,
         "program": binary.program,
@@ -73,6 +73,11 @@ def settings_of(run: Run) -> Settings:
 def stem(name: str) -> str:
     """Return a model's name without its ending."""
     return PurePosixPath(name).name.removesuffix(".gguf")
+
+
+def subject(run: Run) -> str:
+    """Name what ran: the model, or the program where it was given none."""
+    return stem(run.model.name) or run.binary.program
 
 
 def differing(settings: Sequence[Settings]) -> list[str]:

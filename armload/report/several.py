@@ -22,7 +22,7 @@ from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure
 from armload.report.html import render
 from armload.report.ranking import fastest, not_told_from
-from armload.report.settings import stem
+from armload.report.settings import subject
 
 PAGE_NAME = "report.html"
 MOST_NAMED = 3
@@ -89,12 +89,13 @@ def write_runs_report(
 def new_folder(runs: Sequence[Run]) -> Path:
     """Return the folder for a new report, by time and what was run; it does not exist yet."""
     boards = list(dict.fromkeys(run.board.name for run in runs))
-    models = list(dict.fromkeys(stem(run.model.name) for run in runs))
-    subject = "-".join(
+    subjects = list(dict.fromkeys(subject(run) for run in runs))
+    kind_of_subject = "models" if all(run.model.name for run in runs) else "programs"
+    what = "-".join(
         names[0] if len(names) == 1 else f"{len(names)}-{kind}"
-        for names, kind in ((boards, "boards"), (models, "models"))
+        for names, kind in ((boards, "boards"), (subjects, kind_of_subject))
     )
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]+', '_', subject)}"
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]+', '_', what)}"
     folder = reports_folder() / name
     number = 2
     while folder.exists():
@@ -133,6 +134,8 @@ def headline(cells: Sequence[Cell]) -> str:
     """Say the best result in one sentence."""
     best = fastest(cells)
     if best is None or best.decode_tps is None:
+        if any(cell.is_valid for cell in cells):
+            return _without_a_rate(cells)
         tried = (
             "No run" if any(cell.counted for cell in cells) else "No token was generated: no run"
         )
@@ -147,6 +150,16 @@ def headline(cells: Sequence[Cell]) -> str:
     return f"{speed} at best{board}: {best.label}"
 
 
+def _without_a_rate(cells: Sequence[Cell]) -> str:
+    """Say what valid runs tell that have no rate, such as those of programs that say none."""
+    valid = [run for cell in cells for run in cell.valid]
+    if len(cells) == len(valid) == 1:
+        return words.headline(valid[0])
+    boards = boards_of(cells)
+    where = f"on {boards[0]}" if len(boards) == 1 else f"on {len(boards)} boards"
+    return f"{len(valid)} valid runs {where}, none with tokens per second"
+
+
 def rivals(cells: Sequence[Cell]) -> str:
     """Say how many others may be as fast as the best; nothing where none may."""
     best = fastest(cells)
@@ -159,11 +172,12 @@ def rivals(cells: Sequence[Cell]) -> str:
 
 def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
     """Say how many runs of how many things there are, and how many only prepared for them."""
-    models = {cell.runs[0].model.sha256: cell.runs[0] for cell in cells}
+    models = {run.model.sha256 or subject(run): run for run in (cell.runs[0] for cell in cells)}
     if len(models) == 1:
-        named = words.model_line(next(iter(models.values())))
+        run = next(iter(models.values()))
+        named = words.model_line(run) or words.binary_line(run)
     elif len(models) <= MOST_NAMED:
-        named = ", ".join(stem(run.model.name) for run in models.values())
+        named = ", ".join(map(subject, models.values()))
     else:
         named = f"{len(models)} models on {len(boards_of(cells))} board"
         named += "" if len(boards_of(cells)) == 1 else "s"
@@ -234,4 +248,5 @@ def _ran(runs: Sequence[Run]) -> list[tuple[str, str]]:
         (label, line)
         for label, describe in kinds
         for line in dict.fromkeys(describe(run) for run in runs)
+        if line
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.bench.record import ModelRecord
 from armload.bench.run import Run
 from armload.core.errors import UsageError
 from armload.report.cells import cells_of
@@ -26,6 +27,7 @@ from armload.report.several import (
 )
 from tests.unit.runs import failed_run, planned, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
+from tests.unit.watched import watched_run
 
 HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
 
@@ -174,6 +176,38 @@ def test_the_headline_is_the_best_valid_figure() -> None:
     assert headline(cells_of([doubtful, made_run(Q8, 1)])).endswith("Q8_0, 1 thread")
     assert headline(cells_of([doubtful])).startswith("No run is valid")
     assert headline(cells_of([failed_run()])).startswith("No token was generated")
+
+
+def of_a_program(folder: Path, name: str = "echo") -> Run:
+    """Return a valid run of a program without a model, of whose tokens nobody knows."""
+    nothing = ModelRecord(name="", sha256="", size_bytes=None)
+    run = watched_run(folder, [b"hello world"], reads="text", model=nothing)
+    binary = run.binary.model_copy(update={"program": name, "sha256": 32 * f"{len(name):02}"})
+    return run.model_copy(update={"binary": binary, "id": f"{run.id}-{name}"})
+
+
+def test_a_valid_run_of_a_program_without_tokens_is_called_valid_throughout(tmp_path: Path) -> None:
+    run = of_a_program(tmp_path / "raw")
+    report = write_runs_report([run], tmp_path / "report")
+    assert report.headline == f"echo ran for 100 ms on {run.board.name}"
+    page = report.page.read_text()
+    body = page[page.index("<body>") :]
+    assert "This run is valid." in body
+    assert "not valid" not in shown(body)
+    assert "No run is valid" not in shown(body)
+    assert "1 run: echo (not built by armload" in body
+    assert "<th>model</th>" not in body
+    assert "<td></td>" not in body
+    assert re.fullmatch(r"\d{8}T\d{6}Z-[a-z0-9-]+-echo", new_folder([run]).name)
+
+
+def test_valid_runs_without_a_rate_are_counted(tmp_path: Path) -> None:
+    runs = [of_a_program(tmp_path / name, name) for name in ("echo", "ls")]
+    board = runs[0].board.name
+    assert headline(cells_of(runs)) == f"2 valid runs on {board}, none with tokens per second"
+    assert counted(cells_of(runs)) == "2 runs of 2 settings: echo, ls"
+    assert new_folder(runs).name.endswith("-2-programs")
+    assert headline(cells_of([*runs, quick_run()])).startswith("14.8 tokens per second")
 
 
 def test_settings_that_may_be_as_fast_as_the_best_are_counted() -> None:

@@ -41,7 +41,7 @@ def bench_and_present(
 
 
 def present(run: Run, folder: Path, *, as_json: bool) -> None:
-    """Write a run's page and picture beside it, and show its figures.
+    """Write a run's page and, of its tokens, a picture beside it, and show its figures.
 
     Raises:
         RunError: the program did not end well; what it left is kept and shown all the same.
@@ -55,6 +55,8 @@ def present(run: Run, folder: Path, *, as_json: bool) -> None:
     else:
         terminal.show(run_table(run))
         for label, path in (("page", page), ("picture", picture), ("record", folder / "run.json")):
+            if path is None:
+                continue
             terminal.results().print(f"{label:8} {path}", highlight=False, soft_wrap=True)
     if run.exit.status != 0:
         remedy = f"{run.exit.remedy} Everything that came back lies in {folder}."

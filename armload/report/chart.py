@@ -52,18 +52,18 @@ STEPS, MEDIAN = "steps", "median"
 def token_chart(run: Run) -> Specification:
     """Return the specification: x is the output token's number, y milliseconds per token.
 
-    The prompt's last step yields output token 1 and stands there, its earlier steps left of it,
-    each with its mean time per prompt token.
+    The run has tokens. The prompt's last step yields output token 1 and stands there, its earlier
+    steps left of it, each with its mean time per prompt token.
     """
     import altair as alt
 
     rows = token_rows(run)
-    kinds = kinds_among(rows) or [PROMPT]
+    kinds = kinds_among(rows)
     base = alt.Chart(alt.NamedData(name=STEPS))
     x = alt.X("number:Q").title("output token").axis(tickCount=10, tickMinStep=1, format=",d")
-    x = x.scale(domain=_numbers_shown(run, rows), nice=False, padding=8)
+    x = x.scale(domain=_numbers_shown(rows), nice=False, padding=8)
     y = alt.Y("ms:Q").title("time per token (ms)").axis(tickCount=6, format=",.10~g")
-    y = y.scale(zero=True) if rows else y.scale(domain=(0, 1))
+    y = y.scale(zero=True)
     line, points = token_marks(base, kinds, x, y)
     layers: list[alt.Chart] = [line, points]
     medians: list[dict[str, float]] = []
@@ -73,7 +73,7 @@ def token_chart(run: Run) -> Specification:
         medians.append({"ms": run.summary.token_s.p50 * 1000})
         median = alt.Chart(alt.NamedData(name=MEDIAN))
         layers.append(median.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y))
-    subtitle = f"{words.model_name(run)}, {words.started(run)}"
+    subtitle = ", ".join(filter(None, (words.model_name(run), words.started(run))))
     chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
     specification = finish(chart, title=title, subtitle=subtitle)
     specification["datasets"] = {STEPS: rows, MEDIAN: medians}
@@ -113,9 +113,8 @@ def token_marks(
     return line, points
 
 
-def _numbers_shown(run: Run, rows: list[dict[str, Any]]) -> tuple[int, int]:
-    asked_for = run.plan.n_predict if run.plan else 1
-    numbers = [row["number"] for row in rows] or [1, asked_for]
+def _numbers_shown(rows: list[dict[str, Any]]) -> tuple[int, int]:
+    numbers = [row["number"] for row in rows]
     return min(numbers), max(*numbers, min(numbers) + 1)
 
 

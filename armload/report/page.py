@@ -18,26 +18,32 @@ CHART_NAME = "tokens"
 SLOWEST_SHOWN = 5
 
 
-def write_report(run: Run, folder: Path) -> tuple[Path, Path]:
-    """Write a run's page and picture into its folder, and return their paths."""
+def write_report(run: Run, folder: Path) -> tuple[Path, Path | None]:
+    """Write a run's page and picture into its folder, and return their paths.
+
+    Without times per token there is nothing to draw, and no picture.
+    """
     page, picture = folder / PAGE_NAME, folder / PICTURE_NAME
-    specification = token_chart(run)
-    write_whole(picture, png(specification))
+    specification = token_chart(run) if run.tokens else None
+    if specification is None:
+        picture.unlink(missing_ok=True)
+    else:
+        write_whole(picture, png(specification))
     raw_files = sorted(
         path.name
         for path in folder.iterdir()
         if path.is_file() and path != page and not path.name.startswith(".")
     )
     write_whole(page, render_page(run, specification, raw_files).encode())
-    return page, picture
+    return page, picture if specification else None
 
 
-def render_page(run: Run, specification: Specification, raw_files: Sequence[str]) -> str:
+def render_page(run: Run, specification: Specification | None, raw_files: Sequence[str]) -> str:
     """Return the page of one run.
 
     Args:
         run: what is shown.
-        specification: from ``chart.token_chart``.
+        specification: from ``chart.token_chart``; none without times per token.
         raw_files: names of the files beside the page to link to.
     """
     values = {
@@ -47,7 +53,7 @@ def render_page(run: Run, specification: Specification, raw_files: Sequence[str]
         "causes": words.causes_of(run),
         "raw_files": raw_files,
     }
-    return render(TEMPLATE_NAME, values, {CHART_NAME: specification} if run.tokens else {})
+    return render(TEMPLATE_NAME, values, {CHART_NAME: specification} if specification else {})
 
 
 def _slowest(steps: Sequence[Step]) -> list[tuple[int, Step]]:

@@ -89,10 +89,27 @@ def test_tokens_that_read_storage_are_told_apart() -> None:
     assert len(set(COLOURS.values())) == len(COLOURS)
 
 
-def test_page_and_picture_are_there_even_when_nothing_was_decoded(tmp_path: Path) -> None:
-    page, picture = write_report(failed_run(), tmp_path)
+def test_a_picture_lies_beside_the_page_of_a_run_with_tokens(tmp_path: Path) -> None:
+    _, picture = write_report(quick_run(), tmp_path)
+    assert picture is not None
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "SIGILL" in page.read_text(encoding="utf-8")
+
+
+def test_a_run_that_decoded_nothing_has_a_page_and_no_picture(tmp_path: Path) -> None:
+    (tmp_path / "tokens.png").write_bytes(b"of an older armload: axes without a point")
+    page, picture = write_report(failed_run(), tmp_path)
+    assert picture is None
+    text = page.read_text(encoding="utf-8")
+    assert "SIGILL" in text
+    assert "tokens.png" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_picture_of_a_model_without_a_name_does_not_begin_with_a_comma() -> None:
+    run = quick_run()
+    nameless = run.model.model_copy(update={"name": "", "quantisation": ""})
+    title = token_chart(run.model_copy(update={"model": nameless}))["title"]
+    assert title["subtitle"] == ["2026-11-21 02:15:00 UTC"]
 
 
 def test_the_page_asks_for_nothing_but_the_files_beside_it(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def pull(board: Board, progress: Progress) -> Pulled:
             except ConnectError:
                 raise
             except ArmloadError as error:
-                words = f"{error.message} {error.remedy}".strip()
-                progress.say(f"{stored.id} cannot be brought home: {words}")
+                named = "" if stored.id in error.message else f"{stored.id}: "
+                progress.say(f"Cannot be brought home: {named}{error.message}")
                 lost[stored.id] = error
                 continue
             runs.append(run)

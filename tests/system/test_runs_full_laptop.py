@@ -72,10 +72,11 @@ def test_a_pull_names_the_run_that_does_not_fit_and_brings_home_the_others(
     pulled = pull(board, progress)
     assert [run.id for run in pulled.runs] == [NAMES[0], NAMES[2]]
     assert list(pulled.lost) == [LARGE]
-    (said,) = [line for line in progress.said if "cannot be brought home" in line]
-    assert said.startswith(LARGE)
+    (said,) = [line for line in progress.said if "Cannot be brought home" in line]
+    assert said.count(LARGE) == 1
     assert "No space left on device" in said
-    assert "armload pull --board my-board" in said
+    assert "armload pull" not in said, "what to do is said once, for all"
+    assert "armload pull --board my-board" in pulled.lost[LARGE].remedy
     collected = {run.id for run in list_runs(LocalHost(board.name), board.workdir) if run.collected}
     assert LARGE not in collected, "the board may not be cleaned of it"
     subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)
@@ -98,6 +99,8 @@ def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
     assert done.returncode == TransferError.exit_status, done.stderr
     assert f"1 of 3 runs stay on my-board: {LARGE}." in done.stderr
     assert "No space left on device" in done.stderr
+    assert done.stderr.count("armload pull --board my-board") == 1
+    assert "Nothing on" not in done.stdout
     if words:
         assert json.loads(done.stdout) == [NAMES[0], NAMES[2]]
     subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)

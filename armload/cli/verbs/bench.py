@@ -180,7 +180,11 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
         terminal.results().print(f"Nothing on {board} that is not here already.")
     if pulled.lost:
         ended = len(pulled.runs) + len(pulled.lost)
-        show_error(f"{len(pulled.lost)} of {ended} runs stay on {board}: {', '.join(pulled.lost)}.")
+        remedies = dict.fromkeys(error.remedy for error in pulled.lost.values() if error.remedy)
+        show_error(
+            f"{len(pulled.lost)} of {ended} runs stay on {board}: {', '.join(pulled.lost)}.",
+            " ".join(remedies),
+        )
         raise Exit(code=next(iter(pulled.lost.values())).exit_status)
 
 

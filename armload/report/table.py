@@ -40,7 +40,7 @@ def list_table(runs: Sequence[Run]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("id", no_wrap=True)
     table.add_column("when (UTC)", no_wrap=True)
-    for heading in ("board", "model"):
+    for heading in ("board", "what ran"):
         table.add_column(heading, overflow="fold")
     for heading in (
         "decode\ntok/s",
@@ -56,7 +56,7 @@ def list_table(runs: Sequence[Run]) -> Table:
             Text(run.id[-4:], style="bold"),
             run.started_utc[:16].replace("T", " "),
             Text(run.board.name),
-            Text(f"{run.model.name} {run.model.quantisation}".rstrip()),
+            Text(words.what_ran(run)),
             Text(words.rate(run.summary.decode_tps), style="bold"),
             words.rate(run.summary.prefill_tps),
             words.seconds(run.summary.token_s.p50 if run.summary.token_s else None),

@@ -85,6 +85,12 @@ def model_name(run: Run) -> str:
     return f"{model.name} ({model.quantisation})" if model.quantisation else model.name
 
 
+def what_ran(run: Run) -> str:
+    """Name the model in few words; of a foreign program itself, and its model if it has one."""
+    model = f"{run.model.name} {run.model.quantisation}".rstrip()
+    return ": ".join(filter(None, (run.binary.program, model))) if run.watched else model
+
+
 def model_line(run: Run) -> str:
     """Describe the model; nothing where a foreign program was given none."""
     model = run.model

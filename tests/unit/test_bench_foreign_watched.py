@@ -127,7 +127,7 @@ def test_text_of_any_program_has_neither_tokens_nor_speeds(tmp_path: Path) -> No
     assert run.tokens == ()
     assert (run.summary.decode_tps, run.summary.decode_tokens, run.engine) == (None, None, None)
     assert "how many tokens these are is not known" in run.notes[0]
-    assert run.summary.ttft_s == pytest.approx(0.1)
+    assert run.summary.ttft_s is None, "its first write need not be a token"
     assert run.verdict.valid, run.verdict.reasons
 
 
@@ -245,7 +245,7 @@ def test_the_run_is_shown_without_any_fact_that_is_not_known(tmp_path: Path) -> 
     assert "not built by armload" in table
     assert "as the program says" in table
     assert "None" not in table
-    assert "qwen" in shown(list_table([run]))
+    assert "llm_demo: qwen" in shown(list_table([run]))
     page, _ = write_report(run, tmp_path)
     text = page.read_text()
     body = text[: text.index('<script type="application/json"')]
@@ -264,6 +264,9 @@ def test_a_run_without_a_model_or_figures_can_be_shown(tmp_path: Path) -> None:
     nothing = ModelRecord(name="", sha256="", size_bytes=None)
     run = watched_run(tmp_path, [b"hello world"], reads="text", model=nothing)
     assert "None" not in shown(run_table(run))
+    line = shown(list_table([run])).splitlines()[-1]
+    assert "llm_demo" in line
+    assert "100 ms" not in line, "there is no first token"
     page, _ = write_report(run, tmp_path)
     assert "llm_demo ran for" in page.read_text()
 

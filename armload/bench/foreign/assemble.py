@@ -160,12 +160,14 @@ def _summary(
     noted: Watching, said: Said, pieces: Sequence[Write], steps: Sequence[Step]
 ) -> Summary:
     start_ns = noted.header.start_ns if noted.header else None
+    # Where nobody says that the output is tokens, its first write is no first token.
+    first = pieces[0] if pieces and said.decode_tokens is not None else None
     last_ns = [
         *(write.end_ns for write in noted.writes[-1:]),
         *([noted.end.end_ns] if noted.end else []),
     ]
     return Summary(
-        ttft_s=(pieces[0].end_ns - start_ns) / 1e9 if pieces and start_ns is not None else None,
+        ttft_s=(first.end_ns - start_ns) / 1e9 if first and start_ns is not None else None,
         prefill_tps=said.prefill_tps,
         decode_tps=said.decode_tps,
         token_s=summarise(noted.header, steps).token_s,

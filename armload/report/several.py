@@ -142,7 +142,9 @@ def headline(cells: Sequence[Cell]) -> str:
         return f"{tried} is valid, so there is no figure to rely on"
     tps = best.decode_tps.value
     speed = (
-        f"{words.seconds(1 / tps)} per token" if tps < 1 else f"{words.rate(tps)} tokens per second"
+        f"{words.seconds(1 / tps)} per token (mean)"
+        if tps < 1
+        else f"{words.rate(tps)} tokens per second"
     )
     if len(cells) == 1:
         return f"{speed} on {best.runs[0].board.name}"

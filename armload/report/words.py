@@ -65,7 +65,7 @@ def headline(run: Run) -> str:
     if decode_tps is None:
         return f"No token was generated on {run.board.name}"
     if decode_tps < 1:
-        return f"{seconds(1 / decode_tps)} per token on {run.board.name}"
+        return f"{seconds(1 / decode_tps)} per token (mean) on {run.board.name}"
     return f"{rate(decode_tps)} tokens per second on {run.board.name}"
 
 

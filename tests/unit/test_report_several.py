@@ -171,7 +171,7 @@ def test_the_headline_is_the_best_valid_figure() -> None:
         headline(cells_of(sweep())) == "6.98 tokens per second at best on kitchen: Q4_0, 4 threads"
     )
     assert headline(cells_of([quick_run()])) == "14.8 tokens per second on virtual-dayu200"
-    assert headline(cells_of([storage_run()])) == "18.0 s per token on virtual-dayu200"
+    assert headline(cells_of([storage_run()])) == "18.0 s per token (mean) on virtual-dayu200"
     doubtful = made_run(throttled=True)
     assert headline(cells_of([doubtful, made_run(Q8, 1)])).endswith("Q8_0, 1 thread")
     assert headline(cells_of([doubtful])).startswith("No run is valid")

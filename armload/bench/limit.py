@@ -86,13 +86,19 @@ def find_limit(
         return Limit(
             cause="unknown",
             sentence=(
-                f"No token waited for storage and the threads were busy {busy:.0%} of the time, "
-                f"with weights read at {format_bytes(weights_bytes_per_s)}/s; whether that is all "
-                f"this board's memory gives is not known."
+                "No token waited for storage and the threads were busy "
+                f"{_share(busy)} of the time, with weights read at "
+                f"{format_bytes(weights_bytes_per_s)}/s; whether that is all this board's memory "
+                "gives is not known."
             ),
             advice="Write facts.memory_bytes_per_s into the board's file to tell the two apart.",
         )
     return _compute(busy, weights_bytes_per_s, threads, board, model, cpus)
+
+
+def _share(busy: float) -> str:
+    # The kernel's CPU time and the clock are not read at the same moment.
+    return f"{min(busy, 1.0):.0%}"
 
 
 def _the(kind: RateKind | None) -> str:
@@ -189,15 +195,17 @@ def _uncounted_storage(
 
 def _waiting(decode: Sequence[Step], thread_count: int) -> Limit:
     busy, switches = busy_share(decode, thread_count), switches_per_token(decode)
-    threads = f"{thread_count} thread{'s' if thread_count > 1 else ''}"
+    alone = thread_count == 1
+    threads = f"{thread_count} thread{'' if alone else 's'}"
+    why = "it was pushed aside" if alone else "they waited for each other or were pushed aside"
+    advice = "" if alone else ", and try fewer threads with --threads"
     return Limit(
         cause="unknown",
         sentence=(
             f"The engine's {threads} ran only {busy:.0%} of the time and nothing was read from "
-            f"storage: they waited for each other or were pushed aside "
-            f"({switches:.0f} involuntary switches per token)."
+            f"storage: {why} ({switches:.0f} involuntary switches per token)."
         ),
-        advice="Look for other programs on the board, and try fewer threads with --threads.",
+        advice=f"Look for other programs on the board{advice}.",
     )
 
 
@@ -221,12 +229,19 @@ def _compute(
             f"Try the model in {FASTEST_QUANTISATION}, the cheapest quantisation to compute on "
             "this CPU, or a smaller model."
         )
+    known = board.memory_bytes_per_s
+    memory = (
+        f"even the slowest board's memory gives {format_bytes(SLOWEST_BOARD_BYTES_PER_S)}/s"
+        if known is None
+        else f"the memory gives {_the(board.memory_rate)} {format_bytes(known)}/s"
+    )
     return Limit(
         cause="compute",
         sentence=(
-            f"Limited by compute: {threads} of {board.cores} cores were busy {busy:.0%} of "
-            f"the time, nothing was read from storage, and weights went by at "
-            f"{format_bytes(weights_bytes_per_s)}/s, less than the memory gives."
+            f"Limited by compute: {threads} of {board.cores} cores "
+            f"{'was' if threads == 1 else 'were'} busy {_share(busy)} of the time, nothing was "
+            f"read from storage, and weights went by at {format_bytes(weights_bytes_per_s)}/s, "
+            f"while {memory}."
         ),
         advice=advice,
     )

@@ -96,7 +96,19 @@ def test_more_threads_than_the_chosen_cores_are_not_advised() -> None:
 def test_busy_threads_that_read_little_are_limited_by_compute() -> None:
     limit = limit_of([step(n) for n in range(9)])
     assert limit.cause == "compute"
-    assert "400.0 MB/s" in limit.sentence
+    assert "400.0 MB/s, while even the slowest board's memory gives 1.5 GB/s." in limit.sentence
+
+
+def test_what_the_memory_gives_stands_beside_what_the_weights_took() -> None:
+    board = board_record(memory_bytes_per_s=3 * 10**9, memory_rate="measured")
+    limit = limit_of([step(n) for n in range(9)], board=board)
+    assert limit.cause == "compute"
+    assert "400.0 MB/s, while the memory gives the measured 3.0 GB/s." in limit.sentence
+
+
+def test_no_core_is_busy_for_more_than_all_of_the_time() -> None:
+    limit = limit_of([step(n, busy_threads=2.02) for n in range(9)])
+    assert "2 of 2 cores were busy 100% of the time" in limit.sentence
 
 
 def test_idle_cores_are_what_to_try_next() -> None:
@@ -114,6 +126,30 @@ def test_threads_that_wait_are_told_from_threads_that_work() -> None:
     limit = limit_of([step(n, busy_threads=0.6, involuntary_switches=40) for n in range(9)])
     assert limit.cause == "unknown"
     assert "40 involuntary switches" in limit.sentence
+    assert "waited for each other" in limit.sentence
+
+
+def test_a_single_thread_waits_for_no_other() -> None:
+    steps = [step(n, busy_threads=0.6, involuntary_switches=40) for n in range(9)]
+    one = find_limit(
+        steps,
+        trace().model_copy(update={"threads": 1}),
+        model=model_record(),
+        board=board_record(),
+        before=conditions(),
+    )
+    assert "1 thread ran only 60% of the time" in one.sentence
+    assert "it was pushed aside (40" in one.sentence
+    assert "each other" not in one.sentence
+    assert "fewer threads" not in one.advice
+    busy = find_limit(
+        [step(n, busy_threads=1.0) for n in range(9)],
+        trace().model_copy(update={"threads": 1}),
+        model=model_record(),
+        board=board_record(),
+        before=conditions(),
+    )
+    assert "1 of 2 cores was busy" in busy.sentence
 
 
 def test_a_run_without_tokens_says_so() -> None:

@@ -107,12 +107,17 @@ def compare(a: Sequence[Figures], b: Sequence[Figures]) -> list[Comparison]:
 
 
 def _alone(pair: Pair) -> Comparison:
+    shared = shared_measures(pair.a, pair.b)
+    nearest = differences(pair.a[0], pair.b[0], shared[0] if shared else "decode")
+    a, b = pair.a[0].way, pair.b[0].way
+    ways = (("threads", a.threads, b.threads), ("options", a.options, b.options))
+    nearest += [f"{what}: {one} / {other}" for what, one, other in ways if one != other]
     return Comparison(
         a=_side(pair.a),
         b=_side(pair.b),
         finding="not comparable",
         measured=(),
-        differences=(f"only {pair.only} has runs of this plan",),
+        differences=(f"only {pair.only} has runs of this plan", *nearest),
     )
 
 

@@ -8,7 +8,7 @@ from armload.bench.compare import Comparison, Measured, Side
 from armload.report import words
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
@@ -83,10 +83,10 @@ def comparison_view(compared: Comparison) -> Group:
     said = Text(sentence(compared), style=_STYLES[compared.finding])
     if advice(compared):
         said = Text.assemble(said, " ", (advice(compared), "bold"))
-    parts: list[RenderableType] = [_sides(compared), *notes]
-    if compared.measured:
-        parts.append(Padding(_figures(compared), (1, 0)))
-    return Group(*parts, said)
+    figures = [Padding(_figures(compared), (1, 0))] if compared.measured else []
+    if compared.finding == "not comparable":  # before figures that would be read as a result
+        return Group(_sides(compared), said, *notes, *figures)
+    return Group(_sides(compared), *notes, *figures, said)
 
 
 def _sides(compared: Comparison) -> Table:

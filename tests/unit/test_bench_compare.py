@@ -7,13 +7,14 @@ import random
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from armload.bench.compare import Comparison, compare
 from armload.bench.figures import Figures, figures_of
 from armload.bench.foreign.read import read_foreign
 from armload.bench.run import Run
 from armload.core.errors import UsageError
-from armload.report.comparison import advice, change, sentence
+from armload.report.comparison import advice, change, comparison_view, sentence
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.test_bench_foreign import LLAMA_BENCH, LLM_DEMO
 
@@ -110,6 +111,20 @@ def test_a_not_comparable_pair_still_shows_its_ratio() -> None:
     assert "times as long" in sentence(compared)
 
 
+def shown(compared: Comparison) -> str:
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(comparison_view(compared))
+    return captured.get()
+
+
+def test_what_is_not_comparable_says_so_before_its_figures() -> None:
+    text = shown(one([figures_of(quick_run())], [figures_of(storage_run())]))
+    assert text.index("Not comparable") < text.index("decode, per token")
+    text = shown(one(repeats("a", 4), repeats("b", 4, 1.1)))
+    assert text.index("decode, per token") < text.index("B is slower")
+
+
 @pytest.mark.parametrize("extra", [("-b", "64"), ("--no-repack",)])
 def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str, ...]) -> None:
     compared = one([figures_of(quick_run())], [figures_of(changed(quick_run(), extra=extra))])
@@ -170,9 +185,16 @@ def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
         "not comparable",
     ]
     assert [each.differences for each in found[1:]] == [
-        ("only A has runs of this plan",),
-        ("only B has runs of this plan",),
+        ("only A has runs of this plan", "output tokens (n_predict): 32 / 16"),
+        ("only B has runs of this plan", "output tokens (n_predict): 16 / 24"),
     ]
+
+
+def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
+    both, alone = repeats("a", 1), repeats("aa", 1)
+    way = alone[0].way.model_copy(update={"threads": 4})
+    found = compare([*both, alone[0].model_copy(update={"way": way})], repeats("b", 1))
+    assert found[1].differences == ("only A has runs of this plan", "threads: 4 / 2")
 
 
 def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:

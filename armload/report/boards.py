@@ -96,7 +96,7 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
     )
     rows = [
         ("board", f"{board.name} (target {board.target})"),
-        ("machine", f"{found.machine}, Linux {now.kernel}, up {now.uptime_s / 3600:.1f} h"),
+        ("machine", f"{found.machine}, Linux {now.kernel}, up {words.duration(now.uptime_s)}"),
         ("cores", cores),
         ("CPU features", " ".join(found.cpu_features)),
         ("memory", memory),

@@ -25,6 +25,13 @@ def change(ratio: float) -> str:
     return f"{abs(ratio - 1):.1%} {'longer' if ratio >= 1 else 'less'}".replace("%", " %")
 
 
+def span(low: float, high: float) -> str:
+    """Say between which two ratios B takes, in one notation for both."""
+    if high >= TIMES_FROM or low <= 1 / TIMES_FROM:
+        return f"{low:.3g} to {high:.3g} times as long"
+    return f"{change(low)} to {change(high)}"
+
+
 def sentence(compared: Comparison) -> str:
     """Say the finding plainly, with its figures."""
     if not compared.measured:
@@ -32,7 +39,7 @@ def sentence(compared: Comparison) -> str:
     first = compared.measured[0]
     what = "to its first token" if first.measure == "first token" else f"per {_token(first)}"
     figures = f"{words.seconds(first.b_s)} {what} against {words.seconds(first.a_s)}"
-    low, high = change(first.ratio.low), change(first.ratio.high)
+    interval = span(first.ratio.low, first.ratio.high)
     if compared.finding == "not comparable":
         return (
             f"Not comparable: {'; '.join(compared.differences)}. For what it is worth: B takes "
@@ -40,12 +47,12 @@ def sentence(compared: Comparison) -> str:
         )
     if compared.finding == "no difference":
         return (
-            f"No difference to be seen: B takes {figures}, and anything from {low} to {high} "
+            f"No difference to be seen: B takes {figures}, and anything from {interval} "
             "fits what was measured (95 % confidence)."
         )
     return (
         f"B is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
-        f"(between {low} and {high}, 95 % confidence).{_doubt(compared)}"
+        f"({interval}, 95 % confidence).{_doubt(compared)}"
     )
 
 
@@ -110,7 +117,7 @@ def _side(side: Side) -> str:
             work.model,
             work.board,
             side.way.engine,
-            f"{side.way.threads} threads" if side.way.threads else None,
+            words.counted(side.way.threads, "thread") if side.way.threads else None,
         )
         if word
     ]
@@ -129,7 +136,7 @@ def _figures(compared: Comparison) -> Table:
             words.seconds(each.a_s),
             words.seconds(each.b_s),
             change(each.ratio.ratio),
-            f"{change(each.ratio.low)} to {change(each.ratio.high)}",
+            span(each.ratio.low, each.ratio.high),
             _finding(each, compared),
         )
     return table

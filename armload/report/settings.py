@@ -139,7 +139,7 @@ def _choice(plan: Plan, field: str) -> str:
     value = getattr(plan, field)
     match field:
         case "prompt" if plan.prompt_tokens is not None:
-            return f"of {plan.prompt_tokens} tokens"
+            return f"of {plan.prompt_tokens} token{'' if plan.prompt_tokens == 1 else 's'}"
         case "prompt":
             return short_prompt(plan.prompt)
         case "threads" if value is None:

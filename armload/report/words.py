@@ -25,6 +25,14 @@ def seconds(value: float | None) -> str:
     return f"{_three_figures(value)} s" if rounded >= 1 else f"{_three_figures(rounded * 1000)} ms"
 
 
+def duration(seconds_in_all: float) -> str:
+    """Write how long something has lasted, in the unit that a person would take."""
+    for unit, scale in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds_in_all >= 2 * scale:
+            return f"{seconds_in_all / scale:.0f} {unit}"
+    return f"{seconds_in_all:.0f} s"
+
+
 def rate(tokens_per_s: float | None) -> str:
     """Write tokens per second with three figures."""
     return UNKNOWN if tokens_per_s is None else _three_figures(tokens_per_s)
@@ -42,6 +50,11 @@ def _three_figures(value: float) -> str:
 def size(count: int | None) -> str:
     """Write a number of bytes."""
     return UNKNOWN if count is None else format_bytes(count)
+
+
+def counted(count: int | None, thing: str) -> str:
+    """Write a number of things: ``1 token``, ``2 tokens``."""
+    return UNKNOWN if count is None else f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def weights(count: int) -> str:
@@ -162,9 +175,11 @@ def in_all(run: Run) -> str:
         return ""
     parts = []
     if summary.prefill_s is not None:
-        parts.append(f"prefill {summary.prefill_tokens} tokens in {seconds(summary.prefill_s)}")
+        tokens = counted(summary.prefill_tokens, "token")
+        parts.append(f"prefill {tokens} in {seconds(summary.prefill_s)}")
     if summary.decode_s is not None:
-        parts.append(f"decode {summary.decode_tokens} tokens in {seconds(summary.decode_s)}")
+        tokens = counted(summary.decode_tokens, "token")
+        parts.append(f"decode {tokens} in {seconds(summary.decode_s)}")
     if run.watched is not None:
         parts.append("as the program says")
     parts.append(f"{seconds(summary.wall_s)} with loading")

@@ -14,7 +14,7 @@ from armload.bench.figures import Figures, figures_of
 from armload.bench.foreign.read import read_foreign
 from armload.bench.run import Run
 from armload.core.errors import UsageError
-from armload.report.comparison import advice, change, comparison_view, sentence
+from armload.report.comparison import advice, change, comparison_view, sentence, span
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.test_bench_foreign import LLAMA_BENCH, LLM_DEMO
 
@@ -264,3 +264,17 @@ def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -
 )
 def test_a_ratio_is_said_as_a_change(ratio: float, text: str) -> None:
     assert change(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.95, 1.031, "5.0 % less to 3.1 % longer"),
+        (0.111, 0.584, "0.111 to 0.584 times as long"),
+        (1.8, 2.2, "1.8 to 2.2 times as long"),
+    ],
+)
+def test_both_ends_of_an_interval_are_said_in_one_notation(
+    low: float, high: float, text: str
+) -> None:
+    assert span(low, high) == text

@@ -155,3 +155,19 @@ def test_a_figure_is_never_written_with_an_exponent(value: float) -> None:
     for text in (rate, number):
         figures = text.replace(",", "").replace(".", "").lstrip("0")
         assert len(figures) == 3 or ("." not in text and len(figures) > 3)
+
+
+@pytest.mark.parametrize(
+    ("lasted_s", "text"),
+    [(0.4, "0 s"), (90, "90 s"), (150, "2 min"), (7300, "2 h"), (200_000, "2 days")],
+)
+def test_a_duration_has_the_unit_that_suits_it(lasted_s: float, text: str) -> None:
+    assert words.duration(lasted_s) == text
+
+
+def test_one_token_is_not_several() -> None:
+    run = quick_run()
+    one = run.summary.model_copy(update={"prefill_tokens": 1, "decode_tokens": 1})
+    said = words.in_all(run.model_copy(update={"summary": one}))
+    assert "prefill 1 token in" in said
+    assert "decode 1 token in" in said

@@ -118,7 +118,8 @@ def _steps(pieces: Sequence[Write], said: Said) -> tuple[tuple[Step, ...], list[
     if said.decode_tokens is None:
         return (), [f"The output came in {count}; how many tokens these are is not known."]
     if len(pieces) != said.decode_tokens:
-        said_tokens = f"the program says that it generated {said.decode_tokens} tokens"
+        tokens = f"{said.decode_tokens} token{'' if said.decode_tokens == 1 else 's'}"
+        said_tokens = f"the program says that it generated {tokens}"
         return (), [f"There are no times per token: {said_tokens}, and its answer came in {count}."]
     steps = tuple(_step(number, write) for number, write in enumerate(pieces[1:]))
     return steps, _disagreement(steps, said)

@@ -52,8 +52,15 @@ def results() -> Console:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print a result for a person."""
-    results().print(renderable)
+    """Print a result for a person; in a file or a pipe, no line ends with blanks."""
+    console = results()
+    if sys.stdout.isatty():
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    for line in captured.get().removesuffix("\n").split("\n"):
+        print(line.rstrip())
 
 
 def show_json(text: str) -> None:

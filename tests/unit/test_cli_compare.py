@@ -102,6 +102,15 @@ def test_a_mistake_gets_a_sentence(folder: Path, words: list[str], said: str, fa
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("words", [("show",), ("show", "--run", "latest")])
+def test_a_table_in_a_pipe_has_no_blanks_at_the_end_of_a_line(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    lines = typed(folder, *words).stdout.splitlines()
+    assert len(lines) > 3
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
 def test_the_list_shows_the_latest_runs_and_says_that_there_are_more(folder: Path) -> None:
     shown = typed(folder, "show", "--last", "3")
     assert shown.returncode == 0, shown.stderr

@@ -163,6 +163,17 @@ def test_rates_that_are_far_apart_have_a_scale_for_both() -> None:
     assert kind(threads(cells_of([*slowed, *map(made_run, [Q4] * 2, (1, 2))]), "decode")) == "log"
 
 
+def test_what_is_not_counted_is_a_filled_mark_larger_than_what_is() -> None:
+    figure = threads(cells_of(sweep()), "decode")
+    assert figure is not None
+    marks = {
+        layer["data"]["name"]: layer["mark"]
+        for layer in figure.specification["layer"]
+        if layer["mark"]["type"] == "point" and layer["mark"].get("filled")
+    }
+    assert marks["doubtful"]["size"] > marks["rates"]["size"]
+
+
 def test_crosses_alone_are_explained_by_a_legend() -> None:
     figure = threads(
         cells_of([made_run(threads=each, throttled=True) for each in (2, 4)]), "decode"

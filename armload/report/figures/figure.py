@@ -14,7 +14,10 @@ from armload.report.ranking import fastest_of_each
 if TYPE_CHECKING:
     import altair as alt
 
-DOUBTFUL_COLOUR, DOUBTFUL_SHAPE = "#7F7F7F", "cross"
+DOUBTFUL_COLOUR = "#7F7F7F"
+DOUBTFUL_SHAPE = (
+    "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z"  # a solid X
+)
 
 LEGEND_CHARACTERS = 38
 GLUE = "\N{NO-BREAK SPACE}"

@@ -142,7 +142,7 @@ def _specification(
     )
     crosses = (
         alt.Chart(alt.NamedData(name="doubtful"))
-        .mark_point(size=80, strokeWidth=2, opacity=1)
+        .mark_point(filled=True, size=130, opacity=1)
         .encode(x, y, colour, shape, tooltip=tooltip)
     )
     best = rates.transform_filter("datum.best")

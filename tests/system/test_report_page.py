@@ -37,6 +37,25 @@ def test_the_chart_is_drawn_without_a_network_or_a_complaint(
     assert set(tab.asked) == {page.as_uri()}
 
 
+GOES_ON = (
+    "[...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth)"
+)
+SHADED = "box => getComputedStyle(box).backgroundImage.split('linear-gradient').length === 5"
+
+
+def test_a_table_that_goes_on_beyond_a_phone_s_edge_shows_it_and_scrolls_by_keys(
+    tmp_path: Path, tab: Tab
+) -> None:
+    page, _ = write_report(storage_run(), tmp_path)
+    tab.open(page, width=380)
+    labels = tab.evaluate(f"{GOES_ON}.map(box => box.getAttribute('aria-label'))")
+    assert labels == ["Slowest tokens"], "the conditions have lines enough instead"
+    assert tab.evaluate(f"{GOES_ON}.every({SHADED})")
+    assert tab.evaluate(f"{GOES_ON}.every(box => box.tabIndex === 0)")
+    tab.open(page, width=1200)
+    assert tab.evaluate(f"{GOES_ON}.length") == 0
+
+
 def test_a_page_of_a_failed_run_opens_without_a_complaint(tmp_path: Path, tab: Tab) -> None:
     page, _ = write_report(failed_run(), tmp_path)
     tab.open(page, width=1200)

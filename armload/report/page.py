@@ -46,11 +46,13 @@ def render_page(run: Run, specification: Specification | None, raw_files: Sequen
         specification: from ``chart.token_chart``; none without times per token.
         raw_files: names of the files beside the page to link to.
     """
+    slowest, causes = _slowest(run.tokens), words.causes_of(run)
     values = {
         "run": run,
         "version": run.armload,
-        "slowest": _slowest(run.tokens),
-        "causes": words.causes_of(run),
+        "slowest": slowest,
+        "causes": causes,
+        "any_cause": any(step.step in causes for _, step in slowest),
         "raw_files": raw_files,
     }
     return render(TEMPLATE_NAME, values, {CHART_NAME: specification} if specification else {})

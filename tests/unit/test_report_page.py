@@ -129,6 +129,13 @@ def test_the_page_says_what_limited_the_run_and_shows_the_text(tmp_path: Path) -
     )
 
 
+def test_causes_have_a_column_only_where_a_token_counts_as_slow(tmp_path: Path) -> None:
+    page = _page(quick_run(), tmp_path)
+    assert "<th>cause</th>" in page
+    assert "<td>contention</td>" in page
+    assert "<th>cause</th>" not in _page(storage_run(), tmp_path)
+
+
 def test_a_failed_run_s_page_says_what_to_do_and_a_good_one_s_has_nothing_to_say(
     tmp_path: Path,
 ) -> None:

@@ -268,7 +268,9 @@ def test_a_run_without_a_model_or_figures_can_be_shown(tmp_path: Path) -> None:
     assert "llm_demo" in line
     assert "100 ms" not in line, "there is no first token"
     page, _ = write_report(run, tmp_path)
-    assert "llm_demo ran for" in page.read_text()
+    text = page.read_text()
+    assert "llm_demo ran for" in text
+    assert '<dl class="figures">' not in text, "there is none to show"
 
 
 def comparable(run: Run, *, tokens: int) -> Run:

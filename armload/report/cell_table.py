@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from armload.report import words
 from armload.report.cells import Cell, Estimate
 from armload.report.ranking import fastest
-from armload.report.settings import ALWAYS_SHOWN, THREADS, differing
+from armload.report.settings import ALWAYS_SHOWN, MODEL, NONE, PROGRAM, THREADS, differing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +74,13 @@ _FIGURES = (
 
 
 def cell_table(cells: Sequence[Cell]) -> CellTable:
-    """Lay out the cells; what is the same in all is shown for board, model and threads only."""
+    """Lay out the cells; what is the same in all is shown for board, model and threads only.
+
+    A program that was given no model is named itself.
+    """
     names = [*ALWAYS_SHOWN]
+    if any(cell.settings[MODEL] == NONE for cell in cells):
+        names.insert(0, PROGRAM)
     names += [name for name in differing([cell.settings for cell in cells]) if name not in names]
     best = fastest(cells) if len(cells) > 1 else None
     return CellTable(

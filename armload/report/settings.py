@@ -10,7 +10,7 @@ from armload.bench.run import Run
 from armload.core.shell import join
 
 BOARD, MODEL, QUANTISATION, THREADS = "board", "model", "quantisation", "threads"
-BUILD, MODEL_SUM = "build", "model SHA-256"
+PROGRAM, BUILD, MODEL_SUM = "program", "build", "model SHA-256"
 
 ALWAYS_SHOWN = (MODEL, QUANTISATION, THREADS, BOARD)
 """The rest is shown where it differs."""
@@ -61,7 +61,7 @@ def settings_of(run: Run) -> Settings:
         QUANTISATION: run.model.quantisation or NONE,
         **choices,
         "command": join(run.watched.words) if run.watched else NONE,
-        "program": binary.program,
+        PROGRAM: binary.program,
         "target": binary.target,
         "compiler": binary.compiler,
         "source": binary.source,

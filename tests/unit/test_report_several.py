@@ -197,6 +197,8 @@ def test_a_valid_run_of_a_program_without_tokens_is_called_valid_throughout(tmp_
     assert "No run is valid" not in shown(body)
     assert "1 run: echo (not built by armload" in body
     assert "<th>model</th>" not in body
+    first = report.table.rows[0].entries[0]
+    assert (report.table.columns[0].heading, first.text) == ("program", "echo")
     assert "<td></td>" not in body
     assert re.fullmatch(r"\d{8}T\d{6}Z-[a-z0-9-]+-echo", new_folder([run]).name)
 

@@ -136,7 +136,8 @@ class Board(Value):
         workdir: the folder that armload may use there; made when missing. A board of kind
             ``qemu-user`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
-        facts: what is known beforehand.
+        facts: what is known beforehand. Memory and storage rate of a virtual board are what
+            its machine is made with, whatever a file that it extends declares.
     """
 
     name: str
@@ -145,7 +146,7 @@ class Board(Value):
     reach: Reach
     workdir: PurePosixPath
     build_host: BuildHost = BuildHost()
-    facts: Facts = Facts()
+    facts: Facts = Field(default=Facts(), validate_default=True)
 
     @field_validator("workdir")
     @classmethod
@@ -154,6 +155,16 @@ class Board(Value):
         if not workdir.is_absolute() and not isinstance(reach, EmulatedReach):
             raise ValueError(f"'{workdir}' must be a whole path on the board, beginning with /")
         return workdir
+
+    @field_validator("facts")
+    @classmethod
+    def _follow_the_machine(cls, facts: Facts, info: ValidationInfo) -> Facts:
+        reach = info.data.get("reach")
+        if not isinstance(reach, VirtualReach):
+            return facts
+        rate = reach.disk_read_bytes_per_s or facts.storage_read_bytes_per_s
+        made = {"memory": reach.memory, "storage_read_bytes_per_s": rate}
+        return facts.model_copy(update=made)
 
 
 def load_board(name: str) -> Board:

@@ -115,3 +115,14 @@ def test_only_the_laptop_as_a_board_may_have_a_work_folder_in_the_cache(
     monkeypatch.setenv("ARMLOAD_CACHE", "/cache")
     (boards / "own.yaml").write_text("target: rk3568\nreach:\n  kind: qemu-user\nworkdir: work\n")
     assert load_board("own").workdir == PurePosixPath("/cache/work")
+
+
+def test_a_virtual_board_declares_what_its_own_machine_is_made_with(boards: Path) -> None:
+    (boards / "tight.yaml").write_text(
+        "extends: virtual-dayu200\nreach:\n  memory: 512 MiB\n  disk_read_bytes_per_s: 20 MB\n"
+        "facts:\n  memory_bytes_per_s: 3 GB\n"
+    )
+    facts = load_board("tight").facts
+    assert (facts.memory, facts.storage_read_bytes_per_s) == (512 << 20, 20_000_000)
+    assert facts.memory_bytes_per_s == 3_000_000_000, "what the machine does not settle stays"
+    assert load_board("virtual-dayu200").facts.storage_read_bytes_per_s == 165_000_000

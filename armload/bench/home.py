@@ -17,7 +17,7 @@ from armload.boards.conditions import Conditions
 from armload.boards.connect import connect
 from armload.boards.host import Host
 from armload.boards.probe import probe
-from armload.core.errors import ArmloadError, ConnectError, TransferError
+from armload.core.errors import ArmloadError, ConnectError, DiskError, TransferError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
@@ -146,7 +146,7 @@ def _brought(
         after = _after(host, board) if just_ended else None
         run = keep(job or read_job(folder), folder, after=after, cut=cut)
     except OSError as error:
-        raise TransferError(
+        raise DiskError(
             f"{error.filename or folder}: {error.strerror or error}.",
             f"The run still lies on the board. Make room here, then: "
             f"armload pull --board {board.name}",

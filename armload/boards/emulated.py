@@ -25,7 +25,6 @@ from armload.boards.virtual.packages import (
 )
 from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import Qemu, fetch_program, knows_cpu, private_program
-from armload.boards.virtual.room import usable_cache
 from armload.boards.virtual.state import (
     Powered,
     address_of,
@@ -37,6 +36,7 @@ from armload.boards.virtual.state import (
     powered_state,
     sibling_folders,
 )
+from armload.core.disk import written_in
 from armload.core.errors import ConnectError, MissingToolError, UsageError
 from armload.core.locks import locked
 from armload.core.progress import Progress
@@ -55,7 +55,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     Raises:
         ConnectError: the server does not start; with its last lines.
         MissingToolError: OpenSSH or qemu-user cannot be had.
-        BoardError: the laptop's disk is full.
+        DiskError: the laptop's disk is full.
         UsageError: the board is not of this kind.
     """
     reach = _reach(board)
@@ -63,7 +63,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     powered = powered_state(folder)
     if powered is None:
         waiting = f"Another armload starts {board.name}; waiting for it."
-        with usable_cache(), locked(folder / "lock", progress, waiting=waiting):
+        with written_in(folder), locked(folder / "lock", progress, waiting=waiting):
             powered = powered_state(folder)
             if powered is None:
                 with packages_locked(progress):

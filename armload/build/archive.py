@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import tarfile
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from armload.build.index import package_index, without_login
+from armload.core.disk import is_refusal
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress, Step
@@ -163,7 +163,7 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
         beside.chmod(0o755)
         beside.replace(place)
     except (tarfile.TarError, EOFError, OSError) as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        if isinstance(error, OSError) and is_refusal(error):
             raise  # whoever builds says which folder is full
         raise BuildError(f"{archive}: cannot be unpacked: {error}.") from error
     finally:

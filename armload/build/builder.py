@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from armload.build.source import Source, engine_commit, pinned_source
 from armload.build.strip import strip
 from armload.build.target import Target
 from armload.build.workshop import LocalWorkshop
+from armload.core.disk import written_in
 from armload.core.errors import BuildError, DataError
 from armload.core.files import sha256_of, write_whole
 from armload.core.locks import locked
@@ -54,6 +53,7 @@ def build(
             fit the target.
         UsageError: the source has no such program, or the workshop makes no such code.
         MissingToolError: a compiler, or one of armload's own packages, is not there.
+        DiskError: this machine's disk is full.
         ArmloadError: the workshop is another machine, and something is wrong there.
     """
     progress = progress or Silent()
@@ -75,7 +75,7 @@ def build(
     if finished is None:
         waiting = "Another armload is building the same; waiting for it."
         with (
-            _disk_errors(place),
+            written_in(place.parent),
             locked(Path(f"{place}.lock"), progress, waiting=waiting) as lock,
         ):
             finished = (
@@ -107,19 +107,6 @@ def _finished(place: Path) -> BuildRecord | None:
         if not path.is_file() or sha256_of(path) != program.sha256:
             return None
     return record
-
-
-@contextmanager
-def _disk_errors(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS}:
-            raise
-        raise BuildError(
-            f"{error.filename or place.parent}: cannot be written: {error.strerror}.",
-            "Make room or set ARMLOAD_CACHE to another folder, then run the same command again.",
-        ) from error
 
 
 class _Build:

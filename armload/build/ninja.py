@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from armload.core.children import known
-from armload.core.errors import BuildError
+from armload.core.errors import ArmloadError, BuildError, DiskError
 
 LOG_LINES_SHOWN = 30
 END_PATIENCE_S = 5.0
@@ -106,12 +106,12 @@ def end(process: subprocess.Popen[Any]) -> None:
                 continue
 
 
-def failure(program: str, status: int, tail: Sequence[str], log: Path) -> BuildError:
+def failure(program: str, status: int, tail: Sequence[str], log: Path) -> ArmloadError:
     """Return the error for a program that failed; ``tail`` is the end of what ``log`` holds."""
     shown = "\n".join(f"  {line}" for line in tail)
     is_full = shutil.disk_usage(log.parent).free < FULL_DISK_BYTES
     if is_full or "No space left on device" in shown:
-        return BuildError(
+        return DiskError(
             f"The disk that holds {log.parent} is full.",
             "Make room (a build takes some 500 MB, source and compiler cache included) or set "
             "ARMLOAD_CACHE to a folder on another disk, then run the same command again: it goes "

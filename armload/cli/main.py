@@ -69,11 +69,9 @@ class _Armload(Program):
         self.print_columns(self._verbs())
         print("Options:\n")
         self.print_columns([("-h, --help", "This page."), ("-V, --version", "The version.")])
-        print("Exit statuses: 0 done, 1 fault, 2 wrong argument, 3 malformed file, 4 tool missing,")
-        print(
-            "5 build, 6 no connection, 7 board unable, 8 transfer, 9 run failed, 10 board in use,"
-        )
-        print("11 slower than compare was told to allow, 130 interrupted.")
+        print("Exit statuses: 0 done, 1 fault or full disk, 2 wrong argument, 3 malformed file,")
+        print("4 tool missing, 5 build, 6 no connection, 7 board unable, 8 transfer, 9 run failed,")
+        print("10 board in use, 11 slower than compare was told to allow, 130 interrupted.")
 
     def print_task_help(self, name: str) -> None:
         task, context = self.collection[name], self.parser.contexts[name]

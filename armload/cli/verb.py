@@ -14,7 +14,13 @@ from invoke.tasks import Task
 
 from armload.cli.flags import abbreviated
 from armload.cli.positional import read_positional_arguments
-from armload.core.errors import INTERRUPTED_EXIT_STATUS, ArmloadError, ConnectError, UsageError
+from armload.core.errors import (
+    INTERRUPTED_EXIT_STATUS,
+    ArmloadError,
+    ConnectError,
+    DiskError,
+    UsageError,
+)
 
 read_positional_arguments()
 
@@ -88,7 +94,7 @@ class Verb(Task[Any]):
                 "Make room or change its rights. What is built and fetched lies in the folder that "
                 "ARMLOAD_CACHE names, runs lie below the current folder.",
             )
-            raise Exit(code=ArmloadError.exit_status) from error
+            raise Exit(code=DiskError.exit_status) from error
 
 
 def _password_is_given(error: ConnectError) -> bool:

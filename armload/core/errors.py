@@ -28,6 +28,10 @@ class ArmloadError(Exception):
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
 
 
+class DiskError(ArmloadError):
+    """This machine's own disk is full, or does not let itself be written."""
+
+
 class UsageError(ArmloadError):
     """An argument, or a name of a board, target or model, that makes no sense."""
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armload.core.errors import ConnectError, MissingToolError, TransferError, UsageError
+from armload.core.disk import is_refusal
+from armload.core.errors import ConnectError, DiskError, MissingToolError, UsageError
 from armload.core.progress import Progress
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
 PREFIX = "hf:"
-_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 _REFERENCE = re.compile(
     r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.gguf)", re.ASCII
 )
@@ -32,7 +31,7 @@ def fetch(reference: str, progress: Progress) -> Path:
         UsageError: the reference is malformed, or there is no such file or permission.
         MissingToolError: the extra ``hub`` is not installed.
         ConnectError: the hub cannot be reached.
-        TransferError: the hub's cache cannot be written, for want of space or permission.
+        DiskError: the hub's cache cannot be written, for want of space or permission.
     """
     match = _REFERENCE.fullmatch(reference)
     if match is None or ".." in reference:
@@ -69,8 +68,8 @@ def _download(repo: str, file: str, progress: Progress) -> Path:
             f"The hub's {repo} has no file {file}.", f"Look at the list of files of {repo}."
         ) from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError) as error:
-        if error.errno in _DISK_ERRORS:
-            raise TransferError(
+        if isinstance(error, OSError) and is_refusal(error):
+            raise DiskError(
                 f"{repo}/{file} cannot be kept in {constants.HF_HUB_CACHE}: {error.strerror}.",
                 "Make room there and see that it may be written, or set HF_HUB_CACHE to another "
                 "folder.",

@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armload.core.errors import ArmloadError, UsageError
+from armload.core.errors import DiskError, UsageError
 from armload.core.files import written_whole
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
@@ -91,7 +91,7 @@ def synthesise(
 
     Raises:
         UsageError: no such quantisation, or a shape that cannot be.
-        ArmloadError: the disk has no room for it.
+        DiskError: the disk has no room for it.
     """
     if quantisation not in TYPES:
         raise UsageError(
@@ -128,7 +128,7 @@ def synthesise_like(
 
     Raises:
         UsageError: no such file type, or a shape that cannot be.
-        ArmloadError: the disk has no room for it.
+        DiskError: the disk has no room for it.
     """
     file_type = check_file_type(file_type)
     words = _words(shape)
@@ -191,7 +191,7 @@ def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> No
     folder = next(each for each in path.absolute().parents if each.is_dir())
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise ArmloadError(
+        raise DiskError(
             f"{path}: the model takes {format_bytes(needed)}, and {folder} has room for "
             f"{format_bytes(free)}.",
             "Make room, or choose a smaller shape or quantisation.",

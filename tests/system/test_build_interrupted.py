@@ -16,7 +16,7 @@ import pytest
 from armload.build.builder import build
 from armload.build.source import pinned_source
 from armload.build.target import load_target
-from armload.core.errors import BuildError
+from armload.core.errors import DiskError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
@@ -132,7 +132,7 @@ def test_after_a_killed_build_the_same_command_completes_it(cache: Path) -> None
 
 def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> None:
     with small_disk(cache / "builds", 3) as builds:
-        with pytest.raises(BuildError, match=r"full|No space left") as caught:
+        with pytest.raises(DiskError, match=r"full|No space left") as caught:
             build(load_target("rk3568"), programs=QUICK)
         assert "ARMLOAD_CACHE" in caught.value.remedy
         assert list(builds.glob("*/build.json")) == []

@@ -167,5 +167,5 @@ def test_a_full_disk_is_named_and_not_taken_for_a_hub_out_of_reach(
 ) -> None:
     mounted = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", ON_A_FULL_DISK, "-")
     answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, before=mounted, HF_ENDPOINT=endpoint)
-    assert answer["kind"] == "TransferError"
+    assert answer["kind"] == "DiskError"
     assert f"{tmp_path}/hub: No space left on device" in str(answer["message"])

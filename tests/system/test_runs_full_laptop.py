@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -14,7 +16,7 @@ from armload.bench.home import bring_home, pull
 from armload.bench.record import Job
 from armload.boards.board import Board
 from armload.boards.local import LocalHost
-from armload.core.errors import TransferError
+from armload.core.errors import DiskError
 from armload.core.progress import Silent
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
@@ -96,7 +98,7 @@ def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     done = pulls()
-    assert done.returncode == TransferError.exit_status, done.stderr
+    assert done.returncode == DiskError.exit_status, done.stderr
     assert f"1 of 3 runs stay on my-board: {LARGE}." in done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("armload pull --board my-board") == 1
@@ -110,7 +112,34 @@ def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
 
 def test_a_run_that_has_just_ended_is_told_in_the_same_way(laptop: Path, board: Board) -> None:
     on_board: PurePosixPath = Layout(workdir=board.workdir).run(LARGE)
-    with pytest.raises(TransferError, match="No space left on device") as caught:
+    with pytest.raises(DiskError, match="No space left on device") as caught:
         bring_home(LocalHost(board.name), board, on_board, Silent())
     assert "armload pull --board my-board" in caught.value.remedy
     assert laptop.is_dir()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("build", "--programs", "llama-simple"),
+        ("board.up", "--board", "virtual"),
+        ("board.up", "--board", "qemu-user"),
+        ("pull", "--board", "my-board"),
+        ("model.synth", "--like", "llama-3.2-1b", "--output", "model.gguf"),
+    ],
+)
+def test_every_verb_ends_with_the_same_status_where_this_machine_cannot_be_written(
+    laptop: Path, board: Board, words: tuple[str, ...]
+) -> None:
+    content = board.model_dump(mode="json", include={"target", "reach", "workdir"})
+    (laptop / "boards" / "my-board.yaml").write_text(yaml.safe_dump(content))
+    subprocess.run(["mount", "-o", "remount,ro", str(laptop)], check=True)
+    done = subprocess.run(
+        [str(BIN / "armload"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ARMLOAD_CACHE": str(laptop / "cache")},
+    )
+    assert done.returncode == DiskError.exit_status, done.stderr
+    assert re.search("Read-only file system|has room for", done.stderr)

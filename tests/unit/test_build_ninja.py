@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from armload.build.ninja import Status, read_status, run_logged
-from armload.core.errors import BuildError
+from armload.core.errors import BuildError, DiskError
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_failure_shows_the_last_thirty_lines_and_names_the_log(tmp_path: Path)
 
 
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="is full"):
+    with pytest.raises(DiskError, match="is full"):
         _run("print('error: No space left on device')\nraise SystemExit(1)", tmp_path)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from armload.boards.virtual.mirrors import Archive
 from armload.boards.virtual.packages import Apt
-from armload.core.errors import ArmloadError, BoardError, MissingToolError
+from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.progress import Silent
 
 # Like apt: LANGUAGE counts in every locale but plain C.
@@ -50,8 +50,8 @@ def test_dependencies_are_found_whatever_the_persons_language_is(apt: Apt) -> No
     ("said", "kind", "remedy"),
     [
         ("E: Failed to fetch x  Could not connect", MissingToolError, "Check the network"),
-        ("E: Write error - write (28: No space left on device)", BoardError, "ARMLOAD_CACHE"),
-        ("E: You don't have enough free space in /x/.", BoardError, "ARMLOAD_CACHE"),
+        ("E: Write error - write (28: No space left on device)", DiskError, "ARMLOAD_CACHE"),
+        ("E: You don't have enough free space in /x/.", DiskError, "ARMLOAD_CACHE"),
     ],
 )
 def test_a_full_disk_is_told_from_a_missing_network(
@@ -67,18 +67,18 @@ def test_a_full_disk_is_told_from_a_missing_network(
 _ON_A_FULL_DISK = """
 import sys
 from pathlib import Path
-from armload.boards.virtual.room import usable_cache
 from armload.boards.virtual.storage import make_disk
-from armload.core.errors import BoardError
+from armload.core.disk import written_in
+from armload.core.errors import DiskError
 folder = Path(sys.argv[1])
 try:
     make_disk(folder / "disk.img", 4 << 30)
-except BoardError as error:
+except DiskError as error:
     print(error)
 try:
-    with usable_cache():
+    with written_in(folder):
         (folder / "file").write_bytes(bytes(1 << 20))
-except BoardError as error:
+except DiskError as error:
     print(error)
 """
 
@@ -94,6 +94,6 @@ def test_a_full_disk_of_the_laptop_is_told(tmp_path: Path) -> None:
     )
     disk, remedy, file, same_remedy = done.stdout.splitlines()
     assert disk == f"There is no room on this laptop for {tmp_path}/disk.img."
-    assert "cannot be written: No space left on device" in file
+    assert "on this machine cannot be written: No space left on device" in file
     assert remedy == same_remedy
     assert "ARMLOAD_CACHE" in remedy

@@ -22,7 +22,6 @@ from armload.boards.virtual.qemu import (
     start,
 )
 from armload.boards.virtual.qmp import Qmp
-from armload.boards.virtual.room import usable_cache
 from armload.boards.virtual.state import (
     Powered,
     address_of,
@@ -36,6 +35,7 @@ from armload.boards.virtual.state import (
     socket_path,
 )
 from armload.boards.virtual.storage import make_disk, root_archive
+from armload.core.disk import written_in
 from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.files import write_whole
 from armload.core.locks import locked
@@ -58,7 +58,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     Raises:
         ConnectError: it does not come up; with the last lines from its console.
         MissingToolError: QEMU or the packages cannot be had.
-        BoardError: the laptop's disk is full.
+        DiskError: the laptop's disk is full.
         UsageError: the board is not a virtual one.
     """
     reach = _reach(board)
@@ -67,7 +67,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     if address is not None:
         return address
     waiting = f"Another armload starts {board.name}; waiting for it."
-    with usable_cache(), locked(folder / "lock", progress, waiting=waiting):
+    with written_in(folder), locked(folder / "lock", progress, waiting=waiting):
         powered = powered_state(folder)
         if powered is None:
             powered = _switched_on(board, reach, folder, progress)

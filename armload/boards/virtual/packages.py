@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from armload.boards.virtual.mirrors import Archive, archives
-from armload.boards.virtual.room import REMEDY, in_english, tells_no_room
-from armload.core.errors import ArmloadError, BoardError, MissingToolError
+from armload.boards.virtual.room import in_english, tells_no_room
+from armload.core.disk import CACHE_REMEDY
+from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
@@ -210,7 +211,7 @@ def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
 
     Raises:
         MissingToolError: no apt, no archive, or no network.
-        BoardError: no room on the laptop, here as in all that is done with it.
+        DiskError: no room on the laptop, here as in all that is done with it.
     """
     require_apt()
     (cache_folder() / "packages").mkdir(parents=True, exist_ok=True)
@@ -288,7 +289,7 @@ def _failure(command: list[str], output: str) -> ArmloadError:
     verb = next((word for word in command[1:] if word in ("update", "install", "download")), "")
     message = f"{' '.join(filter(None, (command[0], verb)))} failed: {reason}"
     if tells_no_room(output):
-        return BoardError(f"There is no room on this laptop: {message}", REMEDY)
+        return DiskError(f"There is no room on this laptop: {message}", CACHE_REMEDY)
     return MissingToolError(
         message,
         "Check the network and this machine's apt sources, then run the same command again.",

@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 
 from armload.boards.virtual import cpio
-from armload.boards.virtual.room import REMEDY, in_english, tells_no_room
-from armload.core.errors import BoardError, MissingToolError
+from armload.boards.virtual.room import in_english, tells_no_room
+from armload.core.disk import CACHE_REMEDY
+from armload.core.errors import DiskError, MissingToolError
 from armload.core.workspace import data_path
 
 _FOLDERS = ("data", "dev", "etc", "proc", "run", "sys", "tmp")
@@ -54,7 +55,7 @@ def make_disk(path: Path, size_bytes: int) -> None:
 
     Raises:
         MissingToolError: there is no mke2fs, or it failed.
-        BoardError: no room on the laptop.
+        DiskError: no room on the laptop.
     """
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:
@@ -72,7 +73,7 @@ def make_disk(path: Path, size_bytes: int) -> None:
     if done.returncode != 0:
         beside.unlink()
         if tells_no_room(done.stderr):
-            raise BoardError(f"There is no room on this laptop for {path}.", REMEDY)
+            raise DiskError(f"There is no room on this laptop for {path}.", CACHE_REMEDY)
         raise MissingToolError(f"mke2fs could not make {path}: {done.stderr.strip()[-300:]}")
     beside.rename(path)
 

@@ -24,7 +24,7 @@ from armload.boards.virtual.packages import (
     updated_apt,
 )
 from armload.boards.virtual.process import Started, free_port, ssh_answers
-from armload.boards.virtual.qemu import Qemu, fetch_program, knows_cpu, private_program
+from armload.boards.virtual.qemu import Qemu, cpus_listed, fetch_program, knows_cpu, private_program
 from armload.boards.virtual.state import (
     Powered,
     address_of,
@@ -149,9 +149,10 @@ def _emulator(cpu: str, progress: Progress) -> None:
         ):
             apt.unpack(apt.alone(["qemu-user"]), Path(name), progress)
             shutil.copy2(Path(name, "usr/bin", _PROGRAM), fresh / _PROGRAM)
-    if not knows_cpu(Qemu(words=(str(fetched),)), cpu):
+    emulator = Qemu(words=(str(fetched),))
+    if not knows_cpu(emulator, cpu):
         raise MissingToolError(
-            f"No qemu-user here knows the CPU {cpu!r}.", f"See: {fetched} -cpu help"
+            f"No qemu-user here knows the CPU {cpu!r}.", cpus_listed(emulator, cpu)
         )
 
 

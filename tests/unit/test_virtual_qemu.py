@@ -5,10 +5,17 @@ import pytest
 from armload.boards.board import VirtualReach
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.packages import updated_apt
-from armload.boards.virtual.qemu import Qemu, Wiring, command_line, private_program
+from armload.boards.virtual.qemu import (
+    Qemu,
+    Wiring,
+    command_line,
+    cpus_listed,
+    private_program,
+    start,
+)
 from armload.boards.virtual.qmp import Qmp
 from armload.boards.virtual.storage import make_disk
-from armload.core.errors import BoardError, DataError, MissingToolError
+from armload.core.errors import BoardError, ConnectError, DataError, MissingToolError
 from armload.core.progress import Silent
 
 
@@ -114,3 +121,26 @@ def test_disk_that_is_too_small_is_told_and_leaves_nothing(tmp_path: Path) -> No
     with pytest.raises(MissingToolError, match="mke2fs could not make"):
         make_disk(tmp_path / "disk.img", 1000)
     assert list(tmp_path.iterdir()) == []
+
+
+def program(folder: Path, script: str) -> Qemu:
+    path = folder / "qemu"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return Qemu(words=(str(path),))
+
+
+@pytest.mark.parametrize("where", ['"$1"', "/dev/stderr"])
+def test_why_qemu_does_not_start_is_told_wherever_it_says_so(tmp_path: Path, where: str) -> None:
+    log = tmp_path / "qemu.log"
+    log.write_text("words of an earlier start\n")
+    qemu = program(tmp_path, f"echo 'cannot set up guest memory' >> {where}; exit 1")
+    with pytest.raises(ConnectError, match="did not start") as caught:
+        start(qemu, [*qemu.words, str(log)], log)
+    assert caught.value.message == "QEMU did not start: cannot set up guest memory"
+    assert "'reach' in the board's file" in caught.value.remedy
+
+
+def test_the_cpus_that_qemu_knows_are_named_with_the_likeliest_first(tmp_path: Path) -> None:
+    qemu = program(tmp_path, "printf 'Available CPUs:\\n  max\\n  cortex-a55\\n  sa1 (old)\\n'")
+    assert cpus_listed(qemu, "cortex-a555") == "It knows cortex-a55, max, sa1."

@@ -152,7 +152,7 @@ def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> P
         port = free_port()
         wired = wiring.model_copy(update={"port": port})
         try:
-            start(qemu, command_line(qemu, reach, wired, board.name))
+            start(qemu, command_line(qemu, reach, wired, board.name), wiring.qemu_log)
         except ConnectError as error:
             if "host forwarding" not in error.message:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from armload.boards.virtual.packages import (
     native_architecture,
     updated_apt,
 )
+from armload.boards.virtual.state import last_lines
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -89,13 +91,24 @@ def qemu_for(cpu: str, progress: Progress) -> Qemu:
     if not knows_cpu(fetched, cpu):
         raise MissingToolError(
             f"No QEMU here knows the CPU {cpu!r}.",
-            f"See what there is with: {' '.join(fetched.words)} -cpu help",
+            cpus_listed(fetched, cpu),
         )
     return fetched
 
 
 def knows_cpu(qemu: Qemu, cpu: str) -> bool:
     """Say whether a QEMU can emulate a CPU."""
+    return cpu in _cpus(qemu)
+
+
+def cpus_listed(qemu: Qemu, wanted: str) -> str:
+    """Return a sentence with the CPUs that a QEMU knows, those of a name like this one first."""
+    known = _cpus(qemu)
+    near = difflib.get_close_matches(wanted, known, n=3)
+    return f"It knows {', '.join(dict.fromkeys([*near, *known]))}."
+
+
+def _cpus(qemu: Qemu) -> list[str]:
     done = subprocess.run(
         [*qemu.words, "-cpu", "help"],
         env=qemu.environment(),
@@ -104,7 +117,9 @@ def knows_cpu(qemu: Qemu, cpu: str) -> bool:
         text=True,
         check=False,
     )
-    return cpu in done.stdout.split()
+    # A title, then a line for each with its name and, it may be, a remark.
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith(" ")]
+    return [words[0] for words in lines if words]
 
 
 def fetch_program(folder: Path, packages: tuple[str, ...], progress: Progress) -> None:
@@ -172,12 +187,18 @@ def _escaped(value: str | Path) -> str:
     return str(value).replace(",", ",,")
 
 
-def start(qemu: Qemu, command: list[str]) -> None:
+def start(qemu: Qemu, command: list[str], log_file: Path) -> None:
     """Start a machine and return once QEMU has set it up.
+
+    Args:
+        qemu: what to start.
+        command: its words.
+        log_file: where they tell it to write its own words.
 
     Raises:
         ConnectError: QEMU refuses; with its reason.
     """
+    log_file.unlink(missing_ok=True)
     with tempfile.TemporaryFile("w+") as log:
         done = subprocess.run(
             command,
@@ -191,4 +212,7 @@ def start(qemu: Qemu, command: list[str]) -> None:
         log.seek(0)
         said = log.read().strip()
     if done.returncode != 0:
-        raise ConnectError(f"QEMU did not start: {said[-600:]}")
+        raise ConnectError(
+            f"QEMU did not start: {said[-600:] or last_lines(log_file)}",
+            "See 'reach' in the board's file: has this machine so much memory and room?",
+        )

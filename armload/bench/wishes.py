@@ -197,8 +197,14 @@ def typed_wishes(typed: Mapping[str, object]) -> Wishes:
     """Check what a person has typed as options.
 
     Raises:
-        UsageError: a value is out of its range; names the option and says what is allowed.
+        UsageError: a value is out of its range, or two options exclude each other; names the
+            option and says what is allowed.
     """
+    if typed.get("prompt") and typed.get("prompt_tokens"):
+        raise UsageError(
+            "--prompt and --prompt-tokens: a prompt is a text or a length, not both.",
+            "Leave one out. To run texts and lengths in one sweep, list both in a --plan file.",
+        )
     try:
         return Wishes.model_validate(typed)
     except ValidationError as error:

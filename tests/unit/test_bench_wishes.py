@@ -22,10 +22,16 @@ def test_every_combination_of_the_lists_is_a_plan_and_threads_vary_first() -> No
     assert plans == [("f16", 1, 9), ("f16", 2, 9), ("q8_0", 1, 9), ("q8_0", 2, 9)]
 
 
-def test_texts_and_lengths_are_both_prompts() -> None:
-    wishes = typed_wishes({"prompt": ["one", "two"], "prompt_tokens": ["64"]})
+def test_texts_and_lengths_of_a_plan_file_are_both_prompts() -> None:
+    wishes = Wishes(prompt=("one", "two"), prompt_tokens=(64,))
     prompts = [plan.prompt_tokens or plan.prompt for plan in wishes.plans()]
     assert prompts == ["one", "two", 64]
+
+
+def test_a_text_and_a_length_cannot_both_be_typed() -> None:
+    with pytest.raises(UsageError, match="--prompt and --prompt-tokens") as caught:
+        typed_wishes({"prompt": ["a"], "prompt_tokens": ["5"]})
+    assert "--plan" in caught.value.remedy
 
 
 def test_every_option_reaches_the_plan() -> None:

@@ -190,6 +190,12 @@ def read_wishes(path: Path) -> Wishes:
         UsageError: there is no such file.
         DataError: it is malformed; says file, line and what is allowed.
     """
+    if not path.is_file():
+        raise UsageError(
+            f"There is no plan file {path}.",
+            "Correct the path. A plan file holds options of armload bench, such as the line "
+            "'threads: [1, 2, 4]'.",
+        )
     return load_file(path, Wishes)
 
 

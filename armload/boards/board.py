@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from armload.core.errors import UsageError
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder
 from armload.core.yamlfile import load_named
@@ -171,9 +172,14 @@ def load_board(name: str) -> Board:
     """Read the board called ``name``.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or several are named.
         DataError: its file is malformed.
     """
+    if "," in name:
+        raise UsageError(
+            f"{name!r} names several boards, and one is needed here.",
+            "Give the command once for each. Only armload deploy takes several.",
+        )
     board = load_named("boards", name, Board)
     if isinstance(board.reach, EmulatedReach):
         workdir = PurePosixPath(cache_folder().resolve(), board.workdir)

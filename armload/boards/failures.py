@@ -205,7 +205,7 @@ def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
         tried.append(f"the password in {PASSWORD_VARIABLE}")
     allowed = _allowed_methods(connection)
     would_do = not with_password and bool({"password", "keyboard-interactive"} & allowed)
-    hint = f" It takes a password: put it in {PASSWORD_VARIABLE}." if would_do else ""
+    hint = f" If it has a password for you, put it in {PASSWORD_VARIABLE}." if would_do else ""
     return LoginRefusedError(
         f"{where}: the login is refused. Tried: {', '.join(tried) or 'nothing, there is no key'}.",
         f"Put your public key into the board's authorized_keys, or name a key as 'key' under "

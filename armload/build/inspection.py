@@ -10,7 +10,7 @@ from armload.build.binary import FeatureUse
 from armload.build.features import Encoding, found_in
 from armload.build.guards import Symbols, guarded
 from armload.build.target import Target
-from armload.core.errors import BuildError
+from armload.core.errors import BuildError, DataError
 from armload.core.files import sha256_of
 from armload.core.values import Value
 
@@ -55,7 +55,8 @@ def inspect(path: Path) -> Inspection:
     """Read an ELF file and find the CPU features that its code uses.
 
     Raises:
-        BuildError: it cannot be read, or is no ELF file.
+        BuildError: it cannot be read.
+        DataError: it is no ELF file.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -78,7 +79,11 @@ def inspect(path: Path) -> Inspection:
     except OSError as error:
         raise BuildError(f"{path}: cannot be read: {error.strerror}.") from error
     except (ELFError, ValueError) as error:  # an offset or a name in it may make no sense
-        raise BuildError(f"{path}: this is no ELF program: {error}.") from error
+        raise DataError(
+            f"{path}: this is no ELF program: {str(error).rstrip('.')}.",
+            "Give a program that was compiled for Linux, such as one of those that "
+            "'armload build' names.",
+        ) from error
 
 
 def check(inspection: Inspection, target: Target) -> None:

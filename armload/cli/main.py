@@ -15,6 +15,8 @@ from invoke.program import Program
 
 from armload import __version__
 from armload.cli.flags import shown
+from armload.cli.output import named_output
+from armload.cli.verb import show_disk_error
 from armload.cli.verbs import (
     bench,
     board,
@@ -29,7 +31,7 @@ from armload.cli.verbs import (
     show,
     watch,
 )
-from armload.core.errors import UsageError
+from armload.core.errors import DiskError, UsageError
 
 namespace = Collection("armload")
 for verb in (
@@ -57,7 +59,7 @@ class _Armload(Program):
         except ParseError as error:
             verb = f"{error.context.name} " if error.context and error.context.name else ""
             raise Exit(
-                f"error: {error}\n{_meant(str(error))}See: armload {verb}--help",
+                f"error: {_in_our_words(str(error))}\n{_meant(error)}See: armload {verb}--help",
                 code=UsageError.exit_status,
             ) from error
 
@@ -94,17 +96,39 @@ class _Armload(Program):
         ]
 
 
-def _meant(complaint: str) -> str:
-    quoted = re.search(r"'(.+?)'", complaint)
-    near = difflib.get_close_matches(quoted[1], list(namespace.task_names), n=1) if quoted else []
+def _in_our_words(complaint: str) -> str:
+    """Say what the parser's library says without that library's own words."""
+    lacking = re.match(r"Flag <Argument: ([\w-]+).*> needed value and was not given one", complaint)
+    if lacking:
+        return f"--{lacking[1].replace('_', '-')} needs a value behind it."
+    unknown = re.match(r"No idea what '(-.*)' is!", complaint)
+    if unknown:
+        return f"There is no option {unknown[1]!r}."
+    return complaint
+
+
+def _meant(error: ParseError) -> str:
+    quoted = re.search(r"'(.+?)'", str(error))
+    if quoted is None:
+        return ""
+    # An option of a verb is looked for among that verb's; a word among the verbs.
+    is_option = quoted[1].startswith("-")
+    names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
+    near = difflib.get_close_matches(quoted[1], list(names), n=1)
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def main() -> None:
     """Run the verb that the command line names."""
+    sys.stdout = named_output()
     program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
     try:
-        program.run(sys.argv)
-        sys.stdout.flush()
+        try:
+            program.run(sys.argv)
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:  # as in 'armload --help | head'
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # a disk that is full, where standard output is a file on it
+        show_disk_error(error)
+        sys.exit(DiskError.exit_status)

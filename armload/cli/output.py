@@ -1,8 +1,17 @@
-"""What ``--output`` names: a new file or folder, in a folder that is there."""
+"""Where results go: what ``--output`` names, and a standard output that tells its name."""
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STANDARD_OUTPUT = "standard output"
+"""The file name of an error that comes from writing there."""
 
 
 def output_file(text: str) -> Path:
@@ -47,3 +56,23 @@ def _need_folder(folder: Path) -> None:
             f"There is no folder {folder}.",
             f"Correct --output, or make the folder first: {join(['mkdir', '-p', folder])}",
         )
+
+
+class _Named(io.FileIO):
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
+
+
+def named_output() -> io.TextIOWrapper:
+    """Return a standard output whose errors say which file it is that cannot be written."""
+    given = sys.stdout
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Named(given.fileno(), "w", closefd=False)),
+        encoding=given.encoding,
+        errors=given.errors,
+        line_buffering=given.isatty(),
+    )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 
 from invoke.parser.argument import Argument
+from invoke.parser.context import to_flag
 from invoke.parser.parser import ParseMachine, Parser, ParseResult, is_flag
 
 _handled_by_invoke = ParseMachine.handle
@@ -40,6 +41,8 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 def _handle(machine: ParseMachine, token: str) -> None:
     argument = _unfilled(machine)
+    if machine.flag and machine.waiting_for_flag_value and not token:
+        machine.error(f"{to_flag(machine.flag.name)} needs a value, and it is empty.")
     if token.startswith(_BEHIND_DASHES) and machine.current_state != "unknown":
         word = token.removeprefix(_BEHIND_DASHES)
         if machine.waiting_for_flag_value:

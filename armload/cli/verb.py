@@ -13,7 +13,9 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from armload.cli.flags import abbreviated
+from armload.cli.output import STANDARD_OUTPUT
 from armload.cli.positional import read_positional_arguments
+from armload.core.disk import is_refusal
 from armload.core.errors import (
     INTERRUPTED_EXIT_STATUS,
     ArmloadError,
@@ -23,6 +25,12 @@ from armload.core.errors import (
 )
 
 read_positional_arguments()
+
+_ROOM = (
+    "Make room or change its rights. What is built and fetched lies in the folder that "
+    "ARMLOAD_CACHE names, runs lie below the current folder."
+)
+_ELSEWHERE = "Look at that place, or write to another one."
 
 
 class Verb(Task[Any]):
@@ -88,13 +96,18 @@ class Verb(Task[Any]):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Exit(code=0) from None
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else "this machine: "
-            show_error(
-                f"{where}{error.strerror or error}.",
-                "Make room or change its rights. What is built and fetched lies in the folder that "
-                "ARMLOAD_CACHE names, runs lie below the current folder.",
-            )
+            show_disk_error(error)
             raise Exit(code=DiskError.exit_status) from error
+
+
+def show_disk_error(error: OSError) -> None:
+    """Tell a person what this machine could not read or write."""
+    is_output = error.filename == STANDARD_OUTPUT
+    where = error.filename or "this machine"
+    remedy = _ROOM if is_refusal(error) and not is_output else _ELSEWHERE
+    show_error(f"{where}: {error.strerror or error}.", remedy)
+    if is_output:  # the interpreter must not try to write the rest of it there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _password_is_given(error: ConnectError) -> bool:

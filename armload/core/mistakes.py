@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from armload.core.values import Value
+from armload.core.values import Value, format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -96,8 +96,35 @@ def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:
     must_be = _MUST_BE.get(kind)
     if must_be is None:
         return mistake["msg"].replace("Input should", "it should")
-    limits = {key: _whole(limit) for key, limit in context.items()}
-    return f"it must be {must_be.format_map(limits)}, and is {_shown(mistake['input'])}"
+    is_size = _is_size(model, mistake["loc"])
+    limits = {key: _size(limit) if is_size else _whole(limit) for key, limit in context.items()}
+    given = mistake["input"]
+    shown = _size(given) if is_size and isinstance(given, int) else _shown(given)
+    return f"it must be {must_be.format_map(limits)}, and is {shown}"
+
+
+def _is_size(model: type[BaseModel], place: tuple[int | str, ...]) -> bool:
+    name = str(place[-1]) if place else ""
+    fields = [kind.model_fields.get(name) for kind in _models_at(model, place[:-1])]
+    return any(
+        isinstance(part, BeforeValidator) and part.func is parse_bytes
+        for field in fields
+        if field
+        for part in (
+            *field.metadata,
+            *(meta for kind in get_args(field.annotation) for meta in get_args(kind)),
+        )
+    )
+
+
+def _size(count: object) -> object:
+    """Write a number of bytes as a person would: ``64 MiB``, ``165.0 MB``."""
+    if not isinstance(count, int):
+        return _whole(count)
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count and count % (1 << power) == 0:
+            return f"{count >> power} {unit}"
+    return format_bytes(count)
 
 
 def _whole(limit: object) -> object:

@@ -82,9 +82,11 @@ def data_file(kind: str, name: str) -> Path:
     names = data_names(kind)
     near = difflib.get_close_matches(name, names, n=3)
     names = [*near, *(each for each in names if each not in near)]
+    is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
+    new = f" A new one is a file {kind}/{name}.yaml." if is_a_name else ""
     raise UsageError(
         f"No {_ONE_OF.get(kind, 'file')} is called {name!r}.",
-        f"There are: {', '.join(names)}. A new one is a file {kind}/{name}.yaml.",
+        f"There are: {', '.join(names)}.{new}",
     )
 
 

@@ -105,7 +105,12 @@ def launch(
         done = host.run(command, stdin=content)
         if done.status != 0:
             reason = done.stderr.decode("utf-8", "replace").strip()
-            raise BoardError(f"{host.name}: the run cannot be started in {run_folder}: {reason}.")
+            raise BoardError(
+                f"{host.name}: the run cannot be started in {run_folder}: {reason}.",
+                f"Make room there: armload board.clean --board {host.name}"
+                if "No space left" in reason
+                else "",
+            )
 
     try:
         start(again=False)

@@ -50,7 +50,8 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else "does not exist"
+        there = "is a folder, not a file" if path.is_dir() else "is no regular file"
+        what = there if path.exists() else "does not exist"
         raise UsageError(f"The model {path} {what}.", "Give the path of a GGUF file.")
 
 

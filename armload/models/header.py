@@ -134,9 +134,8 @@ class _Parser:
     def _opening(self) -> int:
         magic = self._values.bytes_up_to(4)
         if magic != MAGIC:
-            seen = f"begins with {magic!r}" if magic else "is empty"
             raise DataError(
-                f"{self._path}: this is no GGUF file: it {seen} instead of {MAGIC!r}.",
+                f"{self._path}: this is no GGUF file: it {_beginning(magic)}.",
                 "Give a model in llama.cpp's GGUF format. A download page or a Git LFS pointer "
                 "saved under the model's name looks like this too.",
             )
@@ -218,3 +217,11 @@ class _Parser:
                 f"{tensor_type.name}'s {block_elements}"
             )
         return tensor_type.name, math.prod(shape) // block_elements * block_bytes
+
+
+def _beginning(found: bytes) -> str:
+    if not found:
+        return "is empty"
+    text = found.decode("ascii", "replace")
+    shown = f'"{text}"' if text.isprintable() and text.isascii() else f"the bytes {found.hex(' ')}"
+    return f'begins with {shown} instead of "{MAGIC.decode()}"'

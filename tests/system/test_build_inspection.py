@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from armload.build.inspection import check, inspect
 from armload.build.strip import strip
 from armload.build.target import load_target
-from armload.core.errors import BuildError
+from armload.core.errors import BuildError, DataError
 from tests.programs import DOT, MUSL, PLAIN, compiled, zig_cc
 from tests.system.engines import emulator
 
@@ -112,7 +112,7 @@ def test_a_program_for_another_architecture_is_refused() -> None:
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"\x7fELF", b"\x7fELF\x02\x01\x01" + b"\0" * 20])
 def test_a_file_that_is_no_program_is_one_clear_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(BuildError, match="no ELF program"):
+    with pytest.raises(DataError, match="no ELF program"):
         inspect(tmp_path / "file")
 
 

@@ -126,3 +126,13 @@ def test_a_virtual_board_declares_what_its_own_machine_is_made_with(boards: Path
     assert (facts.memory, facts.storage_read_bytes_per_s) == (512 << 20, 20_000_000)
     assert facts.memory_bytes_per_s == 3_000_000_000, "what the machine does not settle stays"
     assert load_board("virtual-dayu200").facts.storage_read_bytes_per_s == 165_000_000
+
+
+def test_a_size_out_of_range_is_told_as_sizes_are_written(boards: Path) -> None:
+    content = _VIRTUAL.format(**{**_VIRTUAL_VALUES, "memory": "10 MiB"})
+    (boards / "small.yaml").write_text(content)
+    with pytest.raises(DataError, match=r"it must be 64 MiB or more, and is 10 MiB\.$"):
+        load_board("small")
+    (boards / "small.yaml").write_text("extends: virtual\nreach:\n  disk_read_bytes_per_s: 0 MB\n")
+    with pytest.raises(DataError, match=r"it must be more than 0 B, and is '0 MB'\.$"):
+        load_board("small")

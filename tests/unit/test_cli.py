@@ -95,7 +95,11 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
         (["bench", "--engine-args", "it's"], 2, "--engine-args"),
         (["show", "--run", "nothing"], 2, "o run"),
         (["bench", "--reference", "nothing"], 2, "o run"),
-        (["bench", "--model", "README.md"], 3, "README.md"),
+        (["bench", "--model", "README.md"], 3, 'begins with "# ar" instead of "GGUF"'),
+        (["bench", "--model", "/dev/null"], 2, "/dev/null is no regular file"),
+        (["bench", "--plan", "none.yaml"], 2, "A plan file holds options of armload bench"),
+        (["bench", "--board", "dayu200,virtual"], 2, "Only armload deploy takes several"),
+        (["inspect", "README.md"], 3, "compiled for Linux"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
@@ -106,6 +110,31 @@ def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
     assert said in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--help", "show --help", "board.list", "board.list --json"])
+def test_a_full_standard_output_is_named(words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "armload"), *words.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=ROOT,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard output: No space left on device.")
+    assert "ARMLOAD_CACHE" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["../x", "boards/x", "."])
+def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: str) -> None:
+    done = run("armload", "board.probe", "--board", name)
+    assert done.returncode == 2
+    assert f"No board is called {name!r}" in done.stderr
+    assert ".yaml" not in done.stderr
 
 
 def test_near_names_are_offered() -> None:
@@ -138,7 +167,11 @@ def test_a_reader_that_goes_away_is_no_failure(words: str) -> None:
         (["bnch"], "Did you mean 'bench'"),
         (["frobnicate"], "frobnicate"),
         (["bench", "--bord", "x"], "armload bench --help"),
-        (["bench", "-n"], "needed value"),
+        (["bench", "-n"], "--n-predict needs a value"),
+        (["bench", "--borad", "x"], "Did you mean '--board'"),
+        (["bench", "--governor"], "--governor needs a value behind it."),
+        (["show", "--run", ""], "--run needs a value, and it is empty."),
+        (["show", "--run="], "--run needs a value, and it is empty."),
     ],
 )
 def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: str) -> None:

@@ -13,6 +13,7 @@ of a command line can hold, goes before it while Invoke parses.
 from __future__ import annotations
 
 import sys
+from typing import cast
 
 from invoke.parser.argument import Argument
 from invoke.parser.context import to_flag
@@ -41,8 +42,9 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 def _handle(machine: ParseMachine, token: str) -> None:
     argument = _unfilled(machine)
-    if machine.flag and machine.waiting_for_flag_value and not token:
-        machine.error(f"{to_flag(machine.flag.name)} needs a value, and it is empty.")
+    if machine.waiting_for_flag_value and not token:
+        flag = cast("Argument", machine.flag)
+        machine.error(f"{to_flag(flag.name)} needs a value, and it is empty.")
     if token.startswith(_BEHIND_DASHES) and machine.current_state != "unknown":
         word = token.removeprefix(_BEHIND_DASHES)
         if machine.waiting_for_flag_value:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from armload.boards.board import Board
 from armload.boards.host import Completed, Host
+from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, ConnectError, RunError
 from armload.deploy.collect import collect, peak_memory_bytes
 from armload.deploy.ending import explain
@@ -20,6 +21,7 @@ from armload.deploy.follow import follow, stop
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
 from tests.contract.launching import launched, nothing, run_to_end, waiting_for
+from tests.faults import small_disk
 
 WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=30)
 
@@ -187,3 +189,12 @@ def test_a_run_folder_is_used_once(host: Host, board: Board) -> None:
     launched(host, board.workdir, "true")
     with pytest.raises(BoardError, match="cannot be started"):
         launched(host, board.workdir, "true")
+
+
+def test_a_run_that_finds_no_room_says_how_to_make_some(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "board", 1) as workdir:
+        with pytest.raises(OSError, match="No space left"):
+            (workdir / "big").write_bytes(bytes(2 << 20))
+        with pytest.raises(BoardError, match="No space left on device") as caught:
+            launched(LocalHost("kitchen"), PurePosixPath(workdir), "true")
+    assert "armload board.clean --board kitchen" in caught.value.remedy

@@ -26,14 +26,15 @@ class Entry(Value):
     Attributes:
         name: relative to the work folder.
         kind: what it holds.
-        state: ``running`` is needed by a program that runs now, and stays.
+        state: ``running`` is needed by a program that runs now, and stays; an ``unstarted`` run
+            never began, or a power cut took it.
         size_bytes: on the storage; none where the board cannot tell.
         used_days: since it was last run, or first looked at; none for runs.
     """
 
     name: PurePosixPath
     kind: Literal["run", "program", "model"]
-    state: Literal["running", "collected", "uncollected", "unused"]
+    state: Literal["running", "collected", "uncollected", "unstarted", "unused"]
     size_bytes: int | None
     used_days: float | None
 
@@ -90,7 +91,7 @@ def removable(entries: Sequence[Entry], wish: Wish) -> list[Entry]:
     return [
         entry
         for entry in entries
-        if entry.state == "collected"
+        if entry.state in {"collected", "unstarted"}
         or (entry.state == "uncollected" and wish.uncollected)
         or (entry.state == "unused" and (entry.used_days or 0) >= wish.unused_days)
     ]

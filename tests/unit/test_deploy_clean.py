@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path, PurePosixPath
+
 import pytest
 
+from armload.boards.local import LocalHost
 from armload.core.errors import TransferError
-from armload.deploy.clean import DAY_S, Wish, parse_contents, removable
+from armload.deploy.clean import DAY_S, Wish, contents, parse_contents, removable
 
 NOW_S = 1_800_000_000
 LINES = f"""#entry run collected - runs/20261121T-a b
@@ -13,6 +16,7 @@ LINES = f"""#entry run collected - runs/20261121T-a b
 #entry run uncollected - runs/20261121T-c
 12\truns/20261121T-c
 #entry run running - runs/20261121T-d
+#entry run unstarted - runs/20261121T-e
 #entry bin running {NOW_S - 90 * DAY_S} bin/0a1b
 8000\tbin/0a1b
 #entry bin unused {NOW_S - 31 * DAY_S} bin/2c3d
@@ -29,19 +33,19 @@ def names(wish: Wish) -> list[str]:
 
 def test_sizes_and_ages_are_read() -> None:
     entries = parse_contents(LINES, now_s=NOW_S, board_name="b")
-    assert [entry.size_bytes for entry in entries[:4]] == [24_576, 12_288, None, 8_192_000]
-    assert [entry.used_days for entry in entries] == [None, None, None, 90, 31, 2, 0]
+    assert [entry.size_bytes for entry in entries[:5]] == [24_576, 12_288, None, None, 8_192_000]
+    assert [entry.used_days for entry in entries] == [None, None, None, None, 90, 31, 2, 0]
 
 
 def test_runs_at_home_and_what_is_long_unused_go_by_default() -> None:
-    assert names(Wish()) == ["20261121T-a b", "2c3d"]
+    assert names(Wish()) == ["20261121T-a b", "20261121T-e", "2c3d"]
 
 
 def test_more_goes_when_it_is_asked_for_but_nothing_that_runs() -> None:
-    assert names(Wish(uncollected=True)) == ["20261121T-a b", "20261121T-c", "2c3d"]
-    assert names(Wish(unused_days=1)) == ["20261121T-a b", "2c3d", "4e5f"]
+    assert names(Wish(uncollected=True)) == ["20261121T-a b", "20261121T-c", "20261121T-e", "2c3d"]
+    assert names(Wish(unused_days=1)) == ["20261121T-a b", "20261121T-e", "2c3d", "4e5f"]
     everything = names(Wish(uncollected=True, unused_days=0))
-    assert everything == ["20261121T-a b", "20261121T-c", "2c3d", "4e5f", "6a7b"]
+    assert everything == ["20261121T-a b", "20261121T-c", "20261121T-e", "2c3d", "4e5f", "6a7b"]
 
 
 @pytest.mark.parametrize(
@@ -61,3 +65,12 @@ def test_more_goes_when_it_is_asked_for_but_nothing_that_runs() -> None:
 def test_a_list_that_makes_no_sense_removes_nothing(line: str) -> None:
     with pytest.raises(TransferError, match="makes no sense"):
         parse_contents([LINES[0], line], now_s=NOW_S, board_name="b")
+
+
+def test_a_run_that_never_began_is_not_called_collected(tmp_path: Path) -> None:
+    for name, files in {"r-a": ["run.sh"], "r-b": ["run.sh", "collected"], "r-c": ["7.sh"]}.items():
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        for file in files:
+            (tmp_path / "runs" / name / file).touch()
+    found = contents(LocalHost("b"), PurePosixPath(tmp_path))
+    assert [entry.state for entry in found] == ["uncollected", "collected", "unstarted"]

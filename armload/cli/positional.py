@@ -44,7 +44,7 @@ def _handle(machine: ParseMachine, token: str) -> None:
     argument = _unfilled(machine)
     if machine.waiting_for_flag_value and not token:
         flag = cast("Argument", machine.flag)
-        machine.error(f"{to_flag(flag.name)} needs a value, and it is empty.")
+        machine.error(f"{to_flag(str(flag.name))} needs a value, and it is empty.")
     if token.startswith(_BEHIND_DASHES) and machine.current_state != "unknown":
         word = token.removeprefix(_BEHIND_DASHES)
         if machine.waiting_for_flag_value:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from armload.boards.board import Board
+from armload.boards.board import Board, EmulatedReach
 from armload.boards.host import Host
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
 from armload.build.binary import Binary
 from armload.build.helper import ARCHITECTURES, SHA256, helper
-from armload.core.errors import BoardError
+from armload.build.target import load_target
+from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value, format_bytes
@@ -182,3 +183,22 @@ def lacking_features(binary: Binary, found: Probe) -> tuple[str, ...]:
     """Return the CPU features that a program uses unasked and a board does not have."""
     used = (use.feature for use in binary.features if not use.guarded)
     return tuple(name for name in used if name not in found.cpu_features)
+
+
+def misfit_of_target(board: Board, found: Probe) -> str:
+    """Say why programs for a board's target would not run there; nothing where they would."""
+    try:
+        target = load_target(board.target)
+    except ArmloadError as error:
+        return error.message
+    if isinstance(board.reach, EmulatedReach) and not found.cpu_features:
+        return ""
+    if found.machine != target.architecture:
+        return (
+            f"Its kernel is {found.machine}, and programs for its target {target.name} need "
+            f"{target.architecture}."
+        )
+    lacking = [name for name in target.features if name not in found.cpu_features]
+    if lacking:
+        return f"Its CPU lacks {', '.join(lacking)}, which its target {target.name} counts on."
+    return ""

@@ -57,7 +57,9 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.boards.connect import connect
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
+    from armload.core.workspace import data_names
     from armload.deploy.claims import claims
+    from armload.deploy.deployment import misfit_of_target
     from armload.deploy.rates import measured_rates
     from armload.report.boards import probe_table
 
@@ -72,12 +74,22 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
             found = found.model_copy(update={"rates": rates})
     finally:
         host.close()
+    misfit = misfit_of_target(chosen, found)
     if json:
         document = found.model_dump(mode="json")
+        document["target_misfit"] = misfit
         document["in_use_by"] = [claim.model_dump(mode="json") for claim in users]
         terminal.show_json(json_format.dumps(document, indent=1))
     else:
         terminal.show(probe_table(chosen, found, in_use=", ".join(user.words for user in users)))
+        if misfit:
+            terminal.errors().print(
+                f"{misfit} Correct 'target' in boards/{board}.yaml; "
+                f"what there is: {', '.join(data_names('toolchains'))}.",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
 
 
 @task(klass=Verb, help=_BOARD | {"yes": "pin it without a question"} | _JSON)

@@ -16,6 +16,9 @@ SPARE_BYTES = 4 << 20
 """Left free on the board, for the run's own files."""
 
 
+_WORTH_NAMING_BYTES = 1 << 20
+
+
 class Space(Value):
     """What a board says of its storage.
 
@@ -26,6 +29,22 @@ class Space(Value):
 
     free_bytes: int | None
     advice: str
+
+    def need(self, host: Host, names: str, workdir: PurePosixPath, wanted_bytes: int) -> None:
+        """Make sure that so much fits, beside what a run itself writes.
+
+        Raises:
+            BoardError: it does not; the figures that it gives add up.
+        """
+        if self.free_bytes is None or wanted_bytes + SPARE_BYTES <= self.free_bytes:
+            return
+        missing = wanted_bytes + SPARE_BYTES - self.free_bytes
+        raise BoardError(
+            f"{host.name}: no space for {names}: {format_bytes(self.free_bytes)} free in "
+            f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(SPARE_BYTES)} kept "
+            f"free for the run's own files make {format_bytes(missing)} missing.",
+            self.advice,
+        )
 
 
 def need_space(host: Host, items: Sequence[Item], stored: Sequence[Stored]) -> None:
@@ -43,16 +62,10 @@ def need_space(host: Host, items: Sequence[Item], stored: Sequence[Stored]) -> N
     if not lacking:
         return
     space = ask_space(host, [item.remote.parent for item in lacking])
-    missing = sum(lacking.values()) + SPARE_BYTES - (space.free_bytes or 0)
-    if space.free_bytes is not None and missing > 0:
-        named = " and ".join(
-            f"{item.remote.name} ({format_bytes(item.size_bytes)})" for item in lacking
-        )
-        raise BoardError(
-            f"{host.name}: no space for {named}: {format_bytes(space.free_bytes)} free in "
-            f"{_workdir(items[0])}, {format_bytes(missing)} missing.",
-            space.advice,
-        )
+    named = " and ".join(
+        f"{item.remote.name} ({format_bytes(item.size_bytes)})" for item in lacking
+    )
+    space.need(host, named, _workdir(items[0]), sum(lacking.values()))
 
 
 def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> Space:
@@ -86,10 +99,12 @@ def _what_to_free(used: str, workdir: PurePosixPath) -> str:
     sizes = []
     for line in used.strip().splitlines():
         kib, _, name = line.partition("\t")
-        if kib.isdigit() and name:
+        if kib.isdigit() and name and int(kib) * 1024 >= _WORTH_NAMING_BYTES:
             sizes.append((int(kib) * 1024, workdir / name))
     largest = sorted(sizes, reverse=True)[:3]
     if not largest:
-        return "Nothing of armload's lies there; free other space, or choose another 'workdir'."
+        return (
+            "Nothing large of armload's lies there; free other space, or choose another 'workdir'."
+        )
     named = ", ".join(f"{path} ({format_bytes(size)})" for size, path in largest)
     return f"armload's own largest folders there, if you need them no more: {named}."

@@ -10,14 +10,14 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.host import Host
 from armload.boards.probe import Probe
-from armload.core.errors import BoardError, UsageError
+from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 from armload.deploy.deployment import helper_on_board
 from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
 from armload.deploy.patience import patiently
-from armload.deploy.space import SPARE_BYTES, ask_space
+from armload.deploy.space import ask_space
 from armload.deploy.transfer import deliver
 from armload.models.checksum import cached_sha256
 
@@ -137,18 +137,13 @@ def _need_space(
 ) -> None:
     folders = dict.fromkeys(item.remote.parent for item, _ in lacking)
     space = ask_space(host, [*(thing.folder(layout) for thing in things), *folders])
-    needed = SPARE_BYTES + sum(
+    wanted = sum(
         max(item.size_bytes - state.part_bytes, 0)
         for item, state in lacking
         if state.state != "unchecked"
     )
-    if space.free_bytes is not None and needed > space.free_bytes:
-        names = " and ".join(f"{each.name} ({format_bytes(each.size_bytes)})" for each in things)
-        raise BoardError(
-            f"{host.name}: no space for {names}: {format_bytes(space.free_bytes)} free in "
-            f"{layout.workdir}, {format_bytes(needed - space.free_bytes)} missing.",
-            space.advice,
-        )
+    names = " and ".join(f"{each.name} ({format_bytes(each.size_bytes)})" for each in things)
+    space.need(host, names, layout.workdir, wanted)
 
 
 def _files(folder: Path) -> Iterator[Path]:

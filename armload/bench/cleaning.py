@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from armload.boards.board import Board
-from armload.boards.connect import connect
+from armload.boards.connect import connect, is_blank
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.clean import Entry, Wish, contents, removable, remove
@@ -40,6 +40,8 @@ def clean(
     Raises:
         ArmloadError: the board does not answer, is in use, or cannot remove something.
     """
+    if is_blank(board, progress):
+        return Cleaned(removed=(), kept=(), freed_bytes=0)
     host = connect(board, progress)
     try:
         found = contents(host, board.workdir)

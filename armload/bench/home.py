@@ -14,7 +14,7 @@ from armload.bench.record import Job
 from armload.bench.run import Exit, Memory, Run, Verdict
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions
-from armload.boards.connect import connect
+from armload.boards.connect import connect, is_blank
 from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, ConnectError, DiskError, TransferError
@@ -53,6 +53,8 @@ def pull(board: Board, progress: Progress) -> Pulled:
     Raises:
         ConnectError: the board does not answer any more.
     """
+    if is_blank(board, progress):
+        return Pulled(runs=(), lost={})
     host = connect(board, progress)
     try:
         runs: list[Run] = []

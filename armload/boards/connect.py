@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 
 from armload.boards.address import SshAddress
-from armload.boards.board import Board, EmulatedReach, HdcReach, LocalReach, RealReach, SshReach
+from armload.boards.board import (
+    Board,
+    EmulatedReach,
+    HdcReach,
+    LocalReach,
+    RealReach,
+    SshReach,
+    VirtualReach,
+)
 from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.boards.trust import ssh_address
@@ -55,6 +63,18 @@ def start(board: Board, progress: Progress) -> SshAddress:
     """
     machine = _machine(board)
     return machine.running(board) or machine.up(board, progress)
+
+
+def is_blank(board: Board, progress: Progress) -> bool:
+    """Say whether nothing can lie on a board: a virtual one that was never started here."""
+    if not isinstance(board.reach, VirtualReach):
+        return False
+    from armload.boards.virtual.machine import has_storage
+
+    if has_storage(board):
+        return False
+    progress.say(f"{board.name} was never started here, so nothing lies on it.")
+    return True
 
 
 def stop(board: Board) -> bool:

@@ -5,7 +5,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.bench.cleaning import clean
+from armload.bench.home import pull
 from armload.boards.board import Board, load_board
+from armload.boards.connect import is_blank
+from armload.boards.virtual.machine import has_storage
 from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import (
     Powered,
@@ -16,6 +20,8 @@ from armload.boards.virtual.state import (
     sibling_folders,
     socket_path,
 )
+from armload.core.progress import Silent
+from armload.deploy.clean import Wish
 
 
 @pytest.fixture(autouse=True)
@@ -102,3 +108,23 @@ def test_deep_folders_get_a_socket_path_that_fits(
 
 def test_emulated_boards_work_folder_is_in_the_users_own_cache(cache: Path) -> None:
     assert load_board("qemu-user").workdir == PurePosixPath(cache.resolve(), "qemu-user")
+
+
+def test_nothing_is_started_to_say_that_a_board_never_was(cache: Path) -> None:
+    board = load_board("virtual")
+    assert is_blank(board, Silent())
+    assert pull(board, Silent()).runs == ()
+    asked: list[object] = []
+
+    def agreed(entries: object) -> bool:
+        asked.append(entries)
+        return True
+
+    cleaned = clean(board, Wish(), Silent(), agreed=agreed, wait_s=0)
+    assert (cleaned.removed, asked) == ((), [])
+    assert not cache.exists()
+    machine_folder(board).mkdir(parents=True)
+    (machine_folder(board) / "disk.img").touch()
+    assert has_storage(board)
+    assert not is_blank(board, Silent()), "runs may lie there"
+    assert not is_blank(load_board("dayu200"), Silent())

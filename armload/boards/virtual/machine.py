@@ -45,6 +45,7 @@ from armload.core.shell import render
 BOOT_LIMIT_S = 120.0
 """A machine that has not answered by then never will, even on a busy laptop."""
 
+_DISK = "disk.img"
 _USUAL_BOOT_S = 5.0
 _POWER_OFF_LIMIT_S = 15.0
 _PORT_ATTEMPTS = 3
@@ -81,6 +82,11 @@ def running(board: Board) -> SshAddress | None:
     folder = machine_folder(board)
     powered = powered_state(folder)
     return _address(folder, powered) if powered is not None and powered.answered else None
+
+
+def has_storage(board: Board) -> bool:
+    """Say whether the machine was ever switched on, and may hold something."""
+    return (machine_folder(board) / _DISK).exists()
 
 
 def down(board: Board) -> bool:
@@ -126,7 +132,7 @@ def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Prog
     wiring = Wiring(
         kernel=image.kernel.resolve(),
         initramfs=folder / "initramfs.cpio",
-        disk=folder / "disk.img",
+        disk=folder / _DISK,
         port=0,
         qmp=socket_path(folder, "qmp"),
         console=socket_path(folder, "console"),

@@ -31,6 +31,7 @@ _VALUES = {
     "mnn-python": "FOLDER",
     "n-predict": "N",
     "nice": "N",
+    "older-than": "DAYS",
     "on": "BOARD",
     "output": "PATH",
     "plan": "FILE",
@@ -53,6 +54,16 @@ def abbreviated(argument: Argument) -> Argument:
     """Give an option its letter, and none but that: ``-h`` stays help's."""
     long = argument.names[0]
     argument.names = (long, _SHORT[long]) if long in _SHORT else (long,)
+    return argument
+
+
+def with_default(argument: Argument) -> Argument:
+    """Let an option's help end with what is taken when it is left out, in brackets."""
+    default = argument.default
+    told = argument.help or ""
+    is_told = told.endswith((f"({default})", f"({default!r})"))
+    if isinstance(default, str) and default and not argument.positional and not is_told:
+        argument.help = f"{told} ({default})"
     return argument
 
 

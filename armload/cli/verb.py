@@ -12,7 +12,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.flags import abbreviated
+from armload.cli.flags import abbreviated, with_default
 from armload.cli.output import STANDARD_OUTPUT
 from armload.cli.positional import read_positional_arguments
 from armload.core.disk import is_refusal
@@ -44,7 +44,7 @@ class Verb(Task[Any]):
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """Return what the verb takes, with a default for everything, as Invoke wants it."""
         arguments = super().get_arguments(ignore_unknown_help)
-        for argument in map(abbreviated, arguments):
+        for argument in map(with_default, map(abbreviated, arguments)):
             if argument.positional and argument.default is None:
                 argument.default = ""
         return arguments

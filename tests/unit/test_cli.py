@@ -261,3 +261,18 @@ def test_help_shows_what_a_value_is() -> None:
     assert re.search(r"^  -p, --prompt TEXT +the text", shown, re.MULTILINE)
     assert re.search(r"^      --time-limit SECONDS +", shown, re.MULTILINE)
     assert re.search(r"^  -j, --json +print", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(verbs(namespace)))
+def test_help_says_what_is_taken_for_an_option_that_is_left_out(name: str) -> None:
+    for argument in verbs(namespace)[name].get_arguments():
+        if not argument.positional and argument.default and argument.takes_value:
+            told = argument.help or ""
+            assert told.endswith((f"({argument.default})", f"({argument.default!r})")), told
+            assert told.count(f"({argument.default})") <= 1, told
+
+
+def test_help_names_the_board_that_is_meant_and_what_a_number_counts() -> None:
+    for verb in ("deploy", "pull", "board.probe", "board.up", "board.down", "demo", "watch"):
+        assert "(virtual)" in run("armload", verb, "--help").stdout
+    assert "--older-than DAYS" in run("armload", "board.clean", "--help").stdout

@@ -51,6 +51,7 @@ THERE = "#program there\n#program executable\n"
             "a / failed to load",
         ),
         ({"exit": "1\n"}, "exit status", "no reason"),
+        ({"exit": "0\n" + DF.format(12)}, "done", "done"),
         ({"exit": "1\n" + DF.format(12)}, "no space", "storage is full (12.3 kB free)"),
         ({"exit": "1\n" + DF.format(50_000)}, "exit status", "no reason"),
         ({"exit": "1\n", "stderr": "x: No space left on device\n"}, "no space", "storage is full"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
@@ -31,6 +31,7 @@ from armload.core.values import format_bytes
 
 _FIRST_LINE_AFTER_S = 2.0
 _PLAIN_LINE_EVERY_S = 5.0
+_PLAIN_LINE_AT_LEAST_EVERY_S = 30.0
 _PLAIN_WIDTH = 160
 
 
@@ -178,10 +179,22 @@ def _display(console: Console) -> Progress:
 
 
 class _LineStep:
-    """Says now and then how far it is, whether or not anything moved meanwhile."""
+    """Says how far it is, ever more rarely, whether or not anything moved meanwhile.
 
-    def __init__(self, console: Console, label: str, total: float | None, unit: str) -> None:
+    While work inside it speaks for itself, it speaks only of what has moved.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        label: str,
+        total: float | None,
+        unit: str,
+        is_innermost: Callable[[_LineStep], bool] = lambda _: True,
+    ) -> None:
         self._console = console
+        self._is_innermost = is_innermost
+        self._said_completed = 0.0
         self._label = label
         self._total = total
         self._unit = unit
@@ -207,8 +220,10 @@ class _LineStep:
     def _tick(self) -> None:
         pause_s = _FIRST_LINE_AFTER_S
         while not self._ended.wait(pause_s):
-            self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
-            pause_s = _PLAIN_LINE_EVERY_S
+            pause_s = min(max(_PLAIN_LINE_EVERY_S, 2 * pause_s), _PLAIN_LINE_AT_LEAST_EVERY_S)
+            if self._completed != self._said_completed or self._is_innermost(self):
+                self._said_completed = self._completed
+                self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
 
     def _line(self) -> str:
         parts = [f"{self._label}:"]
@@ -216,7 +231,11 @@ class _LineStep:
             parts.append(_done_of(self._completed, self._total, self._unit))
         if self._total and 0 < self._completed < self._total:
             parts.append(f"({', '.join([f'{self._completed / self._total:.0%}', *self._pace()])})")
-        return " ".join([*parts, self._note]) if self._note else " ".join(parts)
+        if self._note:
+            parts.append(self._note)
+        if len(parts) == 1:
+            parts.append(f"{time.monotonic() - self._start:.0f} s so far")
+        return " ".join(parts)
 
     def _pace(self) -> list[str]:
         """Return rate and time left, of what was done since it began to move."""
@@ -233,6 +252,8 @@ class _LineStep:
 class _Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._open: dict[int, list[_LineStep]] = {}
+        """The steps of each thread, an inner one behind that which it is part of."""
 
     def say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -240,11 +261,14 @@ class _Lines:
     @contextmanager
     def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
         start = time.monotonic()
-        step = _LineStep(self._console, label, total, unit)
+        nested = self._open.setdefault(threading.get_ident(), [])
+        step = _LineStep(self._console, label, total, unit, lambda each: each is nested[-1])
+        nested.append(step)
         try:
             yield step
         finally:
             step.end()
+            nested.remove(step)
         took_s = time.monotonic() - start
         if took_s >= 1:
             self.say(f"{label}: done in {took_s:.0f} s")

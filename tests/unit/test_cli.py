@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -276,3 +277,29 @@ def test_help_names_the_board_that_is_meant_and_what_a_number_counts() -> None:
     for verb in ("deploy", "pull", "board.probe", "board.up", "board.down", "demo", "watch"):
         assert "(virtual)" in run("armload", verb, "--help").stdout
     assert "--older-than DAYS" in run("armload", "board.clean", "--help").stdout
+
+
+def test_without_a_terminal_no_line_is_empty_and_outer_work_does_not_repeat_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(terminal, "_FIRST_LINE_AFTER_S", 0.01)
+    monkeypatch.setattr(terminal, "_PLAIN_LINE_EVERY_S", 0.01)
+    monkeypatch.setattr(terminal, "_PLAIN_LINE_AT_LEAST_EVERY_S", 0.01)
+    written = io.StringIO()
+    lines = terminal._Lines(Console(file=written))
+
+    def sweeps_after(lines_of_compiling: int) -> int:
+        deadline = time.monotonic() + 30
+        while (said := written.getvalue()).count("Compiling") < lines_of_compiling:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return said.count("Sweep")
+
+    with lines.step("Sweep", total=2, unit="runs") as sweep, lines.step("Compiling"):
+        before = sweeps_after(1)
+        sweep.update(1)
+        assert sweeps_after(20) <= before + 2, "one line under way, and one of what has moved"
+    said = written.getvalue().splitlines()
+    assert "Sweep: 1/2 runs (50%)" in "\n".join(said)
+    for line in said:
+        assert re.fullmatch(r"Compiling: (\d+ s so far|done in \d+ s)|Sweep: .*", line), line

@@ -97,6 +97,7 @@ def test_a_wrong_password_is_refused_and_named(
     with pytest.raises(LoginRefusedError) as caught:
         says(takes_passwords)
     assert caught.value.password_would_do
+    assert "If it has a password for you, put it in ARMLOAD_SSH_PASSWORD" in caught.value.remedy
     monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", "wrong")
     with pytest.raises(LoginRefusedError, match="the password in ARMLOAD_SSH_PASSWORD") as caught:
         says(takes_passwords)

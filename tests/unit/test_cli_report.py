@@ -78,6 +78,11 @@ def test_a_report_makes_its_own_folder_and_no_other(folder: Path) -> None:
     assert no_folder.returncode == 2
     assert "a-file is no folder." in no_folder.stderr
     assert {path.name for path in folder.iterdir()} == before | {"a-file"}
+    nowhere = typed(folder, "report", "latest", "--output", "/proc/x")
+    assert nowhere.returncode == 1
+    assert "/proc/x: No such file or directory." in nowhere.stderr
+    assert "write to another one" in nowhere.stderr
+    assert "ARMLOAD_CACHE" not in nowhere.stderr
 
 
 def test_a_run_that_is_not_there_and_no_run_at_all_are_said(folder: Path) -> None:

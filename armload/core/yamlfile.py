@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from armload.core.errors import DataError, UsageError
+from armload.core.errors import DataError
 from armload.core.mistakes import first_mistake
 from armload.core.workspace import data_file, data_files
 
@@ -46,11 +46,8 @@ def load_file(path: Path, model: type[Model]) -> Model:
     """Read a YAML file, wherever it lies, into ``model``.
 
     Raises:
-        UsageError: no such file.
-        DataError: as for ``load_named``.
+        DataError: it cannot be read, or as for ``load_named``.
     """
-    if not path.is_file():
-        raise UsageError(f"There is no file {path}.")
     content, root = _read(path)
     return _validated(model, content, (_File(path, root),))
 

@@ -142,5 +142,5 @@ def test_a_wrong_key_is_answered_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_a_plan_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="no plan file"):
         read_wishes(tmp_path / "none.yaml")

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from inspect import getdoc
+from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
@@ -120,7 +121,10 @@ def _meant(error: ParseError) -> str:
 
 def main() -> None:
     """Run the verb that the command line names."""
-    sys.stdout = named_output()
+    if sys.stdout is None:  # it was closed: nobody wants the results
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    else:
+        sys.stdout = named_output()
     program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
     try:
         try:

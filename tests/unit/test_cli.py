@@ -130,6 +130,19 @@ def test_a_full_standard_output_is_named(words: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", ["--help", "board.list", "board.list --json"])
+def test_a_standard_output_that_is_closed_is_no_fault(words: str) -> None:
+    program = Path(sys.executable).parent / "armload"
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" {words} >&-', str(program)],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("name", ["../x", "boards/x", "."])
 def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: str) -> None:
     done = run("armload", "board.probe", "--board", name)

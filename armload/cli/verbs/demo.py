@@ -7,7 +7,7 @@ from invoke.tasks import task
 
 from armload.cli.verb import Verb
 
-_DEMO_N_PREDICT = "48"
+_DEMO_N_PREDICT = "96"
 
 
 @task(

@@ -127,7 +127,7 @@ def test_a_sweep_in_which_nothing_works_fails_and_keeps_why(ann: Person) -> None
         (("--context", "256,9999", "-n", "8"), 2, "trained for 512"),
         (("-n", "8,abc"), 2, "--n-predict: it must be a whole number, and is 'abc'"),
         (("--plan", "plan.yaml"), 3, "plan.yaml, line 2: there is no key 'thread'"),
-        (("--plan", "none.yaml"), 2, "no file"),
+        (("--plan", "none.yaml"), 2, "no plan file"),
     ],
 )
 def test_a_sweep_of_which_a_part_makes_no_sense_runs_nothing(

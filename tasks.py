@@ -1,5 +1,8 @@
 """The Invoke face of armload: ``invoke VERB`` is ``armload VERB``."""
 
-from armload.cli.main import namespace
+from armload.cli.program import namespace
+from armload.cli.streams import make_streams_usable
 
 __all__ = ["namespace"]
+
+make_streams_usable()

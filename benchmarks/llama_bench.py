@@ -21,13 +21,13 @@ from pathlib import Path
 
 from small_model import SHAPE
 
-from armload.bench.run import Summary
-from armload.bench.statistics import ratio_of_runs
-from armload.bench.summary import summarise
-from armload.bench.trace import read_trace
+from armload.analysis.run import Summary
+from armload.analysis.statistics import ratio_of_runs
+from armload.analysis.summary import summarise
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
+from armload.engines.trace import read_trace
 from armload.models.prompt import prompt_of
 from armload.models.synth import synthesise
 

@@ -16,8 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-from armload.bench import store
 from armload.core.workspace import runs_folder
+from armload.runs import store
 
 ARMLOAD = str(Path(sys.executable).parent / "armload")
 

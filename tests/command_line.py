@@ -11,6 +11,11 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 
+BOUND_BY_PERMISSIONS = (
+    ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+)
+"""Words before a command that must not read or write what only root can."""
+
 
 def typed(
     folder: Path,
@@ -31,7 +36,16 @@ def typed(
         check=False,
     )
     assert "Traceback" not in done.stderr
+    check_document(done, *words)
     return done
+
+
+def check_document(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Make sure that what ``--json`` printed fits the verb's published schema, or an error's."""
+    if done.stdout and not {"--json", "-j"}.isdisjoint(words):
+        from tests.documents import document_of  # a second, of those who need it
+
+        document_of(words[0], done.stdout, status=done.returncode)
 
 
 @contextmanager

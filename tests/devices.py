@@ -65,5 +65,6 @@ def hdc_device(folder: Path, *, without: frozenset[str] = frozenset()) -> Iterat
     try:
         yield hdc
     finally:
-        with suppress(OSError, ValueError):
-            os.kill(int((folder / "server.pid").read_text()), signal.SIGKILL)
+        for started in (folder / "server.pid", *folder.glob("rule-*")):
+            with suppress(OSError, ValueError):
+                os.kill(int(started.read_text()), signal.SIGKILL)

@@ -10,11 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+import psutil
 import pytest
 
+from armload.boards.host import Host
 from armload.core.progress import Silent, Step
+from armload.core.shell import quote
 
 
 class At(Silent):
@@ -58,6 +61,29 @@ def small_disk(folder: Path, size_mib: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextmanager
+def mounted(host: Host, place: PurePosixPath, options: str) -> Iterator[None]:
+    """Mount a small memory file system where the board itself sees it."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting takes root")
+    where = quote(place)
+    made = host.run(f"mkdir -p {where} && mount -t tmpfs -o {options} tmpfs {where}")
+    assert made.status == 0, made.stderr
+    try:
+        yield
+    finally:
+        assert host.run(f"umount -l {where}").status == 0
+
+
+def end_sessions(port: int | None) -> None:
+    """Kill the processes of a server that hold the open connections to its port."""
+    for line in psutil.net_connections("tcp"):
+        here = line.laddr and line.laddr.port == port
+        if here and line.status == psutil.CONN_ESTABLISHED and line.pid:
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(line.pid).kill()
 
 
 class TwoOfThree:

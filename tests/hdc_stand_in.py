@@ -2,14 +2,18 @@
 
 There is no public package of the real one. Its behaviour is taken from the OpenHarmony project's
 page hdc.md and from the source (developtools_hdc: host/main.cpp, host/client.cpp,
-common/async_cmd.cpp, common/transfer.cpp):
+common/async_cmd.cpp, common/transfer.cpp, common/forward.cpp):
 
 - it ends with status 0, whatever happens, and says ``[Fail]…`` on standard output;
 - words that hold a space get double quotes around them, unescaped; all are joined by spaces; the
   device takes one pair of double quotes off the whole;
 - a command's two streams are one pipe, whose other end is the command's standard input;
 - output is printed in pieces of 512 bytes, each up to its first NUL byte;
-- the first call leaves a server behind, which holds on to the caller's output.
+- the first call leaves a server behind, which holds on to the caller's output;
+- ``fport`` makes that server listen on a local port (common/forward.cpp): on 127.0.0.1, in old
+  releases on all addresses. It says OK whether or not anything listens on the device. When either
+  side of a connection ends, and be it only for sending, both connections are closed. The rules of a
+  device go when the device goes.
 
 What it has to say of its devices stands in ``state.json`` beside it.
 """
@@ -20,10 +24,14 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -112,6 +120,85 @@ def leave_a_server() -> None:
         pid_file.write_text(str(server.pid))
 
 
+def rule_file(key: str, ports: tuple[int, int]) -> Path:
+    return HERE / f"rule-{ports[0]}-{ports[1]}-{key}"
+
+
+def port_of(node: str) -> int:
+    kind, _, number = node.partition(":")
+    if kind != "tcp" or not number.isdecimal() or not 0 < int(number) < 65536:
+        fail("Forward parament failed")
+    return int(number)
+
+
+def forward(key: str, address: str, ports: tuple[int, int]) -> None:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, ports[0]))
+        listener.listen(128)
+    except OSError:
+        fail(f"TCP Port listen failed at {ports[0]}")
+    sys.stdout.flush()
+    if pid := os.fork():
+        rule_file(key, ports).write_text(str(pid))
+        echo(b"Forwardport result:OK\n")
+        return
+    os.setsid()
+    Thread(target=serve_forward, args=(listener, ports[1]), daemon=True).start()
+    while is_attached(key):
+        time.sleep(0.01)
+    listener.shutdown(socket.SHUT_RDWR)
+    rule_file(key, ports).unlink(missing_ok=True)
+    os._exit(0)
+
+
+def is_attached(key: str) -> bool:
+    try:
+        return key in json.loads((HERE / "state.json").read_text())["devices"]
+    except ValueError:
+        return True  # it is just being written
+
+
+def serve_forward(listener: socket.socket, port: int) -> None:
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return  # the device has gone
+        try:
+            service = socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            client.close()
+            continue
+        for ends in ((client, service), (service, client)):
+            Thread(target=carry, args=ends, daemon=True).start()
+
+
+def carry(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def end_forward(key: str, ports: tuple[int, int]) -> None:
+    words = f"tcp:{ports[0]} tcp:{ports[1]}"
+    rule = rule_file(key, ports)
+    try:
+        os.kill(int(rule.read_text()), signal.SIGKILL)
+        rule.unlink()
+        while True:
+            socket.create_connection(("127.0.0.1", ports[0])).close()
+    except ConnectionRefusedError:
+        pass
+    except OSError:
+        fail(f"Remove forward ruler failed, ruler is not exist {words}")
+    echo(f"Remove forward ruler success, ruler:{words}\n".encode())
+
+
 def list_targets(*, verbose: bool) -> None:
     if not STATE["devices"]:
         echo(b"[Empty]\n")
@@ -154,6 +241,14 @@ def main(words: list[str]) -> None:
     elif words[:2] in (["file", "send"], ["file", "recv"]):
         source, target = split(joined(words[2:]))
         transfer(chosen(key), source, target)
+    elif words[:1] == ["fport"] and len(words) in (3, 4):
+        device = chosen(key)
+        known = next(name for name, one in STATE["devices"].items() if one is device)
+        ports = (port_of(words[-2]), port_of(words[-1]))
+        if words[1] == "rm":
+            end_forward(known, ports)
+        else:
+            forward(known, device.get("listens_on", "127.0.0.1"), ports)
     else:
         echo(b"Unknown command...\n")
 

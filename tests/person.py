@@ -7,13 +7,14 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 from armload.core.workspace import cache_folder
-from tests.command_line import BIN
+from tests.command_line import BIN, check_document
 
-SHARED_CACHE = ("builds", "helpers", "images", "models", "packages", "sources", "zig")
+SHARED_CACHE = ("builds", "compilers", "helpers", "images", "models", "packages", "sources", "zig")
 
 
 class Person:
@@ -60,7 +61,9 @@ class Person:
         out, err = process.communicate(timeout=800)
         assert process.returncode == status, f"{words} gave {process.returncode}:\n{out}\n{err}"
         assert "Traceback" not in err
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        done = subprocess.CompletedProcess(words, process.returncode, out, err)
+        check_document(done, *words)
+        return done
 
     def benches(self, *words: str, board: str = "mine") -> dict[str, Any]:
         run: dict[str, Any] = json.loads(
@@ -69,22 +72,43 @@ class Person:
         return run
 
     def on_board(self, command: str) -> str:
-        shown = json.loads(self.types("board.up", "--board", "mine", "--json").stdout)
         done = subprocess.run(
-            [
-                "ssh",
-                "-q",
-                *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
-                *("-i", shown["key"], "-p", str(shown["port"])),
-                f"{shown['user']}@{shown['host']}",
-                command,
-            ],
+            self._to_board(command),
             check=True,
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
         )
         return done.stdout
+
+    def waits_on_board(self, condition: str, beside: subprocess.Popen[str] | None = None) -> None:
+        """Wait until a shell's condition holds on the board ``mine``.
+
+        One login does it: each keeps an emulated board from its work for a while.
+
+        Args:
+            condition: that holds at last.
+            beside: a process that must not end before.
+        """
+        words = self._to_board(f"until {condition}; do sleep 0.5; done")
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL) as waiting:
+            while waiting.poll() is None:
+                if beside is not None and beside.poll() is not None:
+                    waiting.kill()
+                    raise AssertionError(beside.communicate())
+                time.sleep(0.02)
+        assert waiting.returncode == 0
+
+    def _to_board(self, command: str) -> list[str]:
+        shown = json.loads(self.types("board.up", "--board", "mine", "--json").stdout)
+        return [
+            "ssh",
+            "-q",
+            *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+            *("-i", shown["key"], "-p", str(shown["port"])),
+            f"{shown['user']}@{shown['host']}",
+            command,
+        ]
 
     def interrupts(self, line: str, *words: str) -> str:
         """Press Ctrl-C when a command says a line that fits; return all that it said."""

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import pytest
 
 from armload.boards.address import SshAddress
-from armload.core.shell import quote
+from armload.core.shell import join, quote
 
 
 def free_port() -> int:
@@ -63,7 +63,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def openssh(
-    folder: Path, *, port: int | None = None, extra: str = "", says: str = ""
+    folder: Path,
+    *,
+    port: int | None = None,
+    extra: str = "",
+    says: str = "",
+    over: Mapping[str, Path] = MappingProxyType({}),
 ) -> Iterator[SshAddress]:
     """Run OpenSSH's server as this user until the block ends.
 
@@ -72,6 +77,7 @@ def openssh(
         port: a free one when left out.
         extra: more lines of its configuration.
         says: what the start file of the person's shell prints before each command.
+        over: what its commands see in place of other files; that takes root.
     """
     sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
     if sshd is None:
@@ -101,9 +107,12 @@ def openssh(
     )
     log = folder / "sshd.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stdout=output, stderr=output
-        )
+        words = [sshd, "-D", "-e", "-f", str(folder / "sshd_config")]
+        if over:
+            if os.geteuid() != 0:
+                pytest.skip("a server that sees other files takes root")
+            words = ["unshare", "-m", "/bin/sh", "-c", f"{_seen(over)}exec {join(words)}"]
+        process = subprocess.Popen(words, stdout=output, stderr=output)
     try:
         wait_for_banner(chosen, process, log)
         yield SshAddress(
@@ -131,6 +140,16 @@ def hashed(password: str) -> str:
     return done.stdout.strip()
 
 
+def _seen(over: Mapping[str, Path], *, read_only: bool = False) -> str:
+    """Return what begins a shell's line in a mount namespace, so that the rest sees other files."""
+    mounts = (
+        f"mount --bind {quote(ours)} {place} && "
+        + (f"mount -o remount,bind,ro {place} && " if read_only else "")
+        for place, ours in over.items()
+    )
+    return "".join(("mount --make-rprivate / && ", *mounts))
+
+
 # What an OpenHarmony product may leave out; each has another way.
 RARE_TOOLS = frozenset({"sha256sum", "stat", "mkfifo", "setsid", "truncate", "nohup", "timeout"})
 
@@ -143,6 +162,7 @@ def dropbear(
     tools: str,
     without: frozenset[str] = frozenset(),
     password: str = "",
+    extra: str = "",
     over: Mapping[str, Path] = MappingProxyType({}),
     read_only: bool = False,
 ) -> Iterator[SshAddress]:
@@ -157,6 +177,7 @@ def dropbear(
         tools: a program that is many, such as toybox.
         without: tools that are left out.
         password: that lets its root in, besides the key; none when it is empty.
+        extra: more options of its command line.
         over: what its commands see in place of other files and folders.
         read_only: they cannot be written there.
     """
@@ -191,14 +212,9 @@ def dropbear(
     (folder / "passwd").write_text(f"root:x:0:0::{home}:/bin/sh\n")
     (folder / "shadow").write_text(f"root:{hashed(password) if password else '*'}:20000::::::\n")
     port = free_port()
-    options = "-m" if password else "-s -m"
-    seen = "".join(
-        f"mount --bind {quote(ours)} {place} && "
-        + (f"mount -o remount,bind,ro {place} && " if read_only else "")
-        for place, ours in over.items()
-    )
+    options = f"-m {extra}" if password else f"-s -m {extra}"
     script = (
-        f"mount --make-rprivate / && {seen}mount --bind {folder}/passwd /etc/passwd && "
+        f"{_seen(over, read_only=read_only)}mount --bind {folder}/passwd /etc/passwd && "
         f"mount --bind {folder}/shadow /etc/shadow && mount --bind {binaries} /usr/bin && "
         f"exec {server} -F -E {options} -r {folder}/host.dropbear "
         f"-p 127.0.0.1:{port} -P {folder}/pid"

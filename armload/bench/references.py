@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.bench import store
 from armload.bench.sweep import find_sweep, load_journal
+from armload.core.disk import is_there
 from armload.core.errors import UsageError
+from armload.runs import store
 
 
 def single_words(words: str) -> list[str]:
@@ -15,7 +16,7 @@ def single_words(words: str) -> list[str]:
     Raises:
         UsageError: there is nothing beside a comma.
     """
-    references = [words] if _exists(words) else words.split(",")
+    references = [words] if is_there(Path(words)) else words.split(",")
     if not all(reference.strip() for reference in references):
         raise UsageError(
             f"{words!r}: a run's name is missing beside a comma.",
@@ -36,13 +37,6 @@ def folders_of(words: str) -> list[Path]:
         UsageError: there is no such run.
     """
     return [folder for reference in single_words(words) for folder in _folders_of(reference)]
-
-
-def _exists(words: str) -> bool:
-    try:
-        return Path(words).exists()
-    except OSError:  # many names in a row are longer than a file's name may be
-        return False
 
 
 def _folders_of(reference: str) -> list[Path]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.bench import store
-from armload.bench.figures import Figures, figures_of
-from armload.bench.foreign.read import read_foreign
+from armload.analysis.foreign import read_foreign
+from armload.analysis.measurement import measurement_of
+from armload.analysis.repeats import judged_together
 from armload.bench.references import folders_of, single_words
+from armload.engines.measurement import Measurement
+from armload.runs import store
 
 
-def read_side(words: str) -> list[Figures]:
+def read_side(words: str) -> list[Measurement]:
     """Return the measurements of one side.
 
     Args:
@@ -24,8 +26,9 @@ def read_side(words: str) -> list[Figures]:
     return [figures for reference in single_words(words) for figures in _read_one(reference)]
 
 
-def _read_one(reference: str) -> list[Figures]:
+def _read_one(reference: str) -> list[Measurement]:
     path = Path(reference)
     if path.is_file() and path.name != store.RUN_FILE:
         return read_foreign(path)
-    return [figures_of(store.load(folder)) for folder in folders_of(reference)]
+    runs = [store.load(folder) for folder in folders_of(reference)]
+    return [measurement_of(run) for run in judged_together(runs)]

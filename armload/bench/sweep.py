@@ -13,28 +13,41 @@ import random
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, model_validator
 
 from armload import __version__
-from armload.bench import store
-from armload.bench.job import asked_for
-from armload.bench.plan import Plan
-from armload.bench.record import Place
-from armload.bench.run import Run
+from armload.analysis.repeats import Precision, Stop, judged_together, stop
+from armload.analysis.run import Run
 from armload.build.binary import Binary
-from armload.core.errors import ArmloadError, DataError, UsageError
+from armload.core.disk import unreadable
+from armload.core.errors import ArmloadError, DataError, DiskError, NewerFormatError, UsageError
 from armload.core.files import write_whole
 from armload.core.locks import locked
+from armload.core.mistakes import told
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
+from armload.engines.completion import fingerprint
+from armload.engines.job import Place
+from armload.engines.plan import Plan
 from armload.models.model import Model
+from armload.runs import store
+
+FORMAT = 2
+"""Of ``sweep.json``; in format 1 ``fingerprint`` was called ``asked_for``."""
+
+OLDEST_TO_GROW = timedelta(days=1)
+"""Runs of longer ago are no repeats of those of now."""
 
 SWEEP_FILE, JOURNAL_FILE, LOCK_FILE = "sweep.json", "journal.jsonl", ".lock"
+
+
+def _renamed(former: dict[str, object]) -> dict[str, object]:
+    return {"fingerprint" if key == "asked_for" else key: former[key] for key in former}
 
 
 class Cell(Value):
@@ -42,12 +55,12 @@ class Cell(Value):
 
     Attributes:
         model: the file's name.
-        asked_for: checksum over plan, program and model.
+        fingerprint: checksum over plan, program and model.
         plan: what is run.
     """
 
     model: str
-    asked_for: str
+    fingerprint: str
     plan: Plan
 
 
@@ -57,23 +70,34 @@ class Sweep(Value):
     Attributes:
         format: version of the file's format.
         id: the folder's name.
-        asked_for: a checksum over board, cells and counts; two sweeps of the same one are the
+        fingerprint: a checksum over board, cells and counts; two sweeps of the same one are the
             same command.
         board: its name.
         cells: the combinations.
         repeats: runs of every cell that count.
         warmups: rounds before them that do not.
+        precision: the one cell is repeated until its median time per token is known so exactly;
+            none where ``repeats`` says how often.
     """
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     id: str
-    asked_for: str
+    fingerprint: str
     started_utc: str
     armload: str
     board: str
     cells: tuple[Cell, ...]
     repeats: int
     warmups: int
+    precision: Precision | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_keys(cls, content: object) -> object:
+        if not isinstance(content, dict) or content.get("format") != 1:
+            return content
+        cells = [_renamed(cell) for cell in content.get("cells", ())]
+        return {**_renamed(content), "format": 2, "cells": cells}
 
     def places(self) -> Iterator[Place]:
         """Yield all runs in their order.
@@ -83,7 +107,7 @@ class Sweep(Value):
         """
         for number in range(self.warmups + self.repeats):
             order = list(range(len(self.cells)))
-            random.Random(f"{self.asked_for} {number}").shuffle(order)  # noqa: S311 - no secret
+            random.Random(f"{self.fingerprint} {number}").shuffle(order)  # noqa: S311 - no secret
             for cell in order:
                 yield Place(sweep=self.id, cell=cell, round=number, warm_up=number < self.warmups)
 
@@ -95,33 +119,44 @@ class Entry(Value):
         cell, round: which run of the sweep this was.
         run: its id; empty where it could not even be started.
         error: why not.
+        took_s: how long it took, the board's preparation included.
     """
 
     cell: int
     round: int
     run: str = ""
     error: str = ""
+    took_s: float | None = None
 
 
 def new_sweep(
-    board: str, cells: Sequence[tuple[Model, Plan]], binary: Binary, *, repeats: int, warmups: int
+    board: str,
+    cells: Sequence[tuple[Model, Plan]],
+    binary: Binary,
+    *,
+    repeats: int,
+    warmups: int,
+    precision: Precision | None = None,
 ) -> Sweep:
     """Describe a sweep that starts now."""
     named = tuple(
-        Cell(model=model.name, asked_for=asked_for(plan, binary, model), plan=plan)
+        Cell(model=model.name, fingerprint=fingerprint(plan, binary, model), plan=plan)
         for model, plan in cells
     )
-    parts = (board, *(cell.asked_for for cell in named), str(repeats), str(warmups))
+    parts = (board, *(cell.fingerprint for cell in named), str(repeats), str(warmups))
+    if precision is not None:
+        parts = (*parts, f"within {precision.share}", f"in {precision.added_s}")
     now = datetime.now(UTC)
     return Sweep(
         id=f"{now:%Y%m%dT%H%M%SZ}-sweep-{board}-{secrets.token_hex(2)}",
-        asked_for=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16],
+        fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16],
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
         board=board,
         cells=named,
         repeats=repeats,
         warmups=warmups,
+        precision=precision,
     )
 
 
@@ -165,7 +200,24 @@ class Journal:
                 with contextlib.suppress(ArmloadError):
                     run = store.load(runs_folder() / entry.run)
                     runs.setdefault(entry.cell, []).append(run)
-        return runs, errors
+        return {cell: judged_together(its_runs) for cell, its_runs in runs.items()}, errors
+
+    def stop(self, wanted: Precision, runs: Sequence[Run]) -> Stop | None:
+        """Decide whether a cell that grows is to have another run; none means that it is.
+
+        Args:
+            wanted: how exactly its median is to be known.
+            runs: those that it has, in their order.
+        """
+        took_s = [entry.took_s for entry in self.entries if entry.took_s is not None]
+        # Building and copying were part of the first only.
+        first_s = runs[0].summary.wall_s if runs else None
+        return stop(
+            runs,
+            wanted,
+            added_s=sum(took_s[1:]),
+            a_run_s=max(took_s[1:], default=first_s),
+        )
 
     def run_folders(self) -> list[Path]:
         """Return the folders of its runs that are here, without the warm-ups."""
@@ -192,11 +244,28 @@ def unfinished(sweep: Sweep, progress: Progress) -> Journal | None:
     for folder in reversed(sweep_folders()):
         try:
             journal = load_journal(folder)
-        except DataError as error:
+        except (DataError, DiskError) as error:
             progress.say(f"left out: {error.message}")
             continue
-        if journal.sweep.asked_for == sweep.asked_for:
+        if journal.sweep.fingerprint == sweep.fingerprint:
             return journal if journal.missing() else None
+    return None
+
+
+def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | None:
+    """Return the latest sweep of the same command that was to grow, and that was interrupted."""
+    oldest = f"{datetime.now(UTC) - OLDEST_TO_GROW:%Y%m%dT%H%M%SZ}"
+    for folder in reversed(sweep_folders()):
+        if folder.name < oldest:
+            return None
+        try:
+            journal = load_journal(folder)
+        except (DataError, DiskError) as error:
+            progress.say(f"left out: {error.message}")
+            continue
+        if journal.sweep.fingerprint == sweep.fingerprint:
+            runs, _ = journal.outcomes()
+            return journal if journal.stop(wanted, runs.get(0, ())) is None else None
     return None
 
 
@@ -239,12 +308,13 @@ def load_journal(folder: Path) -> Journal:
 
     Raises:
         DataError: a file in it was changed, or is of a newer format.
+        DiskError: one cannot be read.
     """
     path = folder / SWEEP_FILE
     try:
         sweep = _read(path, path.read_bytes(), Sweep)
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror}.") from error
+        raise unreadable(path, error) from error
     return Journal(folder, sweep)
 
 
@@ -262,14 +332,11 @@ def _read(path: Path, content: bytes, kind: type[Read]) -> Read:
     try:
         fields = json.loads(content)
         version = fields.get("format", 1) if isinstance(fields, dict) else 1
-        if isinstance(version, int) and version > 1:
-            raise DataError(
-                f"{path}: its format is {version}, and this armload reads up to 1.",
-                "Upgrade armload: pip install --upgrade armload.",
-            )
+        if isinstance(version, int) and version > FORMAT:
+            raise NewerFormatError(path, version, FORMAT)
         return kind.model_validate(fields)
-    except (ValueError, ValidationError) as error:
+    except ValueError as error:
         raise DataError(
-            f"{path}: this is no record of a sweep: {error}.",
+            f"{path}: this is no record of a sweep: {told(error, kind)}.",
             "It was changed. --new starts the sweep again; its runs stay.",
         ) from error

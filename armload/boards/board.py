@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from armload.core.errors import UsageError
 from armload.core.values import ByteCount, Value
-from armload.core.workspace import cache_folder
+from armload.core.workspace import cache_folder, data_names
 from armload.core.yamlfile import load_named
 
 
@@ -149,12 +149,22 @@ class Board(Value):
     build_host: BuildHost = BuildHost()
     facts: Facts = Field(default=Facts(), validate_default=True)
 
+    @field_validator("target")
+    @classmethod
+    def _is_described(cls, target: str) -> str:
+        names = data_names("toolchains")
+        if target not in names:
+            raise ValueError(
+                f"no target is called {target!r}; known targets are {', '.join(names)}"
+            )
+        return target
+
     @field_validator("workdir")
     @classmethod
     def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
         reach = info.data.get("reach")
         if not workdir.is_absolute() and not isinstance(reach, EmulatedReach):
-            raise ValueError(f"'{workdir}' must be a whole path on the board, beginning with /")
+            raise ValueError(f"'{workdir}' must be an absolute path on the board")
         return workdir
 
     @field_validator("facts")
@@ -177,8 +187,8 @@ def load_board(name: str) -> Board:
     """
     if "," in name:
         raise UsageError(
-            f"{name!r} names several boards, and one is needed here.",
-            "Give the command once for each. Only armload deploy takes several.",
+            f"{name!r} names several boards; this command takes only one.",
+            "Repeat the command for each board. Only armload deploy takes several.",
         )
     board = load_named("boards", name, Board)
     if isinstance(board.reach, EmulatedReach):

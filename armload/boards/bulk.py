@@ -53,75 +53,22 @@ class Carrier:
         self._begin_within_s = begin_within_s
         self._broken_status = broken_status
 
-    def check(self) -> None:
-        """Run the command to its end, for its beginning alone.
+    def check(self) -> bytes:
+        """Run the command, for its beginning alone; return what the program said on the way.
 
         Raises:
             NotBegunError: it does not come to that.
         """
-        with self._started(subprocess.DEVNULL):
-            pass
-
-    def send_file(
-        self, local: Path, path: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
-    ) -> None:
-        """Let the program read a file from an offset on; as ``Host.send_file``.
-
-        Raises:
-            NotBegunError: nothing was sent.
-            BoardError, ConnectError: as there.
-        """
-        with local.open("rb", buffering=0) as file:
-            position = file.seek(offset_bytes)
-            sent(position)
-            with self._started(file.fileno()) as running:
-                moved_at = time.monotonic()
-                while not running.ends_within(_LOOK_EVERY_S):
-                    former, position = position, os.lseek(file.fileno(), 0, os.SEEK_CUR)
-                    if position != former:
-                        sent(position)
-                        moved_at = time.monotonic()
-                    elif time.monotonic() - moved_at > TRANSFER_SILENCE_S:
-                        raise self._silent()
-                self._check_done(running, f"{path} cannot be written")
-            sent(os.lseek(file.fileno(), 0, os.SEEK_CUR))
-
-    def write(self, path: PurePosixPath, chunks: Iterable[bytes]) -> None:
-        """Give chunks to the command; errors as for ``send_file``."""
-        with self._started(subprocess.PIPE) as running:
-            sink = cast("IO[bytes]", running.process.stdin)
-            os.set_blocking(sink.fileno(), False)
-            with selectors.DefaultSelector() as selector:
-                selector.register(sink, selectors.EVENT_WRITE)
-                with contextlib.suppress(BrokenPipeError):
-                    for chunk in chunks:
-                        self._put(sink.fileno(), memoryview(chunk), selector)
-            sink.close()
-            if not running.ends_within(TRANSFER_SILENCE_S):
-                raise self._silent()
-            self._check_done(running, f"{path} cannot be written")
-
-    def read(self, path: PurePosixPath) -> Iterator[bytes]:
-        """Yield what the command writes, first nothing when it has begun; errors as above."""
-        with self._started(subprocess.DEVNULL) as running:
-            yield b""
-            try:
-                yield from running.output(TRANSFER_SILENCE_S)
-            except TimeoutError as error:
-                raise self._silent() from error
-            if not running.ends_within(TRANSFER_SILENCE_S):
-                raise self._silent()
-            self._check_done(running, f"{path} cannot be read")
-
-    def _put(self, sink: int, rest: memoryview, selector: selectors.BaseSelector) -> None:
-        while rest:
-            if not selector.select(TRANSFER_SILENCE_S):
-                raise self._silent()
-            with contextlib.suppress(BlockingIOError):
-                rest = rest[os.write(sink, rest) :]
+        with self.started(subprocess.DEVNULL) as running:
+            return running.said()
 
     @contextlib.contextmanager
-    def _started(self, stdin: int) -> Iterator[_Running]:
+    def started(self, stdin: int) -> Iterator[_Running]:
+        """Run the program until the block ends, from where it runs the command.
+
+        Raises:
+            NotBegunError: it does not come to that.
+        """
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(
@@ -142,15 +89,73 @@ class Carrier:
                 finally:
                     running.end()
 
+    def send_file(
+        self, local: Path, path: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
+    ) -> None:
+        """Let the program read a file from an offset on; as ``Host.send_file``.
+
+        Raises:
+            NotBegunError: nothing was sent.
+            BoardError, ConnectError: as there.
+        """
+        with local.open("rb", buffering=0) as file:
+            position = file.seek(offset_bytes)
+            sent(position)
+            with self.started(file.fileno()) as running:
+                moved_at = time.monotonic()
+                while not running.ends_within(_LOOK_EVERY_S):
+                    former, position = position, os.lseek(file.fileno(), 0, os.SEEK_CUR)
+                    if position != former:
+                        sent(position)
+                        moved_at = time.monotonic()
+                    elif time.monotonic() - moved_at > TRANSFER_SILENCE_S:
+                        raise self._silent()
+                self._check_done(running, f"{path} cannot be written")
+            sent(os.lseek(file.fileno(), 0, os.SEEK_CUR))
+
+    def write(self, path: PurePosixPath, chunks: Iterable[bytes]) -> None:
+        """Give chunks to the command; errors as for ``send_file``."""
+        with self.started(subprocess.PIPE) as running:
+            sink = cast("IO[bytes]", running.process.stdin)
+            os.set_blocking(sink.fileno(), False)
+            with selectors.DefaultSelector() as selector:
+                selector.register(sink, selectors.EVENT_WRITE)
+                with contextlib.suppress(BrokenPipeError):
+                    for chunk in chunks:
+                        self._put(sink.fileno(), memoryview(chunk), selector)
+            sink.close()
+            if not running.ends_within(TRANSFER_SILENCE_S):
+                raise self._silent()
+            self._check_done(running, f"{path} cannot be written")
+
+    def read(self, path: PurePosixPath) -> Iterator[bytes]:
+        """Yield what the command writes, first nothing when it has begun; errors as above."""
+        with self.started(subprocess.DEVNULL) as running:
+            yield b""
+            try:
+                yield from running.output(TRANSFER_SILENCE_S)
+            except TimeoutError as error:
+                raise self._silent() from error
+            if not running.ends_within(TRANSFER_SILENCE_S):
+                raise self._silent()
+            self._check_done(running, f"{path} cannot be read")
+
+    def _put(self, sink: int, rest: memoryview, selector: selectors.BaseSelector) -> None:
+        while rest:
+            if not selector.select(TRANSFER_SILENCE_S):
+                raise self._silent()
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[os.write(sink, rest) :]
+
     def _silent(self) -> ConnectError:
-        return ConnectError(f"{self._name}: the board has gone silent.")
+        return ConnectError(f"{self._name}: the board stopped responding.")
 
     def _check_done(self, running: _Running, complaint: str) -> None:
         status = running.process.returncode
         if status < 0 or status == self._broken_status:
             said = running.said().decode("utf-8", "replace").strip().splitlines()
             detail = f": {said[-1].rstrip('.')}" if said else ""
-            raise ConnectError(f"{self._name}: the line to the board broke{detail}.")
+            raise ConnectError(f"{self._name}: the connection dropped{detail}.")
         if status != 0:
             raise BoardError(f"{self._name}: {complaint}: {reason(running.said())}.")
 
@@ -174,7 +179,7 @@ class _Running:
         except StopIteration:
             self.ends_within(within_s)
             words = self.said().decode("utf-8", "replace").strip().splitlines()
-            raise NotBegunError(words[-1].strip() if words else "it ended at once") from None
+            raise NotBegunError(words[-1].strip() if words else "it exited immediately") from None
         self._deadline = None
 
     def output(self, silence_s: float) -> Iterator[bytes]:

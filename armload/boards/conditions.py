@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from armload.core.values import Value
+from armload.boards.memory_groups import read_groups, tightest
+from armload.boards.mounts import Mount, free_bytes, mount_of
+from armload.core.values import Value, format_bytes
 
 
 class ClusterState(Value):
@@ -40,8 +42,10 @@ class Conditions(Value):
         uptime_s: since that boot.
         kernel: ``uname -r``.
         load_1min: run-queue average.
-        memory_total_bytes, memory_available_bytes, swap_used_bytes: from ``/proc/meminfo``.
-        swap_total_bytes: likewise.
+        memory_total_bytes, swap_used_bytes: from ``/proc/meminfo``.
+        memory_available_bytes: likewise, or what a control group leaves, where that is less.
+        memory_limit_bytes: of that group; none where no group leaves less.
+        swap_total_bytes: from ``/proc/meminfo``.
         workdir_free_bytes: free space for armload's folder.
         workdir_filesystem: what that folder lies on, such as ``ext4``.
         governors: CPU frequency governors in use; empty where there is no cpufreq.
@@ -59,6 +63,7 @@ class Conditions(Value):
     memory_total_bytes: int
     memory_available_bytes: int
     swap_used_bytes: int
+    memory_limit_bytes: int | None = None
     swap_total_bytes: int | None = None
     workdir_free_bytes: int
     workdir_filesystem: str | None = None
@@ -81,25 +86,44 @@ def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) ->
     kernel, _ = parts["uname"][0].split()
     boot_id, uptime, loadavg, *facts = parts["proc"]
     memory = _memory_bytes(facts)
+    available, limit = memory.get("MemAvailable", memory["MemFree"]), None
+    group = tightest(read_groups(parts.get("memory", ())))
+    if group is not None and group.left_bytes < available:
+        available, limit = group.left_bytes, group.limit_bytes
     clusters = read_clusters(parts["policies"], cores)
     sensors = read_sensors(parts["temperatures"])
-    place = next(iter(parts.get("place", ())), None)
+    mount = workdir_mount(parts)
+    filesystem = mount.filesystem if mount else None
     return Conditions(
         boot_id=boot_id,
         uptime_s=float(uptime.split()[0]),
         kernel=kernel,
         load_1min=float(loadavg.split()[0]),
         memory_total_bytes=memory["MemTotal"],
-        memory_available_bytes=memory.get("MemAvailable", memory["MemFree"]),
+        memory_available_bytes=available,
+        memory_limit_bytes=limit,
         swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
         swap_total_bytes=memory.get("SwapTotal", 0),
-        workdir_free_bytes=free_bytes(parts.get("df", [])),
-        workdir_filesystem=None if place is None else _filesystem(place, facts),
+        workdir_free_bytes=free_bytes(parts.get("df", []), filesystem),
+        workdir_filesystem=filesystem,
         governors=tuple(sorted({each.governor for each in clusters if each.governor})),
         clusters=clusters,
         celsius=hottest(sensors),
         sensors=sensors,
     )
+
+
+def workdir_mount(parts: Mapping[str, Sequence[str]]) -> Mount | None:
+    """Return what the work folder lies on; none where there is no such folder."""
+    place = next(iter(parts.get("place", ())), None)
+    return None if place is None else mount_of(PurePosixPath(place), parts["proc"])
+
+
+def within_group(now: Conditions) -> str:
+    """Say which limit bounds the available memory, in brackets; nothing where it is the board's."""
+    if now.memory_limit_bytes is None:
+        return ""
+    return f" (a control group is limited to {format_bytes(now.memory_limit_bytes)})"
 
 
 def read_clusters(policies: Sequence[str], cores: Sequence[int]) -> tuple[ClusterState, ...]:
@@ -136,31 +160,9 @@ def hottest(sensors: Sequence[Sensor]) -> float | None:
     return max((sensor.celsius for sensor in sensors), default=None)
 
 
-def free_bytes(df: Sequence[str]) -> int:
-    """Read the free space from ``df -k``'s lines; 0 when they say nothing."""
-    # The percentage is the one column that can be told apart wherever a name holds spaces.
-    match = re.search(r"(\d+)\s+(\d+)\s+(-?\d+)\s+\d+%", " ".join(df[1:]))
-    return max(int(match[3]), 0) * 1024 if match else 0
-
-
 def _memory_bytes(meminfo: Sequence[str]) -> dict[str, int]:
     matches = (re.match(r"(\w+):\s+(\d+) kB", line) for line in meminfo)
     return {match[1]: int(match[2]) * 1024 for match in matches if match}
-
-
-def _filesystem(place: str, lines: Sequence[str]) -> str | None:
-    """Return the type of the innermost mount that holds a folder; of two there, the later."""
-    folder, found, depth = PurePosixPath(place), None, -1
-    for line in lines:
-        match = re.fullmatch(r"\S+ (/\S*) (\S+) \S+ \d+ \d+", line)
-        if match is None:
-            continue
-        # The kernel writes spaces and the like in a mount point as \040.
-        unescaped = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), match[1])
-        point = PurePosixPath(unescaped)
-        if folder.is_relative_to(point) and len(point.parts) >= depth:
-            found, depth = match[2], len(point.parts)
-    return found
 
 
 def _number(text: str) -> int | None:

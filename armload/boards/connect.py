@@ -73,7 +73,7 @@ def is_blank(board: Board, progress: Progress) -> bool:
 
     if has_storage(board):
         return False
-    progress.say(f"{board.name} was never started here, so nothing lies on it.")
+    progress.say(f"{board.name} was never started on this machine, so it holds no data.")
     return True
 
 
@@ -102,18 +102,17 @@ def _went_off(board: Board, reached: SshAddress) -> SwitchedOffError | None:
     if now is None:
         return SwitchedOffError(
             f"The virtual board {board.name!r} is off.",
-            f"Switch it on, then give the same command again: armload board.up --board "
-            f"{board.name}",
+            f"Start it, then repeat the command: armload board.up --board {board.name}",
         )
     return SwitchedOffError(
-        f"The virtual board {board.name!r} was switched off and on again meanwhile.",
-        "Give the same command again.",
+        f"The virtual board {board.name!r} was restarted meanwhile.",
+        "Repeat the command.",
     )
 
 
 def _machine(board: Board) -> _Machine:
     if isinstance(board.reach, RealReach):
-        raise UsageError(f"{board.name} is a real board: switch it on and off by hand.")
+        raise UsageError(f"{board.name} is a real board: armload cannot switch it on or off.")
     if isinstance(board.reach, EmulatedReach):
         from armload.boards import emulated
 

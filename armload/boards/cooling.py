@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
-from armload.boards.conditions import hottest, read_sensors
+from armload.boards.conditions import Sensor, hottest, read_sensors
 from armload.boards.host import Host
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
@@ -46,9 +47,9 @@ def cool_down(
             step.update(max(first - now, 0.0), note=f"{now:.1f} °C, {waited_s:.0f} s")
             if waited_s >= limit_s:
                 raise BoardError(
-                    f"{host.name} is still at {now:.1f} °C after {limit_s:.0f} s; it was to cool "
-                    f"to {to_celsius:g} °C.",
-                    "Let nothing else run there, give it a fan, or say a higher --cool-to.",
+                    f"{host.name} is still at {now:.1f} °C after {limit_s:.0f} s; the target was "
+                    f"{to_celsius:g} °C.",
+                    "End other programs on the board, add a fan, or use a higher --cool-to.",
                 )
             time.sleep(every_s)
             now = _hottest(host)
@@ -56,10 +57,21 @@ def cool_down(
 
 
 def _hottest(host: Host) -> float:
-    found = hottest(read_sensors(host.run(render("temperatures.sh.j2", {})).text.splitlines()))
+    return need_sensor(
+        host, read_sensors(host.run(render("temperatures.sh.j2", {})).text.splitlines())
+    )
+
+
+def need_sensor(host: Host, sensors: Sequence[Sensor]) -> float:
+    """Return what the hottest of a board's sensors shows.
+
+    Raises:
+        BoardError: there is none, so the board cannot be waited for.
+    """
+    found = hottest(sensors)
     if found is None:
         raise BoardError(
-            f"{host.name}: its kernel shows no temperature, so there is nothing to wait for.",
-            "Leave --cool-to out.",
+            f"{host.name}: its kernel exposes no temperature sensor, so --cool-to cannot work.",
+            "Omit --cool-to.",
         )
     return found

@@ -62,7 +62,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     folder = machine_folder(board)
     powered = powered_state(folder)
     if powered is None:
-        waiting = f"Another armload starts {board.name}; waiting for it."
+        waiting = f"Another armload process is starting {board.name}; waiting for it."
         with written_in(folder), locked(folder / "lock", progress, waiting=waiting):
             powered = powered_state(folder)
             if powered is None:
@@ -104,7 +104,7 @@ def down(board: Board) -> bool:
 
 def _reach(board: Board) -> EmulatedReach:
     if not isinstance(board.reach, EmulatedReach):
-        raise UsageError(f"The board {board.name!r} does not run under qemu-user.")
+        raise UsageError(f"The board {board.name!r} is not a qemu-user board.")
     return board.reach
 
 
@@ -128,7 +128,9 @@ def _emulator_path(cpu: str) -> str:
         return str(fetched)
     installed = shutil.which(_PROGRAM)
     if installed is None:
-        raise MissingToolError(f"{_PROGRAM}, which runs programs for {cpu}, has gone.")
+        raise MissingToolError(
+            f"{_PROGRAM}, which runs programs for {cpu}, is no longer installed."
+        )
     return installed
 
 
@@ -152,7 +154,7 @@ def _emulator(cpu: str, progress: Progress) -> None:
     emulator = Qemu(words=(str(fetched),))
     if not knows_cpu(emulator, cpu):
         raise MissingToolError(
-            f"No qemu-user here knows the CPU {cpu!r}.", cpus_listed(emulator, cpu)
+            f"No installed qemu-user supports the CPU {cpu!r}.", cpus_listed(emulator, cpu)
         )
 
 
@@ -168,8 +170,8 @@ def _server(progress: Progress) -> tuple[str, ...]:
         return (installed,)
     if os.getuid() == 0 and not _has_account("sshd"):
         raise MissingToolError(
-            "OpenSSH's server is not installed, and root cannot run it without.",
-            "Install the package openssh-server, or use an ordinary user's account.",
+            "OpenSSH's server, which root needs for this board, is not installed.",
+            "Install the package openssh-server, or run armload as an ordinary user.",
         )
     folder = cache_folder().resolve() / "packages" / "openssh-server"
     if not folder.exists():

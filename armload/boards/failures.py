@@ -25,6 +25,8 @@ CONNECT_TIMEOUT_S = 10.0
 
 # What paramiko says when its time-outs pass; other reasons follow the first one's words.
 _SILENT = ("Error reading SSH protocol banner", "No existing session")
+# The first line of one that works, and of OpenSSH's before 9.8 and since, when it has too many.
+_SAID_BY_SSH_SERVERS = ("SSH-", "Exceeded MaxStartups", "Not allowed at this time")
 _LOGIN_SILENT = "Authentication timeout."
 _LOGIN_CUT = "Authentication failed: transport shut down or saw EOF"
 
@@ -60,10 +62,10 @@ def translated(board_name: str) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise ConnectError(f"{board_name}: the board has gone silent.") from error
+        raise ConnectError(f"{board_name}: the board stopped responding.") from error
     except (paramiko.SSHException, OSError, EOFError) as error:
         detail = f": {error}" if str(error) else ""
-        raise ConnectError(f"{board_name}: the line to the board broke{detail}.") from error
+        raise ConnectError(f"{board_name}: the connection dropped{detail}.") from error
 
 
 @contextlib.contextmanager
@@ -85,7 +87,7 @@ def explained(connection: fabric.Connection, board_name: str, *, is_board: bool)
             if isinstance(error, paramiko.BadHostKeyException):
                 raise _changed(error, connection, where, board_name, is_board=is_board) from error
             raise _about_ssh(error, connection, where, board_name) from error
-        raise _about_network(error, connection.host, where, board_name) from error
+        raise _about_network(error, connection, where, board_name) from error
 
 
 def _changed(
@@ -101,10 +103,10 @@ def _changed(
         name = known_keys_name(connection.host, connection.port)
         trust = f"{join(['ssh-keygen', '-R', name])} && {trust}"
     return ConnectError(
-        f"{where}: THE SERVER'S KEY HAS CHANGED. It shows {error.key.fingerprint}, known is "
-        f"{error.expected_key.fingerprint}.",
-        "Someone may be listening in, or that host was set up anew. When you know that it "
-        f"was: {trust}",
+        f"{where}: THE SERVER'S KEY HAS CHANGED. The server shows {error.key.fingerprint}; "
+        f"{error.expected_key.fingerprint} is pinned.",
+        "Someone may be intercepting the connection, or the host was reinstalled. If you know "
+        f"that it was: {trust}",
     )
 
 
@@ -115,23 +117,23 @@ def _about_ssh(
 
     if isinstance(error, paramiko.PasswordRequiredException):
         return ConnectError(
-            f"{where}: the private key is locked by a passphrase.",
+            f"{where}: the private key is protected by a passphrase.",
             f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
         )
     if str(error) == _LOGIN_CUT:
         return HungUpError(
-            f"{where}: it hung up in the middle of the login.",
-            "Servers do so, too, when they are offered too many keys: name one as 'key' under "
+            f"{where}: the server closed the connection during login.",
+            "Servers also do this after too many key offers: name one as 'key' under "
             f"'reach' in boards/{board_name}.yaml.",
         )
     if str(error) == _LOGIN_SILENT:
         return ConnectError(
-            f"{where}: the login was not answered within {CONNECT_TIMEOUT_S:g} s.",
-            "Is the board overloaded?",
+            f"{where}: no response to the login within {CONNECT_TIMEOUT_S:g} s.",
+            "Check that the board is not overloaded, then repeat the command.",
         )
     if isinstance(error, paramiko.ChannelException):
         return HungUpError(
-            f"{where}: the host before it on the way cannot connect to it ({error.text}).",
+            f"{where}: the jump host cannot connect to it ({error.text}).",
             f"Is the board on? {_check(board_name)}",
         )
     no_key = "No authentication methods" in str(error)
@@ -139,36 +141,48 @@ def _about_ssh(
         return _refused(connection, where)
     if isinstance(connection.gateway, str) and str(error) in _SILENT:
         return ConnectError(
-            f"{where}: its ProxyCommand leads to no SSH server: "
+            f"{where}: its ProxyCommand does not reach an SSH server: "
             f"{connection.ssh_config.get('proxycommand', '')}",
-            f"Correct ~/.ssh/config; to try it: {_way_in(connection)}",
+            f"Correct ~/.ssh/config. To test it: {_way_in(connection)}",
+        )
+    said = _first_line(connection)
+    if said and not said.startswith(_SAID_BY_SSH_SERVERS):
+        return ConnectError(
+            f"{where}: not an SSH server; it answered {said!a}.",
+            f"Check the port. {_check(board_name)}",
         )
     if isinstance(error.__context__, EOFError | ConnectionError):
+        words = f", saying {said!a}" if said and not said.startswith("SSH-") else ""
         return HungUpError(
-            f"{where}: it took the connection and hung up at once.",
-            f"Has the server too many connections? {_check(board_name)}",
+            f"{where}: it accepted the connection and closed it immediately{words}.",
+            f"The server may have too many connections. {_check(board_name)}",
         )
     if str(error) in _SILENT:
         return ConnectError(
-            f"{where}: it takes connections, but no SSH server has answered within "
+            f"{where}: it accepts connections, but no SSH server answered within "
             f"{CONNECT_TIMEOUT_S:g} s.",
-            f"Is the board still booting, or overloaded? {_check(board_name)}",
-        )
-    if "banner" in str(error) or "protocol version" in str(error):
-        return ConnectError(
-            f"{where}: what answers there is no SSH server.",
-            f"Check the port. {_check(board_name)}",
+            f"The board may still be booting, or be overloaded. {_check(board_name)}",
         )
     return ConnectError(f"{where}: SSH failed: {error}.", _check(board_name))
 
 
+def _first_line(connection: fabric.Connection) -> str:
+    """Return what a host said first, its version's line before all others."""
+    heard: bytes = connection.connect_kwargs["transport_factory"].heard
+    lines = heard.decode("latin-1").strip().splitlines() or [""]
+    return next((line for line in lines if line.startswith("SSH-")), lines[0].strip())
+
+
 def _about_network(
-    error: OSError | EOFError, host: str, where: str, board_name: str
+    error: OSError | EOFError, connection: fabric.Connection, where: str, board_name: str
 ) -> ConnectError:
     import paramiko
 
     if isinstance(error, socket.gaierror):
-        return ConnectError(f"{board_name}: there is no host called {host!r}.", _check(board_name))
+        return ConnectError(
+            f"{board_name}: no host is called {connection.host!r}.",
+            _way_to_address(connection, board_name),
+        )
     is_it_on = f"Is the board on? {_check(board_name)}"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
         kind = HungUpError if _is_refused(error) else ConnectError
@@ -178,6 +192,17 @@ def _about_network(
     said = error.strerror if isinstance(error, OSError) else ""
     kind = HungUpError if isinstance(error, EOFError | ConnectionError) else ConnectError
     return kind(f"{where}: {said or str(error) or 'the server hung up'}.", is_it_on)
+
+
+def _way_to_address(connection: fabric.Connection, board_name: str) -> str:
+    alias = connection.original_host
+    if connection.host != alias:  # ~/.ssh/config leads there
+        return f"Correct the HostName of {alias!r} in ~/.ssh/config."
+    entry = ["printf", r"%s\n", f"Host {alias}", "  HostName ADDRESS", "  User USER"]
+    return (
+        f"Add its address to ~/.ssh/config: {join(entry)} >> ~/.ssh/config\n"
+        f"Or set it as 'host' under 'reach' in your own boards/{board_name}.yaml."
+    )
 
 
 def _check(board_name: str) -> str:
@@ -190,7 +215,7 @@ def _is_refused(error: paramiko.ssh_exception.NoValidConnectionsError) -> bool:
 
 def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
     if _is_refused(error):
-        return "connection refused; no SSH server listens there"
+        return "connection refused; no SSH server is listening"
     return "no route to the host"
 
 
@@ -205,10 +230,10 @@ def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
         tried.append(f"the password in {PASSWORD_VARIABLE}")
     allowed = _allowed_methods(connection)
     would_do = not with_password and bool({"password", "keyboard-interactive"} & allowed)
-    hint = f" If it has a password for you, put it in {PASSWORD_VARIABLE}." if would_do else ""
+    hint = f" For password login, put the password in {PASSWORD_VARIABLE}." if would_do else ""
     return LoginRefusedError(
-        f"{where}: the login is refused. Tried: {', '.join(tried) or 'nothing, there is no key'}.",
-        f"Put your public key into the board's authorized_keys, or name a key as 'key' under "
+        f"{where}: login refused. Tried: {', '.join(tried) or 'nothing, no key found'}.",
+        f"Add your public key to the board's authorized_keys, or name a key as 'key' under "
         f"'reach'.{hint}",
         password_would_do=would_do,
     )
@@ -242,9 +267,9 @@ def refuse_unknown(
             self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
         ) -> None:
             raise ConnectError(
-                f"{board_name}: the key of {hostname} is not known yet: {key.fingerprint}"
+                f"{board_name}: the host key of {hostname} is not known yet: {key.fingerprint}"
                 f" ({key.get_name()}).",
-                f"Compare it with that host's own; to make it known: {trust}",
+                f"Compare it with the host's own key, then pin it: {trust}",
             )
 
     return Refuse()

@@ -68,6 +68,18 @@ def reason(said: bytes) -> str:
     return words or "the board gave no reason"
 
 
+def parts_of(text: str) -> dict[str, list[str]]:
+    """Return the lines that follow each line ``#armload NAME``."""
+    parts: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#armload "):
+            lines = parts.setdefault(line.removeprefix("#armload "), [])
+        else:
+            lines.append(line)
+    return parts
+
+
 def _cut(path: PurePosixPath, length: int) -> str:
     # A board can lack truncate and dd; mostly there is nothing to cut.
     target, beside = quote(path), quote(path.with_name(f"{path.name}.cut"))

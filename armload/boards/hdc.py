@@ -8,8 +8,10 @@ Bulk data go as files, each compared by its length; who needs to be sure compare
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import re
+import socket
 import tempfile
 import time
 import uuid
@@ -18,10 +20,12 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import HdcReach
 from armload.boards.bulk import TRANSFER_SILENCE_S
+from armload.boards.forward import LOOPBACK, End, Relay, relayed
 from armload.boards.framing import reason, receiving
 from armload.boards.hdc_tool import HdcTool
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.sending import told_chunks
+from armload.boards.virtual.process import free_port
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
@@ -29,6 +33,7 @@ from armload.core.shell import quote, render
 # No limit is documented, so long commands go as files.
 LONGEST_COMMAND_BYTES = 900
 SLICE_BYTES = 16 << 20
+_PORT_ATTEMPTS = 3
 _FOLDERS = ("/data/local/tmp", "/tmp")  # noqa: S108 - a folder of our own is made in it
 _ENCODERS = ("base64", "toybox base64", "busybox base64", "od -An -v -tx1")
 
@@ -60,23 +65,28 @@ class HdcHost:
         return ()
 
     def ways(self) -> tuple[Way, ...]:
-        """Return how commands and bulk data reach the board."""
+        """Return how commands, data and clients reach the board."""
         self._folder()
         return (
             Way(
                 purpose="commands",
                 chosen="hdc shell, framed as text",
-                reason="hdc tells no exit status, merges the streams and drops NUL bytes",
+                reason="hdc reports no exit status, merges the streams and drops NUL bytes",
             ),
             Way(
                 purpose="long commands",
                 chosen="hdc file send",
-                reason=f"above {LONGEST_COMMAND_BYTES} bytes, for want of a documented limit",
+                reason=f"above {LONGEST_COMMAND_BYTES} bytes, as no limit is documented",
             ),
             Way(
                 purpose="bulk data",
                 chosen=f"hdc file send, in slices of {SLICE_BYTES >> 20} MiB",
-                reason="hdc cannot go on where a transfer broke",
+                reason="hdc cannot resume an interrupted transfer",
+            ),
+            Way(
+                purpose="port forwarding",
+                chosen="hdc fport",
+                reason="it is hdc's own; it passes no half-closed connections on",
             ),
         )
 
@@ -104,7 +114,7 @@ class HdcHost:
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
         """Run a shell command and yield its output as it comes, to its end."""
-        late = f"{self._name}: nothing was heard for {silence_s:g} s."
+        late = f"{self._name}: no data for {silence_s:g} s."
         with self._renewed():
             _, line = self._prepared("stream", command, b"")
             frame = _Frame()
@@ -157,6 +167,10 @@ class HdcHost:
         if position == offset_bytes:
             self._write_slice(remote, b"", position)
 
+    def forwarded(self, port: int) -> contextlib.AbstractContextManager[Relay]:
+        """Let programs of this machine reach a port on the board's loopback."""
+        return relayed(lambda: _ByHdc(self._tool, self._name, port), self._name)
+
     def close(self) -> None:
         """Remove what lies on the board for the sake of this connection."""
         if self._made is not None:
@@ -191,8 +205,9 @@ class HdcHost:
             if "folder" not in found or "encoder" not in found:
                 what = "base64 or od" if "folder" in found else f"a folder of {_FOLDERS}"
                 raise BoardError(
-                    f"{self._name}: {what} that can be used is not there.",
-                    "Over hdc, commands need both. Over SSH they need neither.",
+                    f"{self._name}: {what} is needed on the board, and none is usable.",
+                    "Commands over hdc need both. Install them, or reach the board over SSH, "
+                    "which needs neither.",
                 )
             self._made = folder = PurePosixPath(found["folder"])
             values = {"folder": folder, "encoder": found["encoder"].split()}
@@ -231,8 +246,53 @@ class HdcHost:
         if frame.status is not None:
             return frame.status
         if frame.begun:
-            raise ConnectError(f"{self._name}: the line to the board broke during a command.")
+            raise ConnectError(f"{self._name}: the connection dropped during a command.")
         raise self._tool.failure(frame.unframed)
+
+
+class _ByHdc:
+    """hdc's own server listens on a second local port, and forgets it when the device goes."""
+
+    def __init__(self, tool: HdcTool, board_name: str, port: int) -> None:
+        self._tool = tool
+        self._name = board_name
+        self._port = port
+        for _ in range(_PORT_ATTEMPTS):
+            self._local_port = free_port()
+            if tool.forward(self._local_port, port):
+                break
+        else:
+            raise ConnectError(
+                f"{board_name}: hdc cannot listen on any local port.",
+                "Starting hdc anew helps at times: hdc kill -r",
+            )
+        if _is_taken_beside(self._local_port):
+            self.close()
+            raise ConnectError(
+                f"{board_name}: hdc would open the board's port {port} to this machine's networks.",
+                "Update hdc: current releases listen on 127.0.0.1, unless their server was started "
+                "with -e.",
+            )
+
+    def dial(self) -> End | None:
+        try:
+            return socket.create_connection((LOOPBACK, self._local_port))
+        except OSError as error:
+            raise ConnectError(f"{self._name}: hdc no longer forwards the port.") from error
+
+    def close(self) -> None:
+        with contextlib.suppress(ArmloadError):
+            self._tool.end_forward(self._local_port, self._port)
+
+
+def _is_taken_beside(port: int) -> bool:
+    """Say whether what listens on a port of 127.0.0.1 listens on other addresses, too."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.2", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 class _Frame:

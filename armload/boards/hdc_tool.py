@@ -107,7 +107,24 @@ class HdcTool:
 
         self._transfer(("file", "recv", str(remote), str(local)), size, patience_s)
         if not local.is_file() or local.stat().st_size != size:
-            raise ConnectError(f"{self._name}: hdc brought only a part of {remote}.")
+            raise ConnectError(f"{self._name}: hdc fetched only a part of {remote}.")
+
+    def forward(self, local_port: int, port: int) -> bool:
+        """Let hdc's server listen on a local port for one of the device; False if that is taken.
+
+        Raises:
+            ConnectError: hdc could not reach the device, or is not able to.
+        """
+        answer = self._answer("fport", f"tcp:{local_port}", f"tcp:{port}")
+        if b"Forwardport result:OK" in answer:
+            return True
+        if b"Port listen failed" in answer:
+            return False
+        raise self.failure(answer)
+
+    def end_forward(self, local_port: int, port: int) -> None:
+        """Undo ``forward``; harmless when hdc has done so itself."""
+        self._answer("fport", "rm", f"tcp:{local_port}", f"tcp:{port}")
 
     def failure(self, answer: bytes) -> ArmloadError:
         """Return what an answer means that holds no result."""
@@ -123,48 +140,49 @@ class HdcTool:
         if any(words in said for words in _NOT_ALLOWED):
             return ConnectError(
                 f"{self._name}: the device has not allowed this machine to debug it.",
-                "Look for a question on the device's screen and trust this machine; if none "
-                "comes: hdc kill -r",
+                "Confirm this machine on the device's screen; if it does not ask: hdc kill -r",
             )
         if "Connect server failed" in said or "E000001" in said:
             return ConnectError(
-                f"{self._name}: hdc cannot talk to its own server: {said}.",
-                "Is another release of hdc running? End it: hdc kill -r",
+                f"{self._name}: hdc cannot connect to its own server: {said}.",
+                "Another release of hdc may be running. Restart it: hdc kill -r",
             )
         return ConnectError(
-            f"{self._name}: hdc could not do it: {said or 'it said nothing'}.",
-            "See that the cable is in: hdc list targets -v. Starting hdc anew helps at times: "
-            "hdc kill -r",
+            f"{self._name}: hdc failed: {said or 'it printed no reason'}.",
+            "Check the cable: hdc list targets -v. If that does not help, restart hdc: hdc kill -r",
         )
 
     def _which(self) -> ConnectError:
         if len(keys := self._targets()) > 1:
             return ConnectError(
                 f"{self._name}: hdc sees {len(keys)} devices: {', '.join(keys)}.",
-                f"Say which as 'key' under 'reach' in boards/{self._name}.yaml.",
+                f"Choose one as 'key' under 'reach' in boards/{self._name}.yaml.",
             )
         return ConnectError(
             f"{self._name}: hdc sees no device.",
-            "Is the cable in, and USB debugging on? For one on the network: hdc tconn "
-            "ADDRESS:PORT. Look with: hdc list targets -v",
+            "Check the cable and USB debugging. For a device on the network: hdc tconn "
+            "ADDRESS:PORT. List devices: hdc list targets -v",
         )
 
     def _attached(self) -> str:
         keys = self._targets()
-        return f"It sees: {', '.join(keys)}." if keys else "It sees none: is the cable in?"
+        return f"It sees: {', '.join(keys)}." if keys else "It sees none: check the cable."
 
     def _targets(self) -> list[str]:
-        with self._started("list", "targets", any_device=True) as (process, output):
+        lines = said_lines(self._answer("list", "targets", any_device=True))
+        return [line for line in lines if not line.startswith("[")]
+
+    def _answer(self, *words: str, any_device: bool = False) -> bytes:
+        with self._started(*words, any_device=any_device) as (process, output):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_CALL_TIMEOUT_S)
-            lines = said_lines(output.read())
-        return [line for line in lines if not line.startswith("[")]
+            return output.read()
 
     def _transfer(self, words: Sequence[str], size: int, patience_s: Callable[[], float]) -> None:
         with self._started(*words) as (process, output):
             while process.poll() is None:
                 if patience_s() <= 0:
-                    raise ConnectError(f"{self._name}: the board has gone silent.")
+                    raise ConnectError(f"{self._name}: the board stopped responding.")
                 time.sleep(_LOOK_EVERY_S)
             answer = output.read()
         finished = _FINISHED.search(answer)
@@ -196,7 +214,7 @@ class HdcTool:
             except OSError as error:
                 raise MissingToolError(
                     f"{self._name}: {self._program} cannot be run: {error.strerror}.",
-                    "It comes with OpenHarmony's SDK (toolchains). Put it into PATH, or name it "
+                    "It comes with OpenHarmony's SDK (toolchains). Add it to PATH, or name it "
                     f"as 'program' under 'reach' in boards/{self._name}.yaml.",
                 ) from error
             with known(process):

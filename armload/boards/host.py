@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
@@ -46,6 +47,26 @@ class Way(Value):
     reason: str
 
 
+class Forward(Protocol):
+    """A port of this machine that leads to a port on the board's loopback.
+
+    A client is disconnected at once while nothing listens on the board's port, or while the board
+    cannot be reached. The next client is passed on as soon as that is over, over a new connection
+    to the board if the former one dropped.
+    """
+
+    @property
+    def port(self) -> int:
+        """The local port, on 127.0.0.1."""
+
+    def check(self) -> None:
+        """Return if the latest client got as far as the board, whether or not something listens.
+
+        Raises:
+            ConnectError, BoardError: why it did not.
+        """
+
+
 class Host(Protocol):
     """Commands and bytes to and from one board.
 
@@ -62,7 +83,7 @@ class Host(Protocol):
         """Words that go before a program that was built for the board; mostly none."""
 
     def ways(self) -> tuple[Way, ...]:
-        """Return how commands and bulk data reach the board, after a trial where one is needed.
+        """Return how commands, data and clients reach the board, after a trial where one is needed.
 
         Raises:
             ConnectError: the board does not answer.
@@ -120,6 +141,16 @@ class Host(Protocol):
         Raises:
             BoardError: no space, no permission.
             ConnectError: the line broke, or no byte was taken for a minute.
+        """
+
+    def forwarded(self, port: int) -> AbstractContextManager[Forward]:
+        """Let programs of this machine reach a port on the board's loopback, until the block ends.
+
+        It has a connection to the board of its own, which ``close`` leaves alone.
+
+        Raises:
+            ConnectError: the board does not answer, or no local port can be opened.
+            BoardError: the board's server forbids it.
         """
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from armload.core.disk import unreadable
 from armload.core.errors import ConnectError
 from armload.core.files import write_whole
 
@@ -33,6 +34,17 @@ def persons_key_files(configured: str | None) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
+def pinned_line(host: str, port: int) -> str | None:
+    """Return the pinned key of a server, as ``ssh-ed25519 AAAA…``; none where there is none."""
+    name = known_keys_name(host, port)
+    file = pinned_keys_file()
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        first, _, key = line.partition(" ")
+        if first == name:
+            return key.strip()
+    return None
+
+
 def pin_key(host: str, port: int, key_line: str) -> None:
     """Make ``key_line`` (``ssh-ed25519 AAAA…``) the one pinned key of a server."""
     name = known_keys_name(host, port)
@@ -46,17 +58,15 @@ def load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
     """Read a file of known keys with paramiko's reader.
 
     Raises:
-        ConnectError: it cannot be read; says which line is wrong.
+        ConnectError: a line is wrong; says which.
+        DiskError: it cannot be read.
     """
     import paramiko
 
     try:
         load(str(path))
     except OSError as error:
-        raise ConnectError(
-            f"{board_name}: {path} cannot be read: {error.strerror}.",
-            "armload looks there for the board's key: make it readable for you.",
-        ) from error
+        raise unreadable(path, error) from error
     except paramiko.hostkeys.InvalidHostKey as error:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         number = next(n for n, line in enumerate(lines, 1) if line.strip() == error.line)
@@ -76,6 +86,6 @@ def _first_undecodable(path: Path) -> int:
 
 def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
     return ConnectError(
-        f"{board_name}: {path}, line {line}: this is no host key.",
+        f"{board_name}: {path}, line {line}: not a host key.",
         "Correct or remove that line.",
     )

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from armload.boards.address import SshAddress
 from armload.boards.failures import (
@@ -26,7 +26,9 @@ from armload.boards.known_keys import (
     persons_key_files,
     pinned_keys_file,
 )
-from armload.core.errors import ConnectError
+from armload.boards.transport import TransportMaker
+from armload.core.disk import unreadable
+from armload.core.errors import BoardError, ConnectError
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ DEAD_AFTER_MS = 20_000
 KEEPALIVE_S = 5
 _PAUSES_S = (0.1, 0.3, 0.9)
 """Between attempts to log in to a server that refuses or hangs up."""
+# RFC 4254, 5.1: administratively prohibited, and the unknown channel type of servers built without.
+_FORBIDDEN = (1, 3)
 
 Done = TypeVar("Done")
 
@@ -82,6 +86,11 @@ class Line:
         transport = self._connection.transport
         return bool(transport is not None and transport.is_active())
 
+    @property
+    def cipher(self) -> str:
+        """The cipher of what is sent."""
+        return str(self._connection.transport.local_cipher)
+
     def channel(self) -> paramiko.Channel:
         """Open a channel for one command.
 
@@ -92,6 +101,38 @@ class Line:
             channel: paramiko.Channel = self._connection.transport.open_session(
                 timeout=CONNECT_TIMEOUT_S
             )
+            return channel
+
+    def channel_to_port(self, port: int) -> paramiko.Channel | None:
+        """Connect to a port on the board's loopback; return none when nothing listens there.
+
+        Raises:
+            BoardError: the server forbids it.
+            ConnectError: the connection has dropped.
+        """
+        import paramiko
+
+        with translated(self._board_name):
+            try:
+                channel: paramiko.Channel = self._connection.transport.open_channel(
+                    "direct-tcpip",
+                    ("127.0.0.1", port),
+                    ("127.0.0.1", 0),
+                    timeout=CONNECT_TIMEOUT_S,
+                )
+            except paramiko.SSHException as error:
+                if isinstance(error, paramiko.ChannelException) and error.code in _FORBIDDEN:
+                    raise BoardError(
+                        f"{self._board_name}: the board's SSH server forbids port forwarding "
+                        f"({error.text}).",
+                        "Allow it there: AllowTcpForwarding yes in OpenSSH's sshd_config, "
+                        "no option -j for dropbear, no restrict or no-port-forwarding before "
+                        "the key in authorized_keys.",
+                    ) from error
+                # Of several threads that are refused at once, only one is told the reason.
+                if not self.alive:
+                    raise
+                return None
             return channel
 
     def close(self) -> None:
@@ -197,17 +238,22 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
 
     if address.key is not None and not address.key.expanduser().is_file():
         raise ConnectError(
-            f"{board_name}: there is no key file {address.key}.",
+            f"{board_name}: no key file {address.key}.",
             f"Correct 'key' under 'reach' in boards/{board_name}.yaml.",
         )
     try:
+        config = fabric.Config(lazy=True)  # SSH's files alone: Fabric's own have no say here
+        config.load_ssh_config()
         connection = fabric.Connection(
             address.host,
             user=address.user,
             port=address.port,
+            config=config,
             connect_kwargs={"password": os.environ.get(PASSWORD_VARIABLE)},
         )
-    except (paramiko.SSHException, OSError, ValueError) as error:
+    except OSError as error:
+        raise unreadable(Path(error.filename or "~/.ssh/config"), error) from error
+    except (paramiko.SSHException, ValueError) as error:
         raise ConnectError(
             f"{board_name}: the SSH configuration cannot be used: {error}.",
             "Correct ~/.ssh/config.",
@@ -228,7 +274,7 @@ def _set_keys(hop: fabric.Connection, board_name: str) -> None:
     hop.connect_timeout = hop.connect_timeout or CONNECT_TIMEOUT_S
     hop.connect_kwargs["banner_timeout"] = CONNECT_TIMEOUT_S
     hop.connect_kwargs["auth_timeout"] = CONNECT_TIMEOUT_S
-    hop.connect_kwargs["transport_factory"] = _fast_transport
+    hop.connect_kwargs["transport_factory"] = TransportMaker()
     given = hop.connect_kwargs.get("key_filename") or []
     existing = [name for name in given if Path(name).expanduser().is_file()]
     hop.connect_kwargs["key_filename"] = [str(Path(name).expanduser()) for name in existing]
@@ -260,19 +306,6 @@ def _pin(connection: fabric.Connection, kind: str, base64: str, board_name: str)
     _forget_keys(connection)
     keys = connection.client.get_host_keys()
     keys.add(known_keys_name(connection.host, connection.port), kind, key)
-
-
-def _fast_transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
-    import paramiko
-
-    with contextlib.suppress(OSError, AttributeError):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    transport = paramiko.Transport(sock, **options)
-    security = transport.get_security_options()
-    # A third quicker than paramiko's first choice on one laptop core; others stay on offer.
-    fastest = [name for name in security.ciphers if name.startswith("aes128-gcm")]
-    security.ciphers = [*fastest, *(name for name in security.ciphers if name not in fastest)]
-    return transport
 
 
 def _end_command(transport: paramiko.Transport) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -23,6 +24,14 @@ from armload.core.shell import quote
 # Linux takes no single argument above 128 KiB.
 LONGEST_COMMAND_BYTES = 100_000
 _BEGIN_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SamePort:
+    port: int
+
+    def check(self) -> None:
+        """Return: nothing lies between."""
 
 
 class LocalHost:
@@ -46,16 +55,17 @@ class LocalHost:
         return ()
 
     def ways(self) -> tuple[Way, ...]:
-        """Return how commands and bulk data reach the shell."""
+        """Return how commands, data and clients reach the shell and its programs."""
         own = "the board is this machine"
         return (
             Way(purpose="commands", chosen="sh -c", reason=own),
             Way(
                 purpose="long commands",
                 chosen="a shell's standard input",
-                reason=f"the kernel takes no argument above {LONGEST_COMMAND_BYTES} bytes",
+                reason=f"the kernel takes no argument longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
             Way(purpose="bulk data", chosen="cat", reason=own),
+            Way(purpose="port forwarding", chosen="the port itself", reason=own),
         )
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
@@ -73,7 +83,7 @@ class LocalHost:
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
         """Run a shell command and yield its output as it comes, to its end."""
-        late = f"{self._name}: nothing was heard for {silence_s:g} s."
+        late = f"{self._name}: no data for {silence_s:g} s."
         with self._started(command, b"") as process:
             yield from _pieces(process, lambda: silence_s, late)
             self._status(process, silence_s, late)
@@ -104,6 +114,11 @@ class LocalHost:
                 local, remote, offset_bytes=offset_bytes, sent=sent
             )
 
+    @contextlib.contextmanager
+    def forwarded(self, port: int) -> Iterator[_SamePort]:
+        """Give the port itself: nothing need be forwarded."""
+        yield _SamePort(port=port)
+
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
@@ -120,7 +135,7 @@ class LocalHost:
         try:
             yield
         except NotBegunError as error:
-            raise BoardError(f"{self._name}: no shell can be started: {error}.") from error
+            raise BoardError(f"{self._name}: cannot start a shell: {error}.") from error
 
     @contextlib.contextmanager
     def _started(self, command: str, stdin: bytes) -> Iterator[subprocess.Popen[bytes]]:
@@ -137,7 +152,7 @@ class LocalHost:
                 start_new_session=True,
             )
         except OSError as error:
-            raise BoardError(f"{self._name}: no shell can be started: {error.strerror}.") from error
+            raise BoardError(f"{self._name}: cannot start a shell: {error.strerror}.") from error
         with known(process):
             try:
                 if stdin:

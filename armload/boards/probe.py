@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from armload.boards.board import Board
-from armload.boards.conditions import Conditions, read_conditions
+from armload.boards.conditions import Conditions, read_conditions, workdir_mount
+from armload.boards.cpuinfo import common_features, cores_of
 from armload.boards.emulated_cpu import features_under_launcher
+from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, Way
+from armload.boards.obstacle import TRIAL_BYTES, Obstacle, read_obstacle
 from armload.boards.rates import Rates, read_rates
 from armload.boards.ways import INSIDE, tool_ways
 from armload.core.errors import BoardError
@@ -90,6 +93,7 @@ class Probe(Value):
         ways: how each thing is done there, and why so; only when it was asked for.
         workdir_writable: armload's folder exists, or could be made, and can be written.
         workdir_executable: programs in it may be run.
+        workdir_obstacle: why not, where that is known.
         conditions: its state.
         rates: what was measured in its present boot.
     """
@@ -102,6 +106,7 @@ class Probe(Value):
     tools: tuple[str, ...] = ()
     workdir_writable: bool
     workdir_executable: bool
+    workdir_obstacle: Obstacle | None = None
     conditions: Conditions
     rates: Rates = Rates()
     ways: tuple[Way, ...] = ()
@@ -115,7 +120,8 @@ def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
         BoardError: what answers has no Linux under it.
     """
     script = probe_script(board)
-    shown = parse_probe(host.run(script).stdout, board.name)
+    done = host.run(script)
+    shown = parse_probe(done.stdout, board.name, done.stderr)
     found = as_programs_see_it(host, shown, progress or Silent())
     # Under a launcher the shell cannot start a program of ours.
     machine = "" if host.launcher else found.machine
@@ -140,19 +146,27 @@ def as_programs_see_it(host: Host, found: Probe, progress: Progress) -> Probe:
 
 def probe_script(board: Board) -> str:
     """Return the shell script whose output ``parse_probe`` reads."""
-    values = {"workdir": board.workdir, "tools": (*TOOLS, *_SECOND_BEST), "inside": INSIDE}
+    values = {
+        "workdir": board.workdir,
+        "tools": (*TOOLS, *_SECOND_BEST),
+        "inside": INSIDE,
+        "trial_bytes": TRIAL_BYTES,
+    }
     return render("probe.sh.j2", values)
 
 
-def parse_probe(output: bytes, board_name: str) -> Probe:
-    """Read what the probing script wrote.
+def parse_probe(output: bytes, board_name: str, errors: bytes = b"") -> Probe:
+    """Read what the probing script wrote, and what its shell complained of.
 
     Raises:
         BoardError: the output is cut short, or ``/proc`` lacks what Linux always has.
     """
-    parts = _parts(output.decode("utf-8", "replace"))
+    parts = parts_of(output.decode("utf-8", "replace"))
     if "end" not in parts:
-        raise BoardError(f"{board_name}: the probing script stopped halfway.")
+        raise BoardError(
+            f"{board_name}: the probing script stopped halfway: {reason(errors).rstrip('.')}.",
+            "It needs a POSIX shell and the usual tools: see docs/boards.md.",
+        )
     try:
         return _probe(parts)
     except (KeyError, ValueError, IndexError) as error:
@@ -162,50 +176,47 @@ def parse_probe(output: bytes, board_name: str) -> Probe:
         ) from error
 
 
-def _parts(text: str) -> dict[str, list[str]]:
-    parts: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("#armload "):
-            lines = parts.setdefault(line.removeprefix("#armload "), [])
-        else:
-            lines.append(line)
-    return parts
+def read_state(output: bytes) -> Conditions | None:
+    """Read what a run's script noted of the board's state; none when it is not whole."""
+    parts = parts_of(output.decode("utf-8", "replace"))
+    try:
+        return _conditions(parts, cores_of(parts["proc"])) if "end" in parts else None
+    except (KeyError, ValueError, IndexError):
+        return None
+
+
+def _conditions(parts: Mapping[str, list[str]], cores: list[dict[str, str]]) -> Conditions:
+    return read_conditions(parts, [int(core["processor"]) for core in cores])
 
 
 def _probe(parts: Mapping[str, list[str]]) -> Probe:
     _, machine = parts["uname"][0].split()
-    cores = _cores(parts["proc"])
-    features = [set(core.get("Features", core.get("flags", "")).split()) for core in cores]
-    common = set.intersection(*features) if features else set()
-    ordered = (cores[0].get("Features", cores[0].get("flags", "")) if cores else "").split()
-    now = read_conditions(parts, [int(core["processor"]) for core in cores])
+    cores = cores_of(parts["proc"])
+    now = _conditions(parts, cores)
+    obstacle = _obstacle(parts)
     highest = {n: each.max_khz for each in now.clusters for n in each.cores if each.max_khz}
     return Probe(
         machine=machine,
-        cpu_features=tuple(name for name in ordered if name in common),
+        cpu_features=common_features(cores),
         cores=len(cores),
         clusters=_clusters(cores),
         max_khz=tuple(highest[number] for number in sorted(highest)),
         tools=tuple(parts["tools"]),
         workdir_writable="writable" in parts["workdir"],
-        workdir_executable="executable" in parts["workdir"],
+        # It may have been mounted anew since a program was tried there.
+        workdir_executable="executable" in parts["workdir"] and obstacle is None,
+        workdir_obstacle=obstacle,
         conditions=now,
         rates=read_rates(parts.get("rates", ())),
     )
 
 
-def _cores(cpuinfo: list[str]) -> list[dict[str, str]]:
-    cores: list[dict[str, str]] = []
-    for line in cpuinfo:
-        key, colon, value = line.partition(":")
-        if not colon:
-            continue
-        if key.strip() == "processor":
-            cores.append({})
-        if cores:
-            cores[-1][key.strip()] = value.strip()
-    return cores
+def _obstacle(parts: Mapping[str, list[str]]) -> Obstacle | None:
+    found = read_obstacle(parts.get("obstacle", ()), parts["proc"])
+    mount = workdir_mount(parts)
+    if found is None and mount is not None and "noexec" in mount.options:
+        return Obstacle(kind="noexec", where=mount.words, point=mount.point)
+    return found
 
 
 def _clusters(cores: list[dict[str, str]]) -> tuple[FoundCluster, ...]:

@@ -11,13 +11,21 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from armload.boards.address import SshAddress
-from armload.boards.bulk import TRANSFER_SILENCE_S, Carrier, NotBegunError
+from armload.boards.bulk import TRANSFER_SILENCE_S, NotBegunError
+from armload.boards.ciphers import (
+    CipherChoice,
+    choose_ciphers,
+    features_here,
+    features_said,
+)
 from armload.boards.failures import SwitchedOffError, translated
+from armload.boards.forward import Passage, Relay, relayed
 from armload.boards.framing import after_mark, marked, reason, receiving, shell_line, size_of
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.line import Line, open_line
 from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.boards.sending import told_chunks
+from armload.boards.ssh_forward import open_passage
 from armload.boards.system_ssh import SystemSsh
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
 LONGEST_COMMAND_BYTES = 900
 # Below, a second login takes longer than what it saves.
 BULK_BYTES = 8 << 20
+# Nothing can listen there, so that a trial disturbs nobody.
+_NOBODYS_PORT = 0
 
 
 def _stays() -> None:
@@ -58,6 +68,7 @@ class SshHost:
         self._line: Line | None = None
         self._system_ssh: SystemSsh | None = None
         self._why_no_system_ssh = ""
+        self._cipher_choice: CipherChoice | None = None
 
     @property
     def name(self) -> str:
@@ -70,26 +81,32 @@ class SshHost:
         return self._address.launcher
 
     def ways(self) -> tuple[Way, ...]:
-        """Return how commands and bulk data reach the board, after a trial login."""
-        self._by_system_ssh("true", lambda carrier: carrier.check())
-        in_python = Way(
-            purpose="bulk data",
-            chosen="a channel of the same line",
-            reason=f"the system's ssh cannot be used: {self._why_no_system_ssh}",
+        """Return how commands, data and clients reach the board, after a trial login."""
+        negotiated = ""
+
+        def log_in(ssh: SystemSsh) -> None:
+            nonlocal negotiated
+            negotiated = ssh.negotiated_cipher()
+
+        by_system_ssh = self._by_system_ssh(log_in)
+        chosen, why = (
+            "the system's ssh",
+            "it can log in the same way, and encrypts faster than Python",
         )
-        by_program = Way(
-            purpose="bulk data",
-            chosen="the system's ssh",
-            reason="it can log in as we do, and encrypts faster than Python",
-        )
+        if not by_system_ssh:
+            negotiated = self._open_line().cipher
+            chosen = "a channel of the same connection"
+            why = f"the system's ssh cannot be used: {self._why_no_system_ssh}"
         return (
             Way(purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"),
             Way(
                 purpose="long commands",
                 chosen="a shell's standard input",
-                reason=f"small servers take no lines above {LONGEST_COMMAND_BYTES} bytes",
+                reason=f"small servers take no command longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
-            in_python if self._why_no_system_ssh else by_program,
+            Way(purpose="bulk data", chosen=chosen, reason=why),
+            self._ciphers().way(negotiated, by_program=by_system_ssh),
+            self._forwarding_way(chosen, why),
         )
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
@@ -108,7 +125,7 @@ class SshHost:
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
         """Run a shell command and yield its output as it comes, to its end."""
         with self._started(command, b"") as channel:
-            late = f"{self._name}: nothing was heard for {silence_s:g} s."
+            late = f"{self._name}: no data for {silence_s:g} s."
             yield from _pieces(channel, lambda: silence_s, late)
             self._status(channel, silence_s)
 
@@ -117,14 +134,14 @@ class SshHost:
         command = f"cat <{quote(path)}"
         blocks: Iterator[bytes] = iter(())
 
-        def begin(carrier: Carrier) -> None:
+        def begin(ssh: SystemSsh) -> None:
             nonlocal blocks
-            blocks = carrier.read(path)
+            blocks = ssh.carrier(command).read(path)
             next(blocks)
 
         size = self.run(size_of(path)).text.strip()
         large = size.isdecimal() and int(size) >= BULK_BYTES
-        if large and self._by_system_ssh(command, begin):
+        if large and self._by_system_ssh(begin):
             with self._watched():
                 yield from blocks
             return
@@ -142,7 +159,9 @@ class SshHost:
             first.append(chunk)
             size += len(chunk)
         every = itertools.chain(first, rest)
-        if size >= BULK_BYTES and self._by_system_ssh(command, lambda to: to.write(path, every)):
+        if size >= BULK_BYTES and self._by_system_ssh(
+            lambda ssh: ssh.carrier(command).write(path, every)
+        ):
             return
         with self._started(command, None) as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
@@ -163,12 +182,17 @@ class SshHost:
     ) -> None:
         """Write a local file from an offset on into ``remote``, at the same offset."""
 
-        def send(carrier: Carrier) -> None:
+        def send(ssh: SystemSsh) -> None:
+            carrier = ssh.carrier(receiving(remote, offset_bytes))
             carrier.send_file(local, remote, offset_bytes=offset_bytes, sent=sent)
 
         large = local.stat().st_size - offset_bytes >= BULK_BYTES
-        if not large or not self._by_system_ssh(receiving(remote, offset_bytes), send):
+        if not large or not self._by_system_ssh(send):
             self.write(remote, told_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes)
+
+    def forwarded(self, port: int) -> contextlib.AbstractContextManager[Relay]:
+        """Let programs of this machine reach a port on the board's loopback."""
+        return relayed(lambda: self._passage(port), self._name)
 
     def close(self) -> None:
         """End the connection; harmless when it has ended."""
@@ -180,20 +204,40 @@ class SshHost:
             self._line.close()
             self._line = None
 
-    def _by_system_ssh(self, command: str, carry: Callable[[Carrier], None]) -> bool:
+    def _passage(self, port: int) -> Passage:
+        with self._told_if_off():
+            return open_passage(self._address, self._name, port, self._ciphers().order)
+
+    def _forwarding_way(self, chosen: str, why: str) -> Way:
+        try:
+            with self._watched():
+                self._open_line().channel_to_port(_NOBODYS_PORT)
+        except BoardError as error:
+            chosen, why = "none", error.message
+        return Way(purpose="port forwarding", chosen=chosen, reason=why)
+
+    def _by_system_ssh(self, carry: Callable[[SystemSsh], None]) -> bool:
         """Let the system's ``ssh`` carry bytes; return False when it cannot log in."""
         with self._watched():
+            ciphers = self._ciphers().order
             line = self._open_line()
             if self._why_no_system_ssh:
                 return False
             try:
                 if self._system_ssh is None:
-                    self._system_ssh = SystemSsh(line.hosts, self._name)
-                carry(self._system_ssh.carrier(command))
+                    self._system_ssh = SystemSsh(line.hosts, self._name, ciphers)
+                carry(self._system_ssh)
             except NotBegunError as error:
                 self._why_no_system_ssh = str(error)
                 return False
         return True
+
+    def _ciphers(self) -> CipherChoice:
+        # Of the CPU that the server runs on: with a launcher, programs meet another one.
+        if self._cipher_choice is None:
+            said = self.run("cat /proc/cpuinfo").stdout
+            self._cipher_choice = choose_ciphers(features_said(said), features_here())
+        return self._cipher_choice
 
     def _open_line(self) -> Line:
         if self._line is None or not self._line.alive:
@@ -231,10 +275,18 @@ class SshHost:
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
         """Drop a line that breaks within the block, and say so if the board itself went off."""
+        with self._told_if_off():
+            try:
+                yield
+            except ConnectError:
+                self.close()
+                raise
+
+    @contextlib.contextmanager
+    def _told_if_off(self) -> Iterator[None]:
         try:
             yield
         except ConnectError as error:
-            self.close()
             went_off = self._went_off()
             if went_off is None:
                 raise
@@ -242,7 +294,7 @@ class SshHost:
 
     def _status(self, channel: paramiko.Channel, timeout_s: float) -> int:
         if not channel.status_event.wait(timeout_s) or channel.exit_status < 0:
-            raise ConnectError(f"{self._name}: the line to the board broke during a command.")
+            raise ConnectError(f"{self._name}: the connection dropped during a command.")
         return channel.exit_status
 
     def _check_done(self, channel: paramiko.Channel, complaint: str) -> None:

@@ -7,6 +7,7 @@ very key that was checked then. It never asks.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,19 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.bulk import Carrier, NotBegunError
-from armload.boards.failures import CONNECT_TIMEOUT_S
+from armload.boards.failures import CONNECT_TIMEOUT_S, translated
 from armload.boards.framing import marked, shell_line
 
 if TYPE_CHECKING:
     import fabric
 
 _BROKEN = 255
-# OpenSSH's usual ciphers, the one that is fastest with AES instructions first. The whole list,
-# because clients before 8.0 know no way to only put one in front.
-_CIPHERS = (
-    "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,"
-    "aes128-ctr,aes192-ctr,aes256-ctr"
-)
+_CIPHER_SAID = re.compile(rb"debug1: kex: client->server cipher: (\S+)")
 _FOR_ALL = """Host *
   BatchMode yes
   Ciphers {ciphers}
@@ -54,33 +50,64 @@ class SystemSsh:
     Args:
         hosts: the open connections: to the board, then to the hosts on the way, nearest first.
         board_name: for messages.
+        ciphers: for the board itself, in order of preference. The whole list, because clients
+            before 8.0 know no way to only put one in front.
 
     Raises:
         NotBegunError: there is no ``ssh``, or no way to tell it where to go.
+        ConnectError: one of the connections has broken.
     """
 
-    def __init__(self, hosts: Sequence[fabric.Connection], board_name: str) -> None:
+    def __init__(
+        self, hosts: Sequence[fabric.Connection], board_name: str, ciphers: Sequence[str]
+    ) -> None:
         program = shutil.which("ssh")
         if program is None:
-            raise NotBegunError("there is no ssh in PATH")
+            raise NotBegunError("no ssh in PATH")
         self._program = program
         self._board_name = board_name
-        host_parts = "".join(_host_parts(hosts))
+        with translated(board_name):
+            host_parts, known = "".join(_host_parts(hosts)), "".join(_known_lines(hosts))
         self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
         folder = Path(self._folder.name)
         self._config = folder / "config"
         known_hosts = folder / "known_hosts"
-        known_hosts.write_text("".join(_known_lines(hosts)), encoding="ascii")
+        known_hosts.write_text(known, encoding="ascii")
         shared = _FOR_ALL.format(
-            ciphers=_CIPHERS, timeout_s=CONNECT_TIMEOUT_S, known_hosts=_path(str(known_hosts))
+            ciphers=",".join(ciphers),
+            timeout_s=CONNECT_TIMEOUT_S,
+            known_hosts=_path(str(known_hosts)),
         )
         self._config.write_text(host_parts + shared, encoding="utf-8")
 
     def carrier(self, command: str) -> Carrier:
         """Return what carries bytes to or from a command on the board."""
+        return self._carrier(command)
+
+    def forwarder(self, port: int) -> tuple[Path, Carrier]:
+        """Return a local socket, and what makes it lead to a port on the board's loopback.
+
+        It does so while its command runs, which ends when its standard input does.
+        """
+        path = self._config.with_name("forward")
+        options = ("ClearAllForwardings=no", "ExitOnForwardFailure=yes")
+        words = [word for option in options for word in ("-o", option)]
+        return path, self._carrier("exec cat", *words, "-L", f"{path}:127.0.0.1:{port}")
+
+    def negotiated_cipher(self) -> str:
+        """Log in for a trial; return the cipher that was agreed on, empty where nobody tells.
+
+        Raises:
+            NotBegunError: it cannot log in.
+        """
+        said = self._carrier("true", "-o", "LogLevel=DEBUG1").check()
+        found = _CIPHER_SAID.findall(said)
+        return found[-1].decode() if found else ""
+
+    def _carrier(self, command: str, *options: str) -> Carrier:
         line = shell_line(marked(command))
         return Carrier(
-            [self._program, "-F", str(self._config), "-T", _alias(0), line],
+            [self._program, "-F", str(self._config), *options, "-T", _alias(0), line],
             self._board_name,
             begin_within_s=2 * CONNECT_TIMEOUT_S,
             broken_status=_BROKEN,

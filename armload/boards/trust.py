@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from pathlib import Path
 
 from armload.boards.address import SshAddress
 from armload.boards.board import Board, RealReach, SshReach
-from armload.boards.known_keys import pin_key, pinned_keys_file
+from armload.boards.known_keys import pin_key, pinned_keys_file, pinned_line
 from armload.boards.line import ServerKey, shown_key
 from armload.core.errors import UsageError
+
+
+class PinnedKey(ServerKey):
+    """A key that is pinned now; ``replaced_fingerprint`` is of the one that was before, if any."""
+
+    replaced_fingerprint: str | None
 
 
 def fetch_host_key(board: Board) -> ServerKey:
@@ -19,6 +27,14 @@ def fetch_host_key(board: Board) -> ServerKey:
         ConnectError: it does not answer.
     """
     return shown_key(ssh_address(board), board.name)
+
+
+def pinned_key(key: ServerKey) -> ServerKey | None:
+    """Return the key that is pinned for the server that showed one; none where none is."""
+    line = pinned_line(key.host, key.port)
+    if line is None:
+        return None
+    return key.model_copy(update={"line": line, "fingerprint": _fingerprint(line)})
 
 
 def pin(key: ServerKey) -> Path:
@@ -37,7 +53,17 @@ def ssh_address(board: Board) -> SshAddress:
         raise UsageError(f"{board.name} is not reached by SSH: it has no host key to pin.")
     if not isinstance(board.reach, SshReach):
         raise UsageError(
-            f"{board.name} is a virtual board: its key is made and pinned when it is started."
+            f"{board.name} is a virtual board: its key is generated and pinned when it starts."
         )
     reach = board.reach
     return SshAddress(host=reach.host, port=reach.port, user=reach.user, key=reach.key)
+
+
+def _fingerprint(line: str) -> str:
+    """Return a key's fingerprint as OpenSSH prints it; says so where the line is damaged."""
+    try:
+        blob = base64.b64decode(line.split()[1], validate=True)
+    except (ValueError, IndexError):
+        return "(a malformed line)"
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode("ascii")
+    return f"SHA256:{digest.rstrip('=')}"

@@ -25,12 +25,12 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     (
         "cutting a file",
         (("truncate", "truncate"), ("dd", "dd"), ("head", "head, into a copy")),
-        "no way: a part goes on at its end only",
+        "not possible: a partial file can only be appended to",
     ),
-    ("detaching a run", (("setsid", "setsid"),), "ignore the hang-up signal"),
-    ("end of a run", (("mkfifo", "a pipe that closes"),), "look several times a second"),
-    ("mark of a file", (("stat", "stat"), ("ls", "ls -lin")), "check its content each time"),
-    ("running on some cores", (("taskset", "taskset"),), "a program of ours"),
+    ("detaching a run", (("setsid", "setsid"),), "ignore SIGHUP"),
+    ("end of a run", (("mkfifo", "a pipe that closes"),), "poll several times a second"),
+    ("change detection", (("stat", "stat"), ("ls", "ls -lin")), "checksum it each time"),
+    ("CPU pinning", (("taskset", "taskset"),), "armload's own program"),
 )
 
 
@@ -43,8 +43,8 @@ def tool_ways(tools: Collection[str], machine: str) -> tuple[Way, ...]:
     if machine in _OWN_PROGRAM_FOR:
         ways[0] = Way(
             purpose=ways[0].purpose,
-            chosen="a program of ours",
-            reason=f"quicker than {ways[0].chosen}, and it can go on where it was",
+            chosen="armload's own program",
+            reason=f"faster than {ways[0].chosen}, and it can resume",
         )
     return tuple(ways)
 
@@ -61,4 +61,4 @@ def _way(
 
 
 def _reason(lacking: list[str]) -> str:
-    return f"the board has no {' and no '.join(lacking)}" if lacking else "the best there is"
+    return f"the board has no {' and no '.join(lacking)}" if lacking else "the best available"

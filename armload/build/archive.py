@@ -152,10 +152,15 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
             count = 0
             for member in tar:
                 inner = _inside(member.name, folder)
-                if inner is None or not (member.isfile() or member.isdir()):
+                if inner is None or (content := tar.extractfile(member)) is None:
                     continue
-                member.name = str(inner)
-                tar.extract(member, beside, filter="data")
+                if ".." in inner.parts:
+                    raise tarfile.TarError(f"{member.name!r} lies outside the archive")
+                file = beside / inner
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with content, file.open("wb") as out:
+                    shutil.copyfileobj(content, out)
+                file.chmod(0o755 if member.mode & 0o100 else 0o644)
                 count += 1
                 step.update(count)
         if count == 0:

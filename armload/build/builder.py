@@ -1,11 +1,11 @@
-"""Builds the engine's programs for a target, once: the result is addressed by all that went in."""
+"""Builds the engine's programs for a target, each once: addressed by all that decides its bytes."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,18 +15,25 @@ from armload.build.binary import Binary
 from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
 from armload.build.order import Order, Workshop, native_folder, overlay_folder, own_files
-from armload.build.programs import programs_chosen, renamed
-from armload.build.record import BuildRecord, Inputs, Program, reported_version
+from armload.build.programs import programs_chosen, programs_offered, renamed
+from armload.build.record import (
+    BuildRecord,
+    Inputs,
+    Program,
+    read_record,
+    reported_version,
+    write_record,
+)
 from armload.build.source import Source, engine_commit, pinned_source
 from armload.build.strip import strip
 from armload.build.target import Target
 from armload.build.workshop import LocalWorkshop
 from armload.core.disk import written_in
 from armload.core.errors import BuildError, DataError
-from armload.core.files import sha256_of, write_whole
-from armload.core.locks import locked
+from armload.core.files import sha256_of
+from armload.core.locks import locked, locked_now
 from armload.core.progress import Progress, Silent
-from armload.core.workspace import cache_folder
+from armload.core.workspace import compiling_folder
 
 
 def build(
@@ -39,7 +46,8 @@ def build(
 ) -> tuple[Binary, ...]:
     """Return inspected static programs for ``target``; compile them when they are not there.
 
-    A build that is interrupted goes on where it was when it is asked for again.
+    A build that is interrupted goes on where it was when it is asked for again. To a build that
+    lacks some of the programs these are added, from what was compiled for the others.
 
     Args:
         target: the CPU to build for.
@@ -68,23 +76,23 @@ def build(
         compiler_label=compiler.label,
         compiler_flags=tuple(compiler.cpu_flags(target)),
         files=_own_files(),
-        programs=tuple(sorted(set(programs))),
     )
-    place = cache_folder() / "builds" / inputs.build_id
-    finished = _finished(place)
-    if finished is None:
-        waiting = "Another armload is building the same; waiting for it."
-        with (
-            written_in(place.parent),
-            locked(Path(f"{place}.lock"), progress, waiting=waiting) as lock,
-        ):
-            finished = (
-                _finished(place)
-                or _Build(place, inputs, source, workshop, compiler, progress, lock).run()
-            )
-    for sentence in renamed(programs, [program.name for program in finished.programs]):
+    place = compiling_folder("builds") / inputs.build_id
+    lock = place.with_name(f"{place.name}.lock")
+    binaries = _finished(place, programs)
+    if binaries is not None:
+        _ask_versions_again(place, lock)
+    else:
+        waiting = (
+            "Another armload is building from the same source for the same CPU; waiting for it."
+        )
+        with written_in(place.parent), locked(lock, progress, waiting=waiting) as held:
+            binaries = _finished(place, programs) or _Build(
+                place, inputs, source, workshop, compiler, progress, held
+            ).run(programs)
+    for sentence in renamed(programs, [binary.program for binary in binaries]):
         progress.say(sentence)
-    return finished.binaries(place)
+    return binaries
 
 
 def _own_files() -> Mapping[str, str]:
@@ -96,21 +104,40 @@ def _own_files() -> Mapping[str, str]:
     return files
 
 
-def _finished(place: Path) -> BuildRecord | None:
-    """Return the record of a finished build whose programs are still as they were."""
+def _finished(place: Path, wanted: Sequence[str]) -> tuple[Binary, ...] | None:
+    """Return the wanted programs of a build, if all are there and as they were built."""
+    record = _record(place)
+    if record is None:
+        return None
+    names = programs_chosen(record.inputs.source_label, record.offered, wanted)
+    chosen = [each for each in record.programs if each.name in names]
+    if len(chosen) < len(names) or not all(each.is_whole(place) for each in chosen):
+        return None
+    return tuple(record.binary(each, place) for each in chosen)
+
+
+def _record(place: Path) -> BuildRecord | None:
     try:
-        record = BuildRecord.model_validate_json((place / "build.json").read_bytes())
+        return read_record(place)
     except (FileNotFoundError, ValidationError):
         return None
-    for program in record.programs:
-        path = place / program.name
-        if not path.is_file() or sha256_of(path) != program.sha256:
-            return None
-    return record
+
+
+def _ask_versions_again(place: Path, lock: Path) -> None:
+    """Record what programs say of themselves that could not be run when they were built.
+
+    Whatever is in the way is so only for now.
+    """
+    record = _record(place)
+    if record is None or record.with_versions(place) == record:
+        return
+    with suppress(OSError), locked_now(lock) as held:
+        if held:
+            write_record(place, read_record(place).with_versions(place))
 
 
 class _Build:
-    """One build under way in ``<build id>.partial``, renamed when it is complete."""
+    """A build to which programs are added; its record says which are complete."""
 
     def __init__(
         self,
@@ -123,7 +150,6 @@ class _Build:
         lock: int,
     ) -> None:
         self._place = place
-        self._partial = place.with_name(f"{place.name}.partial")
         self._inputs = inputs
         self._source = source
         self._workshop = workshop
@@ -131,33 +157,37 @@ class _Build:
         self._progress = progress
         self._lock = lock
 
-    def run(self) -> BuildRecord:
+    def run(self, wanted: Sequence[str]) -> tuple[Binary, ...]:
         started = time.monotonic()
         folder = self._source.provide(self._progress)
+        offered = programs_offered(folder)
+        names = programs_chosen(self._inputs.source_label, offered, wanted)
+        former = _record(self._place)
+        kept = [each for each in former.programs if each.is_whole(self._place)] if former else []
         order = Order(
             build_id=self._inputs.build_id,
             target=self._inputs.target,
             cpu_flags=self._inputs.compiler_flags,
             source=folder,
             engine_commit=engine_commit(self._source, folder),
-            programs=tuple(programs_chosen(folder, self._inputs.programs)),
-            folder=self._partial,
+            programs=tuple(sorted(set(names) - {program.name for program in kept})),
+            folder=self._place,
             lock=self._lock,
         )
-        self._partial.mkdir(parents=True, exist_ok=True)
+        self._place.mkdir(parents=True, exist_ok=True)
         linked = self._compiled(order)
+        made = [self._made(name, path, started) for name, path in linked.items()]
         record = BuildRecord(
             build_id=order.build_id,
             inputs=self._inputs,
             engine_commit=order.engine_commit,
-            tools={**self._workshop.tools, **self._compiler.tools},
-            built_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-            built_on=self._workshop.name,
-            seconds=round(time.monotonic() - started, 1),
-            programs=tuple(self._finished(name, path) for name, path in linked.items()),
+            offered=tuple(offered),
+            programs=tuple(sorted([*kept, *made], key=lambda program: program.name)),
         )
-        self._keep(record)
-        return record
+        write_record(self._place, record)
+        return tuple(
+            record.binary(each, self._place) for each in record.programs if each.name in names
+        )
 
     def _compiled(self, order: Order) -> Mapping[str, Path]:
         try:
@@ -173,31 +203,24 @@ class _Build:
                 ) from error
             raise
 
-    def _finished(self, name: str, linked: Path) -> Program:
+    def _made(self, name: str, linked: Path, started: float) -> Program:
         """Strip a program, which lies in the build's folder then, and make sure that it fits."""
-        path = self._partial / name
+        path = self._place / name
         with self._progress.step(f"Inspecting {name}"):
             strip(linked, path)
             # The symbols, which tell more of the code, go with the stripping.
             features = inspect(linked).features
             inspection = inspect(path).model_copy(update={"features": features})
             check(inspection, self._inputs.target)
+            linked.unlink()
             return Program(
                 name=name,
                 sha256=inspection.sha256,
                 size_bytes=inspection.size_bytes,
                 version=reported_version(path, self._inputs.target.architecture),
                 features=features,
+                tools={**self._workshop.tools, **self._compiler.tools},
+                built_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+                built_on=self._workshop.name,
+                seconds=round(time.monotonic() - started, 1),
             )
-
-    def _keep(self, record: BuildRecord) -> None:
-        kept = {program.name for program in record.programs} | {"build.log"}
-        for path in self._partial.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name not in kept:
-                path.unlink()
-        write_whole(self._partial / "build.json", record.model_dump_json(indent=2).encode() + b"\n")
-        if self._place.exists():
-            shutil.rmtree(self._place)
-        self._partial.rename(self._place)

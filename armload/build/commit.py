@@ -13,7 +13,7 @@ from armload.core.errors import UsageError
 from armload.core.locks import locked
 from armload.core.progress import Progress, Step
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
+from armload.core.workspace import compiling_folder
 
 _PROGRESS = re.compile(r"(?:remote: )?([A-Z][a-z ]+): +\d+% \((\d+)/(\d+)\)(.*)")
 
@@ -47,7 +47,7 @@ class Commit(Value):
             BuildError: the repository does not answer.
             MissingToolError: git is not installed.
         """
-        place = cache_folder() / "sources" / "git" / f"llama.cpp-{self.commit}"
+        place = compiling_folder("sources") / "git" / f"llama.cpp-{self.commit}"
         if place.is_dir():
             return place
         waiting = f"Another armload is fetching from {self.address.shown}; waiting for it."

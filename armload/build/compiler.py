@@ -18,6 +18,7 @@ from armload.build.system_compiler import (
 from armload.build.target import Target
 from armload.build.zig import find_zig
 from armload.core.errors import MissingToolError, UsageError
+from armload.core.shell import pip_install
 
 CompilerName = Literal["zig", "gnu", "native"]
 COMPILERS: tuple[CompilerName, ...] = get_args(CompilerName)
@@ -95,7 +96,7 @@ def tool(package: str, folder_name: str, program: str) -> Path:
             return folder / program
     raise MissingToolError(
         f"The program {program} is not installed beside armload.",
-        f"Install armload's own packages again: pip install {package}.",
+        f"Install it: {pip_install(package)}",
     )
 
 

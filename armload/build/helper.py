@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from armload.build.inspection import check, inspect
+from armload.build.order import native_folder
 from armload.build.target import Target
 from armload.build.zig import find_zig
 from armload.core.errors import BuildError
@@ -50,7 +51,7 @@ class Helper(Value):
 def helper(name: str, progress: Progress | None = None, *, architecture: str = "aarch64") -> Helper:
     """Return the program of ``toolchains/board/<name>.c``; compile it when it is not there.
 
-    It is addressed by its source, the headers beside it and its compiler, and inspected like
+    It is addressed by its source, the headers that it may use and its compiler, and inspected like
     every binary.
 
     Raises:
@@ -61,7 +62,8 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
     target = _ANY_CPU[architecture]
     zig = find_zig(target)
     flags = (*zig.cpu_flags(target), *_FLAGS)
-    parts = (source, *sorted(source.parent.glob("*.h")))
+    folders = (source.parent, native_folder())
+    parts = (source, *(path for folder in folders for path in sorted(folder.glob("*.h"))))
     inputs = "\0".join((*map(sha256_of, parts), zig.identity, *flags))
     place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
     if not os.access(place, os.X_OK):
@@ -75,7 +77,7 @@ def _compile(source: Path, target: Target, flags: tuple[str, ...], place: Path) 
         compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
         made = Path(name) / source.stem
         done = subprocess.run(
-            [compiler, *flags, "-o", str(made), str(source)],
+            [compiler, *flags, f"-I{native_folder()}", "-o", str(made), str(source)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -10,8 +10,9 @@ from armload.build.binary import FeatureUse
 from armload.build.features import Encoding, found_in
 from armload.build.guards import Symbols, guarded
 from armload.build.target import Target
+from armload.core.disk import require_file, unreadable
 from armload.core.errors import BuildError, DataError
-from armload.core.files import sha256_of
+from armload.core.files import beginning, sha256_of
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SHF_EXECINSTR = 4
 PF_X = 1
+_MAGIC = b"\x7fELF"
 _IFUNC = "STT_LOOS"  # GNU's meaning of the first number that is left to systems
 _ARCHITECTURES = {"AArch64": "aarch64", "x64": "x86_64"}
 
@@ -55,14 +57,17 @@ def inspect(path: Path) -> Inspection:
     """Read an ELF file and find the CPU features that its code uses.
 
     Raises:
-        BuildError: it cannot be read.
+        UsageError: there is no such file.
         DataError: it is no ELF file.
+        DiskError: it cannot be read.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
+    require_file(path, "program", "Give a program's file.")
     try:
         with path.open("rb") as file:
+            _check_magic(path, file.read(len(_MAGIC)))
             elf = ELFFile(file)
             interpreter, needed = _interpreter(elf), _needed(elf)
             return Inspection(
@@ -77,13 +82,20 @@ def inspect(path: Path) -> Inspection:
                 features=_features(elf),
             )
     except OSError as error:
-        raise BuildError(f"{path}: cannot be read: {error.strerror}.") from error
+        raise unreadable(path, error) from error
     except (ELFError, ValueError) as error:  # an offset or a name in it may make no sense
         raise DataError(
-            f"{path}: this is no ELF program: {str(error).rstrip('.')}.",
+            f"{path}: this ELF file is damaged or cut short.", "Build, download or copy it again."
+        ) from error
+
+
+def _check_magic(path: Path, found: bytes) -> None:
+    if found != _MAGIC:
+        raise DataError(
+            f"{path}: this is no ELF program: it {beginning(found, _MAGIC)}.",
             "Give a program that was compiled for Linux, such as one of those that "
             "'armload build' names.",
-        ) from error
+        )
 
 
 def check(inspection: Inspection, target: Target) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Protocol
@@ -17,14 +18,14 @@ class Order(Value):
     """What is to be compiled, and where its files are on this machine.
 
     Attributes:
-        build_id: of all the inputs.
+        build_id: of all that decides the bytes of each program.
         target: the CPU.
         cpu_flags: for the engine's CPU library alone.
         source: folder of llama.cpp.
         engine_commit: what the engine calls itself.
-        programs: such as ``llama-completion``.
-        folder: for the log and for what is compiled here; what an interrupted build left is
-            still there.
+        programs: those to compile, such as ``llama-completion``.
+        folder: for the log and for what is compiled here; what an interrupted build, or one of
+            other programs, left is still there.
         lock: a descriptor that every process keeps open which works in ``folder``.
     """
 
@@ -36,6 +37,12 @@ class Order(Value):
     programs: tuple[str, ...]
     folder: Path
     lock: int
+
+    @property
+    def work_id(self) -> str:
+        """Of the inputs and the programs: other programs of the same build are other work."""
+        told = "\0".join((self.build_id, *self.programs))
+        return hashlib.sha256(told.encode()).hexdigest()[: len(self.build_id)]
 
     @property
     def log(self) -> Path:

@@ -30,28 +30,32 @@ def programs_offered(folder: Path) -> list[str]:
     return sorted(Project(folder, settings=overlay).executables("tools"))
 
 
-def programs_chosen(folder: Path, wanted: Sequence[str]) -> list[str]:
+def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Return the programs to build: those wanted, or the one for measuring; sorted.
 
     A program that upstream renamed is taken under the name that this source has for it.
 
+    Args:
+        source: for people.
+        offered: the names of the programs that it can build.
+        wanted: names; empty for the program that measuring needs.
+
     Raises:
         UsageError: the source does not have one of them.
     """
-    offered = programs_offered(folder)
     if not wanted:
         wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]
         if not wanted:
             raise UsageError(
-                f"{folder}: this llama.cpp has none of {', '.join(MAIN_PROGRAMS)}.",
+                f"{source}: this llama.cpp has none of {', '.join(MAIN_PROGRAMS)}.",
                 f"It has: {', '.join(offered)}."
                 if offered
                 else "It is older than armload can build: take one of May 2025 or later.",
             )
-    return sorted({_chosen(folder, program, offered) for program in wanted})
+    return sorted({_chosen(source, program, offered) for program in wanted})
 
 
-def _chosen(folder: Path, wanted: str, offered: Sequence[str]) -> str:
+def _chosen(source: str, wanted: str, offered: Sequence[str]) -> str:
     if wanted in offered:
         return wanted
     other = _OTHER_NAMES.get(wanted, "")
@@ -60,7 +64,7 @@ def _chosen(folder: Path, wanted: str, offered: Sequence[str]) -> str:
     near = difflib.get_close_matches(wanted, offered, n=3)
     names = [*near, *(name for name in offered if name not in near)]
     raise UsageError(
-        f"{folder}: this llama.cpp has no program {wanted!r}.", f"It has: {', '.join(names)}."
+        f"{source}: this llama.cpp has no program {wanted!r}.", f"It has: {', '.join(names)}."
     )
 
 

@@ -15,13 +15,15 @@ from pydantic import ValidationError
 from armload.build.binary import Binary, FeatureUse
 from armload.build.inspection import Inspection
 from armload.build.target import Target, machine_architecture
+from armload.core.files import sha256_of, write_whole
 from armload.core.values import Value
 
 VERSION_PATIENCE_S = 20.0
+RECORD_NAME = "build.json"
 
 
 class Inputs(Value):
-    """All that decides what a build gives.
+    """All that decides the bytes of each program of a build.
 
     Attributes:
         source: says which content the engine's source has.
@@ -31,7 +33,6 @@ class Inputs(Value):
         compiler_label: the compiler for people.
         compiler_flags: for the engine's CPU library.
         files: SHA-256 of each of our own files that take part.
-        programs: as asked for; empty for the one that measuring needs.
     """
 
     source: str
@@ -41,7 +42,6 @@ class Inputs(Value):
     compiler_label: str
     compiler_flags: tuple[str, ...]
     files: Mapping[str, str]
-    programs: tuple[str, ...]
 
     @property
     def build_id(self) -> str:
@@ -56,8 +56,13 @@ class Program(Value):
     Attributes:
         name: of the program and its file.
         sha256, size_bytes: of the file.
-        version: first line of what it says to ``--version``; none where it cannot be run here.
+        version: first line of what it says to ``--version``, empty if it says nothing; none
+            where it could not be run so far.
         features: CPU features that its code uses.
+        tools: versions of what took part without changing the result.
+        built_utc: when it was finished, in ISO 8601.
+        built_on: the machine that compiled it.
+        seconds: that compiling took, with the other programs that were missing at the time.
     """
 
     name: str
@@ -65,57 +70,82 @@ class Program(Value):
     size_bytes: int
     version: str | None
     features: tuple[FeatureUse, ...]
+    tools: Mapping[str, str]
+    built_utc: str
+    built_on: str
+    seconds: float
+
+    def is_whole(self, folder: Path) -> bool:
+        """Say whether its file in ``folder`` is as it was built."""
+        path = folder / self.name
+        return path.is_file() and sha256_of(path) == self.sha256
 
 
 class BuildRecord(Value):
-    """A finished build.
+    """A finished build, to which further programs may be added.
 
     Attributes:
         build_id: of the inputs.
         inputs: what went in.
         engine_commit: upstream's commit or version, as the source says it.
-        tools: versions of what took part without changing the result.
-        built_utc: when it was finished, in ISO 8601.
-        built_on: the machine that compiled it.
-        seconds: that it took, the last time it was started.
-        programs: what came out.
+        offered: the names of all programs that the source can build.
+        programs: those that were built, sorted by name.
     """
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     build_id: str
     inputs: Inputs
     engine_commit: str
-    tools: Mapping[str, str]
-    built_utc: str
-    built_on: str
-    seconds: float
+    offered: tuple[str, ...]
     programs: tuple[Program, ...]
 
-    def binaries(self, folder: Path) -> tuple[Binary, ...]:
-        """Return the programs, which lie in ``folder``."""
-        return tuple(
-            Binary(
-                program=program.name,
-                path=folder / program.name,
-                sha256=program.sha256,
-                size_bytes=program.size_bytes,
-                target=self.inputs.target.name,
-                architecture=self.inputs.target.architecture,
-                compiler=self.inputs.compiler_label,
-                source=self.inputs.source_label,
-                engine_commit=self.engine_commit,
-                build_id=self.build_id,
-                features=program.features,
-            )
-            for program in self.programs
+    def binary(self, program: Program, folder: Path) -> Binary:
+        """Return one of the programs, which lies in ``folder``."""
+        return Binary(
+            program=program.name,
+            path=folder / program.name,
+            sha256=program.sha256,
+            size_bytes=program.size_bytes,
+            target=self.inputs.target.name,
+            architecture=self.inputs.target.architecture,
+            compiler=self.inputs.compiler_label,
+            source=self.inputs.source_label,
+            engine_commit=self.engine_commit,
+            build_id=self.build_id,
+            features=program.features,
         )
+
+    def with_versions(self, folder: Path) -> BuildRecord:
+        """Return it with what the programs say of their version, where that was not known."""
+        architecture = self.inputs.target.architecture
+        programs = []
+        for program in self.programs:
+            version = program.version
+            if version is None:
+                version = reported_version(folder / program.name, architecture)
+            programs.append(program.model_copy(update={"version": version}))
+        return self.model_copy(update={"programs": tuple(programs)})
+
+
+def read_record(folder: Path) -> BuildRecord:
+    """Read what is recorded of the build in ``folder``.
+
+    Raises:
+        OSError: there is no record, or it cannot be read.
+        ValidationError: it is malformed, or of another version of armload.
+    """
+    return BuildRecord.model_validate_json((folder / RECORD_NAME).read_bytes())
+
+
+def write_record(folder: Path, record: BuildRecord) -> None:
+    """Record the build in ``folder``, in place of what was recorded there."""
+    write_whole(folder / RECORD_NAME, record.model_dump_json(indent=2).encode() + b"\n")
 
 
 def with_recorded_features(inspection: Inspection) -> Inspection:
     """Return what is known of a program of ours with what its symbols told when it was built."""
     try:
-        content = (inspection.path.parent / "build.json").read_bytes()
-        record = BuildRecord.model_validate_json(content)
+        record = read_record(inspection.path.parent)
     except (OSError, ValidationError):
         return inspection
     for program in record.programs:
@@ -125,7 +155,7 @@ def with_recorded_features(inspection: Inspection) -> Inspection:
 
 
 def reported_version(program: Path, architecture: str) -> str | None:
-    """Return what a program says to ``--version``, where this machine can run it."""
+    """Return a program's line on its version, if it has one; none where it cannot be run here."""
     command = _runner(architecture)
     if command is None:
         return None
@@ -138,12 +168,14 @@ def reported_version(program: Path, architecture: str) -> str | None:
             text=True,
             errors="replace",
             timeout=VERSION_PATIENCE_S,
-            check=True,
+            check=False,
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if answer.returncode < 0:  # another CPU, or a newer emulator, may run it
         return None
     lines = [line for line in answer.stdout.splitlines() if line.startswith("version")]
-    return lines[0] if lines else None
+    return lines[0] if lines and answer.returncode == 0 else ""
 
 
 def _runner(architecture: str) -> list[str] | None:

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from armload.build.binary import Binary
-from armload.build.record import BuildRecord
+from armload.build.record import RECORD_NAME, read_record
 from armload.core.cache import (
     Item,
     Kind,
@@ -27,7 +27,6 @@ from armload.core.locks import is_locked
 from armload.core.values import Value
 
 _NAME = re.compile(r"(?P<id>[0-9a-f]{12})(?P<partial>\.partial)?", re.ASCII)
-_RECORD_NAME = "build.json"
 _State = Literal["finished", "under way", "unfinished", "unreadable"]
 
 
@@ -37,12 +36,14 @@ class ShelvedBuild(Value):
     Attributes:
         build_id: of its inputs.
         path: its folder.
-        state: ``finished``; ``under way`` while an armload works on it; ``unfinished`` when none
-            does, and the same build goes on from there; ``unreadable`` when it will be made anew.
+        state: ``under way`` while an armload works on it; else ``finished`` when it has programs;
+            ``unfinished`` when it has none so far, and the same build goes on from there;
+            ``unreadable`` when it will be made anew.
         reason: why it is unreadable; else empty.
-        when_utc: when it was finished or, before that, last worked on, in ISO 8601.
+        when_utc: when its last program was finished or, where that is not known, when it was last
+            worked on, in ISO 8601.
         size_bytes: that its folder takes on the disk.
-        programs: what was built; empty unless it is finished.
+        programs: that were built, all of them readable.
     """
 
     build_id: str
@@ -109,36 +110,28 @@ def _folders() -> Iterator[tuple[Path, re.Match[str]]]:
 
 
 def _shelved(path: Path, match: re.Match[str]) -> ShelvedBuild:
-    if match["partial"]:
-        lock = _lock(path.parent, match["id"])
-        state: _State = "under way" if is_locked(lock) else "unfinished"
-        return _told(path, match, state, when_utc=_changed_utc(path, path / "build.log"))
+    state: _State = "finished"
+    reason = ""
+    programs: tuple[Binary, ...] = ()
+    when_utc = _changed_utc(path, path / "build.log")
     try:
-        record = BuildRecord.model_validate_json((path / _RECORD_NAME).read_bytes())
+        record = read_record(path)
+        programs = tuple(record.binary(each, path) for each in record.programs)
+        when_utc = max((each.built_utc for each in record.programs), default=when_utc)
     except FileNotFoundError:
-        reason = f"it has no {_RECORD_NAME}"
+        state = "unfinished"
     except OSError as error:
-        reason = f"{_RECORD_NAME}: {error.strerror}"
+        state, reason = "unreadable", f"{RECORD_NAME}: {error.strerror}"
     except ValidationError:
-        reason = f"{_RECORD_NAME} is malformed or of another version of armload"
-    else:
-        programs = record.binaries(path)
-        lost = [each.program for each in programs if not _is_there(each)]
-        if not lost:
-            return _told(path, match, "finished", when_utc=record.built_utc, programs=programs)
-        reason = f"{', '.join(lost)} is missing or damaged"
-    return _told(path, match, "unreadable", when_utc=_changed_utc(path), reason=reason)
-
-
-def _told(
-    path: Path,
-    match: re.Match[str],
-    state: _State,
-    *,
-    when_utc: str,
-    programs: tuple[Binary, ...] = (),
-    reason: str = "",
-) -> ShelvedBuild:
+        state = "unreadable"
+        reason = f"{RECORD_NAME} is malformed or of another version of armload"
+    if match["partial"]:
+        state, reason = "unreadable", "another version of armload left it unfinished"
+    lost = [each.program for each in programs if not _is_there(each)]
+    if lost:
+        state, reason = "unreadable", f"{', '.join(lost)} is missing or damaged"
+    if is_locked(_lock(path.parent, match["id"])):
+        state, reason = "under way", ""
     return ShelvedBuild(
         build_id=match["id"],
         path=path,
@@ -146,7 +139,7 @@ def _told(
         reason=reason,
         when_utc=when_utc,
         size_bytes=disk_usage([path]),
-        programs=programs,
+        programs=() if lost else programs,
     )
 
 

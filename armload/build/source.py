@@ -15,7 +15,7 @@ from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder, data_names
+from armload.core.workspace import compiling_folder, data_names
 from armload.core.yamlfile import load_named
 
 _KIND = "toolchains/sources"
@@ -71,7 +71,7 @@ class Archive(Value):
         Raises:
             BuildError: the index does not have it or does not answer, or the checksum is wrong.
         """
-        place = cache_folder() / "sources" / f"{self.project}-{self.version}-{self.sha256[:12]}"
+        place = compiling_folder("sources") / f"{self.project}-{self.version}-{self.sha256[:12]}"
         return unpacked(self, place, progress)
 
 

@@ -15,6 +15,9 @@ _LIBRARIES = ("libc.a", "libstdc++.a", "libgcc.a")
 _DIGITS = 12
 
 
+SystemCompilerName = Literal["gnu", "native"]
+
+
 class Words(NamedTuple):
     """What a kind of compiler is called.
 
@@ -24,7 +27,7 @@ class Words(NamedTuple):
         how_to_get: a sentence.
     """
 
-    kind: Literal["gnu", "native"]
+    kind: SystemCompilerName
     c: str
     cxx: str
     how_to_get: str
@@ -40,7 +43,7 @@ class SystemCompiler(Value):
         libraries: SHA-256 of the C library, and of the compiler's own, that get linked.
     """
 
-    kind: Literal["gnu", "native"]
+    kind: SystemCompilerName
     c: str
     cxx: str
     version: str
@@ -118,7 +121,7 @@ class Machine(Value):
         return "nice" in self.said
 
 
-def words_for(kind: Literal["gnu", "native"], target: Target) -> Words:
+def words_for(kind: SystemCompilerName, target: Target) -> Words:
     """Return what a kind of compiler is called that makes code for ``target``."""
     if kind == "native":
         how = "Install the system's C and C++ compilers (Debian: build-essential)."

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from armload.build.compiler import Compiler, find_compiler, tool
+from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
 from armload.build.ninja import read_status, run_logged
 from armload.build.order import Order, definitions, environment, native_folder, overlay_folder
 from armload.build.target import Target
+from armload.core.files import write_whole
 from armload.core.progress import Progress
 
 
@@ -22,10 +24,13 @@ class LocalWorkshop:
         compiler: its kind: ``zig``, ``gnu`` or ``native``.
         jobs: compilers at a time; none for one per core.
         nice: how much they step back for other programs, 0 to 19.
+
+    Raises:
+        UsageError: there is no compiler of that kind.
     """
 
     def __init__(self, compiler: str = "zig", *, jobs: int | None = None, nice: int = 0) -> None:
-        self._compiler = compiler
+        self._compiler = compiler_name(compiler)
         self._jobs = jobs
         self._nice = nice
 
@@ -56,22 +61,18 @@ class LocalWorkshop:
                     step.update(status.done, total=status.total, note=status.what)
 
             self._run([_ninja(), "-C", str(tree), *jobs, *order.programs], order, compiler, watch)
+        # The objects stay for further programs; zig's own copies of them are far larger.
+        shutil.rmtree(tree / "zig", ignore_errors=True)
         return {program: tree / "bin" / program for program in order.programs}
 
     def _configure(self, order: Order, compiler: Compiler, tree: Path, progress: Progress) -> None:
-        variables = definitions(
-            order,
-            compiler,
-            source=order.source,
-            native=native_folder(),
-            ccache=_ccache(),
-        )
-        command = [
-            str(tool("cmake", "CMAKE_BIN_DIR", "cmake")),
-            *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_ninja()}"),
-            *("-S", str(overlay_folder()), "-B", str(tree)),
-            *(f"-D{name}={value}" for name, value in variables.items()),
-        ]
+        """Make the tree ready for ninja, unless an earlier build has left it so."""
+        told = tree / "configured"
+        former = told.read_text(encoding="utf-8") if told.is_file() else ""
+        # Objects that were compiled without ccache are none the worse for it.
+        commands = [_configuring(order, compiler, tree, ccache) for ccache in (_ccache(), "")]
+        if former in map(shlex.join, commands):
+            return
         with progress.step(f"Configuring for {order.target.name}") as step:
             lines = 0
             if "ziglang" in compiler.tools:
@@ -82,7 +83,8 @@ class LocalWorkshop:
                 lines += 1
                 step.update(lines, note=line.strip().removeprefix("-- ")[:60])
 
-            self._run(command, order, compiler, watch)
+            self._run(commands[0], order, compiler, watch)
+        write_whole(told, shlex.join(commands[0]).encode())
 
     def _run(
         self,
@@ -99,6 +101,20 @@ class LocalWorkshop:
             watch=watch,
             keep_open=order.lock,
         )
+
+
+def _configuring(order: Order, compiler: Compiler, tree: Path, ccache: str) -> list[str]:
+    variables = definitions(
+        order, compiler, source=order.source, native=native_folder(), ccache=ccache
+    )
+    return [
+        str(tool("cmake", "CMAKE_BIN_DIR", "cmake")),
+        # Settings of another installation of armload may be there.
+        "--fresh",
+        *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_ninja()}"),
+        *("-S", str(overlay_folder()), "-B", str(tree)),
+        *(f"-D{name}={value}" for name, value in variables.items()),
+    ]
 
 
 def _ccache() -> str:

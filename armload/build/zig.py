@@ -13,8 +13,9 @@ from pathlib import Path
 from armload.build.target import Target
 from armload.core import shell
 from armload.core.errors import MissingToolError
+from armload.core.shell import pip_install
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
+from armload.core.workspace import compiling_folder
 
 
 class Zig(Value):
@@ -53,7 +54,7 @@ class Zig(Value):
         CMake wants a compiler to be one program, and zig is one with a subcommand.
         """
         zig = _zig_program()
-        cache = shell.quote(cache_folder() / "zig")
+        cache = shell.quote(compiling_folder("zig"))
         scripts = {
             f"zig-{words[0]}": "#!/bin/sh\n"
             f"ZIG_GLOBAL_CACHE_DIR={cache}\n"
@@ -109,14 +110,14 @@ def _zig_program() -> Path:
 def _missing() -> MissingToolError:
     return MissingToolError(
         "The compiler zig is not installed beside armload.",
-        "Install armload's own packages again: pip install ziglang.",
+        f"Install it: {pip_install('ziglang')}",
     )
 
 
 def _written(scripts: Mapping[str, str]) -> Path:
     # All builds call the compiler by one path, or ccache would take it for several compilers.
     digest = hashlib.sha256("\0".join(scripts.values()).encode()).hexdigest()
-    place = cache_folder() / "compilers" / f"zig-{digest[:12]}"
+    place = compiling_folder("compilers") / f"zig-{digest[:12]}"
     if not place.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, ignore_cleanup_errors=True) as name:

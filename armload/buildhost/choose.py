@@ -9,7 +9,7 @@ from armload.boards.board import load_board
 from armload.boards.connect import connect
 from armload.build.order import Workshop
 from armload.build.workshop import LocalWorkshop
-from armload.buildhost.remote import RemoteWorkshop
+from armload.buildhost.remote import RemoteWorkshop, kind_there
 from armload.core.progress import Progress
 
 
@@ -32,14 +32,16 @@ def workshop(
         nice: how much they step back for other programs; none for what that place prefers.
 
     Raises:
+        UsageError: there is no such compiler, or not on a build host.
         ArmloadError: the board's file is malformed, or it cannot be reached.
     """
     if not on:
         yield LocalWorkshop(compiler or "zig", jobs=jobs, nice=nice or 0)
         return
     board = load_board(on)
+    kind = kind_there(board, compiler)
     host = connect(board, progress)
     try:
-        yield RemoteWorkshop(host, board, compiler=compiler, jobs=jobs, nice=nice)
+        yield RemoteWorkshop(host, board, compiler=kind, jobs=jobs, nice=nice)
     finally:
         host.close()

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from armload.boards.board import Board
-from armload.boards.conditions import free_bytes
 from armload.boards.host import Host
+from armload.boards.mounts import free_bytes
 from armload.build.compiler import Compiler, compiler_name
 from armload.build.ninja import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
 from armload.build.order import Order, definitions, environment
 from armload.build.system_compiler import (
     Machine,
+    SystemCompilerName,
     asking_script,
     read_machine,
     read_system_compiler,
@@ -46,13 +47,32 @@ _DIGITS = 12
 _GOES_ON = "The build goes on there. The same command finds it and goes on."
 
 
+def kind_there(board: Board, wanted: str) -> SystemCompilerName:
+    """Return the kind of compiler that a build host takes.
+
+    Args:
+        board: its file.
+        wanted: empty for what the file says.
+
+    Raises:
+        UsageError: there is no such kind, or it is none for build hosts.
+    """
+    kind = compiler_name(wanted or board.build_host.compiler)
+    if kind == "zig":
+        raise UsageError(
+            "zig compiles on this machine, not on a build host.",
+            "Leave out --on, or say --compiler native or gnu.",
+        )
+    return kind
+
+
 class RemoteWorkshop:
     """A build host.
 
     Args:
         host: the connection to it.
         board: what its file says.
-        compiler: its kind; empty for what the board's file says.
+        compiler: its kind, as ``kind_there`` gives it.
         jobs: compilers at a time; none for what the board's file says.
         nice: how much they step back for other programs; none for what the file says.
     """
@@ -62,13 +82,13 @@ class RemoteWorkshop:
         host: Host,
         board: Board,
         *,
-        compiler: str = "",
+        compiler: SystemCompilerName,
         jobs: int | None = None,
         nice: int | None = None,
     ) -> None:
         settings = board.build_host
         self._host = host
-        self._compiler = compiler or settings.compiler
+        self._compiler = compiler
         self._jobs = jobs if jobs is not None else settings.jobs
         self._nice = nice if nice is not None else settings.nice
         self._folder = settings.folder or board.workdir / "build"
@@ -92,13 +112,7 @@ class RemoteWorkshop:
             MissingToolError: it is not there, or CMake and make are not.
             ConnectError: the build host does not answer.
         """
-        kind = compiler_name(self._compiler)
-        if kind == "zig":
-            raise UsageError(
-                "zig compiles on the laptop, not on a build host.",
-                "Leave out --on, or say --compiler native or gnu.",
-            )
-        words = words_for(kind, target)
+        words = words_for(self._compiler, target)
         self._machine = read_machine(self._host.run(asking_script(words)).text)
         for tool, how in ((self._machine.cmake, "cmake"), (self._machine.generator, "make")):
             if not tool:
@@ -120,20 +134,20 @@ class RemoteWorkshop:
             TransferError: a program did not arrive as it is there.
         """
         parts = self._unpacked(order, progress)
-        run = self._under_way(order.build_id)
+        run = self._under_way(order.work_id)
         if run is None:
             run = self._started(order, compiler, parts)
         else:
             progress.say(f"{self.name}: this build is known there; going on with it.")
         sums = _sums(self._followed(order, run, progress))
         linked = {name: self._fetched(order, name, sums, progress) for name in order.programs}
-        runs = [stored.folder for stored in self._runs(order.build_id)]
+        runs = [stored.folder for stored in self._runs(order.work_id)]
         # A run without its tree would be taken for a build that has programs to fetch.
         self._host.run(render("forget.sh.j2", {"folders": [*runs, self._tree(order)]}))
         return linked
 
     def _tree(self, order: Order) -> PurePosixPath:
-        return self._folder / "trees" / order.build_id
+        return self._folder / "trees" / order.work_id
 
     def _unpacked(self, order: Order, progress: Progress) -> PurePosixPath:
         """Return the folder there that holds llama.cpp, the overlay and the trace's sources."""
@@ -160,15 +174,15 @@ class RemoteWorkshop:
         archive.unlink()
         return parts
 
-    def _runs(self, build_id: str) -> list[StoredRun]:
-        """Return the runs there of one build, the latest last."""
+    def _runs(self, work_id: str) -> list[StoredRun]:
+        """Return the runs there for one order, the latest last."""
         return [
-            run for run in list_runs(self._host, self._folder) if run.id.startswith(f"{build_id}-")
+            run for run in list_runs(self._host, self._folder) if run.id.startswith(f"{work_id}-")
         ]
 
-    def _under_way(self, build_id: str) -> PurePosixPath | None:
-        """Return the run of a build that goes on there, or has ended well; none else."""
-        for run in reversed(self._runs(build_id)):
+    def _under_way(self, work_id: str) -> PurePosixPath | None:
+        """Return the run for an order that goes on there, or has ended well; none else."""
+        for run in reversed(self._runs(work_id)):
             if run.state == "running" or (run.state == "ended" and run.status == 0):
                 return run.folder
         return None
@@ -195,9 +209,9 @@ class RemoteWorkshop:
                 "programs": order.programs,
             },
         )
-        former = self._runs(order.build_id)
+        former = self._runs(order.work_id)
         number = int(former[-1].id.rpartition("-")[2]) + 1 if former else 1
-        run = self._folder / "runs" / f"{order.build_id}-{number:04}"
+        run = self._folder / "runs" / f"{order.work_id}-{number:04}"
         try:
             launch(
                 self._host,
@@ -208,7 +222,7 @@ class RemoteWorkshop:
                 job=b"{}",
             )
         except BoardError as error:
-            other = self._under_way(order.build_id)  # another laptop asked for the same
+            other = self._under_way(order.work_id)  # another laptop asked for the same
             if other is None:
                 raise self._full_disk(error.message) or error from error
             return other
@@ -274,7 +288,7 @@ class RemoteWorkshop:
         self, order: Order, name: str, sums: Mapping[str, str], progress: Progress
     ) -> Path:
         remote = self._tree(order) / "bin" / name
-        local = order.folder / "linked" / name
+        local = order.folder / f"{name}.linked"
         digest = hashlib.sha256()
         with (
             progress.step(f"Fetching {name} from {self.name}", unit="B") as step,

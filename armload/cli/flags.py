@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from invoke.parser.argument import Argument
 
 _SHORT = {
@@ -27,6 +29,7 @@ _VALUES = {
     "jobs": "N",
     "kv-type": "TYPE",
     "last": "N",
+    "like": "SHAPE",
     "micro-batch": "TOKENS",
     "mnn-python": "FOLDER",
     "n-predict": "N",
@@ -37,17 +40,52 @@ _VALUES = {
     "plan": "FILE",
     "prompt": "TEXT",
     "prompt-tokens": "TOKENS",
+    "programs": "NAMES",
     "put": "PATH",
     "quant": "TYPE",
+    "reads": "FORMAT",
     "reference": "RUN",
     "repeats": "N",
+    "precision": "PERCENT",
+    "precision-time": "SECONDS",
     "seed": "N",
     "temperature": "T",
     "threads": "N",
     "time-limit": "SECONDS",
     "wait": "SECONDS",
     "warmups": "N",
+    "what": "KINDS",
 }
+
+_GROUPS = {
+    "Program": ("put", "reads", "name", "mnn-python", "python"),
+    "Plan": (
+        *("model", "prompt", "prompt-tokens", "n-predict", "temperature", "seed", "stop-at-end"),
+        *("plan", "new"),
+    ),
+    "Repeats": ("repeats", "warmups", "precision", "precision-time"),
+    "Engine": (
+        *("threads", "cpus", "context", "batch", "micro-batch", "kv-type", "flash-attention"),
+        "engine-args",
+    ),
+    "Board": ("board", "wait", "time-limit"),
+    "Conditions": ("cold", "cool-to", "governor"),
+    "Build": ("target", "programs", "source", "ref", "compiler", "on", "jobs", "nice"),
+    "Output": ("reference", "list", "json"),
+}
+_MOST_UNGROUPED = 9
+
+
+def grouped(options: Sequence[Argument]) -> dict[str, list[Argument]]:
+    """Return a verb's options as help lists them: under one heading, or many under several."""
+    if len(options) <= _MOST_UNGROUPED:
+        return {"Options": list(options)}
+    by_name = {option.names[0]: option for option in options}
+    groups = {
+        heading: [by_name.pop(name) for name in names if name in by_name]
+        for heading, names in _GROUPS.items()
+    }
+    return {heading: group for heading, group in groups.items() if group}
 
 
 def abbreviated(argument: Argument) -> Argument:

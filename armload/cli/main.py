@@ -1,138 +1,15 @@
-"""The program: ``armload VERB``, and the same verbs for Invoke."""
+"""The command ``armload``. It imports the program only once an interruption is no fault."""
 
 from __future__ import annotations
 
-import difflib
-import os
-import re
-import sys
-from inspect import getdoc
-from pathlib import Path
-
-from invoke.collection import Collection
-from invoke.exceptions import Exit, ParseError
-from invoke.parser.context import to_flag
-from invoke.program import Program
-
-from armload import __version__
-from armload.cli.flags import shown
-from armload.cli.output import named_output
-from armload.cli.verb import show_disk_error
-from armload.cli.verbs import (
-    bench,
-    board,
-    build,
-    clean,
-    compare,
-    demo,
-    deploy,
-    inspect,
-    model,
-    report,
-    show,
-    watch,
-)
-from armload.core.errors import DiskError, UsageError
-
-namespace = Collection("armload")
-for verb in (
-    demo.demo,
-    build.build,
-    inspect.inspect,
-    deploy.deploy,
-    bench.bench,
-    watch.watch,
-    bench.pull,
-    show.show,
-    report.report,
-    compare.compare,
-    clean.clean,
-):
-    namespace.add_task(verb)
-namespace.add_collection(board.collection, name="board")
-namespace.add_collection(model.collection, name="model")
-
-
-class _Armload(Program):
-    def parse_tasks(self) -> None:
-        try:
-            super().parse_tasks()
-        except ParseError as error:
-            verb = f"{error.context.name} " if error.context and error.context.name else ""
-            raise Exit(
-                f"error: {_in_our_words(str(error))}\n{_meant(error)}See: armload {verb}--help",
-                code=UsageError.exit_status,
-            ) from error
-
-    def print_help(self) -> None:
-        print("Usage: armload VERB [--options]      armload VERB --help\n")
-        print("Put language models on ARM boards: build llama.cpp, deploy, run, and see why it is")
-        print("as fast as it is. Try 'armload demo' first: it needs no board.\n")
-        self.task_list_opener()
-        self.print_columns(self._verbs())
-        print("Options:\n")
-        self.print_columns([("-h, --help", "This page."), ("-V, --version", "The version.")])
-        print("Exit statuses: 0 done, 1 fault or full disk, 2 wrong argument, 3 malformed file,")
-        print("4 tool missing, 5 build, 6 no connection, 7 board unable, 8 transfer, 9 run failed,")
-        print("10 board in use, 11 slower than compare was told to allow, 130 interrupted.")
-
-    def print_task_help(self, name: str) -> None:
-        task, context = self.collection[name], self.parser.contexts[name]
-        words = task.usage()
-        print(f"Usage: {' '.join(['armload', name, *words, '[--options]'])}\n")
-        print(f"{getdoc(task)}\n")
-        positional = [context.help_for(to_flag(each.name)) for each in context.positional_args]
-        if positional:
-            print("Arguments:\n")
-            meanings = [meaning for _, meaning in positional]
-            self.print_columns(list(zip(words, meanings, strict=True)))
-        print("Options:\n")
-        options = [each for each in context.args.values() if not each.positional]
-        self.print_columns([(shown(each), each.help) for each in options])
-
-    def _verbs(self) -> list[tuple[str, str | None]]:
-        return [
-            (name, (task.__doc__ or "").split("\n")[0])
-            for name, task in ((name, namespace[name]) for name in namespace.task_names)
-        ]
-
-
-def _in_our_words(complaint: str) -> str:
-    """Say what the parser's library says without that library's own words."""
-    lacking = re.match(r"Flag <Argument: ([\w-]+).*> needed value and was not given one", complaint)
-    if lacking:
-        return f"--{lacking[1].replace('_', '-')} needs a value behind it."
-    unknown = re.match(r"No idea what '(-.*)' is!", complaint)
-    if unknown:
-        return f"There is no option {unknown[1]!r}."
-    return complaint
-
-
-def _meant(error: ParseError) -> str:
-    quoted = re.search(r"'(.+?)'", str(error))
-    if quoted is None:
-        return ""
-    # An option of a verb is looked for among that verb's; a word among the verbs.
-    is_option = quoted[1].startswith("-")
-    names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
-    near = difflib.get_close_matches(quoted[1], list(names), n=1)
-    return f"Did you mean {near[0]!r}? " if near else ""
+from armload.cli.interrupts import end_on_interrupt
+from armload.cli.streams import make_streams_usable
 
 
 def main() -> None:
     """Run the verb that the command line names."""
-    if sys.stdout is None:  # it was closed: nobody wants the results
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
-    else:
-        sys.stdout = named_output()
-    program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
-    try:
-        try:
-            program.run(sys.argv)
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:  # as in 'armload --help | head'
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:  # a disk that is full, where standard output is a file on it
-        show_disk_error(error)
-        sys.exit(DiskError.exit_status)
+    end_on_interrupt()
+    make_streams_usable()
+    from armload.cli.program import run
+
+    run()

@@ -36,3 +36,20 @@ def whole_number(option: str, text: str, *, most: int | None = None) -> int | No
         upto = "or more" if most is None else f"to {most}"
         raise UsageError(f"--{option} {text!a}: a whole number is needed, 0 {upto}.")
     return int(text)
+
+
+def share(option: str, text: str) -> float:
+    """Read a percentage above 0 and below 100, such as ``5%``, as a share of 1.
+
+    Raises:
+        UsageError: it is none; names the option.
+    """
+    from armload.core.errors import UsageError
+
+    try:
+        number = float(text.removesuffix("%")) / 100
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1 or not text.endswith("%"):
+        raise UsageError(f"--{option} {text!a}: a percentage is needed, such as 5%.")
+    return number

@@ -1,17 +1,8 @@
-"""Where results go: what ``--output`` names, and a standard output that tells its name."""
+"""Where results go: what ``--output`` names."""
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
-STANDARD_OUTPUT = "standard output"
-"""The file name of an error that comes from writing there."""
 
 
 def output_file(text: str) -> Path:
@@ -35,13 +26,17 @@ def output_folder(text: str) -> Path:
     """Return the folder that a person named; it alone is made when it is not there.
 
     Raises:
-        UsageError: it is a file, or the folder that it would lie in is missing.
+        UsageError: it is a file, or not empty, or the folder that it would lie in is missing.
     """
     from armload.core.errors import UsageError
 
     path = Path(text).expanduser()
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is no folder.", "Give --output the name of a folder.")
+    if path.exists() and any(path.iterdir()):
+        raise UsageError(
+            f"{path} exists already and is not empty.", "Delete it, or give another --output."
+        )
     _need_folder(path.parent)
     return path
 
@@ -56,23 +51,3 @@ def _need_folder(folder: Path) -> None:
             f"There is no folder {folder}.",
             f"Correct --output, or make the folder first: {join(['mkdir', '-p', folder])}",
         )
-
-
-class _Named(io.FileIO):
-    def write(self, data: ReadableBuffer, /) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            error.filename = STANDARD_OUTPUT
-            raise
-
-
-def named_output() -> io.TextIOWrapper:
-    """Return a standard output whose errors say which file it is that cannot be written."""
-    given = sys.stdout
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Named(given.fileno(), "w", closefd=False)),
-        encoding=given.encoding,
-        errors=given.errors,
-        line_buffering=given.isatty(),
-    )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-from armload.bench import store
-from armload.bench.assemble import with_reference
-from armload.bench.plan import Plan
-from armload.bench.run import Run
-from armload.bench.runner import bench
-from armload.bench.session import Request
+from armload.analysis.repeats import Precision
+from armload.analysis.run import Run
+from armload.bench.single import bench, bench_until_known
 from armload.cli import terminal
+from armload.cli.document import show_document
 from armload.core.errors import RunError
+from armload.core.workspace import runs_folder
+from armload.engines.plan import Plan
+from armload.runs.pipeline import Request
 
 
 def bench_and_present(
@@ -33,31 +35,73 @@ def bench_and_present(
         RunError: the program did not end well; what it left is kept and shown all the same.
     """
     load_charting_meanwhile()
-    run, folder = bench(request, model_name, plan, terminal.progress())
-    if reference is not None:
-        run = with_reference(run, reference)
-        store.save(run, folder)
+    run, folder = bench(request, model_name, plan, terminal.progress(), reference=reference)
     present(run, folder, as_json=as_json)
 
 
-def present(run: Run, folder: Path, *, as_json: bool) -> None:
+def repeat_and_present(
+    request: Request,
+    model_name: str,
+    plan: Plan,
+    wanted: Precision,
+    *,
+    as_json: bool,
+    reference: Run | None = None,
+) -> None:
+    """Repeat a run until its median is known, and show the middle one and what all say together.
+
+    Raises:
+        RunError: the last did not end well; what it left is kept and shown all the same.
+    """
+    from armload.analysis.repeats import middle
+    from armload.report.layout import whole
+    from armload.report.repeats import RepeatedRun, progress_line, together, together_json
+
+    progress = terminal.progress()
+    load_charting_meanwhile()
+
+    def told(runs: Sequence[Run]) -> None:
+        progress.say(progress_line(runs))
+
+    journal, runs, stop = bench_until_known(
+        *(request, model_name, plan, wanted, progress), reference=reference, told=told
+    )
+    last = runs[-1]
+    run = middle(runs) if last.exit.status == 0 else last
+    combined = together_json(journal.sweep, runs, wanted, stop)
+    document = RepeatedRun(**dict(run), combined=combined)
+    present(run, runs_folder() / run.id, as_json=as_json, document=document)
+    if not as_json:
+        terminal.show(together(runs, stop))
+        if len(runs) > 1:
+            terminal.show(whole(f"all      armload report {journal.sweep.id}"))
+
+
+def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = None) -> None:
     """Write a run's page and, of its tokens, a picture beside it, and show its figures.
+
+    Args:
+        run: what is shown.
+        folder: its own.
+        as_json: as one document.
+        document: what to print then, if it says more than the run.
 
     Raises:
         RunError: the program did not end well; what it left is kept and shown all the same.
     """
+    from armload.report.layout import whole
     from armload.report.page import write_report
     from armload.report.table import run_table
 
     page, picture = write_report(run, folder)
     if as_json:
-        terminal.show_json(run.model_dump_json(indent=1))
+        show_document(document or run)
     else:
         terminal.show(run_table(run))
         for label, path in (("page", page), ("picture", picture), ("record", folder / "run.json")):
             if path is None:
                 continue
-            terminal.results().print(f"{label:8} {path}", highlight=False, soft_wrap=True)
+            terminal.show(whole(f"{label:8} {path}"))
     if run.exit.status != 0:
         remedy = f"{run.exit.remedy} Everything that came back lies in {folder}."
         raise RunError(f"{run.board.name}: {run.exit.meaning}", remedy.strip())

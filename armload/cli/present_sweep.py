@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from armload.bench.record import Place
-from armload.bench.run import Run
-from armload.bench.session import Request
+from armload.analysis.run import Run
+from armload.bench.options import Options
 from armload.bench.sweep import Journal
 from armload.bench.sweeping import run_sweep
-from armload.bench.wishes import Wishes
 from armload.cli import terminal
+from armload.cli.document import show_document
 from armload.core.errors import ArmloadError, RunError
-from armload.report.sweep import Lines, Outcome, notes, outcomes_of, sweep_json, sweep_table
+from armload.engines.job import Place
+from armload.report.layout import Prose, whole
+from armload.report.sweep import Lines, Outcome, notes, outcomes_of, sweep_table, swept_cells
+from armload.runs.pipeline import Request
 
 
 def sweep_and_present(
     request: Request,
-    wishes: Wishes,
+    options: Options,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -43,11 +45,11 @@ def sweep_and_present(
 
     journal = run_sweep(
         request,
-        wishes.models,
-        tuple(wishes.plans()),
+        options.models,
+        tuple(options.plans()),
         progress,
-        repeats=wishes.repeats or 1,
-        warmups=wishes.warmups or 0,
+        repeats=options.repeats or 1,
+        warmups=options.warmups or 0,
         reference=reference,
         begun=begun,
         told=told,
@@ -64,13 +66,11 @@ def show_sweep(journal: Journal, *, as_json: bool) -> list[Outcome]:
     """Show what is done of a sweep, and return what became of its cells."""
     outcomes = outcomes_of(journal.sweep, *journal.outcomes())
     if as_json:
-        terminal.show_json(sweep_json(journal.sweep, outcomes))
+        show_document(swept_cells(journal.sweep, outcomes))
         return outcomes
     terminal.show(sweep_table(outcomes))
     for note in notes(outcomes):
-        terminal.results().print(note, style="dim", highlight=False, markup=False)
-    terminal.results().print(f"sweep    {journal.folder}", highlight=False, soft_wrap=True)
-    terminal.results().print(
-        f"page     armload report {journal.sweep.id}", highlight=False, soft_wrap=True
-    )
+        terminal.show(Prose(note, style="dim"))
+    terminal.show(whole(f"sweep    {journal.folder}"))
+    terminal.show(whole(f"page     armload report {journal.sweep.id}"))
     return outcomes

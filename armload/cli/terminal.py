@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -18,9 +17,6 @@ from rich.progress import (
     SpinnerColumn,
     Task,
     TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Column
 from rich.text import Text
@@ -28,14 +24,27 @@ from rich.text import Text
 from armload.core.progress import Progress as ProgressProtocol
 from armload.core.progress import Step
 from armload.core.values import format_bytes
+from armload.report.layout import Prose, whole, wrapped
 
 _FIRST_LINE_AFTER_S = 2.0
 _PLAIN_LINE_EVERY_S = 5.0
 _PLAIN_LINE_AT_LEAST_EVERY_S = 30.0
-_PLAIN_WIDTH = 160
+_UNWRAPPED = 100_000
+"""The width of what is no terminal: a file or a pipe breaks no line."""
+
+_WIDE, _NARROW = 100, 60
+_RATE_OVER_S = 600.0
+"""A run of a sweep, or a token of a model that does not fit the memory, may take minutes."""
 
 
 class _Console(Console):
+    """Prints what it is given: nothing in it is markup, an emoji's name, or a number to colour."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+        if not self.file.isatty():
+            self.width = _UNWRAPPED
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
@@ -48,31 +57,36 @@ def errors() -> Console:
 
 @cache
 def results() -> Console:
-    """Return the console on standard output; a file or a pipe gets lines of a generous width."""
-    return _Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    """Return the console on standard output."""
+    return _Console()
 
 
-def show(renderable: RenderableType) -> None:
-    """Print a result for a person; in a file or a pipe, no line ends with blanks."""
+def show(result: RenderableType) -> None:
+    """Print a result for a person; no line ends with blanks.
+
+    Words that are longer than the terminal is wide are left to the terminal, which copies them
+    whole.
+    """
     console = results()
-    if sys.stdout.isatty():
-        console.print(renderable)
-        return
     with console.capture() as captured:
-        console.print(renderable)
+        console.print(_laid_out(result), crop=False)
     for line in captured.get().removesuffix("\n").split("\n"):
         print(line.rstrip())
 
 
-def show_json(text: str) -> None:
-    """Print the one JSON document that ``--json`` promises."""
-    print(text)
+def say(what: RenderableType) -> None:
+    """Tell a person something that is no result."""
+    errors().print(_laid_out(what), crop=False)
+
+
+def _laid_out(what: RenderableType) -> RenderableType:
+    return Prose(what) if isinstance(what, str | Text) else what
 
 
 def progress() -> ProgressProtocol:
-    """Return bars on a terminal, plain lines elsewhere."""
+    """Return bars on a terminal that can redraw a line, plain lines elsewhere."""
     console = errors()
-    return _Bars(console) if console.is_terminal else _Lines(console)
+    return _Bars(console) if console.is_interactive and console.file.isatty() else _Lines(console)
 
 
 def _amount(count: float, unit: str) -> str:
@@ -85,13 +99,50 @@ def _done_of(completed: float, total: float | None, unit: str) -> str:
     return f"{_amount(completed, unit)}{of}{words}"
 
 
+class _Label(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+
+class _Spinner(SpinnerColumn):
+    def render(self, task: Task) -> RenderableType:
+        # What has counted to its end may still have something to do.
+        return self.spinner.render(task.get_time())
+
+
 class _Amount(ProgressColumn):
     def render(self, task: Task) -> Text:
         unit = task.fields["unit"]
         if not unit or task.completed == 0:
             return Text("")
-        rate = f" · {_rate(task.speed, unit)}" if task.speed else ""
-        return Text(_done_of(task.completed, task.total, unit) + rate, style="cyan")
+        return Text(_done_of(task.completed, task.total, unit), style="cyan")
+
+
+class _Percentage(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.percentage:.0f}%" if task.total else "", style="cyan")
+
+
+class _Speed(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        has_rate = task.fields["unit"] and task.speed and not task.finished
+        return Text(_rate(task.speed or 0, task.fields["unit"]) if has_rate else "", style="cyan")
+
+
+class _Time(ProgressColumn):
+    """The time left where it is known, else the time that has passed."""
+
+    def render(self, task: Task) -> Text:
+        left_s = None if task.finished else task.time_remaining
+        if left_s is not None:
+            return Text(f"{_clock(left_s)} left", style="yellow")
+        return Text(_clock(time.monotonic() - task.fields["began_s"]), style="yellow")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _rate(per_s: float, unit: str) -> str:
@@ -125,22 +176,21 @@ class _Bars:
         self._open = 0
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(Prose(text), crop=False)
 
     @contextmanager
     def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
         start = time.monotonic()
         bars = self._joined()
-        task = bars.add_task(label, total=total, unit=unit, note="")
+        task = bars.add_task(label, total=total, unit=unit, note="", began_s=start)
         try:
             yield _BarStep(bars, task)
         finally:
             self._left(bars, task)
         took_s = time.monotonic() - start
         if took_s >= 1:
-            self._console.print(
-                f"[green]✓[/] {escape(label)} [dim]({took_s:.0f} s)[/]", highlight=False
-            )
+            done = Text.assemble(("✓", "green"), f" {label} ", (f"({took_s:.0f} s)", "dim"))
+            self._console.print(Prose(done), crop=False)
 
     def _joined(self) -> Progress:
         with self._lock:
@@ -159,22 +209,37 @@ class _Bars:
                 self._bars = None
 
 
+class _Display(Progress):
+    """One line for each step, the figures never cut; what it says of now stands beneath."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            if note := task.fields["note"]:
+                (line,) = wrapped(whole(f"  {note}", style="dim"), self.console.width)
+                line.truncate(self.console.width, overflow="ellipsis")
+                yield line
+
+
 def _display(console: Console) -> Progress:
-    return Progress(
-        SpinnerColumn(finished_text="[green]✓[/]"),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        _Amount(table_column=Column(no_wrap=True)),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(elapsed_when_finished=False),
-        TextColumn(
-            "{task.fields[note]}",
-            style="dim",
-            markup=False,
-            table_column=Column(no_wrap=True, overflow="ellipsis"),
-        ),
+    def uncut() -> Column:
+        return Column(no_wrap=True)
+
+    figures: list[ProgressColumn] = [_Percentage(table_column=uncut())]
+    if console.width >= _NARROW:
+        figures = [
+            BarColumn(bar_width=20 if console.width >= _WIDE else 12, table_column=uncut()),
+            _Amount(table_column=uncut()),
+            _Speed(table_column=uncut()),
+        ]
+    return _Display(
+        _Spinner(table_column=uncut()),
+        _Label(),
+        *figures,
+        _Time(table_column=uncut()),
         console=console,
         transient=True,
+        speed_estimate_period=_RATE_OVER_S,
     )
 
 
@@ -223,7 +288,7 @@ class _LineStep:
             pause_s = min(max(_PLAIN_LINE_EVERY_S, 2 * pause_s), _PLAIN_LINE_AT_LEAST_EVERY_S)
             if self._completed != self._said_completed or self._is_innermost(self):
                 self._said_completed = self._completed
-                self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
+                self._console.print(Prose(self._line()), crop=False)
 
     def _line(self) -> str:
         parts = [f"{self._label}:"]
@@ -233,7 +298,7 @@ class _LineStep:
             parts.append(f"({', '.join([f'{self._completed / self._total:.0%}', *self._pace()])})")
         if self._note:
             parts.append(self._note)
-        if len(parts) == 1:
+        if not self._completed:
             parts.append(f"{time.monotonic() - self._start:.0f} s so far")
         return " ".join(parts)
 
@@ -256,7 +321,7 @@ class _Lines:
         """The steps of each thread, an inner one behind that which it is part of."""
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(Prose(text), crop=False)
 
     @contextmanager
     def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
@@ -286,6 +351,6 @@ def confirm(question: str) -> bool:
     from rich.prompt import Confirm
 
     try:
-        return Confirm.ask(question, console=errors(), default=False)
+        return Confirm.ask(Text(question), console=errors(), default=False)
     except EOFError:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import sys
@@ -12,23 +13,24 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
+from armload.cli.document import is_document_owed, promise_document, show_document
 from armload.cli.flags import abbreviated, with_default
-from armload.cli.output import STANDARD_OUTPUT
 from armload.cli.positional import read_positional_arguments
-from armload.core.disk import is_refusal
+from armload.cli.streams import STANDARD_OUTPUT, discard_output
+from armload.core.disk import READ_REMEDY, is_refusal
 from armload.core.errors import (
-    INTERRUPTED_EXIT_STATUS,
     ArmloadError,
     ConnectError,
     DiskError,
+    InterruptionError,
     UsageError,
 )
 
 read_positional_arguments()
 
-_ROOM = (
-    "Make room or change its rights. What is built and fetched lies in the folder that "
-    "ARMLOAD_CACHE names, runs lie below the current folder."
+_PLACES = (
+    "What is built and fetched lies in the folder that ARMLOAD_CACHE names, runs lie below the "
+    "current folder."
 )
 _ELSEWHERE = "Look at that place, or write to another one."
 
@@ -43,7 +45,9 @@ class Verb(Task[Any]):
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """Return what the verb takes, with a default for everything, as Invoke wants it."""
+        texts = dict(self.help)
         arguments = super().get_arguments(ignore_unknown_help)
+        self.help = texts  # Invoke takes out each that it has used, and may ask again
         for argument in map(with_default, map(abbreviated, arguments)):
             if argument.positional and argument.default is None:
                 argument.default = ""
@@ -75,39 +79,57 @@ class Verb(Task[Any]):
         """Run the verb.
 
         Raises:
-            Exit: the verb failed; with its exit status. The words are on standard error.
+            Exit: the verb failed; with its exit status. The error was shown.
         """
+        promise_document(wanted=bool(kwargs.get("json")))
         try:
             self._insist(kwargs)
             while True:
                 try:
-                    return super().__call__(*args, **kwargs)
+                    result = super().__call__(*args, **kwargs)
+                    sys.stdout.flush()
+                    return result
                 except ConnectError as error:
                     if not _password_is_given(error):
                         raise
         except ArmloadError as error:
-            show_error(error.message, error.remedy)
-            raise Exit(code=error.exit_status) from error
+            raise failed(error) from error
         except KeyboardInterrupt:
-            show_error("Interrupted. What was built, fetched and copied so far is kept.")
-            raise Exit(code=INTERRUPTED_EXIT_STATUS) from None
+            said = "Interrupted. What was built, fetched and copied so far is kept."
+            raise failed(InterruptionError(said)) from None
         except BrokenPipeError:
-            # The reader has seen enough; the interpreter must not try to flush to it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()  # the reader has seen enough
             raise Exit(code=0) from None
         except OSError as error:
-            show_disk_error(error)
-            raise Exit(code=DiskError.exit_status) from error
+            raise failed(disk_error(error)) from error
 
 
-def show_disk_error(error: OSError) -> None:
-    """Tell a person what this machine could not read or write."""
+def failed(error: ArmloadError) -> Exit:
+    """Show an error, as the document too that is still owed, and return what ends the program."""
+    if is_document_owed():
+        from armload.report.failure import Failed, Failure
+
+        try:
+            show_document(Failed(error=Failure.of(error)))
+            sys.stdout.flush()
+        except OSError:  # standard error and the exit status still tell it
+            discard_output()
+    show_error(error.message, error.remedy)
+    return Exit(code=error.exit_status)
+
+
+def disk_error(error: OSError) -> DiskError:
+    """Say what this machine could not read or write; a faulty standard output is given up."""
     is_output = error.filename == STANDARD_OUTPUT
     where = error.filename or "this machine"
-    remedy = _ROOM if is_refusal(error) and not is_output else _ELSEWHERE
-    show_error(f"{where}: {error.strerror or error}.", remedy)
+    remedy = _ELSEWHERE
+    if is_refusal(error) and not is_output:
+        is_denied = error.errno == errno.EACCES
+        what = READ_REMEDY if is_denied else "Make room, or see that it may be written."
+        remedy = f"{what} {_PLACES}"
     if is_output:  # the interpreter must not try to write the rest of it there
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
+    return DiskError(f"{where}: {error.strerror or error}.", remedy)
 
 
 def _password_is_given(error: ConnectError) -> bool:
@@ -129,14 +151,11 @@ def _password_is_given(error: ConnectError) -> bool:
 
 def show_error(message: str, remedy: str = "") -> None:
     """Tell a person what is wrong, and what to do now."""
-    from armload.cli.terminal import errors
+    from rich.text import Text
 
-    errors().print(f"[bold red]error:[/] {_plain(message)}", highlight=False, soft_wrap=True)
+    from armload.cli.terminal import say
+    from armload.report.layout import Prose
+
+    say(Prose(Text.assemble(("error:", "bold red"), " ", message)))
     if remedy:
-        errors().print(_plain(remedy), highlight=False, soft_wrap=True)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+        say(remedy)

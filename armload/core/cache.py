@@ -22,6 +22,9 @@ _ASIDE = ".freed-"
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own is
 
 
+Fate = Literal["goes", "freed", "in use", "failed"]
+
+
 def _no_locks() -> Mapping[Path, str]:
     return {}
 
@@ -91,7 +94,7 @@ class Decision:
 
     kind: str
     item: Item
-    fate: Literal["goes", "freed", "in use", "failed"]
+    fate: Fate
     reason: str = ""
 
 
@@ -99,7 +102,7 @@ def entries(kind: str) -> list[Path]:
     """Return what lies in the cache's folder of a kind, sorted; nothing if there is none."""
     try:
         return sorted((cache_folder() / kind).iterdir())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -1,14 +1,16 @@
-"""A disk of this machine that is full or refuses to be written: one kind of error in every verb."""
+"""What this machine's disk refuses, to be read or written: one kind of error in every verb."""
 
 from __future__ import annotations
 
 import errno
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.core.errors import DiskError
+from armload.core.errors import DiskError, UsageError
 
+READ_REMEDY = "Check its permissions, and those of the folders above it."
 CACHE_REMEDY = "Make room, or set ARMLOAD_CACHE to another folder, then run the same command again."
 
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
@@ -39,3 +41,41 @@ def written_in(folder: Path, remedy: str = CACHE_REMEDY) -> Iterator[None]:
         raise DiskError(
             f"{where} on this machine cannot be written: {error.strerror}.", remedy
         ) from error
+
+
+def unreadable(path: Path, error: OSError) -> DiskError:
+    """Return the error of a file of this machine that the operating system does not let be read."""
+    return DiskError(f"{path} cannot be read: {error.strerror or error}.", READ_REMEDY)
+
+
+def is_there(path: Path) -> bool:
+    """Say whether something lies at a path; at one that is no name of a file, nothing does."""
+    try:
+        return path.exists()
+    except OSError:  # too long for a name, or in a folder of somebody else's
+        return False
+
+
+def require_file(path: Path, what: str, remedy: str) -> None:
+    """Check that a path that a person gave names a file.
+
+    Args:
+        path: of the file.
+        what: it should be, such as ``model``.
+        remedy: what to give instead.
+
+    Raises:
+        UsageError: there is nothing, a folder, or something else that is no regular file.
+        DiskError: it cannot be looked at, such as in a folder of somebody else's.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise UsageError(f"There is no {what} {path}.", remedy) from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(f"There is no {what} {path}.", remedy) from error
+        raise unreadable(path, error) from error
+    if not stat.S_ISREG(mode):
+        kind = "is a folder, not a file" if stat.S_ISDIR(mode) else "is no regular file"
+        raise UsageError(f"The {what} {path} {kind}.", remedy)

@@ -6,7 +6,24 @@ command line. ``message`` says where and what; ``remedy`` says what to do now.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+ErrorKind = Literal[
+    "fault",
+    "disk",
+    "usage",
+    "data",
+    "missing tool",
+    "build",
+    "connection",
+    "board",
+    "transfer",
+    "run",
+    "busy",
+    "slower",
+    "inconclusive",
+    "interrupted",
+]
 
 
 class ArmloadError(Exception):
@@ -17,6 +34,7 @@ class ArmloadError(Exception):
         remedy: what to do now; empty when the message already says it.
     """
 
+    kind: ClassVar[ErrorKind] = "fault"
     exit_status: ClassVar[int] = 1
 
     def __init__(self, message: str, remedy: str = "") -> None:
@@ -29,68 +47,106 @@ class ArmloadError(Exception):
 
 
 class DiskError(ArmloadError):
-    """This machine's own disk is full, or does not let itself be written."""
+    """This machine's own disk is full, or does not let a file or folder be read or written."""
+
+    kind = "disk"
 
 
 class UsageError(ArmloadError):
     """An argument, or a name of a board, target or model, that makes no sense."""
 
+    kind = "usage"
     exit_status = 2
 
 
 class DataError(ArmloadError):
     """A file that a person wrote or supplied is malformed: YAML, GGUF, run.json."""
 
+    kind = "data"
     exit_status = 3
+
+
+class NewerFormatError(DataError):
+    """A file that a newer armload wrote: whole, and not ours to touch.
+
+    Args:
+        where: the file.
+        version: of its format.
+        known: the highest version that this armload reads.
+    """
+
+    def __init__(self, where: object, version: int, known: int) -> None:
+        super().__init__(
+            f"{where}: its format is {version}, and this armload reads up to {known}.",
+            "A newer armload wrote it. Update this one: git pull && ./setup in its folder.",
+        )
 
 
 class MissingToolError(ArmloadError):
     """A program or package that the laptop needs is not there."""
 
+    kind = "missing tool"
     exit_status = 4
 
 
 class BuildError(ArmloadError):
     """The engine could not be fetched, configured, compiled, or failed inspection."""
 
+    kind = "build"
     exit_status = 5
 
 
 class ConnectError(ArmloadError):
     """A board does not answer, refuses the login, or shows an unexpected host key."""
 
+    kind = "connection"
     exit_status = 6
 
 
 class BoardError(ArmloadError):
     """A board answers, but cannot do what is asked: no space, wrong CPU, read-only folder."""
 
+    kind = "board"
     exit_status = 7
 
 
 class TransferError(ArmloadError):
     """Bytes did not arrive as they were sent."""
 
+    kind = "transfer"
     exit_status = 8
 
 
 class RunError(ArmloadError):
     """The program on the board ended without doing its work."""
 
+    kind = "run"
     exit_status = 9
 
 
 class BusyError(ArmloadError):
     """Somebody else uses the board."""
 
+    kind = "busy"
     exit_status = 10
 
 
 class SlowerError(ArmloadError):
     """A comparison found what it was told to fail for: B is slower than A by more than allowed."""
 
+    kind = "slower"
     exit_status = 11
 
 
-INTERRUPTED_EXIT_STATUS = 130
-"""Exit status after Ctrl-C, as shells report it."""
+class InconclusiveError(ArmloadError):
+    """A comparison that was to pass or fail rests on runs that are not valid."""
+
+    kind = "inconclusive"
+    exit_status = 12
+
+
+class InterruptionError(ArmloadError):
+    """Somebody pressed Ctrl-C; the exit status is the one that shells report then."""
+
+    kind = "interrupted"
+    exit_status = 130

@@ -28,6 +28,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def content(path: Path) -> bytes:
+    """Return a file's content; nothing where there is no such file."""
+    return path.read_bytes() if path.is_file() else b""
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path beside ``path`` to write to; rename it into place when the block succeeds.
@@ -56,3 +61,14 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` so that a reader sees all of it or the former file."""
     with written_whole(path) as beside:
         beside.write_bytes(content)
+
+
+def beginning(found: bytes, expected: bytes) -> str:
+    """Say how a file begins that is not what it should be: ``begins with "# ar" instead of …``."""
+    return f"begins with {_as_text(found)} instead of {_as_text(expected)}" if found else "is empty"
+
+
+def _as_text(content: bytes) -> str:
+    text = content.decode("ascii", "replace")
+    is_plain = text.isprintable() and text.isascii()
+    return f'"{text}"' if is_plain else f"the bytes {content.hex(' ')}"

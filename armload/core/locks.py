@@ -23,17 +23,20 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
 
     Args:
         path: the file; it stays, unless who holds the lock deletes it.
-        progress: is told ``waiting``, once, when another process holds the lock.
+        progress: is told ``waiting`` and who holds the lock, once, when another process does.
         waiting: what is waited for, one line.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = _try(path)
     if descriptor is None:
-        progress.say(waiting)
-        while descriptor is None:
-            time.sleep(_POLL_S)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = _try(path)
+        progress.say(f"{waiting} {_holder(path)}")
+        with progress.step("Waiting"):
+            while descriptor is None:
+                time.sleep(_POLL_S)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = _try(path)
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
     try:
         yield descriptor
     finally:
@@ -72,6 +75,21 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _holder(path: Path) -> str:
+    """Say which process holds a lock, and what can be done."""
+    try:
+        taker = int(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # it has just been taken, or let go
+        return "Ctrl-C gives up."
+    try:
+        os.kill(taker, 0)
+    except ProcessLookupError:
+        return "It was killed, but what it started still runs. Ctrl-C gives up."
+    except PermissionError:  # it is somebody else's
+        pass
+    return f"It is process {taker}. Ctrl-C gives up."
 
 
 def _try(path: Path) -> int | None:

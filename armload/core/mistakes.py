@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -36,6 +36,11 @@ _MUST_BE = {
 }
 
 
+_BOOLEAN_REMEDY = (
+    "YAML reads yes, no, on and off as true and false; put quotation marks around a text."
+)
+
+
 class Mistake(Value):
     """The first thing to tell a person about what they wrote.
 
@@ -43,7 +48,8 @@ class Mistake(Value):
         place: the keys that lead to it, with the kinds that pydantic chose among them.
         unknown_key: there is no such key.
         words: what is wrong, beginning with a small letter; empty for an unknown key.
-        remedy: the keys that there are, for an unknown key.
+        remedy: the keys that there are, for an unknown key; else what to do, where it is not
+            plain from the words.
     """
 
     place: tuple[int | str, ...]
@@ -64,13 +70,52 @@ def first_mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
     unknown = next((each for each in found if each["type"] == "extra_forbidden"), None)
     if unknown is None:
         words = _words(found[0], model)
-        return Mistake(place=_place(found[0]), unknown_key=False, words=words, remedy="")
+        remedy = _BOOLEAN_REMEDY if isinstance(found[0]["input"], bool) else ""
+        return Mistake(place=_place(found[0]), unknown_key=False, words=words, remedy=remedy)
     place = unknown["loc"]
-    allowed = _keys_at(model, place[:-1])
+    allowed = allowed_keys(model, place[:-1])
     near = difflib.get_close_matches(str(place[-1]), allowed, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     remedy = f"{hint}Allowed here: {', '.join(allowed)}." if allowed else ""
     return Mistake(place=place, unknown_key=True, words="", remedy=remedy)
+
+
+def told(error: ValueError, model: type[BaseModel]) -> str:
+    """Say what is wrong with a document that no person writes, as ``KEY: words`` where it parses.
+
+    Args:
+        error: of the parser, or all mistakes.
+        model: what should have been there.
+    """
+    if not isinstance(error, ValidationError):
+        return str(error)
+    mistake = first_mistake(error, model)
+    key = ".".join(str(part) for part in mistake.place) or "the document"
+    return f"{key}: {mistake.words or 'there is no such key'}"
+
+
+def boolean_for_a_number(written: object, read: object) -> Mistake | None:
+    """Find a boolean that was taken for a number, which pydantic allows: ``port: yes`` is 1.
+
+    Args:
+        written: the content of a file.
+        read: what was made of it.
+    """
+    if isinstance(written, bool) and isinstance(read, (int, float)) and not isinstance(read, bool):
+        must_be = _MUST_BE["int_type" if isinstance(read, int) else "float_type"]
+        words = f"it must be {must_be}, and is {_shown(written)}"
+        return Mistake(place=(), unknown_key=False, words=words, remedy=_BOOLEAN_REMEDY)
+    pairs: Iterable[tuple[int | str, object, object]] = ()
+    if isinstance(written, Mapping) and isinstance(read, BaseModel):
+        pairs = ((key, value, getattr(read, key, None)) for key, value in written.items())
+    elif isinstance(read, tuple):
+        several = written if isinstance(written, list) else [written]
+        pairs = ((number, *pair) for number, pair in enumerate(zip(several, read, strict=False)))
+    for key, value, made in pairs:
+        found = boolean_for_a_number(value, made)
+        if found is not None:
+            return found.model_copy(update={"place": (key, *found.place)})
+    return None
 
 
 def _place(mistake: ErrorDetails) -> tuple[int | str, ...]:
@@ -93,6 +138,8 @@ def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:
         return f"{context['tag']!r} is none of {context['expected_tags']}"
     if kind == "string_too_short":
         return "it must not be empty"
+    if kind == "too_short":
+        return "the list is empty; give a value, or leave the key out"
     must_be = _MUST_BE.get(kind)
     if must_be is None:
         return mistake["msg"].replace("Input should", "it should")
@@ -134,6 +181,8 @@ def _whole(limit: object) -> object:
 def _shown(value: object) -> str:
     if value is None or value == "":
         return "empty"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, Mapping):
         return "keys with values"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -141,7 +190,8 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
-def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+def allowed_keys(model: type[BaseModel], place: tuple[int | str, ...] = ()) -> list[str]:
+    """Return the keys that may stand at a place of a file."""
     names = [name for kind in _models_at(model, place) for name in kind.model_fields]
     return [name for name in names if place or name != "name"]  # a file has its name already
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -21,6 +23,11 @@ def join(words: Sequence[str | PurePath]) -> str:
     return " ".join(quote(word) for word in words)
 
 
+def pip_install(*words: str) -> str:
+    """Return the command that installs packages beside armload, whatever ``PATH`` says."""
+    return join([sys.executable, "-m", "pip", "install", *words])
+
+
 def render(template: str, values: Mapping[str, object]) -> str:
     """Fill ``deploy/<template>``; every value that is printed is quoted for the shell.
 
@@ -35,13 +42,14 @@ def _quoted(value: object) -> str:
     return quote(str(value))
 
 
+@functools.cache
 def _environment() -> jinja2.Environment:
     import jinja2
 
-    from armload.core.workspace import data_folders
+    from armload.core.workspace import shipped_folders
 
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader([str(folder) for folder in data_folders("deploy")]),
+        loader=jinja2.FileSystemLoader([str(folder) for folder in shipped_folders("deploy")]),
         undefined=jinja2.StrictUndefined,
         finalize=_quoted,
         trim_blocks=True,

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
+from pydantic_core import PydanticSerializationError
+
+Item = TypeVar("Item")
 
 
 class Value(BaseModel):
     """A frozen value; an unknown key is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ValueList(RootModel[tuple[Item, ...]], Generic[Item]):
+    """A frozen list of values, as a JSON document of its own."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def as_json(value: BaseModel) -> str:
+    """Write a value as every JSON document of armload is written.
+
+    Indented by one space, keys in the order of the fields, characters as they are, and a newline
+    at the end.
+    """
+    try:
+        return value.model_dump_json(indent=1) + "\n"
+    except PydanticSerializationError:  # a file's name that is no UTF-8 needs JSON's escapes
+        return json.dumps(value.model_dump(mode="json"), indent=1) + "\n"
 
 
 _UNITS = {
@@ -45,6 +67,11 @@ def parse_bytes(text: object) -> object:
 
 ByteCount = Annotated[int, BeforeValidator(parse_bytes)]
 """A number of bytes; YAML may write it as ``2 GiB``."""
+
+
+def counted(count: int, thing: str) -> str:
+    """Write a number of things: ``1 token``, ``2 tokens``."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def format_bytes(count: float) -> str:

@@ -1,15 +1,15 @@
 """Where things lie on the laptop: the data folders, the cache, the runs and their reports.
 
-The data folders ``boards``, ``toolchains`` and ``deploy`` are looked up in the workspace
-(the nearest folder upwards that holds ``boards/`` or ``toolchains/``) and then in the
-installed package, so a person's own file wins. So are ``shapes``, which are shipped inside
-the package alone.
+YAML files of ``boards``, ``toolchains`` and ``shapes`` are looked up in the workspace and then in
+the installation, so a person's own file overrides a shipped one. What becomes code on a board or a
+compiler's input (``deploy``, and the sources in ``toolchains``) comes from the installation alone.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,13 +20,44 @@ from armload.core.errors import UsageError
 _ONE_OF = {"boards": "board", "toolchains": "target", "shapes": "shape"}
 
 
+_OWN_KEYS = {
+    "boards": re.compile(rb"^(?:reach|workdir|extends)[ \t]*:", re.MULTILINE),
+    "toolchains": re.compile(rb"^(?:cpu|extends)[ \t]*:", re.MULTILINE),
+    "toolchains/sources": re.compile(rb"^(?:project|extends)[ \t]*:", re.MULTILINE),
+}
+_LOOKED_AT_BYTES = 1 << 16
+
+
 def workspace() -> Path:
-    """Return the nearest folder upwards with ``boards/`` or ``toolchains/``, else this one."""
+    """Return the nearest folder upwards with a board's or target's file, else this one.
+
+    Many projects have folders called ``boards`` or ``toolchains``; the keys of a file in them tell
+    whether it is armload's.
+    """
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "boards").is_dir() or (folder / "toolchains").is_dir():
-            return folder
-    return here
+    return next(filter(_is_workspace, (here, *here.parents)), here)
+
+
+def _is_workspace(folder: Path) -> bool:
+    try:
+        return any(
+            keys.search(_begin(path))
+            for kind, keys in _OWN_KEYS.items()
+            if (folder / kind).is_dir()
+            for path in (folder / kind).glob("*.yaml")
+        )
+    except OSError:  # a folder of somebody else's, who keeps it to themselves
+        return False
+
+
+def _begin(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(_LOOKED_AT_BYTES)
+    except OSError:
+        return b""
 
 
 def runs_folder() -> Path:
@@ -53,22 +84,42 @@ def cache_folder() -> Path:
     return Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("armload"))
 
 
+def compiling_folder(kind: str) -> Path:
+    """Return a folder of the cache that compilers read or write, by its one path without links.
+
+    A compiler that is called by another path counts as another one, and so does what it compiled.
+    """
+    return (cache_folder() / kind).resolve()
+
+
 def data_folders(kind: str) -> Iterator[Path]:
     """Yield the existing folders of a kind (``"boards"``, …), the person's own first."""
+    own = workspace() / kind
+    shipped = list(shipped_folders(kind))
+    if own.is_dir() and own.resolve() not in shipped:
+        yield own
+    yield from shipped
+
+
+def shipped_folders(kind: str) -> Iterator[Path]:
+    """Yield the existing folders of a kind that belong to the installation."""
     package = Path(__file__).resolve().parent.parent
-    candidates = [workspace() / kind, package / "data" / kind]
+    candidates = [package / "data" / kind]
     if (package.parent / "pyproject.toml").is_file():  # an editable installation
         candidates.append(package.parent / kind)
-    seen = set()
-    for candidate in candidates:
-        if candidate.is_dir() and candidate.resolve() not in seen:
-            seen.add(candidate.resolve())
-            yield candidate
+    yield from filter(Path.is_dir, candidates)
 
 
 def data_names(kind: str) -> list[str]:
     """Return the names (without ``.yaml``) of all data files of a kind, sorted."""
-    return sorted({path.stem for folder in data_folders(kind) for path in folder.glob("*.yaml")})
+    return sorted(
+        {
+            path.stem
+            for folder in data_folders(kind)
+            for path in folder.glob("*.yaml")
+            if path.is_file()
+        }
+    )
 
 
 def data_file(kind: str, name: str) -> Path:
@@ -100,12 +151,12 @@ def data_files(kind: str, name: str) -> Iterator[Path]:
 
 
 def data_path(kind: str, *parts: str) -> Path:
-    """Return a shipped file or folder other than a YAML file, such as a template's.
+    """Return a shipped file or folder other than a YAML file, such as a C source.
 
     Raises:
         FileNotFoundError: the installation is incomplete.
     """
-    for folder in data_folders(kind):
+    for folder in shipped_folders(kind):
         path = folder.joinpath(*parts)
         if path.exists():
             return path

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from armload.core.disk import unreadable
 from armload.core.errors import DataError
-from armload.core.mistakes import first_mistake
+from armload.core.mistakes import Mistake, allowed_keys, boolean_for_a_number, first_mistake
 from armload.core.workspace import data_file, data_files
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -35,9 +36,10 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
         UsageError: no such file.
         DataError: malformed YAML, a wrong key or a wrong value; says which of the files holds it,
             the line, and what is allowed.
+        DiskError: a file cannot be read.
     """
     path = data_file(kind, name)
-    content, files = _read_extended(kind, path, ())
+    content, files = _read_extended(kind, path, (), model)
     content.setdefault("name", name)
     return _validated(model, content, files)
 
@@ -46,37 +48,99 @@ def load_file(path: Path, model: type[Model]) -> Model:
     """Read a YAML file, wherever it lies, into ``model``.
 
     Raises:
-        DataError: it cannot be read, or as for ``load_named``.
+        DataError, DiskError: as for ``load_named``.
     """
-    content, root = _read(path)
+    content, root = _read(path, model)
     return _validated(model, content, (_File(path, root),))
 
 
-def _read(path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
+def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node | None]:
     try:
         text = path.read_text(encoding="utf-8")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: this is not UTF-8 text.", "Save it as UTF-8.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    root, content = _parsed(path, text)
+    if isinstance(content, dict):
+        return content, root
+    what = "this file is empty" if content is None else "expected keys and values"
+    keys = ", ".join(allowed_keys(model))
+    raise DataError(f"{path}, line 1: {what}.", f"Write a line 'key: value'. Keys: {keys}.")
+
+
+def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return None, None
+        _refuse_repeated_keys(path, root)
+        return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise DataError(
-            f"{path}, line {line}: this is not valid YAML: {error.problem}.",
-            "Look at the indentation and the quotes there.",
+            f"{path}, line {line}: this is not valid YAML: {error.problem}.", _remedy(error)
         ) from error
-    except yaml.YAMLError as error:
-        raise DataError(f"{path}: this is not valid YAML: {error}.") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path}, line 1: expected keys and values, such as 'target: rk3568'.")
-    return content, root
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise DataError(
+            f"{path}, line {line}: text cannot hold the character {error.character:#06x}.",
+            "Delete it.",
+        ) from error
+    except ValueError as error:  # a number or a date that is none
+        raise DataError(
+            f"{path}: a value is not what YAML takes it for: {error}.",
+            "Put quotation marks around a text that looks like a date or a number.",
+        ) from error
+    except RecursionError as error:
+        raise DataError(f"{path}: its values are nested too deeply.") from error
+
+
+def _remedy(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or ""
+    if "constructor for the tag" in problem:
+        return "Delete the tag, or put quotation marks around a text that begins with '!'."
+    if "undefined alias" in problem or "cannot start any token" in problem:
+        return "Indent with spaces, and put quotation marks around a text with special characters."
+    return "Look at the indentation and the quotes there."
+
+
+def _refuse_repeated_keys(path: Path, root: yaml.Node) -> None:
+    for mapping in _mappings(root):
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in mapping.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line + 1
+            if (key.tag, key.value) in lines:
+                raise DataError(
+                    f"{path}, line {line}: the key {key.value!r} is there already, "
+                    f"in line {lines[key.tag, key.value]}.",
+                    "Keep one of the two.",
+                )
+            lines[key.tag, key.value] = line
+
+
+def _mappings(root: yaml.Node) -> Iterator[yaml.MappingNode]:
+    seen, waiting = set(), [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # an alias is the node that it stands for
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += (value for _, value in node.value)
+            yield node
 
 
 def _read_extended(
-    kind: str, path: Path, on_the_way: tuple[Path, ...]
+    kind: str, path: Path, on_the_way: tuple[Path, ...], model: type[BaseModel]
 ) -> tuple[dict[str, Any], tuple[_File, ...]]:
     """Read a file and what it extends; return what they say together, and the files in order."""
-    content, root = _read(path)
+    content, root = _read(path, model)
     file = _File(path, root)
     base_name = content.pop("extends", None)
     if base_name is None:
@@ -84,7 +148,7 @@ def _read_extended(
     passed = (*on_the_way, path.resolve())
     for base in data_files(kind, str(base_name)):
         if base.resolve() not in passed:
-            inherited, files = _read_extended(kind, base, passed)
+            inherited, files = _read_extended(kind, base, passed, model)
             return _merged(inherited, content), (file, *files)
     raise DataError(
         f"{path}, line {_place_of((file,), ('extends',)).line}: it extends {base_name!r}, "
@@ -115,18 +179,22 @@ def _place_of(files: Sequence[_File], loc: tuple[int | str, ...]) -> _Place:
     """Find the file whose word counts: the first that holds the key, as ``_merged`` has it."""
     path, line = files[0].path, 1
     nodes: list[tuple[Path, yaml.Node | None]] = [(file.path, file.root) for file in files]
-    names = []
+    key = ""
     for position, part in enumerate(loc):
         held = [(where, *entry) for where, node in nodes for entry in _entries(node, part)]
+        if isinstance(part, int):
+            # Pydantic counts the entries of what was written as a single value, too.
+            key += f", entry {part + 1}" if held else ""
         # Pydantic puts the kind that it chose of several between the keys of the file.
-        if held or isinstance(part, int) or position == len(loc) - 1:
-            names.append(str(part))
+        elif held or position == len(loc) - 1:
+            after_an_entry = position > 0 and isinstance(loc[position - 1], int)
+            key += f"{', ' if after_an_entry else '.' if key else ''}{part}"
         if held:
             path, line, _ = held[0]
             nodes = [(where, value) for where, _, value in held]
             mappings = takewhile(lambda each: isinstance(each[1], yaml.MappingNode), nodes)
             nodes = list(mappings) or nodes[:1]
-    return _Place(path, line, ".".join(names))
+    return _Place(path, line, key)
 
 
 def _entries(node: yaml.Node | None, part: int | str) -> Iterator[tuple[int, yaml.Node]]:
@@ -142,14 +210,20 @@ def _entries(node: yaml.Node | None, part: int | str) -> Iterator[tuple[int, yam
 
 def _validated(model: type[Model], content: dict[str, Any], files: Sequence[_File]) -> Model:
     try:
-        return model.model_validate(content)
+        read = model.model_validate(content)
     except ValidationError as error:
-        mistake = first_mistake(error, model)
-        place = _place_of(files, mistake.place)
-        where = f"{place.path}, line {place.line}"
-        extended = "" if place.path == files[0].path else f"{files[0].path} extends that file."
-        if mistake.unknown_key:
-            raise DataError(
-                f"{where}: there is no key {place.key!r}.", f"{mistake.remedy} {extended}".strip()
-            ) from error
-        raise DataError(f"{where}: {place.key}: {mistake.words}.", extended) from error
+        raise _told(first_mistake(error, model), files) from error
+    mistake = boolean_for_a_number(content, read)
+    if mistake is not None:
+        raise _told(mistake, files)
+    return read
+
+
+def _told(mistake: Mistake, files: Sequence[_File]) -> DataError:
+    place = _place_of(files, mistake.place)
+    what = (
+        f"there is no key {place.key!r}" if mistake.unknown_key else f"{place.key}: {mistake.words}"
+    )
+    extended = "" if place.path == files[0].path else f"{files[0].path} extends that file."
+    remedy = f"{mistake.remedy} {extended}".strip()
+    return DataError(f"{place.path}, line {place.line}: {what}.", remedy)

@@ -42,7 +42,7 @@ class Claim(Value):
     @property
     def words(self) -> str:
         """Who, for how long and what for, in words."""
-        who = self.owner.who if self.owner else "somebody"
+        who = self.owner.who if self.owner else "unknown user"
         held = "" if self.held_s is None else f" for {_duration(self.held_s)}"
         doing = f", running {self.run}" if self.run else ", copying or preparing"
         return f"{who}{held}{doing}"
@@ -89,16 +89,17 @@ def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, 
     if theirs and not force:
         raise BusyError(
             f"{host.name} is in use by {theirs[0].words}.",
-            "Say --force to take the lease away all the same; a program that runs there goes on.",
+            "Use --force to end that lease anyway; a program that runs there keeps running.",
         )
     if not force and any(claim.run for claim in lasting):
         going = {run.id for run in list_runs(host, workdir) if run.state == "running"}
         for claim in lasting:
             if claim.run in going:
                 raise BusyError(
-                    f"{host.name}: your own run {claim.run} goes on there and keeps the lease.",
-                    "It ends the lease when it ends. Without it the run goes on, others may "
-                    "disturb it, and it will not be valid: say --force if you want that.",
+                    f"{host.name}: your run {claim.run} is still running there and holds the "
+                    "lease.",
+                    "The lease ends with the run. Use --force to end it now: the run "
+                    "continues, but others can use the board, and the result will not be valid.",
                 )
     free(host, workdir, [claim.token for claim in found])
     return found
@@ -150,8 +151,8 @@ def free(host: Host, workdir: PurePosixPath, tokens: Sequence[str]) -> None:
 def taken_over(host: Host) -> BusyError:
     """Return the error of whoever finds somebody else on the board that was theirs."""
     return BusyError(
-        f"{host.name}: the lease ran out, and somebody else has the board now.",
-        "What was copied is kept. Type the same command again.",
+        f"{host.name}: the lease expired, and another user has the board now.",
+        "What was copied is kept. Repeat the command to continue.",
     )
 
 

@@ -80,8 +80,8 @@ def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tupl
                 found[-1] = found[-1].model_copy(update={"size_bytes": int(kib) * 1024})
         except ValueError as error:
             raise TransferError(
-                f"{board_name}: the list of its work folder makes no sense: {line[:200]!r}.",
-                "See what lies there on the board, and remove what is not armload's.",
+                f"{board_name}: cannot parse the listing of its work folder: {line[:200]!r}.",
+                "Check the work folder on the board, and remove any files that are not armload's.",
             ) from error
     return tuple(found)
 
@@ -111,7 +111,7 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[Entry]) -> None
     done = host.run(script, timeout_s=_LONGEST_REMOVAL_S)
     if done.status != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(f"{host.name}: not everything can be removed: {reason}.")
+        raise BoardError(f"{host.name}: some files could not be removed: {reason}.")
 
 
 def _entry(words: Sequence[str], now_s: int) -> Entry:
@@ -119,7 +119,7 @@ def _entry(words: Sequence[str], now_s: int) -> Entry:
     folder, _, last = name.partition("/")
     check_name(last)
     if folder != _KINDS.get(kind):
-        raise ValueError(f"{name!r} is no {kind}")
+        raise ValueError(f"{name!r} is not a {kind}")
     values = {
         "name": name,
         "kind": {"run": "run", "bin": "program", "models": "model"}[kind],

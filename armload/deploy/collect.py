@@ -18,14 +18,14 @@ from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.facts import read_peaks
 from armload.deploy.launch import JOB_MARK
-from armload.deploy.patience import Patience, patiently
+from armload.deploy.retry import Patience, patiently
 from armload.deploy.stored import check_name
 
 _SILENCE_S = 300.0  # a slow board makes checksums of large files in silence
 _SCRIPT = "run.sh"
 _PART = ".{name}.part"
 _RESUMED_FROM_BYTES = 1 << 20
-"""What is shorter is sent whole again after a break."""
+"""Shorter files are sent again in full after a dropped connection."""
 
 
 class Arrived(Value):
@@ -66,7 +66,8 @@ def collect(
         if sums.get(name) != sha256_of(part):
             part.unlink()
             raise TransferError(
-                f"{host.name}: {run_folder / name} did not arrive as it is there.",
+                f"{host.name}: {run_folder / name} differs from its copy on the board: the "
+                "transfer is damaged.",
                 _again(host.name),
             )
     for name in arrived.sizes:
@@ -112,14 +113,14 @@ def _fetched(host: Host, run_folder: PurePosixPath, local: Path, step: Step) -> 
             continue
         if not receiver.listed:
             reason = said.decode("utf-8", "replace").strip()
-            raise BoardError(f"{host.name}: there is no run to collect in {run_folder}: {reason}.")
+            raise BoardError(f"{host.name}: no run to fetch in {run_folder}: {reason}.")
         return receiver.done()
 
 
 def _read_again(
     host: Host, run_folder: PurePosixPath, local: Path, step: Step
 ) -> Mapping[str, str]:
-    step.update(0, note="once more, to compare")
+    step.update(0, note="again, to compare checksums")
     sums = {}
     for path in sorted(local.glob(_PART.format(name="*"))):
         name = path.name.removeprefix(".").removesuffix(".part")
@@ -172,7 +173,7 @@ class Receiver:
                 self._take_bytes()
         except ValueError as error:
             raise TransferError(
-                f"{self._board_name}: the run's files cannot be taken over: {error}.",
+                f"{self._board_name}: the fetched run cannot be read: {error}.",
                 _again(self._board_name),
             ) from error
 
@@ -190,8 +191,8 @@ class Receiver:
         self.close()
         if not self._complete:
             raise TransferError(
-                f"{self._board_name}: the run's files cannot be taken over: they were cut short, "
-                "or grew meanwhile.",
+                f"{self._board_name}: the fetched run's files are truncated, or changed during "
+                "the transfer.",
                 _again(self._board_name),
             )
         return Arrived(sizes=self.sizes, sums=self._sums)
@@ -215,7 +216,7 @@ class Receiver:
             length, _, name = line.partition(" ")
             check_name(name)
             if not length.isdecimal():
-                raise ValueError(f"{line[:200]!r} gives no length")
+                raise ValueError(f"{line[:200]!r} has no length")
             self.sizes[name] = int(length)
         missing = sum(size - self._parts.get(name, 0) for name, size in self.sizes.items())
         if missing > shutil.disk_usage(self._folder).free:
@@ -225,7 +226,7 @@ class Receiver:
             have = self._parts.get(name, 0)
             if have > size:
                 (self._folder / _PART.format(name=name)).unlink()
-                raise ValueError(f"{name} has become shorter")
+                raise ValueError(f"{name} became shorter")
             self._awaited.append((name, size - have))
             if not have:
                 (self._folder / _PART.format(name=name)).write_bytes(b"")
@@ -257,8 +258,8 @@ class Receiver:
                 name = line[66:].decode("utf-8", "surrogateescape")
                 self._sums[name] = line[:64].decode("ascii", "replace")
             else:
-                raise ValueError("they were cut short, or grew meanwhile")
+                raise ValueError("the files are truncated, or changed during the transfer")
 
 
 def _again(board_name: str) -> str:
-    return f"When the run has ended: armload pull --board {board_name}"
+    return f"Fetch it again after the run has ended: armload pull --board {board_name}"

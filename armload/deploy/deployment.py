@@ -1,7 +1,9 @@
-"""A program and a model, in place on a board and fit to run there."""
+"""Files in place on a board, each verified there."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board, EmulatedReach
@@ -13,89 +15,77 @@ from armload.build.target import load_target
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
-from armload.core.values import Value, format_bytes
+from armload.core.values import Value
 from armload.deploy.claims import need_board
-from armload.deploy.item import Item, Stored, parse_stored, stored_script
+from armload.deploy.helpers import put_helper
+from armload.deploy.item import Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
-from armload.deploy.own import put_helper
-from armload.deploy.patience import Patience, patiently
+from armload.deploy.payload import Payload
+from armload.deploy.retry import Patience, patiently
 from armload.deploy.space import need_space
 from armload.deploy.transfer import PATIENCE_S, deliver
-from armload.models.model import Model
+
+_ASKED_AT_ONCE = 100
 
 
 class Deployment(Value):
-    """Where a program and a model lie on a board.
+    """What was found and done on a board.
 
     Attributes:
-        program, model: checked files.
+        found: what the board said of itself before anything was copied, as programs see it.
+        shell_machine: ``uname -m`` of its shell, which under an emulator is another one.
         sent: something had to be copied.
-        found: what the board said of itself before that.
     """
 
-    program: PurePosixPath
-    model: PurePosixPath
-    sent: bool
     found: Probe
+    shell_machine: str
+    sent: bool
 
 
 def deploy(
     host: Host,
     board: Board,
-    *,
-    binary: Binary,
-    model: Model,
+    payload: Sequence[Payload],
     progress: Progress,
+    *,
     verify: bool = False,
 ) -> Deployment:
-    """Put a program and a model on a board, after a check that it can run the program.
+    """Put files on a board, each verified there.
 
     Everything is asked in one round trip; when all is there already that was all.
 
     Args:
         host: the board.
         board: what its file says.
-        binary: the program.
-        model: the model.
+        payload: what is to lie there.
         progress: where it is shown.
         verify: read again what is there already, from the storage where that can be done.
 
     Raises:
-        BoardError: not aarch64, a CPU feature is missing, no space, a folder that cannot be
-            written or run from.
+        BoardError: no space, a folder that cannot be written or run from.
         BusyError: meanwhile somebody else has taken the board over.
         ConnectError, TransferError: as for ``push``.
     """
     layout = Layout(workdir=board.workdir)
-    items = (
-        Item(
-            local=binary.path,
-            remote=layout.program(binary.sha256, binary.program),
-            sha256=binary.sha256,
-            executable=True,
-        ),
-        Item(
-            local=model.path,
-            remote=layout.model(model.sha256, model.name),
-            sha256=model.sha256,
-            executable=False,
-        ),
-    )
+    items = [item for each in payload for item in each.items(layout)]
     patience = Patience(PATIENCE_S)
-    question = probe_script(board) + stored_script(items)
-    said = patiently(lambda: host.run(question), patience).stdout
-    found = as_programs_see_it(host, parse_probe(said, board.name), progress)
-    check_fit(board, binary, found, emulated=bool(host.launcher))
-    stored = [
-        Stored(state="unchecked") if verify and state.state == "present" else state
-        for state in parse_stored(items, said)
-    ]
+    question = probe_script(board) + stored_script(items[:_ASKED_AT_ONCE])
+    done = patiently(lambda: host.run(question), patience)
+    shown = parse_probe(done.stdout, board.name, done.stderr)
+    found = patiently(lambda: as_programs_see_it(host, shown, progress), patience)
+    check_folder(board, found)
+    stored = list(parse_stored(items[:_ASKED_AT_ONCE], done.stdout))
+    for first in range(_ASKED_AT_ONCE, len(items), _ASKED_AT_ONCE):
+        some = items[first : first + _ASKED_AT_ONCE]
+        stored += parse_stored(some, patiently(partial(host.run, stored_script(some))).stdout)
+    if verify:
+        stored = [Stored(state="unchecked") if each.state == "present" else each for each in stored]
     sent = False
-    if any(state.state != "present" for state in stored):
-        _say_if_memory_is_small(board, model, found, progress)
+    lacking = [pair for pair in zip(items, stored, strict=True) if pair[1].state != "present"]
+    if lacking:
         patiently(lambda: need_space(host, items, stored), patience)
         sums = helper_on_board(host, layout, found, progress)
-        for item, state in zip(items, stored, strict=True):
+        for item, state in lacking:
             sent |= deliver(
                 host,
                 item,
@@ -105,7 +95,7 @@ def deploy(
                 cold=verify,
                 still_ours=lambda: need_board(host, board.workdir),
             )
-    return Deployment(program=items[0].remote, model=items[1].remote, sent=sent, found=found)
+    return Deployment(found=found, shell_machine=shown.machine, sent=sent)
 
 
 def helper_on_board(
@@ -123,19 +113,11 @@ def helper_on_board(
     remote = put_helper(host, layout, ours, progress)
     of_itself = patiently(lambda: host.run(join([remote, remote]))).text
     if of_itself != ours.sha256:
-        progress.say(f"{host.name} cannot run armload's checksum program; its own tools do it.")
+        progress.say(
+            f"{host.name} cannot run armload's checksum program; using the board's own tools."
+        )
         return None
     return remote
-
-
-def _say_if_memory_is_small(board: Board, model: Model, found: Probe, progress: Progress) -> None:
-    memory_bytes = found.conditions.memory_total_bytes
-    if model.size_bytes > memory_bytes:
-        progress.say(
-            f"{model.name} ({format_bytes(model.size_bytes)}) is larger than the memory of "
-            f"{board.name} ({format_bytes(memory_bytes)}): it will run, and read its storage for "
-            "every token."
-        )
 
 
 def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> None:
@@ -150,24 +132,13 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
     Raises:
         BoardError: says what is missing.
     """
-    workdir = f"'workdir' in boards/{board.name}.yaml"
-    if not found.workdir_writable:
-        raise BoardError(
-            f"{board.name}: {board.workdir} cannot be written.",
-            f"Choose a folder that can, such as /data/local/tmp/armload, as {workdir}.",
-        )
-    if not found.workdir_executable:
-        raise BoardError(
-            f"{board.name}: programs in {board.workdir} may not be run (mounted noexec?).",
-            f"Choose another folder as {workdir}.",
-        )
     if emulated and not found.cpu_features:
         return
     if found.machine != binary.architecture:
         raise BoardError(
             f"{board.name}: its kernel is {found.machine}, and {binary.program} built for "
             f"{binary.target} needs {binary.architecture}.",
-            f"Give the board another target: 'target' in boards/{board.name}.yaml. A 32-bit kernel "
+            f"Change the board's target: 'target' in boards/{board.name}.yaml. A 32-bit kernel "
             "cannot run 64-bit programs, even on a 64-bit CPU.",
         )
     lacking = lacking_features(binary, found)
@@ -175,8 +146,27 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
         raise BoardError(
             f"{board.name}: its CPU lacks {', '.join(lacking)}, which {binary.program} built for "
             f"{binary.target} uses.",
-            f"Give the board a target without {lacking[0]}: 'target' in boards/{board.name}.yaml.",
+            f"Choose a target without {lacking[0]}: 'target' in boards/{board.name}.yaml.",
         )
+
+
+def check_folder(board: Board, found: Probe) -> None:
+    """Refuse a work folder that cannot be used.
+
+    Raises:
+        BoardError: it is not writable, or programs in it cannot be executed; says why.
+    """
+    if found.workdir_writable and found.workdir_executable:
+        return
+    obstacle = found.workdir_obstacle
+    lack = "programs in it cannot be executed" if found.workdir_writable else "it is not writable"
+    raise BoardError(
+        f"{board.name}: {board.workdir}: {lack}{f': {obstacle.words}' if obstacle else ''}.",
+        obstacle.remedy(board.name)
+        if obstacle
+        else f"Choose another folder as 'workdir' in boards/{board.name}.yaml, such as "
+        "/data/local/tmp/armload.",
+    )
 
 
 def lacking_features(binary: Binary, found: Probe) -> tuple[str, ...]:
@@ -200,5 +190,5 @@ def misfit_of_target(board: Board, found: Probe) -> str:
         )
     lacking = [name for name in target.features if name not in found.cpu_features]
     if lacking:
-        return f"Its CPU lacks {', '.join(lacking)}, which its target {target.name} counts on."
+        return f"Its CPU lacks {', '.join(lacking)}, which its target {target.name} requires."
     return ""

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, get_args
 
 from armload.core.values import Value
+
+Cut = Literal["restart", "lost"]
+"""What ended a run without an exit status: the board's restart, or the end of the run's script."""
+
+CUT_FILE = "cut"
+"""Holds that word, in the folder of a run that was fetched after it was cut short."""
 
 _LAST_LINES = 3
 _LAST_BYTES = 1 << 16
@@ -19,7 +26,8 @@ class Facts(Value):
         there, executable: whether the program's file is there, and may be executed.
         killed_line: what the kernel's log says of the program's end; empty when nothing.
         oom: the kernel counted a process that was killed for want of memory meanwhile.
-        limit, stopped: the board ended it at its time limit; a person did.
+        limit, stopped, finished: the board ended it at its time limit; a person did; armload did,
+            because its work was done.
         unleased: somebody else had the board before the run began, or while it ran.
         said: the last lines of standard error.
     """
@@ -32,6 +40,7 @@ class Facts(Value):
     oom: bool
     limit: bool
     stopped: bool
+    finished: bool
     unleased: bool
     said: str
 
@@ -65,6 +74,7 @@ def read_facts(folder: Path) -> Facts | None:
         oom=(folder / "oom").exists(),
         limit=(folder / "limit").exists(),
         stopped=(folder / "stopped").exists(),
+        finished=(folder / "finished").exists(),
         unleased=(folder / "unleased").exists(),
         said=_last_words(folder / "stderr"),
     )
@@ -73,7 +83,9 @@ def read_facts(folder: Path) -> Facts | None:
 def read_peaks(folder: Path) -> Peaks | None:
     """Read the peaks of memory; none when nothing was seen. Growth in the last second may lack."""
     try:
-        numbers = [int(word) for word in (folder / "memory").read_text(encoding="ascii").split()]
+        # A shorter line may stand over a longer one.
+        line, _, _ = (folder / "memory").read_text(encoding="ascii").partition("\n")
+        numbers = [int(word) for word in line.split()]
         virtual_kib, resident_kib, *least_kib = numbers
     except (OSError, ValueError):
         return None
@@ -82,6 +94,13 @@ def read_peaks(folder: Path) -> Peaks | None:
         virtual_bytes=virtual_kib * 1024,
         least_available_bytes=least_kib[0] * 1024 if least_kib else None,
     )
+
+
+def read_cut(folder: Path) -> Cut | None:
+    """Read what ended a run without an exit status; none where nothing did, or nobody knows."""
+    path = folder / CUT_FILE
+    said = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+    return next((cut for cut in get_args(Cut) if cut == said), None)
 
 
 def _df(lines: list[str]) -> list[str]:

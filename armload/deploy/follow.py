@@ -9,16 +9,20 @@ from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
 from armload.core.shell import render
-from armload.deploy.ending import Cut
-from armload.deploy.patience import PATIENCE_S, Patience, patiently
+from armload.deploy.facts import Cut
+from armload.deploy.retry import PATIENCE_S, Patience, patiently
+from armload.deploy.traces import whole_lines
 
 Grown = Callable[[int, str], None]
 """Is told the number of steps in the trace and the end of the text so far."""
 
-_KEPT_TEXT_BYTES = 1 << 16
+SEEN_TRACE, SEEN_TEXT = "seen.jsonl", "seen.stdout"
+"""The trace, and what the program has written, as far as a run was followed."""
+
+_SHOWN_TEXT_BYTES = 1 << 16
 
 _CUTS: dict[bytes, tuple[Cut, str]] = {
-    b"#lost": ("lost", "the script that watches the program was ended"),
+    b"#lost": ("lost", "the script that monitors the program was killed"),
     b"#rebooted": ("restart", "the board restarted during the run"),
 }
 
@@ -53,8 +57,8 @@ def follow(
         run_folder: the run's.
         grown: is told how far it is.
         patience_s: how long the board may be away at a time.
-        keep: a file that holds the trace as far as it has been seen: what a board has in its
-            memory only, a power cut takes away.
+        keep: a folder for what has been seen, ``SEEN_TRACE`` and ``SEEN_TEXT``: what a board has
+            in its memory only, a power cut takes away.
 
     Raises:
         SwitchedOffError: the virtual board went off.
@@ -80,18 +84,27 @@ def follow(
             except ConnectError:
                 raise ConnectError(
                     error.message,
-                    "Unless the board went off, the run goes on there. To take it over, type the "
-                    f"same command again; to fetch it: armload pull --board {host.name}",
+                    "Unless the board was switched off, the run is still going. Repeat the "
+                    "command to "
+                    f"reattach, or fetch it later: armload pull --board {host.name}",
                 ) from error
 
 
-def stop(host: Host, run_folder: PurePosixPath) -> None:
+def stop(host: Host, run_folder: PurePosixPath, *, finished: bool = False) -> None:
     """Ask a run's program to end, and make it when it does not; harmless when it has ended.
+
+    With ``finished`` its work is done, so that being stopped is no failure.
 
     Raises:
         ConnectError: the board does not answer.
     """
-    patiently(lambda: host.run(render("stop.sh.j2", {"folder": run_folder})))
+    patiently(
+        lambda: host.run(
+            render(
+                "stop.sh.j2", {"folder": run_folder, "mark": "finished" if finished else "stopped"}
+            )
+        )
+    )
 
 
 def end_orphan(host: Host, run_folder: PurePosixPath) -> None:
@@ -104,28 +117,40 @@ def end_orphan(host: Host, run_folder: PurePosixPath) -> None:
 
 
 class Seen:
-    """The lines of a run's trace that have been seen, in a file.
+    """What has been seen of a run, in files that only grow.
 
-    After a broken line the board sends them again from the first on; they are not kept twice,
-    and what a restart took from the board stays.
+    After a dropped connection the board sends all of it again; nothing is kept twice, and what a
+    restart took from the board stays.
+
+    Args:
+        folder: for the files; none keeps nothing.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lines = 0
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            former = path.read_bytes() if path.exists() else b""
-            whole = former[: former.rfind(b"\n") + 1]
-            self._lines = whole.count(b"\n")
-            path.write_bytes(whole)
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._trace_lines = self._text_bytes = 0
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            trace, text = folder / SEEN_TRACE, folder / SEEN_TEXT
+            former = whole_lines(trace.read_bytes()) if trace.exists() else b""
+            trace.write_bytes(former)
+            self._trace_lines = former.count(b"\n")
+            self._text_bytes = text.stat().st_size if text.exists() else 0
 
     def line(self, number: int, content: bytes) -> None:
-        """Keep a line, of which ``number`` came before it over the same line."""
-        if self._path is not None and number == self._lines:
-            self._lines += 1
-            with self._path.open("ab") as file:
+        """Keep a line of the trace, of which ``number`` came before it over this connection."""
+        if self._folder is not None and number == self._trace_lines:
+            self._trace_lines += 1
+            with (self._folder / SEEN_TRACE).open("ab") as file:
                 file.write(content + b"\n")
+
+    def text(self, offset: int, content: bytes) -> None:
+        """Keep output, of which ``offset`` bytes came before it over this connection."""
+        new = content[max(self._text_bytes - offset, 0) :]
+        if self._folder is not None and new:
+            self._text_bytes += len(new)
+            with (self._folder / SEEN_TEXT).open("ab") as file:
+                file.write(new)
 
 
 class _Heard:
@@ -135,24 +160,35 @@ class _Heard:
         self._grown = grown
         self._seen = seen
         self._rest = b""
+        self._begun = b""
         self._text = b""
+        self._text_bytes = 0
         self._lines = 0
         self._steps = 0
         self._verdict = b""
 
     def take(self, stream: str, data: bytes) -> None:
         if stream == "stderr":
-            self._text = (self._text + data)[-_KEPT_TEXT_BYTES:]
+            self._seen.text(self._text_bytes, data)
+            self._text_bytes += len(data)
+            self._text = (self._text + data)[-_SHOWN_TEXT_BYTES:]
         else:
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                if line.startswith(b"#"):
-                    self._verdict = line if line != b"#" else self._verdict
-                else:
-                    self._seen.line(self._lines, line)
-                    self._lines += 1
-                    self._steps += line.startswith(b'{"step"')
+                self._take_line(line)
         self._grown(self._steps, self._text.decode("utf-8", "ignore"))
+
+    def _take_line(self, line: bytes) -> None:
+        if line.endswith(b"#"):
+            # Each look at the trace ends so, even in the middle of a line.
+            self._begun += line[:-1]
+        elif line.startswith(b"#"):
+            self._verdict = line
+        else:
+            whole, self._begun = self._begun + line, b""
+            self._seen.line(self._lines, whole)
+            self._lines += 1
+            self._steps += whole.startswith(b'{"step"')
 
     def status(self, board_name: str, run_folder: PurePosixPath) -> int:
         word, _, number = self._verdict.partition(b" ")
@@ -162,5 +198,5 @@ class _Heard:
             cut, what = _CUTS[word]
             raise CutShortError(f"{board_name}: {what} ({run_folder.name}).", cut)
         if word == b"#gone":
-            raise RunError(f"{board_name}: there is no such run on the board ({run_folder.name}).")
-        raise ConnectError(f"{board_name}: the line to the board broke while a run was followed.")
+            raise RunError(f"{board_name}: no such run on the board ({run_folder.name}).")
+        raise ConnectError(f"{board_name}: the connection dropped while following a run.")

@@ -19,19 +19,18 @@ def check_governor(host: Host, wanted: str) -> None:
     ]
     if not policies:
         raise BoardError(
-            f"{host.name}: its kernel shows no frequency governors, so none can be set.",
-            "Leave --governor out.",
+            f"{host.name}: its kernel exposes no CPU frequency governors, so none can be set.",
+            "Omit --governor.",
         )
     offered = {name for _, now, names in policies for name in (now, *names.split())}
     for may, now, names in policies:
         if wanted not in (now, *names.split()):
             raise BoardError(
-                f"{host.name}: there is no governor {wanted!r}.",
-                f"There are: {', '.join(sorted(offered))}.",
+                f"{host.name}: no CPU frequency governor is called {wanted!r}.",
+                f"Available: {', '.join(sorted(offered))}.",
             )
         if may != "yes":
             raise BoardError(
                 f"{host.name}: the governor is {now}, and this user may not change it.",
-                "Log in as root ('user' under 'reach' in the board's file), or leave --governor "
-                "out.",
+                "Log in as root ('user' under 'reach' in the board's file), or omit --governor.",
             )

@@ -7,12 +7,14 @@ import time
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from armload.boards.framing import reason
 from armload.boards.host import Host
-from armload.core.errors import BoardError, ConnectError
+from armload.core.errors import ConnectError
 from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
-from armload.deploy.patience import patiently
+from armload.deploy.retry import patiently
+from armload.deploy.space import refusal
 
 JOB_MARK = b"#job "
 """Begins the last line of a run's script, a comment that holds the job."""
@@ -104,13 +106,9 @@ def launch(
         )
         done = host.run(command, stdin=content)
         if done.status != 0:
-            reason = done.stderr.decode("utf-8", "replace").strip()
-            raise BoardError(
-                f"{host.name}: the run cannot be started in {run_folder}: {reason}.",
-                f"Make room there: armload board.clean --board {host.name}"
-                if "No space left" in reason
-                else "",
-            )
+            runs = run_folder.parent
+            complaint = f"cannot start the run in {run_folder}"
+            raise refusal(host, runs, complaint, reason(done.stderr), runs.parent)
 
     try:
         start(again=False)

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from armload.core.values import Value
 
 _DIGITS = 12
+_PROGRAMS, _MODELS = "bin", "models"
 
 
 class Layout(Value):
@@ -17,6 +18,14 @@ class Layout(Value):
     """
 
     workdir: PurePosixPath
+
+    @classmethod
+    def around(cls, path: PurePosixPath) -> Layout:
+        """Return the layout that a program's or model's path belongs to; else its folder's."""
+        for folder in path.parents:
+            if folder.name in (_PROGRAMS, _MODELS):
+                return cls(workdir=folder.parent)
+        return cls(workdir=path.parent)
 
     @property
     def runs(self) -> PurePosixPath:
@@ -30,11 +39,11 @@ class Layout(Value):
 
     def program(self, sha256: str, name: str) -> PurePosixPath:
         """Return where a program with this checksum lies."""
-        return self.workdir / "bin" / sha256[:_DIGITS] / name
+        return self.workdir / _PROGRAMS / sha256[:_DIGITS] / name
 
     def model(self, sha256: str, name: str) -> PurePosixPath:
         """Return where a model with this checksum lies."""
-        return self.workdir / "models" / sha256[:_DIGITS] / name
+        return self.workdir / _MODELS / sha256[:_DIGITS] / name
 
     def run(self, run_id: str) -> PurePosixPath:
         """Return the folder of one run."""

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
+from armload.boards.framing import reason
 from armload.boards.host import Host
-from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
+from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.deploy.claims import Claim, free, parse_claims, taken_over
 from armload.deploy.layout import Layout
 from armload.deploy.owner import this_process
-from armload.deploy.patience import patiently
+from armload.deploy.retry import patiently
+from armload.deploy.space import refusal
 
 TERM_S = 60
 """A claim that nobody renews ends after so long."""
@@ -78,7 +80,7 @@ class Lease:
         self.kept_by_run = True
 
     def take_back(self) -> None:
-        """Have it back from a run that could not be started."""
+        """Have it back from a run that was not started, or has ended."""
         self.kept_by_run = False
 
     def stop_renewing(self) -> None:
@@ -171,11 +173,15 @@ def _acquire(
                 if waited_s >= wait_s:
                     raise BusyError(
                         f"{host.name} is in use by {other.words}.",
-                        "Wait longer with --wait SECONDS. If that is a mistake: "
+                        "Wait longer with --wait SECONDS. If the lease is stale: "
                         f"armload board.release --board {host.name} --force",
                     )
                 if other.token != said:
-                    progress.say(f"{host.name} is in use by {other.words}; waiting for it.")
+                    progress.say(
+                        f"{host.name} is in use by {other.words}; waiting up to {wait_s:.0f} s for "
+                        "it (--wait SECONDS). Press Ctrl-C to stop waiting. If the lease is stale: "
+                        f"armload board.release --board {host.name} --force"
+                    )
                     said = other.token
                 step.update(waited_s, note=f"in use by {other.words}")
                 # Two that came at once must not come at once again.
@@ -203,12 +209,7 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
     if word == "held":
         return None
     if done.status != 0 or word != "busy":
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(
-            f"{host.name}: {layout.lease} cannot be written: {reason}.",
-            f"Choose a folder that can, such as /data/local/tmp/armload, as 'workdir' in "
-            f"boards/{host.name}.yaml, or make room there.",
-        )
+        raise refusal(host, workdir, f"{workdir} cannot be written", reason(done.stderr), workdir)
     return parse_claims(rest)[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board
+from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates, read_rates
@@ -12,8 +13,26 @@ from armload.build.helper import RATES
 from armload.core.errors import ArmloadError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import render
+from armload.core.values import Value
+from armload.deploy.helpers import own_program
 from armload.deploy.layout import Layout
-from armload.deploy.own import own_program
+
+_NO_MODEL = "#no model"
+
+
+class Missing(Value):
+    """Why there is no rate; empty where there is one."""
+
+    memory: str = ""
+    storage: str = ""
+
+    @classmethod
+    def of(cls, rates: Rates, why: str) -> Missing:
+        """Give the same reason for each rate that is missing."""
+        return cls(
+            memory="" if rates.memory_bytes_per_s else why,
+            storage="" if rates.storage_read_bytes_per_s else why,
+        )
 
 
 def measured_rates(
@@ -24,6 +43,18 @@ def measured_rates(
     *,
     file: PurePosixPath | None = None,
 ) -> Rates:
+    """Return the rates that ``measure`` finds; arguments and errors are the same."""
+    return measure(host, board, found, progress, file=file)[0]
+
+
+def measure(
+    host: Host,
+    board: Board,
+    found: Probe,
+    progress: Progress,
+    *,
+    file: PurePosixPath | None = None,
+) -> tuple[Rates, Missing]:
     """Return what a board gives, after measuring what was not measured in its present boot.
 
     What was measured while other programs were busy counts only until the next time. It takes a
@@ -43,25 +74,28 @@ def measured_rates(
     known = found.rates
     memory, storage = not known.memory_is_settled, not known.storage_is_settled
     if not memory and not storage:
-        return known
+        return known, Missing()
     try:
         program = own_program(host, Layout(workdir=board.workdir), RATES, found, progress)
         if program is None:
-            return known
+            return known, Missing.of(known, f"armload has no program for {found.machine}")
         values = {
             "workdir": board.workdir,
             "program": program,
             "threads": found.cores if memory else 0,
+            "free_bytes": found.conditions.memory_available_bytes,
             "storage": storage,
             "file": file,
+            "no_model": _NO_MODEL,
         }
         with progress.step(f"Measuring memory and storage of {board.name}"):
-            lines = host.run(render("rates.sh.j2", values)).text.splitlines()
+            done = host.run(render("rates.sh.j2", values))
     except ConnectError:
         raise
     except ArmloadError as error:
-        progress.say(f"{board.name}: its memory and storage are not measured: {error.message}")
-        return known
+        progress.say(f"{board.name}: memory and storage bandwidth not measured: {error.message}")
+        return known, Missing.of(known, error.message.rstrip("."))
+    lines = done.text.splitlines()
     rates = known.better_of(read_rates(lines))
     too_low = (
         rates.memory_bytes_per_s and not rates.memory_is_settled,
@@ -69,7 +103,15 @@ def measured_rates(
     )
     if any(too_low):
         progress.say(
-            f"Other programs were busy on {board.name} while its memory and storage were measured: "
-            "they may give more, and are measured again the next time."
+            f"Other programs were using {board.name} while its memory and storage bandwidth "
+            "were measured: the "
+            "rates may be too low, and will be measured again next time."
         )
-    return rates
+    missing = Missing.of(rates, reason(done.stderr))
+    if missing.storage and _NO_MODEL in lines:
+        why = (
+            "there is no model on the board to read; copy one with armload deploy --board "
+            f"{board.name}"
+        )
+        missing = missing.model_copy(update={"storage": why})
+    return rates, missing

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from armload.boards.conditions import free_bytes
+from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host
+from armload.boards.mounts import free_bytes, mount_of
+from armload.boards.obstacle import TRIAL_BYTES, obstacle_said, read_obstacle
 from armload.core.errors import BoardError
 from armload.core.shell import render
-from armload.core.values import Value, format_bytes
+from armload.core.values import Value, counted, format_bytes
 from armload.deploy.item import Item, Stored
+from armload.deploy.layout import Layout
 
 SPARE_BYTES = 4 << 20
 """Left free on the board, for the run's own files."""
 
+_LISTED_IN = 512
+"""File systems without extents list a file's blocks in one of 1024, or of 256 where they are small;
+f2fs lists them, and btrfs their checksums, in one of 1000."""
 
 _WORTH_NAMING_BYTES = 1 << 20
+_MOST_NAMED = 3
 
 
 class Space(Value):
@@ -36,13 +43,15 @@ class Space(Value):
         Raises:
             BoardError: it does not; the figures that it gives add up.
         """
-        if self.free_bytes is None or wanted_bytes + SPARE_BYTES <= self.free_bytes:
+        kept_bytes = SPARE_BYTES + wanted_bytes // _LISTED_IN
+        if self.free_bytes is None or wanted_bytes + kept_bytes <= self.free_bytes:
             return
-        missing = wanted_bytes + SPARE_BYTES - self.free_bytes
+        missing = wanted_bytes + kept_bytes - self.free_bytes
         raise BoardError(
             f"{host.name}: no space for {names}: {format_bytes(self.free_bytes)} free in "
-            f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(SPARE_BYTES)} kept "
-            f"free for the run's own files make {format_bytes(missing)} missing.",
+            f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(kept_bytes)} kept "
+            f"free for the file system and the run's own files make {format_bytes(missing)} "
+            "missing.",
             self.advice,
         )
 
@@ -61,11 +70,9 @@ def need_space(host: Host, items: Sequence[Item], stored: Sequence[Stored]) -> N
     }
     if not lacking:
         return
-    space = ask_space(host, [item.remote.parent for item in lacking])
-    named = " and ".join(
-        f"{item.remote.name} ({format_bytes(item.size_bytes)})" for item in lacking
-    )
-    space.need(host, named, _workdir(items[0]), sum(lacking.values()))
+    space = ask_space(host, list(dict.fromkeys(item.remote.parent for item in lacking)))
+    workdir = Layout.around(items[0].remote).workdir
+    space.need(host, _named(list(lacking)), workdir, sum(lacking.values()))
 
 
 def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> Space:
@@ -75,36 +82,85 @@ def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> Space:
         BoardError: a folder cannot be made or written.
         ConnectError: the line broke.
     """
-    workdir = folders[0].parent.parent
+    workdir = Layout.around(folders[0]).workdir
     done = host.run(render("space.sh.j2", {"folders": folders, "workdir": workdir}))
     if done.status != 0:
-        reason = done.stderr.decode("utf-8", "replace").strip()
-        raise BoardError(
-            f"{host.name}: {folders[0]} cannot be made: {reason}.",
-            f"Choose a folder that can be written as 'workdir' in boards/{host.name}.yaml.",
-        )
-    df, _, used = done.text.partition("#armload used")
-    lines = df.splitlines()
+        complaint = f"{folders[0]} cannot be written"
+        raise refusal(host, folders[0], complaint, reason(done.stderr), workdir)
+    parts = parts_of(done.text)
+    df = parts["df"]
+    mount = mount_of(PurePosixPath(next(iter(parts.get("place", ())), "/")), parts["mounts"])
     return Space(
-        free_bytes=free_bytes(lines) if len(lines) > 1 else None,
-        advice=_what_to_free(used, workdir),
+        free_bytes=free_bytes(df, mount.filesystem if mount else None) if len(df) > 1 else None,
+        advice=_what_to_free(parts.get("used", ()), workdir),
     )
 
 
-def _workdir(item: Item) -> PurePosixPath:
-    return item.remote.parent.parent.parent
+class Refused(Value):
+    """Why something could not be written on a board.
+
+    Attributes:
+        words: the reason.
+        remedy: what to do; empty where only the board's tools gave a reason.
+    """
+
+    words: str
+    remedy: str
 
 
-def _what_to_free(used: str, workdir: PurePosixPath) -> str:
+def why_refused(host: Host, folder: PurePosixPath, said: str, workdir: PurePosixPath) -> Refused:
+    """Ask a board why something could not be written.
+
+    The words of its tools vary, and may be in its own language: so it is tried.
+
+    Args:
+        host: the board.
+        folder: where it should have been written.
+        said: the tool's words.
+        workdir: armload's folder on the board.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    values = {"folder": folder, "workdir": workdir, "trial_bytes": TRIAL_BYTES}
+    try:
+        parts = parts_of(host.run(render("refused.sh.j2", values)).text)
+    except BoardError:  # where a way to the board needs room there for each question
+        parts = {}
+    mounts = parts.get("mounts", ())
+    obstacle = read_obstacle(parts.get("obstacle", ()), mounts) or obstacle_said(folder, said)
+    if obstacle is None:
+        return Refused(words=said.rstrip("."), remedy="")
+    is_full = obstacle.kind == "full"
+    remedy = (
+        _what_to_free(parts.get("used", ()), workdir) if is_full else obstacle.remedy(host.name)
+    )
+    return Refused(words=obstacle.words, remedy=remedy)
+
+
+def refusal(
+    host: Host, folder: PurePosixPath, complaint: str, said: str, workdir: PurePosixPath
+) -> BoardError:
+    """Return the error for what could not be written; arguments and errors as ``why_refused``."""
+    why = why_refused(host, folder, said, workdir)
+    return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
+
+
+def _named(items: Sequence[Item]) -> str:
+    largest = sorted(items, key=lambda item: item.size_bytes, reverse=True)[:_MOST_NAMED]
+    names = [f"{item.remote.name} ({format_bytes(item.size_bytes)})" for item in largest]
+    more = len(items) - len(largest)
+    return " and ".join([*names, *([counted(more, "more file")] if more else [])])
+
+
+def _what_to_free(used: Sequence[str], workdir: PurePosixPath) -> str:
     sizes = []
-    for line in used.strip().splitlines():
+    for line in used:
         kib, _, name = line.partition("\t")
         if kib.isdigit() and name and int(kib) * 1024 >= _WORTH_NAMING_BYTES:
             sizes.append((int(kib) * 1024, workdir / name))
     largest = sorted(sizes, reverse=True)[:3]
     if not largest:
-        return (
-            "Nothing large of armload's lies there; free other space, or choose another 'workdir'."
-        )
+        return "armload's own files there are small; free other space, or set another 'workdir'."
     named = ", ".join(f"{path} ({format_bytes(size)})" for size, path in largest)
-    return f"armload's own largest folders there, if you need them no more: {named}."
+    return f"armload's largest folders there, if you no longer need them: {named}."

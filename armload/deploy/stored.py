@@ -10,7 +10,7 @@ from armload.boards.host import Host
 from armload.core.errors import TransferError
 from armload.core.shell import render
 from armload.core.values import Value
-from armload.deploy.ending import Cut
+from armload.deploy.facts import Cut
 from armload.deploy.layout import Layout
 
 
@@ -74,8 +74,9 @@ def parse_runs(lines: Iterable[str], runs: PurePosixPath, board_name: str) -> tu
             found.append(StoredRun.model_validate(values))
         except ValueError as error:
             raise TransferError(
-                f"{board_name}: the list of runs in {runs} makes no sense: {line[:200]!r}.",
-                "See what lies there on the board, and remove what is no run of armload's.",
+                f"{board_name}: cannot parse the list of runs in {runs}: {line[:200]!r}.",
+                "Check that folder on the board, and remove anything that is not a run of "
+                "armload's.",
             ) from error
     return tuple(found)
 
@@ -93,7 +94,7 @@ def check_name(name: str) -> None:
     """Refuse a name that a board could use to write elsewhere.
 
     Raises:
-        ValueError: it is no name of a file.
+        ValueError: it is not a file name.
     """
     if name != PurePosixPath(name).name or name in ("", ".", "..") or "\0" in name:
-        raise ValueError(f"{name[:200]!r} is no name of a file")
+        raise ValueError(f"{name[:200]!r} is not a file name")

@@ -7,21 +7,21 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError, TransferError
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import format_bytes
 from armload.deploy.item import Item, Stored, parse_stored, stored_script
-from armload.deploy.patience import Patience
-from armload.deploy.space import ask_space, need_space
+from armload.deploy.retry import Patience
+from armload.deploy.space import need_space, refusal, why_refused
 from armload.deploy.sums import NO_TOOL, good_prefix_bytes, patience_s
 from armload.models.checksum import BLOCK_BYTES, cached_checksums
 
 PATIENCE_S = 60.0
 """So long a board may be out of reach while a file is on its way there."""
 
-_FULL_BELOW_BYTES = 1 << 20
 _BEYOND_BUFFERS_BYTES = 16 << 20
 """What has left this machine and fits into no buffer on the way has reached the board."""
 
@@ -147,7 +147,7 @@ class _Delivery:
             if self._accepted(self._item.remote):
                 return True
             self._progress.say(
-                f"{self._item.remote.name} on {self._host.name} is damaged; it is sent again."
+                f"{self._item.remote.name} on {self._host.name} is damaged; sending it again."
             )
             self._remove(self._item.remote)
             stored = Stored(state="absent")
@@ -159,11 +159,11 @@ class _Delivery:
         name, size = self._item.remote.name, self._item.size_bytes
         with self._progress.step(f"Copying {name}", total=size, unit="B") as step:
             if stored.part_bytes:
-                step.update(0, note="checking what is there")
+                step.update(0, note="checking the file on the board")
             offset = self._offset_bytes(stored)
             self._keep_synced()
             if offset:
-                step.update(offset, note=f"going on from {format_bytes(offset)}")
+                step.update(offset, note=f"resuming at {format_bytes(offset)}")
             self._sent = True
 
             def sent(position: int) -> None:
@@ -177,8 +177,7 @@ class _Delivery:
                 )
             except BoardError as error:
                 self._still_ours()
-                self._say_if_full(error)
-                raise
+                raise self._explained(error) from error
 
     def _offset_bytes(self, stored: Stored) -> int:
         offset = good_prefix_bytes(
@@ -197,16 +196,18 @@ class _Delivery:
         values = {"part": self._item.part, "token": secrets.token_hex(8)}
         self._host.run(render("keep_synced.sh.j2", values))
 
-    def _say_if_full(self, error: BoardError) -> None:
-        space = ask_space(self._host, [self._item.remote.parent])
-        if space.free_bytes is not None and space.free_bytes < _FULL_BELOW_BYTES:
-            there = what_is_stored(self._host, self._item).part_bytes
-            raise BoardError(
-                f"{self._host.name}: its storage is full. {format_bytes(there)} of "
-                f"{self._item.remote.name} ({format_bytes(self._item.size_bytes)}) are there; the "
-                "same command goes on from them once there is room.",
-                space.advice,
-            ) from error
+    def _explained(self, error: BoardError) -> BoardError:
+        item = self._item
+        folder = item.remote.parent
+        why = why_refused(self._host, folder, error.message, folder.parent.parent)
+        if not why.remedy:
+            return error
+        there = what_is_stored(self._host, item).part_bytes
+        return BoardError(
+            f"{self._host.name}: {why.words}. {format_bytes(there)} of {item.remote.name} "
+            f"({format_bytes(item.size_bytes)}) were copied; repeat the command to resume.",
+            why.remedy,
+        )
 
     def _accepted(self, source: PurePosixPath) -> bool:
         label = f"Checking {self._item.remote.name} on {self._host.name}"
@@ -240,10 +241,9 @@ class _Delivery:
         done = self._host.run(script, timeout_s=patience_s(item.size_bytes))
         if done.status != 0:
             self._still_ours()
-            reason = done.stderr.decode("utf-8", "replace").strip()
-            raise BoardError(
-                f"{self._host.name}: {item.remote} cannot be put into place: {reason}."
-            )
+            folder = item.remote.parent
+            complaint = f"{item.remote} cannot be moved into place"
+            raise refusal(self._host, folder, complaint, reason(done.stderr), folder.parent.parent)
         return done.text
 
     def _sum_of_blocks(self) -> str:
@@ -251,8 +251,8 @@ class _Delivery:
         ours = cached_checksums(item.local, self._progress)
         if ours.sha256 != item.sha256:
             raise TransferError(
-                f"{item.local}: the file has changed since its checksum was taken.",
-                "Wait until it is written, then give the command again.",
+                f"{item.local}: the file has changed since its checksum was computed.",
+                "Wait until it is completely written, then repeat the command.",
             )
         return ours.blocks_sha256
 
@@ -263,9 +263,10 @@ class _Delivery:
         if self._differed:
             self._remove(item.part)
             raise TransferError(
-                f"{self._host.name}: {item.remote} differs from {item.local} after it was sent "
-                "twice.",
-                "Did the local file change meanwhile? If not, the board's storage or memory is "
+                f"{self._host.name}: {item.remote} still differs from {item.local} after a second "
+                "copy.",
+                "If the local file did not change during the copy, the board's storage or "
+                "memory is "
                 "faulty.",
             )
         self._differed = True
@@ -283,4 +284,4 @@ class _Delivery:
         said = self._patience.away
         self._patience.pause(error)
         if not said:
-            self._progress.say(f"{error.message} Going on as soon as the board answers.")
+            self._progress.say(f"{error.message} Resuming when the board answers.")

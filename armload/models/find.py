@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from armload.core.disk import require_file
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
 from armload.models import hub
+from armload.models.gguf import read_model
 from armload.models.mix import check_file_type
+from armload.models.model import Model
 from armload.models.shape import load_shape
 from armload.models.synth import (
     DEMO_QUANTISATION,
@@ -27,6 +30,16 @@ LIKE = "like:"
 """What the name of a model begins with that is made in the likeness of a published one."""
 
 
+def model_called(reference: str, progress: Progress) -> Model:
+    """Return a model's facts; make or download it when it is missing.
+
+    Raises:
+        UsageError, MissingToolError, ConnectError: as for ``resolve``.
+        DataError: it is no whole GGUF file.
+    """
+    return read_model(resolve(reference, progress), progress)
+
+
 def resolve(reference: str, progress: Progress) -> Path:
     """Return the file of a model: a path, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``demo``.
 
@@ -37,6 +50,7 @@ def resolve(reference: str, progress: Progress) -> Path:
         UsageError: there is no such file, shape or file type.
         MissingToolError: the hub is asked for and its package is not installed.
         ConnectError: the hub cannot be reached.
+        DiskError: the file cannot be looked at.
     """
     if reference == DEMO:
         return demo_model(progress)
@@ -45,12 +59,12 @@ def resolve(reference: str, progress: Progress) -> Path:
     if reference.startswith(LIKE):
         return model_like(reference, progress)
     path = Path(reference).expanduser()
-    if not path.exists():
-        raise UsageError(
-            f"There is no model {reference}.",
-            "Give a GGUF file, hf:ORG/REPO/FILE.gguf, or for one of random weights "
-            f"like:SHAPE:TYPE or {DEMO!r}.",
-        )
+    require_file(
+        path,
+        "model",
+        "Give a GGUF file, hf:ORG/REPO/FILE.gguf, or for one of random weights "
+        f"like:SHAPE:TYPE or {DEMO!r}.",
+    )
     return path
 
 

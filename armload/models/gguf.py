@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.core.errors import UsageError
+from armload.core.disk import require_file, unreadable
 from armload.core.progress import Progress, Silent
 from armload.models.anatomy import Anatomy, anatomy_of
 from armload.models.checksum import cached_sha256
@@ -19,15 +19,16 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
     Raises:
         UsageError: there is no such file.
         DataError: it is no GGUF file that llama.cpp could load on a board, or not a whole one.
+        DiskError: it cannot be read.
     """
-    _require_file(path)
+    require_file(path, "model", "Give the path of a GGUF file.")
     try:
         header = read_header(path)
         check_whole(path, header.file_bytes, header.whole_bytes)
         unnamed = _model(path, header)
         return unnamed.model_copy(update={"sha256": cached_sha256(path, progress or Silent())})
     except OSError as error:
-        raise UsageError(f"The model {path} cannot be read: {error.strerror}.") from error
+        raise unreadable(path, error) from error
 
 
 def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
@@ -36,8 +37,9 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
     Raises:
         UsageError: there is no such file.
         DataError: it is no GGUF file that llama.cpp could load on a board.
+        DiskError: it cannot be read.
     """
-    _require_file(path)
+    require_file(path, "model", "Give the path of a GGUF file.")
     try:
         header = read_header(path)
         anatomy = anatomy_of(_model(path, header), Facts(path, header), header)
@@ -45,14 +47,7 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
             return anatomy
         return anatomy.model_copy(update={"sha256": cached_sha256(path, progress or Silent())})
     except OSError as error:
-        raise UsageError(f"The model {path} cannot be read: {error.strerror}.") from error
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        there = "is a folder, not a file" if path.is_dir() else "is no regular file"
-        what = there if path.exists() else "does not exist"
-        raise UsageError(f"The model {path} {what}.", "Give the path of a GGUF file.")
+        raise unreadable(path, error) from error
 
 
 def _model(path: Path, header: Header) -> Model:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armload.core.errors import DataError
+from armload.core.files import beginning
+from armload.core.shell import pip_install
 from armload.core.values import format_bytes
 from armload.models.header_values import Array, Scalar, ValueReader
 
@@ -135,7 +137,7 @@ class _Parser:
         magic = self._values.bytes_up_to(4)
         if magic != MAGIC:
             raise DataError(
-                f"{self._path}: this is no GGUF file: it {_beginning(magic)}.",
+                f"{self._path}: this is no GGUF file: it {beginning(magic, MAGIC)}.",
                 "Give a model in llama.cpp's GGUF format. A download page or a Git LFS pointer "
                 "saved under the model's name looks like this too.",
             )
@@ -207,7 +209,7 @@ class _Parser:
             raise DataError(
                 f"{self._path}: tensor {name!r} has type {number}, which this version of "
                 "armload does not know.",
-                "The file is damaged, or newer: try `pip install --upgrade gguf`.",
+                f"The file is damaged, or newer: try {pip_install('--upgrade', 'gguf')}",
             ) from None
         block_elements, block_bytes = GGML_QUANT_SIZES[tensor_type]
         row = shape[0] if shape else 1
@@ -217,11 +219,3 @@ class _Parser:
                 f"{tensor_type.name}'s {block_elements}"
             )
         return tensor_type.name, math.prod(shape) // block_elements * block_bytes
-
-
-def _beginning(found: bytes) -> str:
-    if not found:
-        return "is empty"
-    text = found.decode("ascii", "replace")
-    shown = f'"{text}"' if text.isprintable() and text.isascii() else f"the bytes {found.hex(' ')}"
-    return f'begins with {shown} instead of "{MAGIC.decode()}"'

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from armload.core.disk import is_refusal
 from armload.core.errors import ConnectError, DiskError, MissingToolError, UsageError
 from armload.core.progress import Progress
+from armload.core.shell import pip_install
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -42,7 +44,7 @@ def fetch(reference: str, progress: Progress) -> Path:
     if importlib.util.find_spec("huggingface_hub") is None:
         raise MissingToolError(
             "Models from the hub need the package huggingface_hub.",
-            "Install it with `pip install 'armload[hub]'`.",
+            f"Install it: {pip_install('huggingface_hub', 'tqdm')}",
         )
     return _download(match["repo"], match["file"], progress)
 
@@ -50,8 +52,13 @@ def fetch(reference: str, progress: Progress) -> Path:
 def _download(repo: str, file: str, progress: Progress) -> Path:
     from huggingface_hub import constants, errors, hf_hub_download
 
+    # Each of its retries would be a line of its own.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    # Another HTTP library in each generation of the hub's; its errors have this base.
+    http_error = cast("type[Exception]", errors.HfHubHTTPError.__bases__[0])
     progress.say(f"Asking the hub for {repo}/{file}")
     try:
+        _need_answer(repo, file)
         return Path(hf_hub_download(repo, file, tqdm_class=_bar_class(file, progress)))
     except errors.GatedRepoError as error:
         raise UsageError(
@@ -67,7 +74,12 @@ def _download(repo: str, file: str, progress: Progress) -> Path:
         raise UsageError(
             f"The hub's {repo} has no file {file}.", f"Look at the list of files of {repo}."
         ) from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError) as error:
+    except (
+        errors.LocalEntryNotFoundError,
+        errors.OfflineModeIsEnabled,
+        OSError,
+        http_error,
+    ) as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise DiskError(
                 f"{repo}/{file} cannot be kept in {constants.HF_HUB_CACHE}: {error.strerror}.",
@@ -79,6 +91,16 @@ def _download(repo: str, file: str, progress: Progress) -> Path:
             "Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or download the file "
             "elsewhere and give its path.",
         ) from error
+
+
+def _need_answer(repo: str, file: str) -> None:
+    """Ask once, where the file must be downloaded: the library asks again for 25 s."""
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(repo, file), str):
+        return
+    with suppress(errors.HfHubHTTPError):  # it answers; the download tells what, or tries again
+        get_hf_file_metadata(hf_hub_url(repo, file))
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from armload.build.binary import Binary
 from armload.core.values import format_bytes
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from armload.report.layout import Column, Rows, whole
 
 
-def binaries_table(binaries: Sequence[Binary]) -> Table:
+def binaries_table(binaries: Sequence[Binary]) -> Rows:
     """Lay out inspected programs, one a line."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("program", "target", "size", "CPU features that it needs", "file"):
-        table.add_column(heading, overflow="fold")
+    table = Rows(
+        Column(heading="program"),
+        Column(heading="target"),
+        Column(heading="size", is_number=True),
+        Column(heading="CPU features that it needs", is_prose=True),
+        Column(heading="file", below=""),
+    )
     for binary in binaries:
-        table.add_row(
+        table.add(
             Text(binary.program, style="bold"),
-            Text(binary.target),
+            binary.target,
             format_bytes(binary.size_bytes),
-            Text(" ".join(use.feature for use in binary.features if not use.guarded)),
-            Text(str(binary.path)),
+            " ".join(use.feature for use in binary.features if not use.guarded),
+            whole(str(binary.path)),
         )
     return table

@@ -3,35 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from armload.boards.board import Board, HdcReach, LocalReach, SshReach, VirtualReach
+from armload.boards.conditions import within_group
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
-from armload.core.values import format_bytes
+from armload.core.values import Value, format_bytes
+from armload.deploy.claims import Claim
 from armload.deploy.clean import Entry
-from armload.report import words
+from armload.deploy.rates import Missing
+from armload.report import formatting as words
+from armload.report.layout import Column, Facts, Rows, whole
 
-_BESIDE_OTHERS = ", while other programs were busy: it may give more"
-
-if TYPE_CHECKING:
-    from rich.table import Table
+_BESIDE_OTHERS = ", while other programs were busy: may be too low"
 
 
-def boards_table(boards: Sequence[Board]) -> Table:
+class ProbedBoard(Probe):
+    """What a board answered.
+
+    Attributes:
+        target_misfit: why its target does not suit it; empty where it does.
+        rates_missing: why there is no rate of memory or storage.
+        in_use_by: who uses it.
+    """
+
+    target_misfit: str
+    rates_missing: Missing
+    in_use_by: tuple[Claim, ...]
+
+
+class StoppedBoard(Value):
+    """Whether a virtual board was up before it was stopped."""
+
+    was_up: bool
+
+
+def boards_table(boards: Sequence[Board]) -> Rows:
     """Lay out what each board's file says."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("board", "target", "reached by", "what it is"):
-        table.add_column(heading, overflow="fold")
+    table = Rows(
+        Column(heading="board"),
+        Column(heading="target"),
+        Column(heading="reached by", below=""),
+        Column(heading="what it is", is_prose=True, below=""),
+    )
     for board in boards:
-        table.add_row(
-            Text(board.name, style="bold"),
-            board.target,
-            Text(_reached_by(board)),
-            Text(board.description),
+        table.add(
+            Text(board.name, style="bold"), board.target, _reached_by(board), board.description
         )
     return table
 
@@ -47,38 +66,27 @@ def _reached_by(board: Board) -> str:
     return "QEMU machine" if isinstance(reach, VirtualReach) else "qemu-user"
 
 
-def contents_table(entries: Sequence[Entry]) -> Table:
+def contents_table(entries: Sequence[Entry]) -> Rows:
     """Lay out what takes room on a board."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("what", no_wrap=True)
-    table.add_column("name", overflow="fold")
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+    table = Rows(
+        Column(heading="what"),
+        Column(heading="size", is_number=True),
+        Column(heading="state"),
+        Column(heading="name", below=""),
+    )
     for entry in entries:
         days = "" if entry.used_days is None else f" for {entry.used_days:.0f} days"
         size = "-" if entry.size_bytes is None else format_bytes(entry.size_bytes)
-        table.add_row(entry.kind, Text(entry.name.name), size, f"{entry.state}{days}")
+        table.add(entry.kind, size, f"{entry.state}{days}", whole(entry.name.name))
     return table
 
 
-def probe_table(board: Board, found: Probe, *, in_use: str) -> Table:
-    """Lay out what a board answered, and who uses it."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for label, value in _probe_rows(board, found):
-        table.add_row(label, Text(value))
-    table.add_row("in use by", Text(in_use or "nobody"))
-    return table
+def probe_table(board: Board, found: Probe, missing: Missing, *, in_use: str) -> Facts:
+    """Lay out what a board answered, why it has no rates, and who uses it."""
+    return Facts([*_probe_rows(board, found, missing), ("in use by", in_use or "nobody")])
 
 
-def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
+def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str, str]]:
     now = found.conditions
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
@@ -89,10 +97,12 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
     if not found.workdir_writable:
         folder = "cannot be written"
     elif not found.workdir_executable:
-        folder = "programs in it cannot be run"
+        folder = "programs in it cannot be executed"
+    if found.workdir_obstacle is not None:
+        folder += f" ({found.workdir_obstacle.words})"
     memory = (
         f"{format_bytes(now.memory_available_bytes)} available of "
-        f"{format_bytes(now.memory_total_bytes)}, {swap} swapped"
+        f"{format_bytes(now.memory_total_bytes)}{within_group(now)}, {swap} swapped"
     )
     rows = [
         ("board", f"{board.name} (target {board.target})"),
@@ -100,42 +110,42 @@ def _probe_rows(board: Board, found: Probe) -> list[tuple[str, str]]:
         ("cores", cores),
         ("CPU features", " ".join(found.cpu_features)),
         ("memory", memory),
-        ("memory gives", _memory_rate(board, found.rates)),
+        ("memory bandwidth", _memory_rate(board, found.rates, missing.memory)),
         (
             "folder",
             f"{board.workdir}: {folder}, {format_bytes(now.workdir_free_bytes)} free"
             + (f" ({now.workdir_filesystem})" if now.workdir_filesystem else ""),
         ),
-        ("storage gives", _storage_rate(board, found.rates)),
+        ("storage bandwidth", _storage_rate(board, found.rates, missing.storage)),
         ("load", f"{now.load_1min:.2f}"),
     ]
     if words.clusters_line(now):
         rows.append(("frequencies", words.clusters_line(now)))
     if now.sensors:
         rows.append(("temperature", words.sensors_line(now)))
-    rows.append(("tools lacking", ", ".join(lacking) if lacking else "none"))
+    rows.append(("missing tools", ", ".join(lacking) if lacking else "none"))
     rows += [(way.purpose, f"{way.chosen} ({way.reason})") for way in found.ways]
     return rows
 
 
-def _memory_rate(board: Board, rates: Rates) -> str:
+def _memory_rate(board: Board, rates: Rates, why_not: str) -> str:
     if rates.memory_bytes_per_s:
         return (
             f"{format_bytes(rates.memory_bytes_per_s)}/s, measured in this boot with "
-            f"{rates.memory_threads} thread{'s' if rates.memory_threads != 1 else ''}"
+            f"{words.counted(rates.memory_threads, 'thread')}"
             f"{'' if rates.memory_is_settled else _BESIDE_OTHERS}"
         )
-    return _declared(board.facts.memory_bytes_per_s)
+    return _declared(board.facts.memory_bytes_per_s, why_not)
 
 
-def _storage_rate(board: Board, rates: Rates) -> str:
+def _storage_rate(board: Board, rates: Rates, why_not: str) -> str:
     if rates.storage_read_bytes_per_s:
         how = "" if rates.storage_way == "direct" else ", through the page cache"
         beside = "" if rates.storage_is_settled else _BESIDE_OTHERS
         rate = format_bytes(rates.storage_read_bytes_per_s)
         return f"{rate}/s, measured in this boot{how}{beside}"
-    return _declared(board.facts.storage_read_bytes_per_s)
+    return _declared(board.facts.storage_read_bytes_per_s, why_not)
 
 
-def _declared(count: int | None) -> str:
-    return f"{format_bytes(count)}/s, declared" if count else "not known"
+def _declared(count: int | None, why_not: str) -> str:
+    return f"{format_bytes(count)}/s, declared" if count else f"not known: {why_not}"

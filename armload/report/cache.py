@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from rich.text import Text
 
 from armload.build.shelf import ShelvedBuild
-from armload.core.cache import Decision, Kind
-from armload.core.values import format_bytes
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from armload.core.cache import Decision, Fate, Kind
+from armload.core.values import Value, format_bytes
+from armload.report.layout import Column, Rows
 
 _STYLES = {"finished": "green", "under way": "cyan", "unfinished": "yellow", "unreadable": "red"}
 
 
-def builds_table(builds: Sequence[ShelvedBuild]) -> Table:
-    """Lay out builds, one a line."""
-    from rich.table import Table
-    from rich.text import Text
+class KindSize(Value):
+    """How much room a kind takes, before anything was freed."""
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("build", no_wrap=True)
-    table.add_column("target", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("when (UTC)", no_wrap=True)
+    kind: str
+    size_bytes: int
+
+
+class CleanedItem(Value):
+    """What became of an item, as ``Decision`` has it."""
+
+    kind: str
+    label: str
+    paths: tuple[Path, ...]
+    size_bytes: int
+    fate: Fate
+    reason: str
+
+
+class CleanedCache(Value):
+    """What the cache held, and what was freed of it."""
+
+    freed_bytes: int
+    kinds: tuple[KindSize, ...]
+    items: tuple[CleanedItem, ...]
+
+
+def builds_table(builds: Sequence[ShelvedBuild]) -> Rows:
+    """Lay out builds, one a line."""
+    table = Rows(
+        Column(heading="build"),
+        Column(heading="target"),
+        Column(heading="size", is_number=True),
+        Column(heading="when (UTC)"),
+        Column(heading="what it is", is_prose=True, below=""),
+    )
     for build in builds:
         state = Text(build.state, style=_STYLES[build.state])
         told = _told(build)
-        table.add_row(
+        table.add(
             Text(build.build_id, style="bold"),
-            Text(build.programs[0].target if build.programs else "-"),
-            Text.assemble(state, ": ", told) if told else state,
+            build.programs[0].target if build.programs else "-",
             format_bytes(build.size_bytes),
             build.when_utc[:16].replace("T", " "),
+            Text.assemble(state, ": ", told) if told else state,
         )
     return table
 
@@ -48,45 +71,40 @@ def _told(build: ShelvedBuild) -> str:
     return f"{programs} ({one.source}, {one.compiler})"
 
 
-def kinds_table(kinds: Sequence[Kind], chosen: Sequence[Kind]) -> Table:
+def kinds_table(kinds: Sequence[Kind], chosen: Sequence[Kind]) -> Rows:
     """Lay out the kinds of things in the cache; those that are to be freed stand out."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("kind", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
-    table.add_column("to have it again", overflow="fold")
+    table = Rows(
+        Column(heading="kind"),
+        Column(heading="size", is_number=True),
+        Column(heading="what it is", is_prose=True),
+        Column(heading="to have it again", is_prose=True, below="to have it again: "),
+    )
     for kind in kinds:
         if kind.items or kind in chosen:
-            table.add_row(
+            table.add(
                 Text(kind.name, style="bold" if kind in chosen else ""),
                 format_bytes(kind.size_bytes),
-                Text(kind.what),
-                Text(kind.again),
+                kind.what,
+                kind.again,
             )
     return table
 
 
-def cleaned_document(kinds: Sequence[Kind], decisions: Sequence[Decision]) -> str:
-    """Return one JSON object: the kinds with their sizes, and what became of each item chosen."""
-    freed = [decision for decision in decisions if decision.fate == "freed"]
-    return json.dumps(
-        {
-            "freed_bytes": sum(decision.item.size_bytes for decision in freed),
-            "kinds": [{"kind": kind.name, "size_bytes": kind.size_bytes} for kind in kinds],
-            "items": [
-                {
-                    "kind": decision.kind,
-                    "label": decision.item.label,
-                    "paths": [str(path) for path in decision.item.paths],
-                    "size_bytes": decision.item.size_bytes,
-                    "fate": decision.fate,
-                    "reason": decision.reason,
-                }
-                for decision in decisions
-            ],
-        },
-        indent=1,
+def cleaned_cache(kinds: Sequence[Kind], decisions: Sequence[Decision]) -> CleanedCache:
+    """Return the kinds with their sizes, and what became of each item chosen."""
+    items = tuple(
+        CleanedItem(
+            kind=decision.kind,
+            label=decision.item.label,
+            paths=decision.item.paths,
+            size_bytes=decision.item.size_bytes,
+            fate=decision.fate,
+            reason=decision.reason,
+        )
+        for decision in decisions
+    )
+    return CleanedCache(
+        freed_bytes=sum(item.size_bytes for item in items if item.fate == "freed"),
+        kinds=tuple(KindSize(kind=kind.name, size_bytes=kind.size_bytes) for kind in kinds),
+        items=items,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armload.report import words
+from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate
 from armload.report.ranking import fastest
 from armload.report.settings import ALWAYS_SHOWN, MODEL, NONE, PROGRAM, THREADS, differing

@@ -10,10 +10,12 @@ from functools import cached_property
 from statistics import median
 from typing import Literal
 
-from armload.bench import statistics
-from armload.bench.figures import Figures, figures_of
-from armload.bench.run import Run
-from armload.bench.statistics import FEWEST_RUNS, interval_of_runs, ratio_of_runs, runs_to_know
+from armload.analysis import statistics
+from armload.analysis.measurement import measurement_of
+from armload.analysis.run import Run
+from armload.analysis.statistics import FEWEST_RUNS, interval_of_runs, ratio_of_runs, runs_to_know
+from armload.engines.llama_cpp import repacked
+from armload.engines.measurement import Measurement
 from armload.report.settings import (
     BOARD,
     THREADS,
@@ -23,6 +25,7 @@ from armload.report.settings import (
     subject,
 )
 
+Quantile = Literal["p50", "p90", "p99", "max"]
 State = Literal["valid", "partly valid", "not valid", "failed"]
 LimitCause = Literal["storage", "memory bandwidth", "compute", "unknown"]
 
@@ -103,9 +106,9 @@ class Cell:
         return _threads(_best_known(self.runs))
 
     @cached_property
-    def figures(self) -> tuple[Figures, ...]:
+    def figures(self) -> tuple[Measurement, ...]:
         """What was measured in the runs that count."""
-        return tuple(figures_of(run) for run in self.counted)
+        return tuple(measurement_of(run) for run in self.counted)
 
     @cached_property
     def decode_tps(self) -> Estimate | None:
@@ -128,7 +131,7 @@ class Cell:
         """Seconds of every output token, a row for each run that has them."""
         return tuple(each.token_s for each in self.figures if each.token_s)
 
-    def token_s(self, quantile: Literal["p50", "p90", "p99", "max"]) -> float | None:
+    def token_s(self, quantile: Quantile) -> float | None:
         """Return the median over the runs of their quantile; of ``max`` the largest."""
         values = [getattr(run.summary.token_s, quantile) for run in self._timed]
         if not values:
@@ -227,7 +230,8 @@ def _p50(run: Run) -> float:
 def _key(run: Run) -> tuple[str, ...]:
     asked = run.plan or run.watched
     plan = asked.model_dump_json(exclude={"time_limit_s"}) if asked else ""
-    return (run.board.name, run.model.sha256, run.binary.sha256, plan)
+    kernels = str(run.plan is None or repacked(run.command))
+    return (run.board.name, run.model.sha256, run.binary.sha256, plan, kernels)
 
 
 def _best_known(group: Sequence[Run]) -> Run:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from armload.bench.causes import Cause
-from armload.bench.run import Run, Step
-from armload.report import words
+from armload.analysis.causes import Cause
+from armload.analysis.frequency import Cores
+from armload.analysis.run import Run
+from armload.engines.trace import Step
+from armload.report import formatting as words
 from armload.report.drawing import HEIGHT_PIXELS, QUIET, WIDTH_PIXELS, Specification, finish
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def token_marks(
             alt.Tooltip("major_faults:Q", title="major faults"),
             alt.Tooltip("cpu_share:Q", title="CPU time / wall time", format=".2f"),
             alt.Tooltip("involuntary_switches:Q", title="involuntary switches"),
-            alt.Tooltip("mhz:Q", title="fastest core (MHz)"),
+            alt.Tooltip("mhz:Q", title="fastest core of the run (MHz)"),
         ],
     )
     return line, points
@@ -126,19 +128,22 @@ def kinds_among(rows: list[dict[str, Any]]) -> list[str]:
 
 def token_rows(run: Run) -> list[dict[str, Any]]:
     """Return a row for each step: its token's number, milliseconds, kind and columns."""
-    prompt = [step for step in run.tokens if step.phase == "prompt"]
-    decode = [step for step in run.tokens if step.phase == "generate"]
-    rows = [_row(step, number, PROMPT) for number, step in enumerate(prompt, 2 - len(prompt))]
-    found = words.causes_of(run)
+    prompt = [step for step in run.steps if step.phase == "prompt"]
+    decode = [step for step in run.steps if step.phase == "generate"]
+    found, cores = words.causes_of(run), words.used_cores(run)
+    rows = [
+        _row(step, number, PROMPT, cores) for number, step in enumerate(prompt, 2 - len(prompt))
+    ]
     number = 1
     for step in decode:
         number += step.tokens
         usual = FROM_STORAGE if words.reads_storage(step) else IN_MEMORY
-        rows.append(_row(step, number, _KIND_OF[found[step.step]] if step.step in found else usual))
+        kind = _KIND_OF[found[step.step]] if step.step in found else usual
+        rows.append(_row(step, number, kind, cores))
     return rows
 
 
-def _row(step: Step, number: int, kind: str) -> dict[str, Any]:
+def _row(step: Step, number: int, kind: str, cores: Cores) -> dict[str, Any]:
     return {
         "number": number,
         "kind": kind,
@@ -148,5 +153,5 @@ def _row(step: Step, number: int, kind: str) -> dict[str, Any]:
         "major_faults": step.major_faults,
         "cpu_share": step.cpu_ns / 1e9 / step.duration_s if step.duration_s else None,
         "involuntary_switches": step.involuntary_switches,
-        "mhz": max(step.cpu_khz) / 1000 if step.cpu_khz else None,
+        "mhz": cores.khz(step) / 1000 or None,
     }

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from armload.bench.compare import Comparison, Measured, Side
-from armload.report import words
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
+from armload.analysis.compare import Comparison, Measured, Side
+from armload.report import formatting as words
+from armload.report.layout import Column, Facts, Prose, Rows
 
 TIMES_FROM = 2.0
 """From here on a ratio is said as a number of times, below as a percentage."""
@@ -58,11 +55,14 @@ def sentence(compared: Comparison) -> str:
 
 def _doubt(compared: Comparison) -> str:
     """Say that a finding rests on runs which are not valid themselves."""
-    sides = [label for label, side in (("A", compared.a), ("B", compared.b)) if side.doubts]
-    if not sides:
+    doubted = {label: side for label, side in (("A", compared.a), ("B", compared.b)) if side.doubts}
+    if not doubted:
         return ""
-    verb = "are" if len(sides) > 1 else "is"
-    return f" But the runs of {' and '.join(sides)} {verb} not all valid."
+    labels = " and ".join(doubted)
+    if all(len(side.names) == 1 for side in doubted.values()):
+        what = f"the run of {labels} is" if len(doubted) == 1 else f"the runs of {labels} are"
+        return f" But {what} not valid."
+    return f" But not all runs of {labels} are valid."
 
 
 def advice(compared: Comparison) -> str:
@@ -80,32 +80,19 @@ def advice(compared: Comparison) -> str:
 
 def comparison_view(compared: Comparison) -> Group:
     """Lay out one comparison: the sides, their figures, and the finding."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
-    notes = [Text(f"note: {note}", style="dim") for note in compared.notes]
+    notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
     for side in (compared.a, compared.b):
-        notes += [Text(f"doubt: {doubt}", style="yellow") for doubt in side.doubts]
+        notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in side.doubts]
     said = Text(sentence(compared), style=_STYLES[compared.finding])
     if advice(compared):
         said = Text.assemble(said, " ", (advice(compared), "bold"))
-    figures = [Padding(_figures(compared), (1, 0))] if compared.measured else []
+    sides = Facts([("A", _side(compared.a)), ("B", _side(compared.b))])
+    figures: list[RenderableType] = []
+    if compared.measured:
+        figures = [Text(""), _figures(compared), Text("")]
     if compared.finding == "not comparable":  # before figures that would be read as a result
-        return Group(_sides(compared), said, *notes, *figures)
-    return Group(_sides(compared), *notes, *figures, said)
-
-
-def _sides(compared: Comparison) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, side in (("A", compared.a), ("B", compared.b)):
-        table.add_row(label, Text(_side(side)))
-    return table
+        return Group(sides, Prose(said), *notes, *figures)
+    return Group(sides, *notes, *figures, Prose(said))
 
 
 def _side(side: Side) -> str:
@@ -124,14 +111,17 @@ def _side(side: Side) -> str:
     return f"{side.names[0]}{count}: {', '.join(known)}"
 
 
-def _figures(compared: Comparison) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
-    for heading in ("", "A", "B", "B takes", "95 % confidence", "finding"):
-        table.add_column(heading, no_wrap=heading != "95 % confidence")
+def _figures(compared: Comparison) -> Rows:
+    table = Rows(
+        Column(heading=""),
+        Column(heading="A"),
+        Column(heading="B"),
+        Column(heading="B takes"),
+        Column(heading="95 % confidence", below="95 % confidence: "),
+        Column(heading="finding"),
+    )
     for each in compared.measured:
-        table.add_row(
+        table.add(
             _label(each),
             words.seconds(each.a_s),
             words.seconds(each.b_s),
@@ -143,8 +133,6 @@ def _figures(compared: Comparison) -> Table:
 
 
 def _finding(each: Measured, compared: Comparison) -> Text:
-    from rich.text import Text
-
     finding = "-" if compared.finding == "not comparable" else each.finding
     return Text(finding, style=_STYLES.get(finding, ""))
 

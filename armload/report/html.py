@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from armload.core.files import write_whole
 from armload.core.workspace import cache_folder
-from armload.report import words
+from armload.report import formatting as words
 from armload.report.drawing import Specification, inline_svg, untitled
 
 SCRIPTS = ("draw.js", "sort.js")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from armload.build.binary import FeatureUse
 from armload.build.fit import Fit
 from armload.build.inspection import Inspection
 from armload.core.values import format_bytes
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.table import Table
+from armload.report.layout import Column, Facts, Rows, whole
 
 _VERDICTS = {
     "runs": ("runs", "green"),
@@ -23,30 +21,27 @@ _VERDICTS = {
 }
 
 
-def document(inspection: Inspection, fits: Sequence[Fit]) -> str:
-    """Return one JSON object: the inspection, and under ``targets`` where the program runs."""
-    content = inspection.model_dump(mode="json")
-    return json.dumps({**content, "targets": [fit.model_dump() for fit in fits]}, indent=1)
+class Inspected(Inspection):
+    """An inspection, and under ``targets`` where the program runs."""
+
+    targets: tuple[Fit, ...]
+
+    @classmethod
+    def of(cls, inspection: Inspection, fits: Sequence[Fit]) -> Inspected:
+        """Put the two together."""
+        return cls(**dict(inspection), targets=tuple(fits))
 
 
 def inspection_table(inspection: Inspection, fits: Sequence[Fit]) -> Group:
     """Lay out what a program is, the CPU features that it uses, and where it runs."""
-    from rich.console import Group
-    from rich.padding import Padding
-
-    parts = [_facts(inspection), _features(inspection.features), _fits(fits)]
-    return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts[:-1] if part.row_count), parts[-1])
+    features = _features(inspection.features)
+    between: list[RenderableType] = [] if features.is_empty else [features, Text("")]
+    return Group(_facts(inspection), Text(""), *between, _fits(fits))
 
 
-def _facts(inspection: Inspection) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    rows = [
-        ("file", str(inspection.path)),
+def _facts(inspection: Inspection) -> Facts:
+    rows: list[tuple[str, str | Text]] = [
+        ("file", whole(str(inspection.path))),
         ("sha256", inspection.sha256),
         ("size", format_bytes(inspection.size_bytes)),
         ("architecture", inspection.architecture),
@@ -55,9 +50,7 @@ def _facts(inspection: Inspection) -> Table:
     ]
     if not inspection.features and inspection.architecture == "aarch64":
         rows.append(("CPU features", "none but those that every 64-bit ARM CPU has"))
-    for label, value in rows:
-        table.add_row(label, Text(value))
-    return table
+    return Facts(rows)
 
 
 def _linked(inspection: Inspection) -> str:
@@ -67,38 +60,34 @@ def _linked(inspection: Inspection) -> str:
     return f"dynamically: it needs {', '.join([*wanted, *inspection.needed])}"
 
 
-def _features(uses: Sequence[FeatureUse]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("CPU feature", no_wrap=True)
-    table.add_column("uses", justify="right", no_wrap=True)
-    table.add_column("checked at\nrun time", justify="right", no_wrap=True)
-    table.add_column("first at", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("in", overflow="fold")
+def _features(uses: Sequence[FeatureUse]) -> Rows:
+    table = Rows(
+        Column(heading="CPU feature"),
+        Column(heading="uses", is_number=True),
+        Column(heading="checked at\nrun time", is_number=True),
+        Column(heading="first at", is_number=True),
+        Column(heading=""),
+        Column(heading="in", below=""),
+    )
     for use in uses:
-        table.add_row(
+        table.add(
             Text(use.feature, style="bold"),
             f"{use.count:,}",
             "all" if use.guarded else f"{use.guarded_count:,}",
             f"{use.address:#x}",
-            Text(use.mnemonic),
-            Text(use.symbol or ""),
+            use.mnemonic,
+            whole(use.symbol or ""),
         )
     return table
 
 
-def _fits(fits: Sequence[Fit]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("target", no_wrap=True)
-    table.add_column("the program", no_wrap=True)
-    table.add_column("why", overflow="fold")
+def _fits(fits: Sequence[Fit]) -> Rows:
+    table = Rows(
+        Column(heading="target"),
+        Column(heading="the program"),
+        Column(heading="why", is_prose=True, below=""),
+    )
     for fit in fits:
         word, style = _VERDICTS[fit.verdict]
-        table.add_row(Text(fit.target, style="bold"), Text(word, style=style), Text(fit.reason))
+        table.add(Text(fit.target, style="bold"), Text(word, style=style), fit.reason)
     return table

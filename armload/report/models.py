@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from armload.core.values import format_bytes
 from armload.models.anatomy import Anatomy, Section
-from armload.report import words
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.table import Table
+from armload.report import formatting as words
+from armload.report.layout import Column, Facts, Prose, Rows, whole
 
 
 def anatomy_table(anatomy: Anatomy) -> Group:
     """Lay out a model's facts, its types, its KV cache, its layers, and what they leave out."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
-    parts = [_types(anatomy), _cache(anatomy), _sections(anatomy)]
-    return Group(
-        _facts(anatomy),
-        *(Padding(part, (1, 0, 0, 0)) for part in parts if part.row_count),
-        *(Text(f"\n{note}") for note in anatomy.notes),
-    )
+    return Group(Facts(_rows(anatomy)), *_parts(anatomy))
 
 
-def _facts(anatomy: Anatomy) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in _rows(anatomy):
-        table.add_row(label, Text(value))
-    return table
+def _parts(anatomy: Anatomy) -> Iterator[RenderableType]:
+    tables = [_types(anatomy), _cache(anatomy), _sections(anatomy)]
+    shown: list[RenderableType] = [table for table in tables if not table.is_empty]
+    for part in (*shown, *map(Prose, anatomy.notes)):
+        yield Text("")
+        yield part
 
 
-def _rows(anatomy: Anatomy) -> list[tuple[str, str]]:
-    rows = [
-        ("file", str(anatomy.path)),
+def _rows(anatomy: Anatomy) -> list[tuple[str, str | Text]]:
+    rows: list[tuple[str, str | Text]] = [
+        ("file", whole(str(anatomy.path))),
         ("sha256", anatomy.sha256),
         ("size", f"{format_bytes(anatomy.size_bytes)} ({anatomy.size_bytes:,} bytes)"),
         ("missing", format_bytes(anatomy.missing_bytes) if anatomy.missing_bytes else ""),
@@ -71,16 +58,16 @@ def _heads(anatomy: Anatomy) -> str:
     return f"{anatomy.heads}, {kv_heads} for keys and values"
 
 
-def _types(anatomy: Anatomy) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def _table(first: str, *numbers: str) -> Rows:
+    return Rows(
+        Column(heading=first), *(Column(heading=heading, is_number=True) for heading in numbers)
+    )
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("type", no_wrap=True)
-    for heading in ("tensors", "size", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
+
+def _types(anatomy: Anatomy) -> Rows:
+    table = _table("type", "tensors", "size", "share")
     for each in anatomy.types:
-        table.add_row(
+        table.add(
             Text(each.type, style="bold"),
             str(each.tensors),
             format_bytes(each.size_bytes),
@@ -89,16 +76,10 @@ def _types(anatomy: Anatomy) -> Table:
     return table
 
 
-def _cache(anatomy: Anatomy) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("KV cache", no_wrap=True)
-    table.add_column("a token", justify="right", no_wrap=True)
-    table.add_column(f"{anatomy.context_length:,} tokens", justify="right", no_wrap=True)
+def _cache(anatomy: Anatomy) -> Rows:
+    table = _table("KV cache", "a token", f"{anatomy.context_length:,} tokens")
     for each in anatomy.cache:
-        table.add_row(
+        table.add(
             Text(each.type, style="bold"),
             format_bytes(each.bytes_per_token),
             format_bytes(each.context_bytes),
@@ -106,16 +87,10 @@ def _cache(anatomy: Anatomy) -> Table:
     return table
 
 
-def _sections(anatomy: Anatomy) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("part", no_wrap=True)
-    for heading in ("tensors", "a layer", "size", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _sections(anatomy: Anatomy) -> Rows:
+    table = _table("part", "tensors", "a layer", "size", "share")
     for each in anatomy.sections:
-        table.add_row(
+        table.add(
             Text(_part(each), style="bold"),
             str(each.tensors or ""),
             format_bytes(each.size_bytes / each.layers) if each.layers else "",

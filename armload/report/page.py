@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.bench.run import Run, Step
+from armload.analysis.run import Run
 from armload.core.files import write_whole
-from armload.report import words
+from armload.engines.trace import Step
+from armload.report import formatting as words
 from armload.report.chart import token_chart
 from armload.report.drawing import Specification, png
 from armload.report.html import render
@@ -24,7 +25,7 @@ def write_report(run: Run, folder: Path) -> tuple[Path, Path | None]:
     Without times per token there is nothing to draw, and no picture.
     """
     page, picture = folder / PAGE_NAME, folder / PICTURE_NAME
-    specification = token_chart(run) if run.tokens else None
+    specification = token_chart(run) if run.steps else None
     if specification is None:
         picture.unlink(missing_ok=True)
     else:
@@ -46,7 +47,7 @@ def render_page(run: Run, specification: Specification | None, raw_files: Sequen
         specification: from ``chart.token_chart``; none without times per token.
         raw_files: names of the files beside the page to link to.
     """
-    slowest, causes = _slowest(run.tokens), words.causes_of(run)
+    slowest, causes = _slowest(run.steps), words.causes_of(run)
     values = {
         "run": run,
         "version": run.armload,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from armload.bench.statistics import ratio_of_runs, ratio_of_tokens
+from armload.analysis.statistics import ratio_of_runs, ratio_of_tokens
 from armload.report.cells import Cell, Estimate, grouped
 
 Measure = Literal["decode", "prefill"]

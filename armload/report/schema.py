@@ -1,43 +1,127 @@
-"""The published JSON schemas: of ``run.json``, and of the plan files that a person writes."""
+"""The published JSON schemas: of what ``--json`` prints, and of the plan files of a person."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel
 
-from armload.bench.run import FORMAT, Run
-from armload.bench.wishes import Wishes
+from armload.analysis.compare import Comparison
+from armload.analysis.run import FORMAT, Run
+from armload.bench.options import Options
+from armload.boards.address import SshAddress
+from armload.boards.board import Board
+from armload.boards.trust import PinnedKey
+from armload.build.binary import Binary
+from armload.build.shelf import ShelvedBuild
+from armload.core.values import ValueList
+from armload.deploy.claims import Claim
+from armload.models.anatomy import Anatomy
+from armload.report.boards import ProbedBoard, StoppedBoard
+from armload.report.cache import CleanedCache
+from armload.report.failure import DeployedBoard, Failed, FetchedRuns
+from armload.report.inspected import Inspected
+from armload.report.repeats import RepeatedRun
+from armload.report.sweep import SweptCells
+from armload.report.written import WrittenReport
+from armload.runs.cleaning import Cleaned
+from armload.runs.placing import Deployed
 
-PLAN_FORMAT = 1
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """A published schema.
+
+    Attributes:
+        name: of its file, without the format.
+        format: goes up when former documents no longer fit.
+        value: what is described.
+        title: what a document of it is.
+        verbs: that print one with ``--json``.
+        mode: whether armload writes or reads such documents.
+    """
+
+    name: str
+    value: type[BaseModel]
+    title: str
+    verbs: tuple[str, ...] = ()
+    format: int = 1
+    mode: Literal["validation", "serialization"] = "serialization"
+
+    @property
+    def file_name(self) -> str:
+        """Below ``docs/schema``."""
+        return f"{self.name}-{self.format}.json"
+
+    def text(self) -> str:
+        """Return the schema as a JSON document."""
+        schema = self.value.model_json_schema(mode=self.mode)
+        content = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": self.title,
+            **{key: value for key, value in schema.items() if key != "title"},
+        }
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def run_schema() -> str:
-    """Return the schema of a run's current format as a JSON document."""
-    return _document(Run, "serialization", f"armload run.json, format {FORMAT}")
-
-
-def plan_schema() -> str:
-    """Return the schema of plan files as a JSON document."""
-    return _document(Wishes, "validation", "armload plan file")
-
-
-def _document(
-    value: type[BaseModel], mode: Literal["validation", "serialization"], title: str
-) -> str:
-    schema = value.model_json_schema(mode=mode)
-    document = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": title,
-        **{key: value for key, value in schema.items() if key != "title"},
-    }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+PLAN = Schema(name="plan", value=Options, title="armload plan file", mode="validation")
+RUN = Schema(
+    name="run",
+    format=FORMAT,
+    value=Run,
+    title=f"armload run.json, format {FORMAT}",
+    verbs=("bench", "demo", "show", "watch"),
+)
+REPEATED = Schema(
+    name="repeated-run",
+    format=FORMAT,
+    value=RepeatedRun,
+    title="a run of bench --precision, with its repeats",
+    verbs=("bench",),
+)
+ERROR = Schema(name="error", value=Failed, title="an error, where a verb has no results")
+DOCUMENTS = (
+    RUN,
+    REPEATED,
+    Schema(
+        name="sweep",
+        value=SweptCells,
+        title="a sweep's cells",
+        verbs=("bench", "show"),
+    ),
+    Schema(name="run-ids", value=ValueList[str], title="ids of runs", verbs=("show",)),
+    Schema(name="fetched-runs", value=FetchedRuns, title="fetched runs", verbs=("pull",)),
+    Schema(
+        name="comparisons", value=ValueList[Comparison], title="compared plans", verbs=("compare",)
+    ),
+    Schema(name="report", value=WrittenReport, title="a written report", verbs=("report",)),
+    Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
+    Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),
+    Schema(name="inspection", value=Inspected, title="an inspected program", verbs=("inspect",)),
+    Schema(name="deployed", value=Deployed, title="files on a board", verbs=("deploy",)),
+    Schema(
+        name="deployed-boards",
+        value=ValueList[DeployedBoard],
+        title="files on several boards",
+        verbs=("deploy",),
+    ),
+    Schema(name="cleaned-cache", value=CleanedCache, title="the cache", verbs=("clean",)),
+    Schema(name="model", value=Anatomy, title="a model", verbs=("model.inspect", "model.synth")),
+    Schema(name="boards", value=ValueList[Board], title="boards", verbs=("board.list",)),
+    Schema(name="probe", value=ProbedBoard, title="a probed board", verbs=("board.probe",)),
+    Schema(name="pinned-key", value=PinnedKey, title="a pinned host key", verbs=("board.trust",)),
+    Schema(name="address", value=SshAddress, title="an SSH address", verbs=("board.up",)),
+    Schema(name="stopped", value=StoppedBoard, title="a stopped board", verbs=("board.down",)),
+    Schema(name="leases", value=ValueList[Claim], title="ended leases", verbs=("board.release",)),
+    Schema(name="cleaned-board", value=Cleaned, title="a cleaned board", verbs=("board.clean",)),
+    ERROR,
+)
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    (folder / f"run-{FORMAT}.json").write_text(run_schema(), encoding="utf-8")
-    (folder / f"plan-{PLAN_FORMAT}.json").write_text(plan_schema(), encoding="utf-8")
+    for each in (PLAN, *DOCUMENTS):
+        (Path(sys.argv[1]) / each.file_name).write_text(each.text(), encoding="utf-8")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from armload.bench.plan import Plan, short_prompt
-from armload.bench.run import Run
+from armload.analysis.run import Run
 from armload.core.shell import join
+from armload.engines.llama_cpp import repacked
+from armload.engines.plan import Plan, short_prompt
 
 BOARD, MODEL, QUANTISATION, THREADS = "board", "model", "quantisation", "threads"
+REPACKED = "weights repacked"
 PROGRAM, BUILD, MODEL_SUM = "program", "build", "model SHA-256"
 
 ALWAYS_SHOWN = (MODEL, QUANTISATION, THREADS, BOARD)
@@ -60,6 +62,7 @@ def settings_of(run: Run) -> Settings:
         MODEL: stem(run.model.name) or NONE,
         QUANTISATION: run.model.quantisation or NONE,
         **choices,
+        REPACKED: _words(repacked(run.command)) if run.plan else NONE,
         "command": join(run.watched.words) if run.watched else NONE,
         PROGRAM: binary.program,
         "target": binary.target,

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import get_args
 
-from armload.bench.record import Place
-from armload.bench.run import Run
+from rich.text import Text
+
+from armload.analysis.run import Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
-from armload.report import words
-from armload.report.cells import Cell, Estimate, cells_of
+from armload.core.values import Value
+from armload.engines.job import Place
+from armload.engines.plan import Plan
+from armload.report import formatting as words
+from armload.report.cells import Cell, Estimate, Quantile, cells_of
+from armload.report.layout import Column, Rows
+from armload.report.multi_run import rivals
 from armload.report.ranking import fastest
-from armload.report.settings import MODEL, Settings, choices_of, differing
-from armload.report.several import rivals
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
+from armload.report.settings import MODEL, NONE, REPACKED, Settings, choices_of, differing
 
 _LONGEST_KIND = 40
 
@@ -32,7 +32,7 @@ def names_of_cells(sweep: Sweep) -> list[Settings]:
 
 
 class Lines:
-    """The table of progress: a head, and a line for every run.
+    """The table of progress: a head, and a line for every run; what may be long comes last.
 
     Args:
         sweep: whose runs they are.
@@ -43,24 +43,24 @@ class Lines:
         self._names = [_in_a_line(name) for name in names_of_cells(sweep)]
         self._total = len(sweep.cells) * (sweep.repeats + sweep.warmups)
         self._done = done
-        self._width = max(4, *(len(name) for name in self._names))
 
     def head(self) -> str:
         """Return the heads of the columns."""
         number = "run".rjust(self._number_width)
-        return f"{number}  {'cell'.ljust(self._width)}  prefill  decode tok/s  verdict"
+        return f"{number}  {'prefill':>7}  {'decode':>7}  tok/s"
 
     def line(self, place: Place, ended: Run | ArmloadError) -> str:
         """Return the line of a run, or of one that could not be started."""
         self._done += 1
         number = f"{self._done}/{self._total}".rjust(self._number_width)
-        name = self._names[place.cell].ljust(self._width)
         if isinstance(ended, ArmloadError):
-            return f"{number}  {name}  {'-':>7}  {'-':>12}  {ended.message}"
-        prefill, decode = (
-            words.rate(rate) for rate in (ended.summary.prefill_tps, ended.summary.decode_tps)
-        )
-        return f"{number}  {name}  {prefill:>7}  {decode:>12}  {_short_verdict(place, ended)}"
+            prefill = decode = words.UNKNOWN
+            verdict = ended.message
+        else:
+            prefill = words.rate(ended.summary.prefill_tps)
+            decode = words.rate(ended.summary.decode_tps)
+            verdict = _short_verdict(place, ended)
+        return f"{number}  {prefill:>7}  {decode:>7}  {self._names[place.cell]}: {verdict}"
 
     @property
     def _number_width(self) -> int:
@@ -88,11 +88,13 @@ class Outcome:
     """What became of one of a sweep's cells.
 
     Attributes:
+        number: of the cell in the sweep.
         name: what tells it from the others.
         cell: its runs without the warm-ups; none where there is none.
         error: why it could not be started; empty where it could.
     """
 
+    number: int
     name: Mapping[str, str]
     cell: Cell | None
     error: str
@@ -113,52 +115,64 @@ def outcomes_of(
 ) -> list[Outcome]:
     """Return what became of each cell, in the sweep's order.
 
+    A cell is told twice where free memory allowed only some of its runs to repack the weights.
+
     Args:
         sweep: what was run.
         runs: of each cell, without warm-ups.
         errors: why a cell could not be started.
     """
+    cells: dict[int, Sequence[Cell | None]] = {
+        number: cells_of(its_runs) for number, its_runs in runs.items() if its_runs
+    }
+    is_mixed = any(len(several) > 1 for several in cells.values())
+
+    def named(name: Settings, cell: Cell | None) -> Settings:
+        repacked = cell.settings[REPACKED] if cell else NONE
+        return {**name, REPACKED: repacked} if is_mixed else name
+
     return [
         Outcome(
-            name=name,
-            cell=cells_of(runs[number])[0] if runs.get(number) else None,
+            number=number,
+            name=named(name, cell),
+            cell=cell,
             error=errors.get(number, ""),
         )
         for number, name in enumerate(names_of_cells(sweep))
+        for cell in cells.get(number, (None,))
     ]
 
 
-def sweep_table(outcomes: Sequence[Outcome]) -> Table:
+def sweep_table(outcomes: Sequence[Outcome]) -> Rows:
     """Lay out a sweep, one cell a line, the fastest marked."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in outcomes[0].name:
-        table.add_column(heading, overflow="fold")
-    for heading in (
-        "valid\nruns",
-        "prefill\ntok/s",
-        "decode\ntok/s",
-        "\n95 % sure",
-        "per token\np50",
-        "first\ntoken",
-        "peak\nRSS",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
+    table = Rows(
+        *(Column(heading=name, below="" if name == MODEL else None) for name in outcomes[0].name),
+        *(
+            Column(heading=heading, is_number=True)
+            for heading in (
+                "valid\nruns",
+                "prefill\ntok/s",
+                "decode\ntok/s",
+                "95 %\nsure",
+                "p50 per\ntoken",
+                "first\ntoken",
+                "peak\nRSS",
+            )
+        ),
+        Column(heading="", below=""),
+    )
     cells = [each.cell for each in outcomes if each.cell is not None]
     best = fastest(cells) if len(cells) > 1 else None
     for each in outcomes:
         cell = each.cell
         is_best = cell is not None and cell is best
         decode = cell.decode_tps if cell else None
-        table.add_row(
-            *(Text(value) for value in each.name.values()),
+        table.add(
+            *each.name.values(),
             f"{len(cell.valid)}/{len(cell.runs)}" if cell else "0/0",
             words.rate(_value(cell.prefill_tps) if cell else None),
             Text(words.rate(_value(decode)), style="bold green" if is_best else "bold"),
-            f"{words.rate(decode.low)} to {words.rate(decode.high)}" if decode else "",
+            f"{words.rate(decode.low)}–{words.rate(decode.high)}" if decode else "",  # noqa: RUF001
             words.seconds(cell.token_s("p50") if cell else None),
             words.seconds(cell.ttft_s if cell else None),
             words.size(cell.max_rss_bytes if cell else None),
@@ -178,35 +192,79 @@ def notes(outcomes: Sequence[Outcome]) -> list[str]:
     return [*said, rivalry] if rivalry else said
 
 
-def sweep_json(sweep: Sweep, outcomes: Sequence[Outcome]) -> str:
-    """Return a sweep and what its repeats say as a JSON document; raw samples stay in the runs."""
-    cells = [
-        {
-            "model": cell.model,
-            "plan": cell.plan.model_dump(mode="json"),
-            "error": each.error,
-            **_figures(each.cell),
-        }
-        for cell, each in zip(sweep.cells, outcomes, strict=True)
-    ]
-    said = {"sweep": sweep.id, "board": sweep.board, "repeats": sweep.repeats, "cells": cells}
-    return json.dumps(said, indent=1)
+class SweptCell(Value):
+    """What the repeats of a cell say; raw samples stay in the runs.
+
+    Attributes:
+        model: the file's name.
+        plan: what was run.
+        error: why it could not be started; empty where it could.
+        runs: ids of its runs, without the warm-ups.
+        ended: how many of them ended well.
+        valid: how many of them are valid.
+        prefill_tps, decode_tps: medians over runs; none without a run that counts.
+        ttft_s, token_s: medians over runs, but for the largest of ``max``.
+        max_rss_bytes: most of any run.
+        weights_repacked: whether llama.cpp repacked them; none without a run.
+        too_few: why the runs are too few, or what it takes to know the rate; else empty.
+    """
+
+    model: str
+    plan: Plan
+    error: str
+    runs: tuple[str, ...] = ()
+    ended: int = 0
+    valid: int = 0
+    prefill_tps: Estimate | None = None
+    decode_tps: Estimate | None = None
+    ttft_s: float | None = None
+    token_s: dict[Quantile, float | None] | None = None
+    max_rss_bytes: int | None = None
+    weights_repacked: bool | None = None
+    too_few: str = ""
 
 
-def _figures(cell: Cell | None) -> dict[str, object]:
+class SweptCells(Value):
+    """A sweep, and what became of its cells."""
+
+    sweep: str
+    board: str
+    repeats: int
+    cells: tuple[SweptCell, ...]
+
+
+def swept_cells(sweep: Sweep, outcomes: Sequence[Outcome]) -> SweptCells:
+    """Return what a sweep's outcomes say, for programs."""
+    return SweptCells(
+        sweep=sweep.id,
+        board=sweep.board,
+        repeats=sweep.repeats,
+        cells=tuple(
+            _swept(sweep.cells[each.number].model, sweep.cells[each.number].plan, each)
+            for each in outcomes
+        ),
+    )
+
+
+def _swept(model: str, plan: Plan, outcome: Outcome) -> SweptCell:
+    cell = outcome.cell
     if cell is None:
-        return {"runs": [], "ended": 0, "valid": 0}
-    return {
-        "runs": [run.id for run in cell.runs],
-        "ended": sum(run.exit.status == 0 for run in cell.runs),
-        "valid": len(cell.valid),
-        "prefill_tps": asdict(cell.prefill_tps) if cell.prefill_tps else None,
-        "decode_tps": asdict(cell.decode_tps) if cell.decode_tps else None,
-        "ttft_s": cell.ttft_s,
-        "token_s": {name: cell.token_s(name) for name in ("p50", "p90", "p99", "max")},
-        "max_rss_bytes": cell.max_rss_bytes,
-        "too_few": cell.too_few,
-    }
+        return SweptCell(model=model, plan=plan, error=outcome.error)
+    return SweptCell(
+        model=model,
+        plan=plan,
+        error=outcome.error,
+        runs=tuple(run.id for run in cell.runs),
+        ended=sum(run.exit.status == 0 for run in cell.runs),
+        valid=len(cell.valid),
+        prefill_tps=cell.prefill_tps,
+        decode_tps=cell.decode_tps,
+        ttft_s=cell.ttft_s,
+        token_s={name: cell.token_s(name) for name in get_args(Quantile)},
+        max_rss_bytes=cell.max_rss_bytes,
+        weights_repacked=cell.settings[REPACKED] == "yes",
+        too_few=cell.too_few,
+    )
 
 
 def _value(estimate: Estimate | None) -> float | None:
@@ -214,8 +272,6 @@ def _value(estimate: Estimate | None) -> float | None:
 
 
 def _remark(each: Outcome, *, is_best: bool) -> Text:
-    from rich.text import Text
-
     cell = each.cell
     if each.error or (cell is not None and not cell.counted):
         return Text("failed", style="red")

@@ -16,15 +16,19 @@ from armload.boards.ssh import SshHost
 from tests.devices import hdc_device
 from tests.servers import RARE_TOOLS, dropbear, openssh
 
+similar = pytest.mark.exhaustive(
+    covers=["armload/boards", "armload/deploy", "deploy", "tests/contract", "toolchains/board"]
+)
 KINDS = (
     "openssh",
-    "a talkative shell",
-    "mksh and toybox",
-    "busybox",
     "a poor toybox",
-    "this machine",
     "hdc",
+    pytest.param("a talkative shell", marks=similar),
+    pytest.param("mksh and toybox", marks=similar),
+    pytest.param("busybox", marks=similar),
+    pytest.param("this machine", marks=similar),
 )
+"""The first three differ most: in shell, tools and what carries the commands."""
 NAME = "bench-board"
 
 

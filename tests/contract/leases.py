@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.host import Host
 from armload.boards.virtual.process import Started
-from armload.core.progress import Silent
+from armload.core.progress import Progress, Silent
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, leased
 from armload.deploy.owner import Owner
@@ -21,12 +21,15 @@ SOMEBODY = Owner(
 
 
 def taken(
-    host: Host, workdir: PurePosixPath, wait_s: float = 0
+    host: Host,
+    workdir: PurePosixPath,
+    wait_s: float = 0,
+    progress: Progress | None = None,
 ) -> contextlib.AbstractContextManager[Lease]:
     def never() -> Host:
         raise AssertionError("short leases need no other line")
 
-    return leased(host, workdir, Silent(), wait_s=wait_s, beside=never)
+    return leased(host, workdir, progress or Silent(), wait_s=wait_s, beside=never)
 
 
 def uptime_s() -> int:

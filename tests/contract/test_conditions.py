@@ -12,10 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.bench.measures import read_swapped
-from armload.bench.plan import Plan
-from armload.bench.setting import Wish, set_up
-from armload.bench.strangers import read_strangers
+from armload.analysis.background import read_background_processes
+from armload.analysis.conditions_log import read_swapped
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import probe
@@ -24,7 +22,9 @@ from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.layout import Layout
-from armload.deploy.rates import measured_rates
+from armload.deploy.rates import Missing, measure, measured_rates
+from armload.engines.engine import Settings
+from armload.runs.prepare import BoardState, as_wanted
 from tests.contract.launching import ran
 
 AWKWARD = "a) S (b\n7 (c"
@@ -69,17 +69,17 @@ def test_a_neighbour_with_an_awkward_name_is_named_and_the_run_is_not(
     with neighbour(tmp_path, AWKWARD):
         words = ("sh", "-c", f"'{ourselves}' -c '{busy}'; sleep 1")
         local = ran(host, board.workdir, tmp_path / "run", *words)
-    strangers = read_strangers(local)
-    monkeypatch.setattr("armload.bench.strangers.MOST_NAMED", 1000)  # others may be busier
-    every = read_strangers(local)
-    assert strangers is not None
+    background_processes = read_background_processes(local)
+    monkeypatch.setattr("armload.analysis.background.MOST_NAMED", 1000)  # others may be busier
+    every = read_background_processes(local)
+    assert background_processes is not None
     assert every is not None
     (found,) = (each for each in every if each.name == AWKWARD)
     assert found.processes == 1
     assert not found.kernel
     assert 0.01 < found.share < 1.2
     line = {"sshd", "sshd-session", "dropbear"}
-    assert not {"ourselves", *line} & {each.name for each in strangers}
+    assert not {"ourselves", *line} & {each.name for each in background_processes}
 
 
 def test_what_was_swapped_is_counted(host: Host, board: Board, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_busy_neighbour_is_seen_while_rates_are_measured(
     assert rates.memory_others_cpu > LITTLE
     assert not rates.memory_is_settled
     assert not rates.storage_is_settled
-    assert any("measured again the next time" in line for line in progress.said)
+    assert any("measured again next time" in line for line in progress.said)
 
 
 class Told(Silent):
@@ -180,12 +180,15 @@ class Told(Silent):
 def test_storage_is_measured_on_a_model_that_lies_there_when_none_is_named(
     host: Host, board: Board, model: PurePosixPath
 ) -> None:
-    memory_alone = measured_rates(host, board, probe(host, board), Silent())
+    memory_alone, missing = measure(host, board, probe(host, board), Silent())
     assert memory_alone.memory_bytes_per_s
     assert memory_alone.storage_read_bytes_per_s is None
+    assert missing.memory == ""
+    assert missing.storage.startswith("there is no model on the board to read")
     there = Layout(workdir=board.workdir).model("0" * 64, "m.gguf")
     host.run(f"mkdir -p {quote(there.parent)} && cp {quote(model)} {quote(there)}")
-    both = measured_rates(host, board, probe(host, board), Silent())
+    both, missing = measure(host, board, probe(host, board), Silent())
+    assert missing == Missing()
     assert both.memory_bytes_per_s
     assert both.storage_read_bytes_per_s
 
@@ -197,20 +200,24 @@ def test_what_cannot_be_measured_stops_nothing(
     if os.uname().machine == "aarch64":
         pytest.skip("here it can")
     found = probe(emulated, board)
-    assert measured_rates(emulated, board, found, Silent(), file=model) == Rates()
+    rates, missing = measure(emulated, board, found, Silent(), file=model)
+    assert rates == Rates()
+    assert "annot execute" in missing.memory or "rates" in missing.memory, "the shell's words"
 
 
 def test_a_program_is_kept_to_its_cores(
     host: Host, board: Board, model: PurePosixPath, tmp_path: Path
 ) -> None:
     last = (os.cpu_count() or 1) - 1
-    plan = Plan(cpus=str(last))
+    settings = Settings(cpus=str(last))
     found = probe(host, board)
-    setting = set_up(host, board, plan, Wish(), found=found, model=model, progress=Silent())
-    own = setting.before_program[0] != "taskset"
+    setting = as_wanted(
+        host, board, settings, BoardState(), found=found, largest=model, progress=Silent()
+    )
+    own = setting.site.launcher[0] != "taskset"
     assert own == ("taskset" not in found.tools)
     words = ("grep", "Cpus_allowed_list", "/proc/self/status")
-    local = ran(host, board.workdir, tmp_path / "run", *setting.before_program, *words)
+    local = ran(host, board.workdir, tmp_path / "run", *setting.site.launcher, *words)
     assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", str(last)]
 
 
@@ -219,18 +226,18 @@ def test_cores_that_a_board_does_not_have_are_refused_before_anything_is_done(
 ) -> None:
     found = probe(host, board)
     with pytest.raises(UsageError, match="has no core 1000") as caught:
-        set_up(
-            *(host, board, Plan(cpus="0,1000"), Wish()),
+        as_wanted(
+            *(host, board, Settings(cpus="0,1000"), BoardState()),
             found=found,
-            model=model,
+            largest=model,
             progress=Silent(),
         )
     assert "It has: 0" in caught.value.remedy
-    with pytest.raises(UsageError, match="--cpus 0 is 1 core:"):
-        set_up(
-            *(host, board, Plan(cpus="0", threads=2), Wish()),
+    with pytest.raises(UsageError, match="--cpus 0 is 1 core"):
+        as_wanted(
+            *(host, board, Settings(cpus="0", threads=2), BoardState()),
             found=found,
-            model=model,
+            largest=model,
             progress=Silent(),
         )
     assert probe(host, board).rates == Rates()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -11,16 +13,23 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.build.binary import Binary
+from armload.build.helper import Helper
 from armload.core.errors import BoardError, BusyError, ConnectError
 from armload.core.files import sha256_of
-from armload.core.progress import Silent
-from armload.deploy.deployment import Deployment, deploy
+from armload.core.progress import Progress, Silent
+from armload.core.shell import quote
+from armload.deploy.deployment import deploy
+from armload.deploy.helpers import put_helper
 from armload.deploy.item import Item, stored_script
 from armload.deploy.layout import Layout
+from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
+from armload.deploy.payload import read_payload
 from armload.deploy.transfer import push
 from armload.models.model import Model
-from tests.contract.launching import JOB, run_to_end
+from armload.runs.placing import Deployed, place
+from tests.contract.conftest import NAME
+from tests.contract.launching import JOB, launched, run_to_end
 from tests.faults import At
 
 SILENT = Silent()
@@ -76,15 +85,99 @@ def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:
     assert all(way.chosen and way.reason for way in found.ways)
     without = "sha256sum" not in found.tools
     usual = "openssl dgst -sha256" if "openssl" in found.tools else "sha256sum"
-    assert ways["checksums"].chosen == "a program of ours"
+    assert ways["checksums"].chosen == "armload's own program"
     assert ("toybox sha256sum" if without else usual) in ways["checksums"].reason
+
+
+@contextmanager
+def storage(host: Host, folder: PurePosixPath) -> Iterator[Callable[[str], None]]:
+    """Mount a small storage where the host sees it; give what mounts it anew with an option."""
+    if os.geteuid() != 0:
+        pytest.skip("a file system takes root")
+    place = quote(folder)
+    done = host.run(f"mkdir -p {place} && mount -t tmpfs -o size=9m none {place}")
+    if done.status != 0:
+        pytest.skip(f"nothing can be mounted here: {done.stderr!r}")
+
+    def remount(option: str) -> None:
+        assert host.run(f"mount -o remount,{option} {place}").status == 0
+
+    try:
+        yield remount
+    finally:
+        host.run(f"umount -l {place}")
+
+
+def test_storage_that_is_mounted_anew_is_looked_at_anew(
+    emulated: Host, board: Board, tmp_path: Path
+) -> None:
+    """With everything in place: nothing else would find out before the program fails."""
+    binary, model = some_binary(tmp_path), some_model(tmp_path)
+
+    def refused() -> BoardError:
+        with pytest.raises(BoardError) as caught:
+            place(emulated, board, probe(emulated, board), binary, model, SILENT)
+        return caught.value
+
+    with storage(emulated, board.workdir) as remount:
+        place(emulated, board, probe(emulated, board), binary, model, SILENT)
+        remount("noexec")
+        error = refused()
+        assert error.message.endswith(f"{board.workdir} (tmpfs) is mounted noexec.")
+        assert f"mount -o remount,exec {quote(board.workdir)}" in error.remedy
+        remount("ro")
+        with (
+            pytest.raises(BoardError) as caught,
+            leased(emulated, board.workdir, SILENT, wait_s=0, beside=lambda: emulated),
+        ):
+            pytest.fail("nobody has this board")
+        for error in (refused(), caught.value):
+            assert error.message.endswith(f"{board.workdir} (tmpfs) is mounted read-only.")
+            assert f"mount -o remount,rw {quote(board.workdir)}" in error.remedy
+            assert "dmesg" in error.remedy
+
+
+def test_storage_without_room_is_said_whatever_a_tool_calls_it(
+    emulated: Host, board: Board, tmp_path: Path
+) -> None:
+    """A copy finds no room before, and while, it is sent; so does a run that is to start."""
+    model = some_model(tmp_path)
+    remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
+    filler = quote(board.workdir / "filler")
+
+    def pushed(progress: At) -> bool:
+        return push(
+            emulated,
+            model.path,
+            remote,
+            sha256=model.sha256,
+            executable=False,
+            progress=progress,
+        )
+
+    def fill() -> None:
+        emulated.run(f"cat /dev/zero >{filler}", timeout_s=120)
+
+    with storage(emulated, board.workdir):
+        with pytest.raises(BoardError) as meanwhile:
+            pushed(At(0, fill))
+        assert meanwhile.value.message.startswith(f"{NAME}: {board.workdir} (tmpfs) is full. ")
+        assert "repeat the command to resume" in meanwhile.value.message
+        assert "free other space" in meanwhile.value.remedy
+        with pytest.raises(BoardError, match=r"no space for a model\.gguf"):
+            pushed(At(0, lambda: None))
+        with pytest.raises(BoardError, match="cannot start the run in") as not_started:
+            launched(emulated, board.workdir, "true")
+        assert not_started.value.message.endswith(" (tmpfs) is full.")
+        emulated.run(f"rm {filler}")
+        assert pushed(At(0, lambda: None))
 
 
 def test_deploying_twice_sends_once(emulated: Host, board: Board, tmp_path: Path) -> None:
     binary, model = some_binary(tmp_path), some_model(tmp_path)
 
-    def deployed() -> Deployment:
-        return deploy(emulated, board, binary=binary, model=model, progress=SILENT)
+    def deployed() -> Deployed:
+        return place(emulated, board, probe(emulated, board), binary, model, SILENT)
 
     first, second = deployed(), deployed()
     assert (first.sent, second.sent) == (True, False)
@@ -100,13 +193,7 @@ def test_a_board_without_aarch64_is_refused(host: Host, board: Board, tmp_path: 
     if os.uname().machine == "aarch64":
         pytest.skip("this machine is aarch64")
     with pytest.raises(BoardError, match="needs aarch64"):
-        deploy(
-            host,
-            board,
-            binary=some_binary(tmp_path),
-            model=some_model(tmp_path),
-            progress=SILENT,
-        )
+        place(host, board, probe(host, board), some_binary(tmp_path), some_model(tmp_path), SILENT)
     assert not Path(Layout(workdir=board.workdir).runs.parent / "models").exists()
 
 
@@ -116,7 +203,7 @@ def test_a_model_larger_than_the_boards_memory_is_said_and_sent(
     model = some_model(tmp_path)
     large = model.model_copy(update={"size_bytes": 1 << 50})
     progress = At(0, lambda: None)
-    done = deploy(emulated, board, binary=some_binary(tmp_path), model=large, progress=progress)
+    done = place(emulated, board, probe(emulated, board), some_binary(tmp_path), large, progress)
     assert any("larger than the memory of bench-board" in line for line in progress.said)
     assert Path(done.model).read_bytes() == model.path.read_bytes()
 
@@ -126,8 +213,8 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
 ) -> None:
     binary, model = some_binary(tmp_path), some_model(tmp_path)
 
-    def deployed(*, verify: bool) -> Deployment:
-        return deploy(emulated, board, binary=binary, model=model, progress=SILENT, verify=verify)
+    def deployed(*, verify: bool) -> Deployed:
+        return place(emulated, board, probe(emulated, board), binary, model, SILENT, verify=verify)
 
     remote = Path(deployed(verify=False).model)
     assert not deployed(verify=True).sent
@@ -143,12 +230,14 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
     assert remote.read_bytes() == model.path.read_bytes()
 
 
+@pytest.mark.parametrize("what", ["an engine's files", "a payload", "a program of ours"])
 def test_a_copy_whose_line_broke_leaves_the_board_to_whoever_has_it_by_then(
-    emulated: Host, board: Board, tmp_path: Path
+    emulated: Host, board: Board, tmp_path: Path, what: str
 ) -> None:
     """As after a night in which the laptop slept, and its lease ran out."""
     binary, model = some_binary(tmp_path), some_model(tmp_path)
-    lease = Path(Layout(workdir=board.workdir).lease)
+    layout = Layout(workdir=board.workdir)
+    lease = Path(layout.lease)
     somebody = this_process().model_copy(update={"laptop": "thinkpad-0a1b"})
     until = int(Path("/proc/uptime").read_text().split(".")[0]) + 50
 
@@ -157,13 +246,23 @@ def test_a_copy_whose_line_broke_leaves_the_board_to_whoever_has_it_by_then(
         (lease / f"other.{boot}.{until}").write_text(f"{somebody.model_dump_json()}\n1\n")
         raise ConnectError("broken")
 
+    def copied(progress: Progress) -> None:
+        if what == "a payload":
+            payload = [read_payload(model.path, SILENT)]
+            assert deploy(emulated, board, payload, progress).sent
+        elif what == "a program of ours":
+            ours = Helper(name="program", path=model.path, sha256=model.sha256)
+            put_helper(emulated, layout, ours, progress)
+        else:
+            found = probe(emulated, board)
+            assert place(emulated, board, found, binary, model, progress).sent
+
     lease.mkdir(parents=True)
-    progress = At(model.size_bytes, break_the_line)
-    with pytest.raises(BusyError, match="somebody else has the board"):
-        deploy(emulated, board, binary=binary, model=model, progress=progress)
+    with pytest.raises(BusyError, match="another user has the board"):
+        copied(At(model.size_bytes, break_the_line))
     for claim in lease.iterdir():
         claim.unlink()
-    assert deploy(emulated, board, binary=binary, model=model, progress=SILENT).sent
+    copied(SILENT)
 
 
 def test_a_changed_file_on_the_board_is_replaced(host: Host, board: Board, tmp_path: Path) -> None:
@@ -203,5 +302,5 @@ def test_a_file_in_the_way_of_the_work_folder_is_said(host: Host, tmp_path: Path
     model = some_model(tmp_path)
     (tmp_path / "file").touch()
     remote = PurePosixPath(tmp_path / "file" / "models" / "0" / "m.gguf")
-    with pytest.raises(BoardError, match="cannot be made"):
+    with pytest.raises(BoardError, match="cannot be written"):
         push(host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from armload.analysis.conditions_log import storage_was_full
 from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
-from armload.deploy.ending import Ending, explain
+from armload.deploy.exit_reason import Ending, explain
+from armload.deploy.facts import read_peaks
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from tests.programs import without_loader
+from tests.faults import mounted
+from tests.programs import compiled, without_loader
 
 LIMIT_S = 60.0
 
@@ -57,17 +56,8 @@ int main(int argc, char **argv) {
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A static program of this machine's, which tells its arguments as lines of JSON."""
-    folder = tmp_path_factory.mktemp("program")
-    (folder / "program.c").write_text(PROGRAM)
     target = f"{os.uname().machine}-linux-musl"
-    words = ["cc", "-static", "-target", target, "-o", "tell", "program.c"]
-    subprocess.run(
-        [sys.executable, "-m", "ziglang", *words],
-        check=True,
-        cwd=folder,
-        env=os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(folder / "z")},
-    )
-    return folder / "tell"
+    return compiled(tmp_path_factory.mktemp("program"), PROGRAM, target, "-static")
 
 
 @pytest.fixture
@@ -149,7 +139,7 @@ def test_a_program_without_the_right_to_run(ended: Endings, program: Path, tmp_p
     path.chmod(0o644)
     refused = ended(str(path))
     assert (refused.kind, refused.status) == ("not permitted", 126)
-    assert "lacks the right" in refused.meaning
+    assert "is not executable" in refused.meaning
 
 
 def test_a_program_for_another_kind_of_machine(ended: Endings, tmp_path: Path) -> None:
@@ -157,20 +147,6 @@ def test_a_program_for_another_kind_of_machine(ended: Endings, tmp_path: Path) -
     path.write_bytes(b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\x00\x08\x00" + bytes(400))
     path.chmod(0o755)
     assert ended(str(path)).kind == "wrong format"
-
-
-@contextlib.contextmanager
-def mounted(host: Host, place: PurePosixPath, options: str) -> Iterator[None]:
-    """Mount a small memory file system where the board itself sees it."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting takes root")
-    where = quote(place)
-    made = host.run(f"mkdir -p {where} && mount -t tmpfs -o {options} tmpfs {where}")
-    assert made.status == 0, made.stderr
-    try:
-        yield
-    finally:
-        assert host.run(f"umount -l {where}").status == 0
 
 
 def test_a_folder_that_forbids_programs(ended: Endings, program: Path, tmp_path: Path) -> None:
@@ -192,6 +168,22 @@ def test_storage_that_is_full_loses_no_ending(ended: Endings, workdir: PurePosix
         assert (ending.kind, ending.status) == ("no space", 4)
         assert "board.clean" in ending.remedy
         assert (full / "stdout").stat().st_size > 500_000
+
+
+def test_storage_that_is_full_for_a_while_is_noted(
+    ended: Endings, workdir: PurePosixPath, tmp_path: Path
+) -> None:
+    """No program says so of its output, and the memory that was noted before stays."""
+    with mounted(ended.host, workdir, "size=1m"):
+        wait = "until [ -e {} ]; do sleep 0.1; done"
+        fill = "cat /dev/zero >more 2>/dev/null"
+        script = f"{wait.format('memory')}; {fill}; {wait.format('full')}; rm more; echo enough"
+        local = ended.run("sh", "-c", script, limit_s=20)
+        assert explain(local).kind == "done"
+        assert storage_was_full(local)
+        assert read_peaks(local) is not None
+        assert (local / "stdout").read_text() == "enough\n"
+    assert not storage_was_full(ended.run("sleep", "1.2"))
 
 
 def test_the_time_limit_and_the_person(ended: Endings, tmp_path: Path) -> None:
@@ -226,7 +218,7 @@ def test_a_run_without_its_script_is_lost_and_its_program_ended(
 
 
 def test_large_output_comes_home_whole_whatever_is_in_it(ended: Endings, tmp_path: Path) -> None:
-    data = os.urandom(3_000_000)
+    data = os.urandom(600_000)
     (tmp_path / "data").write_bytes(data)
     script = f"cat '{tmp_path}/data'; cat '{tmp_path}/data' >&2; : >'odd name'; : >-x"
     local = ended.run("sh", "-c", script)

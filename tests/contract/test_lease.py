@@ -15,12 +15,14 @@ from armload.boards.host import Host
 from armload.boards.virtual.process import Started
 from armload.core.errors import BoardError, BusyError
 from armload.core.progress import Silent
+from armload.core.shell import quote
 from armload.deploy import lease as lease_module
-from armload.deploy.claims import claims, release
+from armload.deploy.claims import claims, need_board, release
 from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
 from tests.contract.leases import BOOT_ID, SOMEBODY, put_up, taken, uptime_s
+from tests.faults import mounted
 
 SILENT = Silent()
 
@@ -60,9 +62,22 @@ def test_waiting_ends_when_the_board_is_freed(
     connect: Callable[[], Host], workdir: PurePosixPath
 ) -> None:
     claim = put_up(workdir, SOMEBODY)
+    heard = Heard()
     threading.Timer(1.0, claim.unlink).start()
-    with taken(connect(), workdir, wait_s=60) as lease:
+    with taken(host := connect(), workdir, wait_s=60, progress=heard) as lease:
         assert lease.waited
+    (said,) = heard.said
+    assert said.startswith(f"{host.name} is in use by ann@thinkpad for 3 min")
+    for remedy in ("--wait", "Ctrl-C", f"armload board.release --board {host.name} --force"):
+        assert remedy in said
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +95,7 @@ def test_a_claim_that_was_cut_off_while_it_was_written_ends_like_any_other(
     host: Host, workdir: PurePosixPath
 ) -> None:
     put_up(workdir, SOMEBODY).write_text("")
-    with pytest.raises(BusyError, match="in use by somebody"), taken(host, workdir):
+    with pytest.raises(BusyError, match="in use by unknown user"), taken(host, workdir):
         pytest.fail("it is not free")
     put_up(workdir, SOMEBODY, token="older", lasts_s=-1).write_text("")
     Path(Layout(workdir=workdir).lease, "rubbish").touch()
@@ -147,9 +162,24 @@ def test_a_lease_is_renewed_and_one_that_was_taken_over_is_not(
         (only,) = folder.iterdir()
         only.unlink()
         put_up(workdir, SOMEBODY)
-        with pytest.raises(BusyError, match="ran out"):
+        with pytest.raises(BusyError, match="expired"):
             lease.renew()
     assert [claim.token for claim in claims(host, workdir)] == ["other"]
+
+
+def test_a_lease_that_is_renewed_on_full_storage_keeps_its_owner(
+    host: Host, workdir: PurePosixPath
+) -> None:
+    """Whoever copies is told of the storage, and not that somebody else has the board."""
+    with mounted(host, workdir, "size=1m"), taken(host, workdir) as lease:
+        nearly_over = lease.folder / f"{lease.token}.{BOOT_ID}.{uptime_s() + 5}"
+        host.run(f"mv {quote(lease.folder)}/* {quote(nearly_over)}")
+        assert host.run(f"cat /dev/zero >{quote(workdir / 'more')}").status != 0
+        lease.renew()
+        (claim,) = claims(host, workdir)
+        assert claim.left_s > 50
+        assert claim.owner == this_process()
+        need_board(host, workdir)
 
 
 def test_a_long_lease_is_renewed_over_a_line_of_its_own(

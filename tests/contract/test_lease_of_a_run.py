@@ -53,14 +53,18 @@ def test_a_run_keeps_the_board_without_the_laptop_and_frees_it_at_its_end(
     gate = tmp_path / "gate"
     with taken(host, workdir) as lease:
         folder = launched(host, workdir, *waiting_for(gate), lease=lease)
-    while not any(claim.run == "run" for claim in claims(host, workdir)):
-        time.sleep(0.05)
+    wait_until_the_run_keeps_it(host, workdir)
     with pytest.raises(BusyError, match="running run"), taken(host, workdir):
         pytest.fail("a run is under way")
     gate.touch()
     assert follow(host, folder, nothing) == 0
     with taken(host, workdir, wait_s=10):
         assert [claim.run for claim in claims(host, workdir)] == [""]
+
+
+def wait_until_the_run_keeps_it(host: Host, workdir: PurePosixPath) -> None:
+    while not any(claim.run == "run" for claim in claims(host, workdir)):
+        time.sleep(0.05)
 
 
 def test_a_run_renews_its_lease(host: Host, workdir: PurePosixPath, tmp_path: Path) -> None:
@@ -129,9 +133,8 @@ def test_a_lease_that_ones_own_run_keeps_is_released_only_by_force(
     gate = tmp_path / "gate"
     with taken(host, workdir) as lease:
         folder = launched(host, workdir, *waiting_for(gate), lease=lease)
-    while not any(claim.run == "run" for claim in claims(host, workdir)):
-        time.sleep(0.05)
-    with pytest.raises(BusyError, match="your own run run goes on") as caught:
+    wait_until_the_run_keeps_it(host, workdir)
+    with pytest.raises(BusyError, match="your run run is still running") as caught:
         release(host, workdir, force=False)
     assert "--force" in caught.value.remedy
     assert [claim.run for claim in claims(host, workdir)] == ["run"]

@@ -16,7 +16,7 @@ from armload.boards.host import Completed, Host
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, ConnectError, RunError
 from armload.deploy.collect import collect, peak_memory_bytes
-from armload.deploy.ending import explain
+from armload.deploy.exit_reason import explain
 from armload.deploy.follow import follow, stop
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
@@ -126,7 +126,7 @@ def test_a_run_whose_script_is_killed_is_called_interrupted(
             os.kill(int(Path(folder / "wrapper").read_text()), signal.SIGKILL)
 
     try:
-        with pytest.raises(RunError, match="watches the program"):
+        with pytest.raises(RunError, match="monitors the program"):
             follow(host, folder, grown)
         assert [run.state for run in list_runs(host, board.workdir)] == ["interrupted"]
         collect(host, folder, tmp_path / "local")
@@ -181,13 +181,13 @@ def test_a_run_that_is_not_there_is_said(host: Host, board: Board, tmp_path: Pat
     assert list_runs(host, board.workdir) == ()
     with pytest.raises(RunError, match="no such run"):
         follow(host, folder, nothing)
-    with pytest.raises(BoardError, match="no run to collect"):
+    with pytest.raises(BoardError, match="no run to fetch"):
         collect(host, folder, tmp_path / "local")
 
 
 def test_a_run_folder_is_used_once(host: Host, board: Board) -> None:
     launched(host, board.workdir, "true")
-    with pytest.raises(BoardError, match="cannot be started"):
+    with pytest.raises(BoardError, match="cannot start the run"):
         launched(host, board.workdir, "true")
 
 
@@ -195,6 +195,6 @@ def test_a_run_that_finds_no_room_says_how_to_make_some(tmp_path: Path) -> None:
     with small_disk(tmp_path / "board", 1) as workdir:
         with pytest.raises(OSError, match="No space left"):
             (workdir / "big").write_bytes(bytes(2 << 20))
-        with pytest.raises(BoardError, match="No space left on device") as caught:
+        with pytest.raises(BoardError, match="is full") as caught:
             launched(LocalHost("kitchen"), PurePosixPath(workdir), "true")
-    assert "armload board.clean --board kitchen" in caught.value.remedy
+    assert "free other space" in caught.value.remedy

@@ -10,23 +10,23 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.bench.assemble import assemble
-from armload.bench.foreign.said import Reads
-from armload.bench.foreign.watching import read_watching
-from armload.bench.run import Exit, Memory, Run
+from armload.analysis.run import Run
 from armload.boards.board import Board, LocalReach
 from armload.boards.host import Host
-from armload.boards.probe import probe
 from armload.build.helper import WATCH
 from armload.core.progress import Silent
 from armload.core.shell import quote
-from armload.deploy.collect import collect, peak_memory_bytes
-from armload.deploy.ending import Ending, explain
+from armload.deploy.collect import collect
+from armload.deploy.deployment import deploy
+from armload.deploy.exit_reason import Ending, explain
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
+from armload.deploy.helpers import program_of_the_shell
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.own import program_of_the_shell
-from armload.deploy.things import put, read_thing
+from armload.deploy.payload import read_payload
+from armload.engines.watched.output import Reads
+from armload.engines.watched.trace import read_watching
+from armload.runs.assemble import assemble
 from tests.foreign_engine import compiled_engine
 from tests.programs import without_loader
 from tests.unit.watched import watched_job
@@ -98,10 +98,7 @@ class Watching:
 
 
 def assembled(local: Path, reads: Reads) -> Run:
-    ended = Exit.model_validate(explain(local).model_dump())
-    peaks = peak_memory_bytes(local)
-    memory = Memory(max_rss_bytes=peaks[0], max_vms_bytes=peaks[1]) if peaks else None
-    return assemble(watched_job(reads), local, ended=ended, memory=memory, after=None)
+    return assemble(watched_job(reads), local)
 
 
 def ending(local: Path) -> Ending:
@@ -141,13 +138,13 @@ def is_gone(pid: int) -> bool:
 def test_each_write_is_one_token_and_every_byte_comes_home(watched: Watching) -> None:
     run = watched("demo", str(TOKENS), "qwen/config.json", reads="mnn")
     assert run.exit.kind == "done", run.exit
-    assert len(run.tokens) == TOKENS - 1
+    assert len(run.steps) == TOKENS - 1
     assert run.text.startswith("The large house by the sea")
     assert run.summary.decode_tps == TOKENS / 2
     assert run.summary.token_s is not None
     # The stand-in does not decode for as long as it says.
     assert not [note for note in run.notes if "times per token:" in note]
-    assert run.tokens[0].start_ns < run.tokens[-1].end_ns
+    assert run.steps[0].start_ns < run.steps[-1].end_ns
 
 
 def test_memory_is_the_program_s_and_not_that_of_watch(watched: Watching) -> None:
@@ -178,10 +175,10 @@ def test_bytes_that_are_no_text_are_passed_on_unchanged(watched: Watching) -> No
 
 
 def test_large_output_is_whole(watched: Watching) -> None:
-    local = watched.run("much", "3000000")
-    assert (local / "stdout").stat().st_size == 3_000_000
+    local = watched.run("much", "600000")
+    assert (local / "stdout").stat().st_size == 600_000
     noted = read_watching(local / "trace.jsonl")
-    assert sum(write.bytes for write in noted.writes) == 3_000_000
+    assert sum(write.bytes for write in noted.writes) == 600_000
 
 
 def test_a_program_that_dies_of_a_signal_keeps_what_it_wrote(watched: Watching) -> None:
@@ -287,18 +284,21 @@ def test_a_folder_is_put_there_once_with_names_and_rights(
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
     layout = Layout(workdir=board.workdir)
-    things = [read_thing(path, Silent()) for path in (model, engine)]
-    found = probe(host, board)
-    assert put(host, layout, things, found, Silent())
+    things = [read_payload(path, Silent()) for path in (model, engine)]
+
+    def put() -> bool:
+        return deploy(host, board, things, Silent()).sent
+
+    assert put()
     there = things[0].folder(layout) / "my model"
     assert b"".join(host.read(there / "sub dir" / "w.bin")) == weights
     assert host.run(f"[ -x {quote(there / 'tool.sh')} ]").status == 0
     assert host.run(f"[ -x {quote(there / 'config.json')} ]").status == 1
     assert host.run(f"[ -f {quote(there / 'empty')} ]").status == 0
     assert things[1].folder(layout).parent == layout.workdir / "bin"
-    assert not put(host, layout, things, found, Silent())
+    assert not put()
     host.write(there / "sub dir" / "w.bin", [b"short"])
-    assert put(host, layout, things, found, Silent())
+    assert put()
     assert b"".join(host.read(there / "sub dir" / "w.bin")) == weights
 
 
@@ -309,7 +309,7 @@ def test_a_trace_on_storage_that_is_full_does_not_stop_the_program(
     script = f"ARMLOAD_TRACE=/dev/full {quote(watched._watch)} {quote(str(watched.engine))} demo 3"
     done = watched.host.run(script)
     assert done.status == 0
-    assert b"the trace: cannot be written on" in done.stderr
+    assert b"the trace: cannot be written: No space left" in done.stderr
     assert done.stdout.count(b"The large house") == 1
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.run import Step, Trace
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import Archive, Source
 from armload.build.target import load_target
 from armload.core.yamlfile import load_named
+from armload.engines.trace import Step, Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

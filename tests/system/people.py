@@ -16,7 +16,7 @@ from typing import Any
 from tests.person import Person
 from tests.system.engines import shared
 
-ENGINE_RUNS = "pidof llama-completion >/dev/null && echo yes || true"
+ENGINE_RUNS = "pidof llama-completion >/dev/null"
 # Runs on the board, where no line is too slow for it.
 CATCH_ENGINE = """
 traces() {{ set -- */trace.jsonl; [ -e "$1" ] || shift; found=$#; for newest; do :; done; }}
@@ -50,14 +50,31 @@ def two_people(folder: Path) -> Iterator[tuple[Person, Person]]:
 
 
 def _share(ann: Person, bob: Person) -> None:
-    shown = json.loads(ann.types("board.up", "--board", "mine", "--json").stdout)
-    bob.add_board(
-        "mine",
+    add_by_ssh(bob, "mine", switched_on(ann))
+
+
+def switched_on(person: Person) -> dict[str, Any]:
+    """Return how the board ``mine`` is reached, which is up."""
+    shown: dict[str, Any] = json.loads(person.types("board.up", "--board", "mine", "--json").stdout)
+    return shown
+
+
+def add_by_ssh(person: Person, name: str, shown: dict[str, Any], *, port: int = 0) -> None:
+    """Give a person a virtual board that is up as one that is reached by SSH.
+
+    Args:
+        person: who gets it.
+        name: that it has there.
+        shown: how it is reached.
+        port: another one that leads there.
+    """
+    person.add_board(
+        name,
         "target: rk3568\nworkdir: /data/local/tmp/armload\nreach:\n  kind: ssh\n"
-        f"  host: {shown['host']}\n  port: {shown['port']}\n  user: {shown['user']}\n"
+        f"  host: {shown['host']}\n  port: {port or shown['port']}\n  user: {shown['user']}\n"
         f"  key: {shown['key']}\n",
     )
-    bob.types("board.trust", "--board", "mine", "--yes")
+    person.types("board.trust", "--board", name, "--yes")
 
 
 class HeldEngine:
@@ -77,9 +94,7 @@ class HeldEngine:
 
     def waited_for(self, process: subprocess.Popen[str]) -> None:
         """Wait until the engine has stopped; the process that brings it there must go on."""
-        while self._person.on_board(f"cat {HELD} 2>/dev/null || true") == "":
-            assert process.poll() is None, process.communicate()
-            time.sleep(1)  # each look is a login, which takes an emulated board a while
+        self._person.waits_on_board(f"[ -s {HELD} ]", process)
 
     def goes_on(self) -> None:
         """Let it go on; harmless when it has, or never began."""
@@ -98,7 +113,7 @@ def held_engine(person: Person, *, steps: int = 0) -> Iterator[HeldEngine]:
 
 def checked(run: dict[str, Any], tokens: int) -> None:
     assert run["exit"]["kind"] == "done"
-    assert [step["step"] for step in run["tokens"]] == list(range(tokens))
+    assert [step["step"] for step in run["steps"]] == list(range(tokens))
 
 
 def waits_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from armload.boards.address import SshAddress
 from armload.boards.host import Way
 from armload.boards.ssh import BULK_BYTES, SshHost
 from armload.core.errors import ConnectError
+from tests import cpuinfo
 from tests.servers import cut_line, make_key, openssh
 
 SIZE = BULK_BYTES + 12_345
@@ -91,7 +93,7 @@ def test_without_an_ssh_of_the_system_the_file_arrives_all_the_same(
 ) -> None:
     monkeypatch.setenv("PATH", str(local.parent))
     way = arrives(server, local)
-    assert way.chosen == "a channel of the same line"
+    assert way.chosen == "a channel of the same connection"
     assert "no ssh in PATH" in way.reason
 
 
@@ -102,7 +104,7 @@ def test_what_the_systems_ssh_cannot_unlock_goes_over_our_own_line(
     subprocess.run(words, check=True)
     monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", "secret words")
     way = arrives(server, local)
-    assert way.chosen == "a channel of the same line"
+    assert way.chosen == "a channel of the same connection"
     assert "Permission denied" in way.reason
 
 
@@ -120,7 +122,7 @@ def test_a_server_with_another_key_than_our_line_saw_gets_nothing(
     with openssh(tmp_path / "second", port=address.port):
         (way,) = (way for way in host.ways() if way.purpose == "bulk data")
         host.close()
-    assert way.chosen == "a channel of the same line"
+    assert way.chosen == "a channel of the same connection"
     assert "Host key verification failed" in way.reason
 
 
@@ -174,7 +176,7 @@ def test_a_command_that_makes_the_connection_is_used(
     with pytest.raises(ConnectError, match="ProxyCommand") as caught:
         SshHost(address, "my-board").run("true")
     assert "the relay" in caught.value.message
-    assert caught.value.remedy == "Correct ~/.ssh/config; to try it: ssh behind"
+    assert caught.value.remedy == "Correct ~/.ssh/config. To test it: ssh behind"
 
 
 def test_a_line_that_breaks_or_falls_silent_is_noticed_and_the_rest_goes_over_the_next(
@@ -183,7 +185,7 @@ def test_a_line_that_breaks_or_falls_silent_is_noticed_and_the_rest_goes_over_th
     monkeypatch.setattr("armload.boards.bulk.TRANSFER_SILENCE_S", 1.0)
     assert server.port is not None
     remote = PurePosixPath(local.with_name("remote"))
-    for stays_open, words in ((False, "broke"), (True, "gone silent")):
+    for stays_open, words in ((False, "dropped"), (True, "stopped responding")):
         with cut_line(
             server.port, after_bytes=[float("inf"), SIZE / 2], stays_open=stays_open
         ) as port:
@@ -199,3 +201,46 @@ def test_a_file_that_is_continued_is_sent_from_there(server: SshAddress, local: 
     data = local.read_bytes()
     local.write_bytes(data)
     assert arrives(server, local, offset=1000).chosen == "the system's ssh"
+
+
+def encryption(address: SshAddress) -> Way:
+    host = SshHost(address, "my-board")
+    (way,) = (way for way in host.ways() if way.purpose == "encryption")
+    host.close()
+    return way
+
+
+@pytest.mark.parametrize(
+    ("board", "offered", "chosen", "without_ssh"),
+    [
+        (cpuinfo.ODROID_M1, "", "aes128-gcm@openssh.com", "aes128-gcm@openssh.com"),
+        (cpuinfo.RASPBERRY_PI_4, "", "chacha20-poly1305@openssh.com", "aes128-gcm@openssh.com"),
+        (cpuinfo.RASPBERRY_PI_4, "aes256-ctr", "aes256-ctr", "aes256-ctr"),
+    ],
+    ids=["AES", "no AES", "a server with one cipher"],
+)
+def test_files_are_encrypted_as_suits_both_cpus_and_the_server(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    local: Path,
+    board: str,
+    offered: str,
+    chosen: str,
+    without_ssh: str,
+) -> None:
+    (tmp_path / "theirs").write_text(board)
+    (tmp_path / "ours").write_text(cpuinfo.X86)
+    monkeypatch.setattr("armload.boards.ciphers._CPUINFO", tmp_path / "ours")
+    with openssh(
+        tmp_path / "server",
+        extra=f"LogLevel DEBUG1\n{f'Ciphers {offered}' if offered else ''}\n",
+        over={"/proc/cpuinfo": tmp_path / "theirs"},
+    ) as address:
+        assert arrives(address, local).chosen == "the system's ssh"
+        log = (tmp_path / "server" / "sshd.log").read_text()
+        used = re.findall(r"kex: client->server cipher: (\S+)", log)
+        assert chosen in used, "the copy itself"
+        assert encryption(address).chosen == chosen
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert encryption(address).chosen == without_ssh
+        assert arrives(address, local).chosen == "a channel of the same connection"

@@ -87,7 +87,7 @@ def test_a_password_in_the_environment_opens_the_line(
     monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", PASSWORD)
     assert says(takes_passwords) == "in"
     chosen, reason = bulk_way(takes_passwords)
-    assert chosen == "a channel of the same line"
+    assert chosen == "a channel of the same connection"
     assert "Permission denied" in reason
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_password_is_refused_and_named(
     with pytest.raises(LoginRefusedError) as caught:
         says(takes_passwords)
     assert caught.value.password_would_do
-    assert "If it has a password for you, put it in ARMLOAD_SSH_PASSWORD" in caught.value.remedy
+    assert "For password login, put the password in ARMLOAD_SSH_PASSWORD" in caught.value.remedy
     monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", "wrong")
     with pytest.raises(LoginRefusedError, match="the password in ARMLOAD_SSH_PASSWORD") as caught:
         says(takes_passwords)
@@ -155,7 +155,7 @@ def test_a_host_between_that_refuses_the_login_is_named(tmp_path: Path, home: Pa
         known = home / ".ssh" / "known_hosts"
         known.write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
         address = server.model_copy(update={"host": "behind", "port": None})
-        with pytest.raises(LoginRefusedError, match=f"port {jump.port}: the login is refused"):
+        with pytest.raises(LoginRefusedError, match=f"port {jump.port}: login refused"):
             says(address)
 
 
@@ -171,7 +171,7 @@ def test_a_board_behind_another_host_that_refuses_a_connection_is_tried_again(
         )
         known = home / ".ssh" / "known_hosts"
         known.write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
-        with pytest.raises(ConnectError, match=f"port {port}: the host before it"):
+        with pytest.raises(ConnectError, match=f"port {port}: the jump host"):
             says(SshAddress(host="behind"))
         with openssh(tmp_path / "server", port=port) as server:
             relay = Relay(port, refuses={1, 2})

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from armload.build.inspection import check, inspect
 from armload.build.strip import strip
 from armload.build.target import load_target
-from armload.core.errors import BuildError, DataError
+from armload.core.errors import BuildError, DataError, UsageError
 from tests.programs import DOT, MUSL, PLAIN, compiled, zig_cc
 from tests.system.engines import emulator
 
@@ -109,15 +109,26 @@ def test_a_program_for_another_architecture_is_refused() -> None:
         check(inspect(Path(sys.executable)), RK3568)
 
 
-@pytest.mark.parametrize("content", [b"", b"GGUF", b"\x7fELF", b"\x7fELF\x02\x01\x01" + b"\0" * 20])
-def test_a_file_that_is_no_program_is_one_clear_error(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no ELF program: it is empty"),
+        (b"GGUF\x03", 'no ELF program: it begins with "GGUF"'),
+        (b"\xcf\xfa\xed\xfe", "no ELF program: it begins with the bytes cf fa ed fe"),
+        (b"\x7fELF", "ELF file is damaged or cut short"),
+        (b"\x7fELF\x02\x01\x01" + b"\0" * 20, "ELF file is damaged or cut short"),
+    ],
+)
+def test_a_file_that_is_no_program_is_one_clear_error(
+    content: bytes, said: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(DataError, match="no ELF program"):
+    with pytest.raises(DataError, match=said):
         inspect(tmp_path / "file")
 
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="cannot be read"):
+    with pytest.raises(UsageError, match="There is no program"):
         inspect(tmp_path / "absent")
 
 

@@ -59,7 +59,7 @@ def _building(programs: Sequence[str] = ()) -> AbstractContextManager[subprocess
 
 def _statuses(cache: Path) -> list[tuple[int, int]]:
     """Return done and total of each status line so far, of all attempts."""
-    text = "".join(log.read_text() for log in (cache / "builds").glob("*.partial/build.log"))
+    text = "".join(log.read_text() for log in (cache / "builds").glob("*/build.log"))
     return [
         (int(done), int(total))
         for done, total in re.findall(r"^\[(\d+)/(\d+)\]", text, re.MULTILINE)
@@ -90,8 +90,7 @@ def test_an_interrupted_build_leaves_no_process_and_goes_on_where_it_was(cache: 
         _wait_for_statuses(first, cache, 4)
         _interrupt(first)
     assert _working_in(cache) == []
-    (partial,) = (cache / "builds").glob("*.partial")
-    assert not partial.with_suffix("").exists()
+    assert list((cache / "builds").glob("*/build.json")) == []
     before = _statuses(cache)
 
     with _building() as second:

@@ -111,8 +111,8 @@ def test_a_build_survives_a_cut_line_and_a_killed_laptop_and_the_same_command_co
             _line_is_cut(machine.port)
             first.send_signal(signal.SIGKILL)
             first.communicate()
-    (partial,) = (machine.person.folder / "cache" / "builds").glob("*.partial")
-    assert not partial.with_suffix("").exists()
+    builds = machine.person.folder / "cache" / "builds"
+    assert list(builds.glob("*/build.json")) == []
 
     with machine.up() as address:
         done = machine.person.types(*machine.build_words())
@@ -125,7 +125,12 @@ def test_a_build_survives_a_cut_line_and_a_killed_laptop_and_the_same_command_co
         assert all(use["symbol"] for use in binary["features"])
         folder = Path(binary["path"]).parent
         record: dict[str, Any] = json.loads((folder / "build.json").read_text())
-        assert record["built_on"] == "builder"
+        assert [program["built_on"] for program in record["programs"]] == ["builder"]
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "build.json",
+            "build.log",
+            PROGRAM,
+        ]
         assert "Building CXX object" in (folder / "build.log").read_text()
         # Nothing but the source stays there, and the source went there once.
         assert [path.name for path in machine.work.glob("build/trees/*")] == []
@@ -225,6 +230,7 @@ def test_a_build_host_whose_folder_cannot_be_written_says_which_setting_to_chang
     assert "build_host" in done.stderr
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "armload/buildhost", "deploy/build.sh.j2"])
 def test_a_build_host_whose_disk_is_full_says_so_and_with_room_the_build_completes(
     answering: BuildHost,
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,10 @@ from statistics import median
 
 import pytest
 
-from armload.bench.causes import causes
-from armload.bench.run import Run, Step
+from armload.analysis.causes import causes
+from armload.analysis.run import Run
 from armload.core.progress import Silent
+from armload.engines.trace import Step
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from tests.person import Person
@@ -51,52 +51,58 @@ def made(shape: Shape, path: Path) -> str:
 
 
 def generated(run: Run) -> list[Step]:
-    return [step for step in run.tokens if step.phase == "generate"]
+    return [step for step in run.steps if step.phase == "generate"]
 
 
-@pytest.fixture
-def ann(tmp_path: Path) -> Iterator[Person]:
-    person = Person(tmp_path / "ann")
+@pytest.fixture(scope="module")
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    person = Person(tmp_path_factory.mktemp("people") / "ann")
+    person.add_board("loop", "extends: qemu-user\n")
+    # So slow that reading takes longest even where this machine is busy.
+    slow = "{memory: 192 MiB, disk_read_bytes_per_s: 60 MB}"
+    person.add_board("small", f"extends: virtual-dayu200\nreach: {slow}\n")
     yield person
     for name in ("loop", "mine", "small"):
-        if (person.folder / "boards" / f"{name}.yaml").is_file():
-            person.types("board.down", "--board", name)
+        person.types("board.down", "--board", name)
 
 
 def test_a_growing_context_is_what_makes_late_tokens_slow(ann: Person) -> None:
-    ann.add_board("loop", "extends: qemu-user\n")
     model = made(ATTENTION, ann.folder / "attention.gguf")
     run = Run.model_validate(
         ann.benches("--model", model, "-n", "800", "--threads", "1", board="loop")
     )
-    found = causes(run.tokens)
+    found = causes(run.steps)
     grown = [number for number, cause in found.items() if cause == "context growth"]
     assert grown
-    assert median(grown) > len(run.tokens) / 2, "a context never shrinks"
+    assert median(grown) > len(run.steps) / 2, "a context never shrinks"
     assert "paging" not in found.values()
 
 
 @pytest.mark.machine
 def test_a_model_larger_than_memory_is_limited_by_storage(ann: Person) -> None:
-    ann.add_board("small", "extends: virtual-dayu200\nreach:\n  memory: 192 MiB\n")
     model = made(LARGE, ann.folder / "large.gguf")
     run = Run.model_validate(ann.benches("--model", model, "-n", "3", board="small"))
     weights_bytes = run.model.bytes_per_token or 0
     assert run.before.memory_available_bytes < weights_bytes
-    assert all((step.read_bytes or 0) > weights_bytes / 2 for step in generated(run))
+    assert len(generated(run)) == 2
+    assert all((step.read_bytes or 0) > 0.9 * weights_bytes for step in generated(run))
+    assert all((step.major_faults or 0) > 0 for step in generated(run))
     assert run.limit.cause == "storage"
     assert "larger than the" in run.limit.sentence
+
+
+@pytest.mark.machine
+def test_a_model_beyond_the_boards_memory_is_killed_and_told_so(ann: Person) -> None:
+    # Above what is free and below what there is, so that the kernel grants it and then regrets it.
+    words = ("bench", "--board", "small", "-n", "2", "--engine-args", "-c 12288")
+    assert "out of memory" in ann.types(*words, status=9).stderr
 
 
 @pytest.mark.machine
 def test_tokens_beside_a_busy_neighbour_are_slow_by_contention(ann: Person) -> None:
     process = ann.start("bench", "--board", "mine", "-n", "160", "--json")
     steps = "cat /data/local/tmp/armload/runs/*/trace.jsonl 2>/dev/null | wc -l"
-    until = time.monotonic() + 600
-    while int(ann.on_board(steps)) < 60:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    ann.waits_on_board(f'[ "$({steps})" -ge 60 ]', process)
     busy = "for i in 1 2 3 4 5 6; do sh -c 'while :; do :; done' & done; sleep 4; kill $(jobs -p)"
     began_s, ended_s = (
         float(line) for line in ann.on_board(f"{UPTIME}; {busy}; {UPTIME}").splitlines()
@@ -104,7 +110,7 @@ def test_tokens_beside_a_busy_neighbour_are_slow_by_contention(ann: Person) -> N
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     run = Run.model_validate(json.loads(out))
-    found = causes(run.tokens)
+    found = causes(run.steps)
     meanwhile = Counter(
         found[step.step]
         for step in generated(run)

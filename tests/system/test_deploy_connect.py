@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,11 +18,12 @@ from armload.boards.address import SshAddress
 from armload.boards.board import Board
 from armload.boards.connect import connect
 from armload.boards.failures import LoginRefusedError
-from armload.boards.known_keys import pinned_keys_file
+from armload.boards.known_keys import pin_key, pinned_keys_file
 from armload.boards.ssh import SshHost
-from armload.boards.trust import fetch_host_key, pin
+from armload.boards.trust import fetch_host_key, pin, pinned_key
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
+from tests.command_line import BIN
 from tests.servers import free_port, make_key, openssh
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -53,10 +58,10 @@ def board_at(address: SshAddress) -> Board:
 
 
 def test_a_name_that_nobody_has_is_said() -> None:
-    assert (
-        "no host called 'no-such-board.invalid'"
-        in failure(SshAddress(host="no-such-board.invalid")).message
-    )
+    error = failure(SshAddress(host="no-such-board.invalid"))
+    assert "no host is called 'no-such-board.invalid'" in error.message
+    assert "'Host no-such-board.invalid' '  HostName ADDRESS'" in error.remedy
+    assert "boards/my-board.yaml" in error.remedy
 
 
 def test_a_port_where_nobody_listens_is_said() -> None:
@@ -65,28 +70,67 @@ def test_a_port_where_nobody_listens_is_said() -> None:
     assert "boards/my-board.yaml" in error.remedy
 
 
-def test_what_is_no_ssh_server_is_said() -> None:
+@contextmanager
+def answering(words: bytes) -> Iterator[SshAddress]:
+    """Run what answers so, once it was told something, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        address = SshAddress(host="127.0.0.1", port=port)
         client = subprocess.Popen(
-            [sys.executable, "-c", _ANSWER_LIKE_A_WEB_SERVER], stdin=listener.fileno()
+            [sys.executable, "-c", _ANSWER, words.hex()], stdin=listener.fileno()
         )
         try:
-            assert "no SSH server" in failure(address).message
+            yield SshAddress(host="127.0.0.1", port=port)
         finally:
             client.kill()
             client.wait()
 
 
-_ANSWER_LIKE_A_WEB_SERVER = """
-import socket
+_ANSWER = """
+import socket, sys
 listener = socket.socket(fileno=0)
 while True:
     line, _ = listener.accept()
-    line.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n" * 300)
+    line.recv(1000)
+    line.sendall(bytes.fromhex(sys.argv[1]))
     line.close()
 """
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n" * 300, "HTTP/1.1 400 Bad Request"),
+        (b"<!DOCTYPE HTML>\n<html lang=en>\n</html>\n", "<!DOCTYPE HTML>"),
+        (b"\x15\x03\x01\x00\x02\x02F", r"\x15\x03\x01\x00\x02\x02F"),
+        (b"220 ready\r\n", "220 ready"),
+    ],
+    ids=["long", "a web server", "TLS", "a mail server"],
+)
+def test_what_is_no_ssh_server_is_said(words: bytes, shown: str) -> None:
+    with answering(words) as address:
+        message = failure(address).message
+    assert message.endswith(f"not an SSH server; it answered '{shown}'.")
+
+
+def test_pythons_web_server_is_told_from_an_ssh_server_with_too_many_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("armload.boards.line._PAUSES_S", ())
+
+    class Quiet(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        message = failure(SshAddress(host="127.0.0.1", port=web.server_port)).message
+        web.shutdown()
+    assert "not an SSH server; it answered " in message
+    for words in (b"Exceeded MaxStartups\r\n", b"Not allowed at this time\r\n"):
+        with answering(words) as address:
+            error = failure(address)
+        assert error.message.endswith(f"closed it immediately, saying '{words.decode().strip()}'.")
+        assert "too many connections" in error.remedy
 
 
 def test_a_host_that_takes_connections_and_stays_silent_is_given_up(
@@ -97,7 +141,7 @@ def test_a_host_that_takes_connections_and_stays_silent_is_given_up(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         error = failure(SshAddress(host="127.0.0.1", port=port))
-    assert "no SSH server has answered within 0.5 s" in error.message
+    assert "no SSH server answered within 0.5 s" in error.message
 
 
 @pytest.mark.parametrize("spoilt", [b"other ssh-ed25519 AAAAC", b"\xff\xfe ssh-ed25519 AAAA"])
@@ -155,8 +199,38 @@ def test_a_changed_key_is_refused_until_it_is_trusted_anew(
     (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {other}\n")
     unpinned = server.model_copy(update={"host_key": None})
     assert "KEY HAS CHANGED" in failure(unpinned).message
-    pin(fetch_host_key(board_at(server)))
+    shown = fetch_host_key(board_at(server))
+    assert pinned_key(shown) is None
+    pin(shown)
+    assert pinned_key(shown) == shown
     assert SshHost(unpinned, "my-board").run("echo in").text == "in"
+
+
+def test_a_pinned_key_is_replaced_with_a_word_of_warning(
+    server: SshAddress, tmp_path: Path, home: Path
+) -> None:
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / "mine.yaml").write_text(
+        f"target: rk3568\nreach: {{kind: ssh, host: 127.0.0.1, port: {server.port}}}\n"
+        "workdir: /tmp/x\n"
+    )
+    other = make_key(tmp_path / "other")
+    pin_key("127.0.0.1", server.port or 22, other)
+    said = [
+        subprocess.run(
+            [str(BIN / "armload"), "board.trust", "--board", "mine", "--yes", "--json"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for _ in range(2)
+    ]
+    former = fingerprint(tmp_path / "other.pub")
+    assert "Another key is pinned for 127.0.0.1" in said[0].stderr
+    assert said[0].stderr.count(former) == 2
+    assert [json.loads(each.stdout)["replaced_fingerprint"] for each in said] == [former, None]
+    assert "That key is pinned already." in said[1].stderr
 
 
 def test_a_refused_login_names_the_keys_that_were_tried(

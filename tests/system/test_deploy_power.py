@@ -34,8 +34,9 @@ pytestmark = pytest.mark.machine
 BOARD = virtual_board("test-power", VirtualReach(kind="virtual", memory=512 << 20, disk=1 << 30))
 LAYOUT = Layout(workdir=BOARD.workdir)
 SIZE = 20_000_000
-# Each takes a boot. ARMLOAD_POWER_CUTS=20 is the full number.
-CUTS = int(os.environ.get("ARMLOAD_POWER_CUTS", "2"))
+in_bulk = pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
+CUTS = [0, *(pytest.param(number, marks=in_bulk) for number in range(1, 5))]
+"""Each takes a boot."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,7 +84,7 @@ def through(relay: Relay) -> SshHost:
     return SshHost(address.model_copy(update={"port": relay.port}), BOARD.name)
 
 
-@pytest.mark.parametrize("number", range((CUTS + 1) // 2))
+@pytest.mark.parametrize("number", CUTS)
 def test_a_power_cut_in_the_middle_costs_little_and_no_wrong_file(
     tmp_path: Path, number: int
 ) -> None:
@@ -107,7 +108,7 @@ def test_a_power_cut_in_the_middle_costs_little_and_no_wrong_file(
         host.run(join(["rm", "-rf", remote.parent]))
 
 
-@pytest.mark.parametrize("number", range(CUTS // 2))
+@pytest.mark.parametrize("number", CUTS)
 def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, number: int) -> None:
     local = new_file(tmp_path)
     with closing(SshHost(machine.up(BOARD, Silent()), BOARD.name)) as host:

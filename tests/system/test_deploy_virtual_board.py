@@ -20,7 +20,7 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.collect import collect
-from armload.deploy.ending import explain
+from armload.deploy.exit_reason import explain
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.transfer import push

@@ -102,6 +102,7 @@ def _fetch(
         timeout=60,
         check=True,
     )
+    assert "Retry" not in completed.stderr
     answer: dict[str, object] = json.loads(completed.stdout)
     return answer
 

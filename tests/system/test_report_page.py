@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.run import Run
+from armload.analysis.run import Run
 from armload.report.page import write_report
 from tests.system.browser import PROGRAM, Tab, opened_browser
 from tests.unit.runs import failed_run, quick_run, storage_run
@@ -31,7 +31,7 @@ def test_the_chart_is_drawn_without_a_network_or_a_complaint(
     for width in (1200, 380):
         tab.open(page, width=width)
         points = 'document.querySelectorAll(".vega-embed [aria-roledescription=point]").length'
-        assert tab.evaluate(points) == len(run.tokens)
+        assert tab.evaluate(points) == len(run.steps)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.complaints == []
     assert set(tab.asked) == {page.as_uri()}

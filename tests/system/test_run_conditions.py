@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.person import Person
+from tests.system.people import ENGINE_RUNS
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 
@@ -85,7 +85,7 @@ def test_a_busy_neighbour_is_named(person: Person) -> None:
         run = person.benches("-n", "16")
     finally:
         person.on_board(f"killall {program}; rm {program}; true")
-    busiest = run["strangers"][0]
+    busiest = run["background_processes"][0]
     assert (busiest["name"], busiest["processes"]) == (NEIGHBOUR, 4)
     assert busiest["share"] > 0.3
     assert not run["verdict"]["valid"]
@@ -96,12 +96,8 @@ def test_a_busy_neighbour_is_named(person: Person) -> None:
 
 def test_a_run_is_kept_to_its_cores_and_to_no_more_threads(person: Person) -> None:
     process = person.start("bench", "--board", "mine", "-n", "64", "--cpus", "1", "--json")
-    look = "grep Cpus_allowed_list /proc/$(pidof llama-completion)/status || true"
-    said = ""
-    while not said:
-        assert process.poll() is None
-        said = person.on_board(look)
-        time.sleep(0.2)
+    person.waits_on_board(ENGINE_RUNS, process)
+    said = person.on_board("grep Cpus_allowed_list /proc/$(pidof llama-completion)/status")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert said.split() == ["Cpus_allowed_list:", "1"]
@@ -115,7 +111,7 @@ def test_a_run_is_kept_to_its_cores_and_to_no_more_threads(person: Person) -> No
 def test_what_the_board_cannot_do_is_refused_before_a_run_begins(person: Person) -> None:
     before = json.loads(person.types("show", "--json").stdout)
     hot = person.types("bench", "--board", "mine", "-n", "2", "--cool-to", "55", status=7)
-    assert "shows no temperature" in hot.stderr
+    assert "exposes no temperature sensor" in hot.stderr
     quick = person.types("bench", "--board", "mine", "-n", "2", "--governor", "fast", status=7)
-    assert "no frequency governors" in quick.stderr
+    assert "no CPU frequency governors" in quick.stderr
     assert json.loads(person.types("show", "--json").stdout) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -12,8 +11,6 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from armload.bench.home import bring_home, pull
-from armload.bench.record import Job
 from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.core.errors import DiskError
@@ -22,7 +19,10 @@ from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
+from armload.engines.job import Job
+from armload.runs.fetch import fetch, pull
 from tests.command_line import BIN
+from tests.documents import document_of
 from tests.faults import At, small_disk
 from tests.unit.runs import quick_run
 
@@ -74,7 +74,7 @@ def test_a_pull_names_the_run_that_does_not_fit_and_brings_home_the_others(
     pulled = pull(board, progress)
     assert [run.id for run in pulled.runs] == [NAMES[0], NAMES[2]]
     assert list(pulled.lost) == [LARGE]
-    (said,) = [line for line in progress.said if "Cannot be brought home" in line]
+    (said,) = [line for line in progress.said if "Cannot fetch" in line]
     assert said.count(LARGE) == 1
     assert "No space left on device" in said
     assert "armload pull" not in said, "what to do is said once, for all"
@@ -104,7 +104,10 @@ def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
     assert done.stderr.count("armload pull --board my-board") == 1
     assert "Nothing on" not in done.stdout
     if words:
-        assert json.loads(done.stdout) == [NAMES[0], NAMES[2]]
+        pulled = document_of("pull", done.stdout, status=done.returncode)
+        assert pulled["runs"] == [NAMES[0], NAMES[2]]
+        (failed,) = pulled["failed"]
+        assert (failed["run"], failed["error"]["kind"]) == (LARGE, "disk")
     subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)
     assert pulls().returncode == 0
     assert pulls().returncode == 0, "there is nothing left to fetch"
@@ -113,7 +116,7 @@ def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
 def test_a_run_that_has_just_ended_is_told_in_the_same_way(laptop: Path, board: Board) -> None:
     on_board: PurePosixPath = Layout(workdir=board.workdir).run(LARGE)
     with pytest.raises(DiskError, match="No space left on device") as caught:
-        bring_home(LocalHost(board.name), board, on_board, Silent())
+        fetch(LocalHost(board.name), board, on_board, Silent())
     assert "armload pull --board my-board" in caught.value.remedy
     assert laptop.is_dir()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,11 +17,25 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.address import SshAddress
+from armload.boards.board import Board
+from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
+from armload.core.progress import Silent
+from armload.core.workspace import runs_folder
+from armload.deploy.claims import claims
 from armload.deploy.collect import collect
-from armload.deploy.follow import Seen, follow
+from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, Seen, follow
 from armload.deploy.launch import launch
+from armload.deploy.layout import Layout
+from armload.deploy.stored import list_runs
+from armload.engines.job import Job
+from armload.runs.connection import Connection
+from armload.runs.fetch import pull
+from armload.runs.follow import stoppable
+from tests.contract.leases import taken
+from tests.resuming import resumed
 from tests.servers import free_port, openssh
+from tests.unit.runs import BEFORE, quick_run
 
 TOKENS = 120
 PROGRAM = f"""
@@ -103,7 +118,7 @@ def test_a_server_killed_ten_times_in_a_run_loses_and_doubles_nothing(
 
     workdir = PurePosixPath(tmp_path / "work")
     folder = workdir / "runs" / "run"
-    seen = tmp_path / "seen"
+    seen = tmp_path / "home"
     disturber = threading.Thread(target=disturb)
     with closing(SshHost(server.address, "my-board")) as host:
         disturber.start()
@@ -126,25 +141,151 @@ def test_a_server_killed_ten_times_in_a_run_loses_and_doubles_nothing(
     assert len(kills) >= 3, seed
     lines = (tmp_path / "local" / "trace.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines[1:]] == list(range(TOKENS)), seed
-    assert seen.read_text().splitlines() == lines, seed
+    assert (seen / SEEN_TRACE).read_text().splitlines() == lines, seed
     words = (tmp_path / "local" / "stdout").read_text().splitlines()
+    assert (seen / SEEN_TEXT).read_text().splitlines() == words, seed
     assert words == [f"word {n}" for n in range(TOKENS)], seed
     assert [path.name for path in Path(workdir / "runs").iterdir()] == ["run"]
 
 
 def test_what_was_seen_before_a_restart_is_kept_once(tmp_path: Path) -> None:
-    seen = Seen(tmp_path / "seen")
-    for number, line in enumerate([b"a", b"b", b"c"]):
-        seen.line(number, line)
-    for number, line in enumerate([b"a", b"b"]):
-        seen.line(number, line)
-    seen.line(3, b"d")
-    with (tmp_path / "seen").open("ab") as file:
-        file.write(b"half a l")
-    again = Seen(tmp_path / "seen")
-    for number, line in enumerate([b"a", b"b", b"c", b"d", b"e"]):
-        again.line(number, line)
-    assert (tmp_path / "seen").read_bytes() == b"a\nb\nc\nd\ne\n"
+    def line(word: str) -> bytes:
+        return json.dumps({"step": word}).encode()
+
+    seen = Seen(tmp_path)
+    for number, word in enumerate("abc"):
+        seen.line(number, line(word))
+    for number, word in enumerate("ab"):
+        seen.line(number, line(word))
+    seen.line(3, line("d"))
+    seen.text(0, b"One")
+    seen.text(3, b" two")
+    with (tmp_path / SEEN_TRACE).open("ab") as file:
+        file.write(b'{"half": "a l')
+    again = Seen(tmp_path)
+    for number, word in enumerate("abcde"):
+        again.line(number, line(word))
+    again.text(0, b"One t")
+    again.text(5, b"wo three")
+    lines = (tmp_path / SEEN_TRACE).read_bytes().splitlines()
+    assert lines == [line(word) for word in "abcde"]
+    assert (tmp_path / SEEN_TEXT).read_bytes() == b"One two three"
+
+
+def test_half_a_line_that_is_followed_is_no_line_yet(tmp_path: Path) -> None:
+    """A board may be looked at in the middle of a write, and storage may be full there for long."""
+    folder, seen = tmp_path / "work" / "runs" / "run", tmp_path / "home"
+    steps: list[int] = []
+    program = (
+        'printf \'{"format":1}\\n{"step":\' >"$ARMLOAD_TRACE"; echo word; '
+        f"until [ -e '{tmp_path}/gate' ]; do sleep 0.05; done; "
+        'printf \'0}\\n{"step":1}\\n{"st\' >>"$ARMLOAD_TRACE"'
+    )
+
+    def grown(count: int, text: str) -> None:
+        steps.append(count)
+        if text:
+            (tmp_path / "gate").touch()
+
+    with closing(LocalHost("my-board")) as host:
+        on_board = PurePosixPath(folder)
+        argv = ["sh", "-c", program]
+        launch(host, run_folder=on_board, argv=argv, trace=True, time_limit_s=60, job=b"{}")
+        assert follow(host, on_board, grown, keep=seen) == 0
+    assert (seen / SEEN_TRACE).read_text() == '{"format":1}\n{"step":0}\n{"step":1}\n'
+    assert steps[-1] == 2
+
+
+NAME = "20261121T110000Z-my-board-m-0001"
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
+    """This machine with a run that was followed to its end, and not fetched."""
+    monkeypatch.chdir(tmp_path)
+    values = {"name": "my-board", "target": "rk3568", "reach": {"kind": "local"}}
+    board = Board.model_validate({**values, "workdir": str(tmp_path / "work")})
+    folder = Layout(workdir=board.workdir).run(NAME)
+    job = quick_run().model_dump(include=set(Job.model_fields))
+    with closing(LocalHost("my-board")) as host:
+        launch(
+            host,
+            run_folder=folder,
+            argv=["printf", "One two"],
+            trace=True,
+            time_limit_s=60,
+            job=Job.model_validate({**job, "id": NAME}).model_dump_json().encode(),
+        )
+        assert follow(host, folder, lambda n, text: None, keep=runs_folder() / NAME) == 0
+    return board
+
+
+@pytest.mark.parametrize("left", [b"", b"One t", bytes(7)], ids=["nothing", "a part", "zeros"])
+def test_what_was_seen_of_the_text_is_kept_when_a_restart_takes_it_from_the_board(
+    ended: Board, left: bytes
+) -> None:
+    folder = Path(Layout(workdir=ended.workdir).run(NAME))
+    (folder / "stdout").write_bytes(left)
+    (folder / "exit").unlink()
+    (folder / "boot_id").write_text("the boot before\n")
+    (run,) = pull(ended, Silent()).runs
+    assert (run.exit.kind, run.text) == ("restart", "One two")
+    assert [path.name for path in (runs_folder() / NAME).glob("seen*")] == []
+
+
+def test_a_run_is_judged_alike_by_whatever_fetches_it_though_its_board_was_rebooted_since(
+    ended: Board, tmp_path: Path
+) -> None:
+    folder = Path(Layout(workdir=ended.workdir).run(NAME))
+    boot_id, former = (folder / "boot_id").read_text().strip(), BEFORE.boot_id
+    for name in ("boot_id", "after"):
+        (folder / name).write_text((folder / name).read_text().replace(boot_id, former))
+    with closing(Connection(ended, Silent())) as connection:
+        (left,) = list_runs(connection.host, ended.workdir)
+        taken, home = resumed(connection, left, tmp_path, Silent())
+    shutil.rmtree(home)
+    (pulled,) = pull(ended, Silent()).runs
+    assert taken == pulled
+    assert taken.after is not None
+    assert taken.after.boot_id == former
+    assert taken.exit.kind == "done"
+    assert not [reason for reason in taken.verdict.reasons if "reboot" in reason]
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before its launch", "after it"])
+def test_ctrl_c_while_a_run_is_launched_frees_the_board_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, begun: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = {"name": "my-board", "target": "rk3568", "reach": {"kind": "local"}}
+    board = Board.model_validate({**values, "workdir": str(tmp_path / "work")})
+    folder = Layout(workdir=board.workdir).run(NAME)
+    job = Job.model_validate({**quick_run().model_dump(include=set(Job.model_fields)), "id": NAME})
+
+    def start() -> None:
+        lease.hand_to_run()
+        if begun:
+            launch(
+                connection.host,
+                run_folder=folder,
+                argv=["sleep", "600"],
+                trace=True,
+                time_limit_s=600,
+                job=job.model_dump_json().encode(),
+                lease=lease,
+            )
+        raise KeyboardInterrupt
+
+    with closing(Connection(board, Silent())) as connection:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            taken(connection.host, board.workdir) as lease,
+            stoppable(connection, folder, job, lease, Silent()),
+        ):
+            start()
+        assert claims(connection.host, board.workdir) == ()
+        runs = list_runs(connection.host, board.workdir)
+    assert [run.stopped for run in runs] == [True] * begun
 
 
 def test_what_is_passed_on_while_a_run_ends_comes_before_its_end(tmp_path: Path) -> None:
@@ -175,7 +316,7 @@ def test_what_is_passed_on_while_a_run_ends_comes_before_its_end(tmp_path: Path)
         argv = ["sh", str(program)]
         launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=60, job=b"{}")
         assert follow(host, folder, lambda steps, text: None, keep=tmp_path / "seen") == 0
-    assert (tmp_path / "seen").read_text() == '{"format":1}\n{"step":0}\n'
+    assert (tmp_path / "seen" / SEEN_TRACE).read_text() == '{"format":1}\n{"step":0}\n'
 
 
 def test_large_output_is_fetched_piece_by_piece_and_goes_on_after_a_break(

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from armload.core.files import sha256_of
 from tests.faults import Relay, TwoOfThree
 from tests.person import Person
 from tests.system.engines import shared
-from tests.system.people import benches, board_is_clean, checked, held_engine, said_by
+from tests.system.people import (
+    add_by_ssh,
+    benches,
+    board_is_clean,
+    checked,
+    held_engine,
+    said_by,
+    switched_on,
+)
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
+
+MODELS = "/data/local/tmp/armload/models"
+PADDING_BYTES = 20_000_000
 
 
 def test_of_two_laptops_one_runs_and_the_other_waits_and_then_runs(
@@ -33,7 +47,7 @@ def test_of_two_laptops_one_runs_and_the_other_waits_and_then_runs(
         checked(run, 80)
     first, second = sorted(runs, key=lambda run: int(run["trace"]["start_ns"]))
     assert first["id"] == runs[0]["id"]
-    assert first["tokens"][-1]["end_ns"] < second["trace"]["start_ns"]
+    assert first["steps"][-1]["end_ns"] < second["trace"]["start_ns"]
     board_is_clean(ann)
 
 
@@ -41,16 +55,14 @@ def test_a_bench_survives_a_server_that_refuses_two_of_three_connections(
     people: tuple[Person, Person],
 ) -> None:
     ann, bob = people
-    shown = json.loads(ann.types("board.up", "--board", "mine", "--json").stdout)
+    shown = switched_on(ann)
     with closing(Relay(shown["port"], refuses=TwoOfThree())) as relay:
-        far = (bob.folder / "boards" / "mine.yaml").read_text()
-        bob.add_board("far", far.replace(str(shown["port"]), str(relay.port)))
-        bob.types("board.trust", "--board", "far", "--yes")
+        add_by_ssh(bob, "far", shown, port=relay.port)
         words = ("--model", str(shared("stories260K.gguf")), "-n", "16")
         run = bob.benches(*words, board="far")
         checked(run, 16)
         bob.types("deploy", "--board", "far", "--model", words[1])
-        pulled = json.loads(bob.types("pull", "--board", "far", "--json").stdout)
+        pulled = json.loads(bob.types("pull", "--board", "far", "--json").stdout)["runs"]
         assert run["id"] not in pulled, "it is home already"
         assert relay.connections >= 12
     board_is_clean(ann)
@@ -70,10 +82,11 @@ def test_a_board_in_use_is_shown_and_released_only_by_force(people: tuple[Person
         assert "in use by" in bob.types("board.probe", "--board", "mine").stdout
         bob.types("board.release", "--board", "mine", status=10)
         own = ann.types("board.release", "--board", "mine", status=10)
-        assert re.search(r"your own run \S+ goes on", own.stderr)
+        assert re.search(r"your run \S+ is still running", own.stderr)
         assert "--force" in own.stderr
         everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0")
-        assert bob.types(*everything, "--yes", "--json", "--wait", "0", status=10).stdout == ""
+        refused = bob.types(*everything, "--yes", "--json", "--wait", "0", status=10)
+        assert json.loads(refused.stdout)["error"]["kind"] == "busy"
         assert "Released" in bob.types("board.release", "--board", "mine", "--force").stdout
     out, _ = process.communicate(timeout=300)
     run = json.loads(out)
@@ -106,3 +119,32 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0", "--yes", "--json")
     assert json.loads(ann.types(*everything).stdout)["kept"] == []
     assert ann.on_board("ls /data/local/tmp/armload/models").strip() == ""
+
+
+@pytest.mark.parametrize("second_comes", ["at once", "while it is copied"])
+def test_two_people_who_put_the_same_file_there_both_succeed_and_it_is_sent_once(
+    people: tuple[Person, Person], tmp_path: Path, second_comes: str
+) -> None:
+    ann, bob = people
+    stories = shared("stories260K.gguf")
+    model = tmp_path / "large.gguf"
+    model.write_bytes(stories.read_bytes() + os.urandom(PADDING_BYTES))
+    ann.types("deploy", "--board", "mine", "--model", str(stories))  # with the engine
+    words = ("deploy", "--board", "far", "--model", str(model), "--json")
+    shown = switched_on(ann)
+    with closing(Relay(shown["port"], bytes_per_s=4e6)) as relay:
+        for person in people:
+            add_by_ssh(person, "far", shown, port=relay.port)
+        first = ann.start(*words)
+        if second_comes == "while it is copied":
+            ann.waits_on_board(f"ls {MODELS}/*/large.gguf.part >/dev/null 2>&1", first)
+        second = bob.start(*words)
+        said = [process.communicate(timeout=600) for process in (first, second)]
+        assert [process.returncode for process in (first, second)] == [0, 0], said
+        assert sorted(json.loads(out)["sent"] for out, _ in said) == [False, True]
+        assert relay.passed_bytes < 1.5 * PADDING_BYTES
+    listed = ann.on_board(f"cd $(dirname {MODELS}/*/large.gguf); ls -A; sha256sum large.gguf")
+    assert listed.split() == ["large.gguf", "large.gguf.sha256", sha256_of(model), "large.gguf"]
+    assert ann.on_board("ls -A /data/local/tmp/armload/lease").strip() == ""
+    ann.on_board(f"rm -r $(dirname {MODELS}/*/large.gguf)")
+    ann.waits_on_board("! grep -l '[l]arge.gguf' /proc/[0-9]*/cmdline 2>/dev/null")

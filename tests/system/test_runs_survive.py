@@ -26,15 +26,18 @@ from tests.system.people import (
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 
-
-OFTEN = int(os.environ.get("ARMLOAD_TEST_FAULTS", "1"))
-"""How many times the faults that take a whole machine are tried; 20 before a release."""
+in_bulk = pytest.mark.exhaustive(
+    covers=["armload/boards", "armload/deploy", "armload/runs", "deploy"]
+)
 
 EARLY_STAGES = ("present", "copying", "launching")
-LIST_RUNS = f"ls {RUNS} 2>/dev/null || true"
+AGAIN = ("awake", "killed") * 2
+"""What has the power cut once more, at another random moment."""
+
+LIST_RUNS = f"(ls {RUNS} 2>/dev/null || true)"
 
 
-@pytest.mark.parametrize("stage", EARLY_STAGES)
+@pytest.mark.parametrize("stage", [pytest.param("present", marks=in_bulk), "copying", "launching"])
 def test_a_laptop_killed_before_its_run_begins_goes_on_with_the_same_command(
     people: tuple[Person, Person], stage: str
 ) -> None:
@@ -46,17 +49,12 @@ def test_a_laptop_killed_before_its_run_begins_goes_on_with_the_same_command(
     if stage == "copying":
         ann.on_board("rm -rf /data/local/tmp/armload/models")
     process = ann.start(*words)
-
-    def new_on_board() -> bool:
-        return bool(set(ann.on_board(LIST_RUNS).split()) - runs_before)
-
-    def copying() -> bool:
-        return ".part" in ann.on_board("ls /data/local/tmp/armload/models/* 2>/dev/null || true")
-
     if stage == "present":
         time.sleep(0.6)
     else:
-        waits_until(copying if stage == "copying" else new_on_board, process)
+        copying = "ls /data/local/tmp/armload/models/*/*.part >/dev/null 2>&1"
+        launching = f'[ "$({LIST_RUNS} | wc -l)" -gt {len(runs_before)} ]'
+        ann.waits_on_board(copying if stage == "copying" else launching, process)
     process.kill()
     process.communicate()
     run = json.loads(ann.types(*words).stdout)
@@ -78,10 +76,9 @@ def test_a_laptop_killed_in_a_run_takes_it_over_with_the_same_command(
         process.communicate()
         if stage == "ended":
             engine.goes_on()
-            while ann.on_board(ENGINE_RUNS):
-                time.sleep(0.1)
+            ann.waits_on_board(f"! {ENGINE_RUNS}")
         again = ann.start(*benches(tokens))
-        said_by(again, "taking over")
+        said_by(again, "resuming")
     out, err = again.communicate(timeout=800)
     assert again.returncode == 0, err
     run = json.loads(out)
@@ -99,7 +96,7 @@ def nothing_lost_nothing_doubled(
     assert known(ann) - before == {run_id}
     assert set(ann.on_board(LIST_RUNS).split()) - runs_before == {run_id}
     board_is_clean(ann)
-    assert json.loads(ann.types("pull", "--board", "mine", "--json").stdout) == []
+    assert json.loads(ann.types("pull", "--board", "mine", "--json").stdout)["runs"] == []
 
 
 def test_new_starts_another_run_beside_the_one_that_was_left(people: tuple[Person, Person]) -> None:
@@ -115,8 +112,8 @@ def test_new_starts_another_run_beside_the_one_that_was_left(people: tuple[Perso
     out, err = fresh.communicate(timeout=800)
     run = json.loads(out)
     checked(run, 72)
-    assert "taking over" not in err
-    (left,) = json.loads(ann.types("pull", "--board", "mine", "--json").stdout)
+    assert "resuming" not in err
+    (left,) = json.loads(ann.types("pull", "--board", "mine", "--json").stdout)["runs"]
     assert left != run["id"]
 
 
@@ -127,7 +124,14 @@ def steps_seen(ann: Person, here: set[str]) -> int:
     return max((path.read_bytes().count(b"\n") - 1 for path in kept), default=0)
 
 
-@pytest.mark.parametrize("laptop", ["awake", "killed", *["awake", "killed"] * (OFTEN - 1)])
+def text_seen(ann: Person, here: set[str]) -> str:
+    kept = [path for path in ann.runs.glob("*/seen.stdout") if path.parent.name not in here]
+    return max((path.read_text("utf-8", "ignore") for path in kept), default="", key=len)
+
+
+@pytest.mark.parametrize(
+    "laptop", ["awake", "killed", *(pytest.param(each, marks=in_bulk) for each in AGAIN)]
+)
 def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     people: tuple[Person, Person], laptop: str
 ) -> None:
@@ -138,8 +142,8 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     with ExitStack() as stack:
         stack.enter_context(held_engine(ann, steps=wanted))
         process = ann.start(*words, "--new")
-        waits_until(lambda: steps_seen(ann, here) >= wanted, process)
-        seen = steps_seen(ann, here)
+        waits_until(lambda: steps_seen(ann, here) >= wanted and text_seen(ann, here) != "", process)
+        seen, text = steps_seen(ann, here), text_seen(ann, here)
         if laptop == "killed":
             process.kill()
             process.communicate()
@@ -154,17 +158,18 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
         new = known(ann) - here
         found = [json.loads((ann.runs / each / "run.json").read_text()) for each in new]
         (cut,) = [run for run in found if run["exit"]["kind"] != "done"]
-    assert len(cut["tokens"]) >= seen, "what the laptop has seen is kept"
+    assert len(cut["steps"]) >= seen, "what the laptop has seen is kept"
+    assert cut["text"].startswith(text)
     assert (cut["exit"]["kind"], cut["exit"]["status"]) == ("restart", None)
     assert "restarted" in cut["exit"]["meaning"]
     assert not cut["verdict"]["valid"]
-    assert [step["step"] for step in cut["tokens"]] == list(range(len(cut["tokens"])))
+    assert [step["step"] for step in cut["steps"]] == list(range(len(cut["steps"])))
     board_is_clean(ann)
-    pulled = json.loads(ann.types("pull", "--board", "mine", "--json").stdout)
+    pulled = json.loads(ann.types("pull", "--board", "mine", "--json").stdout)["runs"]
     assert cut["id"] not in pulled, "it is home already"
 
 
-@pytest.mark.parametrize("stage", ["connecting", "running"])
+@pytest.mark.parametrize("stage", [pytest.param("connecting", marks=in_bulk), "running"])
 def test_a_second_ctrl_c_leaves_at_once_even_when_the_board_is_silent(
     people: tuple[Person, Person], stage: str
 ) -> None:

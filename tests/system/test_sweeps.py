@@ -62,7 +62,7 @@ def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
     assert len(kept) == 12
     for run in kept.values():
         plan = cells[run["place"]["cell"]]["plan"]
-        read = sum(step["tokens"] for step in run["tokens"] if step["phase"] == "prompt")
+        read = sum(step["tokens"] for step in run["steps"] if step["phase"] == "prompt")
         assert read == plan["prompt_tokens"]
         assert run["trace"]["threads"] == plan["threads"]
     done = [kept[entry["run"]]["place"] for entry in journal(ann)]
@@ -88,7 +88,40 @@ def test_a_sweep_whose_laptop_was_killed_goes_on_where_it_stopped(ann: Person) -
     places = [(entry["cell"], entry["round"]) for entry in journal(ann)]
     assert sorted(places) == [(cell, number) for cell in range(2) for number in range(3)]
     assert {entry["run"] for entry in journal(ann)} == set(runs(ann)), "no run is lost or doubled"
-    assert json.loads(ann.types("pull", "--board", "loop", "--json").stdout) == []
+    assert json.loads(ann.types("pull", "--board", "loop", "--json").stdout)["runs"] == []
+
+
+def test_repeats_of_one_combination_go_on_until_its_median_is_known_or_told_why_not(
+    ann: Person,
+) -> None:
+    # 31 timed tokens never suffice alone; any seven undisturbed runs do.
+    single = words("-n", "32", "-t", "1", "--precision", "95%", "--precision-time", "9999")
+    process = ann.start(*single)
+    until = time.monotonic() + 300
+    while not list((ann.folder / "sweeps").glob("*/journal.jsonl")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    before = journal(ann)
+    shown = json.loads(ann.types(*single).stdout)
+    combined = shown["combined"]
+    assert journal(ann)[: len(before)] == before, "the interrupted command's runs count"
+    assert [entry["run"] for entry in journal(ann)] == combined["runs"]
+    assert set(combined["runs"]) == set(runs(ann)), "no run is lost or doubled"
+    assert shown["id"] in combined["runs"]
+    (cell,) = json.loads(ann.types("show", "latest-sweep", "--json").stdout)["cells"]
+    assert cell["runs"] == combined["runs"]
+    if combined["reached"]:
+        assert combined["counted"] >= 7
+        assert combined["known_within"] <= combined["precision"] == 0.95
+        assert combined["p50_low_s"] <= combined["p50_s"] <= combined["p50_high_s"]
+        assert shown["verdict"]["valid"]
+        assert cell["valid"] == combined["counted"]
+    else:
+        assert "3 runs in a row were disturbed." in combined["stopped"]
+        assert not shown["verdict"]["valid"]
 
 
 def test_a_cell_that_fails_is_a_result_and_the_others_go_on(ann: Person) -> None:
@@ -111,7 +144,7 @@ def test_a_run_beyond_its_time_is_a_result(ann: Person) -> None:
     assert (slow["ended"], quick["ended"]) == (0, 1)
     (run,) = slow["runs"]
     assert runs(ann)[run]["exit"]["kind"] == "time limit"
-    assert runs(ann)[run]["tokens"], "what it had done is kept"
+    assert runs(ann)[run]["steps"], "the partial run is kept"
 
 
 def test_a_sweep_in_which_nothing_works_fails_and_keeps_why(ann: Person) -> None:

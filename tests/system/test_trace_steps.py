@@ -14,6 +14,7 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
+from armload.engines.cpu_set import cpu_numbers
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from tests.system.engines import LAST_WITH_DECODE, Ran, command, engine, run, shared
@@ -24,7 +25,12 @@ PROMPT = "Once upon a time"
 PROMPT_TOKENS = 5
 
 
-@pytest.fixture(scope="module", params=["llama_process", "llama_decode"])
+older = pytest.mark.exhaustive(
+    covers=["armload/build", "armload/engines/completion.py", "toolchains"]
+)
+
+
+@pytest.fixture(scope="module", params=["llama_process", pytest.param("llama_decode", marks=older)])
 def binary(request: pytest.FixtureRequest) -> Binary:
     return engine(None if request.param == "llama_process" else LAST_WITH_DECODE)
 
@@ -74,6 +80,9 @@ def test_the_header_says_what_ran(binary: Binary, stories: Path, tmp_path: Path)
     assert header.threads == 3
     assert header.page_bytes in {4096, 16384, 65536}
     assert header.engine_commit == binary.engine_commit
+    assert header.khz_cores is not None
+    assert header.allowed_cores is not None
+    assert set(cpu_numbers(header.allowed_cores)) == os.sched_getaffinity(0)
 
 
 @pytest.mark.parametrize(

@@ -126,5 +126,5 @@ def test_two_boards_of_the_kind_run_at_once(board: Board) -> None:
 
 
 def test_board_of_another_kind_is_refused() -> None:
-    with pytest.raises(UsageError, match="does not run under qemu-user"):
+    with pytest.raises(UsageError, match="is not a qemu-user board"):
         emulated.up(load_board("virtual"), Silent())

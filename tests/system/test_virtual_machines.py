@@ -20,6 +20,7 @@ from armload.boards.address import SshAddress
 from armload.boards.board import VirtualReach
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import machine
+from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.qmp import Qmp
 from armload.boards.virtual.state import machine_folder, powered_state
@@ -65,6 +66,14 @@ def said(address: SshAddress, command: str) -> str:
         done = host.run(command)
     assert done.status == 0, done.stderr
     return done.text
+
+
+def test_a_port_on_its_own_loopback_is_reached(host: SshHost) -> None:
+    with host.forwarded(22) as forward:
+        assert ssh_answers(forward.port, 30.0)
+    with host.forwarded(23) as forward:
+        assert not ssh_answers(forward.port, 30.0)
+        forward.check()
 
 
 def test_it_is_an_arm_machine_with_the_features_of_a_cortex_a55(host: SshHost) -> None:
@@ -265,6 +274,7 @@ class CtrlCWhileBooting(Silent):
     @contextmanager
     def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
         if label.startswith("Booting"):
+            assert (total, unit) == (None, ""), "nobody knows how long a boot takes"
             raise KeyboardInterrupt
         with super().step(label, total=total, unit=unit) as step:
             yield step
@@ -308,5 +318,5 @@ def test_installed_qemu_that_lacks_the_cpu_is_passed_over(
 
 
 def test_cpu_that_no_qemu_knows_is_told() -> None:
-    with pytest.raises(MissingToolError, match="No QEMU here knows the CPU 'cortex-a5'"):
+    with pytest.raises(MissingToolError, match="No installed QEMU supports the CPU 'cortex-a5'"):
         qemu_for("cortex-a5", Silent())

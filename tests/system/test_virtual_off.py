@@ -23,7 +23,7 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
-from armload.deploy.patience import PATIENCE_S, patiently
+from armload.deploy.retry import PATIENCE_S, patiently
 from armload.deploy.transfer import push
 from tests.faults import At
 from tests.person import Person
@@ -36,6 +36,7 @@ from tests.virtual_boards import (
 )
 
 pytestmark = pytest.mark.machine
+similar = pytest.mark.exhaustive(covers=["armload/boards", "armload/cli/verbs", "armload/deploy"])
 
 REACH = VirtualReach(kind="virtual", memory=512 << 20, disk=256 << 20)
 IS_OFF = r"^The virtual board 'test-off' is off\.\n"
@@ -79,7 +80,7 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
         assert time.monotonic() - began < PATIENCE_S / 2
         again = machine.up(board, Silent())
         assert again.port is not None
-        with pytest.raises(SwitchedOffError, match="switched off and on again"):
+        with pytest.raises(SwitchedOffError, match="was restarted"):
             patiently(lambda: host.run("true"))
 
 
@@ -127,7 +128,10 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     somebody.types("board.down", "--board", "mine")
 
 
-@pytest.mark.parametrize("verb", ["bench", "deploy", "pull", "board.probe"])
+@pytest.mark.parametrize(
+    "verb",
+    ["bench", *(pytest.param(verb, marks=similar) for verb in ("deploy", "pull", "board.probe"))],
+)
 def test_each_verb_names_the_board_that_went_off_and_how_it_is_switched_on(
     person: Person, verb: str
 ) -> None:

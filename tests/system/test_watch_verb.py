@@ -98,7 +98,7 @@ def test_a_foreign_engine_s_run_is_a_run_like_any_other(
     person: Person, demo: dict[str, Any]
 ) -> None:
     assert demo["exit"]["kind"] == "done"
-    assert [step["tokens"] for step in demo["tokens"]] == [1] * (TOKENS - 1)
+    assert [step["tokens"] for step in demo["steps"]] == [1] * (TOKENS - 1)
     assert demo["text"].startswith("The large house")
     assert (demo["plan"], demo["model"]["name"]) == (None, "qwen")
     assert demo["model"]["size_bytes"] == 100_000 + len('{"llm_weight": "w.bin"}')
@@ -107,7 +107,7 @@ def test_a_foreign_engine_s_run_is_a_run_like_any_other(
     assert Path(model).is_file()
     assert f"config path is {model}" in (person.runs / demo["id"] / "stdout").read_text()
     assert "qwen" in person.types("show").stdout
-    assert "as the program says" in person.types("show", "--run", demo["id"]).stdout
+    assert "as reported by the program" in person.types("show", "--run", demo["id"]).stdout
     person.types("report", demo["id"])
     assert "not here" in person.types("pull", "--board", "here").stdout
 
@@ -156,16 +156,16 @@ def test_what_cannot_run_there_is_refused_before_anything_is_copied(person: Pers
     plain.write_text("echo hello\n")
     for program, status, said in (
         (f"{other}/foreign", 7, f"is built for {other}"),
-        ("lost", 7, "is not static: it needs the loader"),
+        ("lost", 7, "is dynamically linked: it needs the loader"),
         ("script", 7, "is a script for /no/such/interpreter"),
-        ("plain", 2, "lacks the right to be executed"),
+        ("plain", 2, "is not executable"),
     ):
         put = ("--put", program, "--", Path(program).name)
         done = person.types("watch", "--board", "here", *put, status=status)
         assert said in done.stderr
         assert not list((person.folder / "here").rglob(Path(program).name))
     words = ("watch", "--board", "here", "--", "no-such-program")
-    assert "there is no program no-such-program" in person.types(*words, status=7).stderr
+    assert "no program no-such-program" in person.types(*words, status=7).stderr
 
 
 def test_a_run_that_a_killed_command_left_is_taken_over(person: Person) -> None:
@@ -181,7 +181,7 @@ def test_a_run_that_a_killed_command_left_is_taken_over(person: Person) -> None:
     process.communicate()
     go_on.touch()
     done = person.types(*words)
-    assert "taking over" in done.stderr
+    assert "resuming" in done.stderr
     run = json.loads(done.stdout)
     assert run["text"] == "begun\ndone\n"
     assert run["id"] == begun(person.folder / "here" / "runs", known)
@@ -227,7 +227,7 @@ def test_lines_that_break_between_and_in_its_questions_are_made_anew(person: Per
             run = watches(person, *words, board="far")
             assert relay.connections - connected > 6, "lines broke"
     assert run["exit"]["kind"] == "done"
-    assert len(run["tokens"]) == TOKENS - 1
+    assert len(run["steps"]) == TOKENS - 1
 
 
 def begun(runs: Path, known: set[str]) -> str:
@@ -253,7 +253,7 @@ def arm(person: Person) -> Iterator[str]:
 def test_a_program_for_arm_is_watched_under_its_emulator(person: Person, arm: str) -> None:
     put = ("--put", "arm/engine", "--reads", "mnn")
     run = watches(person, *put, "--", "engine", "demo", str(TOKENS), board=arm)
-    assert len(run["tokens"]) == TOKENS - 1
+    assert len(run["steps"]) == TOKENS - 1
     assert any("qemu-aarch64" in word for word in run["command"])
     assert run["memory"]["max_rss_bytes"] > 39 << 20
     own = watches(person, "--", "uname", "-s", board=arm)
@@ -277,9 +277,9 @@ def test_a_foreign_program_runs_on_the_virtual_board(person: Person, arm: str) -
         put = ("--put", "arm/engine", "--put", "models/qwen", "--reads", "mnn")
         words = ("engine", "demo", str(TOKENS), "qwen/config.json")
         run = watches(person, *put, "--", *words, board="mine")
-        assert len(run["tokens"]) == TOKENS - 1
+        assert len(run["steps"]) == TOKENS - 1
         assert run["memory"]["max_rss_bytes"] > 39 << 20
-        assert run["tokens"][0]["read_bytes"] is not None
+        assert run["steps"][0]["read_bytes"] is not None
     finally:
         person.types("board.down", "--board", "mine")
 
@@ -292,7 +292,7 @@ def test_mnn_s_wheel_answers_and_each_token_is_one_write(person: Person) -> None
     words = ("--mnn-python", "tiny", "--python", sys.executable, "--prompt", "abc def")
     run = watches(person, *words, "-n", "40")
     assert run["summary"]["decode_tokens"] == 40
-    assert len(run["tokens"]) == 39
+    assert len(run["steps"]) == 39
     assert run["text"].count(" ") == 20  # of the made vocabulary, two words in turn
     assert (run["engine"]["prompt_tokens"], run["model"]["name"]) == (7, "tiny")
     (model / "tokenizer.txt").unlink()

@@ -38,10 +38,7 @@ def finished_build(
         build_id=build_id,
         inputs=INPUTS,
         engine_commit="1.2.3",
-        tools={},
-        built_utc=built_utc,
-        built_on="this machine",
-        seconds=1.0,
+        offered=("llama-completion",),
         programs=(
             Program(
                 name="llama-completion",
@@ -49,6 +46,10 @@ def finished_build(
                 size_bytes=size_bytes,
                 version=None,
                 features=(),
+                tools={},
+                built_utc=built_utc,
+                built_on="this machine",
+                seconds=1.0,
             ),
         ),
     )
@@ -57,8 +58,10 @@ def finished_build(
     return folder
 
 
-def partial_build(cache: Path, build_id: str = "ba9876543210", size_bytes: int = 100_000) -> Path:
-    folder = cache / "builds" / f"{build_id}.partial"
+def unfinished_build(
+    cache: Path, build_id: str = "ba9876543210", size_bytes: int = 100_000
+) -> Path:
+    folder = cache / "builds" / build_id
     (folder / "tree").mkdir(parents=True)
     (folder / "build.log").write_text("configuring\n")
     (folder / "tree" / "object.o").write_bytes(b"\7" * size_bytes)

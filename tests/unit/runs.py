@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 
-from armload.bench.limit import find_limit
-from armload.bench.plan import Plan
-from armload.bench.record import BinaryRecord, BoardRecord, ModelRecord
-from armload.bench.run import Exit, Memory, Run, Step, Trace
-from armload.bench.summary import summarise
-from armload.bench.verdict import Around, judge
+from armload.analysis.limit import find_limit
+from armload.analysis.run import Exit, Run, Verdict
+from armload.analysis.summary import summarise
+from armload.analysis.verdict import Around, judge
 from armload.boards.conditions import Conditions
+from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord
+from armload.engines.output import Memory, Output
+from armload.engines.plan import Plan
+from armload.engines.trace import Step, Trace
 
 START_NS = 41_000_000_000
 TEXT = (
@@ -149,7 +151,8 @@ def _run(
     header = trace if steps else None
     after = BEFORE.model_copy(update={"uptime_s": 66.0, "load_1min": 0.9})
     ended = ended or Exit(status=0, meaning="The program ended well.")
-    return Run(
+    run = Run(
+        engine_name="llama-completion",
         id=f"20261121T021500Z-{BOARD.name}-{model.name.removesuffix('.gguf')}-1f2e",
         started_utc="2026-11-21T02:15:00+00:00",
         armload="0.1.0",
@@ -170,23 +173,17 @@ def _run(
         before=BEFORE,
         after=after,
         trace=header,
-        tokens=steps,
+        steps=steps,
         summary=summarise(header, steps),
         engine=None,
         memory=Memory(max_rss_bytes=rss_bytes, max_vms_bytes=2 * rss_bytes) if rss_bytes else None,
         text=text,
         exit=ended,
         limit=find_limit(steps, header, model=model, board=BOARD, before=BEFORE),
-        verdict=judge(
-            plan,
-            ended=ended,
-            header=header,
-            steps=steps,
-            text=text,
-            board=BOARD,
-            around=Around(before=BEFORE, after=after),
-        ),
+        verdict=Verdict(valid=True),
     )
+    output = Output(header=header, steps=steps, text=text)
+    return run.model_copy(update={"verdict": judge(run, output, ended, Around(after=after))})
 
 
 def planned(run: Run, **changes: object) -> Run:

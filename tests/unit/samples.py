@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from armload.bench.record import BoardRecord, ModelRecord, RateKind
-from armload.bench.run import Step, Trace
 from armload.boards.conditions import ClusterState, Conditions
+from armload.engines.job import BoardRecord, ModelRecord, RateKind
+from armload.engines.trace import Step, Trace
 from armload.models.model import Model
 
 

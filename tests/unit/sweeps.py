@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from armload.bench.limit import find_limit
-from armload.bench.record import ModelRecord
-from armload.bench.run import Exit, Memory, Run, Step
-from armload.bench.summary import summarise
-from armload.bench.verdict import Around, judge
+from armload.analysis.limit import find_limit
+from armload.analysis.run import Exit, Run
+from armload.analysis.summary import summarise
+from armload.analysis.verdict import Around, judge
+from armload.engines.job import ModelRecord
+from armload.engines.output import Memory, Output
+from armload.engines.trace import Step
 from tests.unit.runs import planned, quick_run
 
 THREADS = (1, 2, 4, 8)
@@ -53,8 +55,8 @@ def made_run(
     chance = random.Random(f"{model.sha256} {threads} {repeat} {board}")
     level = TOKEN_S.get(model.sha256, 0.5) / SPEEDUP[threads] * chance.gauss(1, 0.006)
     steps: list[Step] = []
-    start_ns = base.tokens[0].start_ns
-    for number, step in enumerate(base.tokens):
+    start_ns = base.steps[0].start_ns
+    for number, step in enumerate(base.steps):
         slowed = throttled and number > tokens // 2
         duration_s = level * (1.6 if slowed else 1.0) * chance.gauss(1, 0.008)
         duration_s *= 2.1 if number == 0 else 1 + 0.0007 * number
@@ -140,7 +142,7 @@ def _finished(
             "board": record,
             "model": model,
             "trace": trace,
-            "tokens": steps,
+            "steps": steps,
             "summary": summarise(trace, steps),
             "memory": Memory(max_rss_bytes=peak, max_vms_bytes=2 * peak) if peak else None,
             "text": base.text if steps else "",
@@ -149,13 +151,10 @@ def _finished(
             "exit": ended,
             "limit": find_limit(steps, trace, model=model, board=record, before=before),
             "verdict": judge(
-                plan,
-                ended=ended,
-                header=trace,
-                steps=steps,
-                text=base.text if steps else "",
-                board=record,
-                around=Around(before=before, after=base.after),
+                base.model_copy(update={"plan": plan, "board": record, "before": before}),
+                Output(header=trace, steps=steps, text=base.text if steps else ""),
+                ended,
+                Around(after=base.after),
             ),
         }
     )

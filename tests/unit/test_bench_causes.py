@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.causes import causes
-from armload.bench.run import Step
+from armload.analysis.causes import causes
+from armload.analysis.frequency import Cores
+from armload.engines.trace import Step
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "token_times.json").read_text())
 USUAL_S = 0.1
@@ -131,6 +132,17 @@ def test_a_hot_second_half_is_throttling_and_not_the_context() -> None:
     found = causes(steps)
     assert set(found) == set(range(60, 100))
     assert set(found.values()) == {"throttling"}
+
+
+def test_cores_that_the_run_could_not_use_explain_no_slow_token() -> None:
+    steps = a_run(a_step(30, 0.15))
+    idle = [
+        step.model_copy(update={"cpu_khz": (QUICK_KHZ, 408_000 if step.step == 30 else 2_400_000)})
+        for step in steps
+    ]
+    little = Cores(reporting=(0, 4), allowed=frozenset({0}))
+    assert causes(idle, little) == {30: "unexplained"}
+    assert causes(idle) == {30: "throttling"}
 
 
 def test_a_stretch_beside_another_program_is_contention() -> None:

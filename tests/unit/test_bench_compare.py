@@ -9,20 +9,23 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from armload.bench.compare import Comparison, compare
-from armload.bench.figures import Figures, figures_of
-from armload.bench.foreign.read import read_foreign
-from armload.bench.run import Run
+from armload.analysis.compare import Comparison, compare
+from armload.analysis.foreign import read_foreign
+from armload.analysis.measurement import measurement_of
+from armload.analysis.run import Run
 from armload.core.errors import UsageError
+from armload.engines.measurement import Measurement
 from armload.report.comparison import advice, change, comparison_view, sentence, span
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.test_bench_foreign import LLAMA_BENCH, LLM_DEMO
 
 
-def repeats(label: str, count: int, times: float = 1.0, run: Run | None = None) -> list[Figures]:
+def repeats(
+    label: str, count: int, times: float = 1.0, run: Run | None = None
+) -> list[Measurement]:
     """Return figures of runs that differ by 1 %, all of them so many times as slow."""
     chance = random.Random(label)
-    base = figures_of(run or quick_run())
+    base = measurement_of(run or quick_run())
     assert base.decode_tps is not None
     found = []
     for number in range(count):
@@ -39,7 +42,7 @@ def repeats(label: str, count: int, times: float = 1.0, run: Run | None = None) 
     return found
 
 
-def one(a: list[Figures], b: list[Figures]) -> Comparison:
+def one(a: list[Measurement], b: list[Measurement]) -> Comparison:
     (compared,) = compare(a, b)
     return compared
 
@@ -61,9 +64,9 @@ def test_the_finding_follows_the_interval(times: float, finding: str) -> None:
     assert decode.ratio.low <= times <= decode.ratio.high
 
 
-def test_figures_of_a_run_are_its_own() -> None:
+def test_measurement_of_a_run_are_its_own() -> None:
     run = quick_run()
-    found = figures_of(run)
+    found = measurement_of(run)
     assert len(found.token_s) == 31
     assert found.decode_tps == run.summary.decode_tps
     assert found.work.prompt_tokens == 8
@@ -99,13 +102,13 @@ def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
         other = other.model_copy(
             update={"plan": other.plan.model_copy(update={"context_tokens": 512})}
         )
-    compared = one([figures_of(base)], [figures_of(other)])
+    compared = one([measurement_of(base)], [measurement_of(other)])
     assert compared.finding == "not comparable"
     assert any(word in each for each in compared.differences), compared.differences
 
 
 def test_a_not_comparable_pair_still_shows_its_ratio() -> None:
-    compared = one([figures_of(quick_run())], [figures_of(storage_run())])
+    compared = one([measurement_of(quick_run())], [measurement_of(storage_run())])
     assert compared.finding == "not comparable"
     assert compared.measured[0].ratio.ratio > 100
     assert "times as long" in sentence(compared)
@@ -119,29 +122,63 @@ def shown(compared: Comparison) -> str:
 
 
 def test_what_is_not_comparable_says_so_before_its_figures() -> None:
-    text = shown(one([figures_of(quick_run())], [figures_of(storage_run())]))
+    text = shown(one([measurement_of(quick_run())], [measurement_of(storage_run())]))
     assert text.index("Not comparable") < text.index("decode, per token")
     text = shown(one(repeats("a", 4), repeats("b", 4, 1.1)))
     assert text.index("decode, per token") < text.index("B is slower")
 
 
-@pytest.mark.parametrize("extra", [("-b", "64"), ("--no-repack",)])
+@pytest.mark.parametrize("extra", [("-b", "64"), ("--poll", "0")])
 def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str, ...]) -> None:
-    compared = one([figures_of(quick_run())], [figures_of(changed(quick_run(), extra=extra))])
+    compared = one(
+        [measurement_of(quick_run())], [measurement_of(changed(quick_run(), extra=extra))]
+    )
     assert compared.finding == "no difference"
     assert any("Options differ: none / " + " ".join(extra) in note for note in compared.notes)
 
 
+def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
+    repacked = repeats("a", 4)
+    not_repacked = [
+        each.model_copy(update={"way": each.way.model_copy(update={"repacked": False})})
+        for each in repeats("b", 4, 1.1)
+    ]
+    alone, other = compare(repacked, [*repeats("c", 4), *not_repacked])
+    assert alone.finding == "no difference"
+    assert other.differences[0] == "only B has runs of this plan"
+    assert "weights repacked: yes / no" in other.differences
+    compared = one(repacked, not_repacked)
+    assert compared.finding == "slower"
+    assert any("Weights repacked: yes / no, so" in note for note in compared.notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "extra", "known"),
+    [
+        ((), (), "yes"),
+        (("--no-repack",), (), "no"),
+        (("--no-repack",), ("-nr",), "no"),
+        (("--no-repack", "--repack"), ("--repack",), "yes"),
+    ],
+)
+def test_whether_weights_were_repacked_stands_in_the_command_of_old_runs_too(
+    words: tuple[str, ...], extra: tuple[str, ...], known: str
+) -> None:
+    run = changed(quick_run(), extra=extra)
+    way = measurement_of(run.model_copy(update={"command": (*run.command, *words)})).way
+    assert (way.repacked, way.options) == (known == "yes", "")
+
+
 def test_garbage_is_never_the_faster_one() -> None:
-    quick = figures_of(quick_run(text="," * 60).model_copy(update={"id": "other"}))
-    compared = one([figures_of(quick_run())], [quick])
+    quick = measurement_of(quick_run(text="," * 60).model_copy(update={"id": "other"}))
+    compared = one([measurement_of(quick_run())], [quick])
     assert compared.finding == "not comparable"
     assert "over and over" in sentence(compared)
 
 
 def test_a_run_that_failed_is_not_comparable() -> None:
     failed = failed_run().model_copy(update={"id": "other"})
-    compared = one([figures_of(quick_run())], [figures_of(failed)])
+    compared = one([measurement_of(quick_run())], [measurement_of(failed)])
     assert compared.finding == "not comparable"
     assert "SIGILL" in sentence(compared)
 
@@ -151,9 +188,9 @@ def test_times_that_cannot_be_give_no_ratio() -> None:
     summary = run.summary.model_copy(
         update={"decode_tps": 0.0, "prefill_tps": -1.0, "ttft_s": float("nan")}
     )
-    steps = tuple(step.model_copy(update={"end_ns": step.start_ns}) for step in run.tokens)
-    odd = run.model_copy(update={"id": "odd", "summary": summary, "tokens": steps})
-    compared = one([figures_of(run)], [figures_of(odd)])
+    steps = tuple(step.model_copy(update={"end_ns": step.start_ns}) for step in run.steps)
+    odd = run.model_copy(update={"id": "odd", "summary": summary, "steps": steps})
+    compared = one([measurement_of(run)], [measurement_of(odd)])
     assert compared.finding == "not comparable"
     assert "no figure that both sides have" in sentence(compared)
 
@@ -161,7 +198,7 @@ def test_times_that_cannot_be_give_no_ratio() -> None:
 def test_a_text_that_departs_is_noted() -> None:
     run = quick_run()
     other = run.model_copy(update={"id": "other", "text": run.text[:30] + "else"})
-    notes = one([figures_of(run)], [figures_of(other)]).notes
+    notes = one([measurement_of(run)], [measurement_of(other)]).notes
     assert any("departs" in note and "character 30" in note for note in notes)
 
 
@@ -198,7 +235,7 @@ def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
 
 
 def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
-    figures = figures_of(quick_run())
+    figures = measurement_of(quick_run())
     with pytest.raises(UsageError, match="with itself"):
         compare([figures], [figures])
     with pytest.raises(UsageError, match="twice"):
@@ -219,7 +256,7 @@ def test_a_run_and_llama_bench_are_compared_by_what_both_have(tmp_path: Path) ->
         LLAMA_BENCH | {"n_gen": 32, "type_v": "f16"},
     ]
     path.write_text(json.dumps(tests))
-    (compared,) = compare([figures_of(quick_run())], read_foreign(path))
+    (compared,) = compare([measurement_of(quick_run())], read_foreign(path))
     assert [each.measure for each in compared.measured] == ["decode"]
     assert compared.measured[0].ratio.unit == "none"
     assert compared.finding == "faster"

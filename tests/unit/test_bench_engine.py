@@ -6,8 +6,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.bench.cpu_set import cpu_mask, cpu_numbers
-from armload.bench.engine import (
+from armload.core.errors import UsageError
+from armload.engines.cpu_set import cpu_mask, cpu_numbers
+from armload.engines.llama_cpp import (
     MAX_PROMPT_BYTES,
     check_architecture,
     command,
@@ -15,9 +16,9 @@ from armload.bench.engine import (
     engine_times,
     generated_text,
     offers,
+    whole_plan,
 )
-from armload.bench.plan import Plan
-from armload.core.errors import UsageError
+from armload.engines.plan import Plan
 from tests.unit.samples import model
 
 
@@ -71,11 +72,11 @@ def test_the_cache_holds_prompt_and_output_and_not_more_than_the_model_knows() -
 
 
 def test_a_context_without_room_for_prompt_and_output_is_refused() -> None:
-    with pytest.raises(UsageError, match="take 129 at least"):
+    with pytest.raises(UsageError, match="at least 129 tokens"):
         context_tokens(Plan(context_tokens=128, n_predict=128), model())
-    with pytest.raises(UsageError, match="take 640 at least"):
+    with pytest.raises(UsageError, match="at least 640 tokens"):
         context_tokens(Plan(context_tokens=600, n_predict=128, prompt_tokens=512), model())
-    with pytest.raises(UsageError, match="take 5001 tokens at least"):
+    with pytest.raises(UsageError, match="need at least 5001 tokens"):
         context_tokens(Plan(n_predict=5000), model())
 
 
@@ -90,7 +91,7 @@ def test_the_engine_is_given_what_the_plan_says(program: Path) -> None:
 
 def test_flash_attention_was_a_flag_before_it_had_values(program: Path) -> None:
     assert "-fa" not in words(Plan(flash_attention="off"), program)
-    with pytest.raises(UsageError, match="on and off only"):
+    with pytest.raises(UsageError, match="only on and off"):
         words(Plan(flash_attention="auto"), program)
 
 
@@ -102,14 +103,17 @@ def test_cores_are_written_as_the_kernel_writes_them() -> None:
 def test_a_model_whose_architecture_the_engine_lacks_is_refused(program: Path) -> None:
     program.write_bytes(b"\0codellama\0")
     check_architecture(program, model())
-    with pytest.raises(UsageError, match="'mamba9', which llama-completion") as refused:
+    with pytest.raises(
+        UsageError, match=r"'mamba9', which this llama\.cpp's llama-completion"
+    ) as refused:
         check_architecture(program, model().model_copy(update={"architecture": "mamba9"}))
     assert "--source" in refused.value.remedy
 
 
-def test_a_prompt_beyond_a_command_line_is_refused(program: Path) -> None:
+def test_a_prompt_beyond_a_command_line_is_refused_before_any_work() -> None:
+    roomy = model().model_copy(update={"context_length": 1 << 20})
     with pytest.raises(UsageError, match="bytes long"):
-        words(Plan(prompt="x" * (MAX_PROMPT_BYTES + 1)), program)
+        whole_plan(Plan(prompt="x" * (MAX_PROMPT_BYTES + 1)), roomy)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from armload.bench.foreign.read import read_foreign
+from armload.analysis.foreign import read_foreign
 from armload.core.errors import DataError
 
 # The fields and figures of llama.cpp's own example in tools/llama-bench/README.md.

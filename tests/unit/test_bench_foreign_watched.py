@@ -9,16 +9,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from armload.bench import store
-from armload.bench.compare import compare
-from armload.bench.figures import figures_of
-from armload.bench.foreign.said import read_said
-from armload.bench.foreign.watching import read_watching
-from armload.bench.record import ModelRecord
-from armload.bench.run import FORMAT, Exit, Memory, Run
+from armload.analysis.compare import compare
+from armload.analysis.measurement import measurement_of
+from armload.analysis.run import FORMAT, Run
 from armload.core.errors import DataError
+from armload.engines.job import ModelRecord
+from armload.engines.output import Memory
+from armload.engines.watched.output import read_output
+from armload.engines.watched.trace import read_watching
 from armload.report.page import write_report
 from armload.report.table import list_table, run_table
+from armload.runs import store
 from tests.unit.runs import quick_run
 from tests.unit.watched import (
     HEAD,
@@ -55,9 +56,9 @@ def test_each_write_is_a_token_where_the_counts_agree(tmp_path: Path) -> None:
     run = demo_run(tmp_path)
     count = len(WORDS)
     assert run.text == "".join(f" {word}" for word in WORDS) + "\n"
-    assert [step.tokens for step in run.tokens] == [1] * (count - 1)
-    assert {step.phase for step in run.tokens} == {"generate"}
-    assert run.tokens[0].start_ns == START_NS + 200_000_000
+    assert [step.tokens for step in run.steps] == [1] * (count - 1)
+    assert {step.phase for step in run.steps} == {"generate"}
+    assert run.steps[0].start_ns == START_NS + 200_000_000
     assert run.summary.token_s is not None
     assert run.summary.token_s.p50 == pytest.approx(0.1)
     assert run.verdict.valid, run.verdict.reasons
@@ -82,7 +83,7 @@ def test_what_is_not_known_stays_none(tmp_path: Path) -> None:
     assert run.trace is not None
     assert (run.trace.threads, run.trace.engine_commit) == (None, "")
     assert (run.model.parameters, run.model.bytes_per_token) == (None, None)
-    assert all(step.involuntary_switches is None for step in run.tokens)
+    assert all(step.involuntary_switches is None for step in run.steps)
     assert run.limit.cause == "unknown"
     assert "2.0 of 2 cores" in run.limit.sentence
 
@@ -98,10 +99,10 @@ def test_the_peak_is_the_highest_that_anybody_saw(tmp_path: Path) -> None:
 def test_without_an_agreement_there_are_no_times_per_token_and_it_is_said(tmp_path: Path) -> None:
     joined = b"".join(tokens_of(WORDS))
     run = watched_run(tmp_path, [HEAD + joined[:20], joined[20:], summary(len(WORDS), 1.9)])
-    assert run.tokens == ()
+    assert run.steps == ()
     assert run.summary.token_s is None
     assert run.summary.decode_tps == pytest.approx(len(WORDS) / 1.9, abs=0.01)
-    assert f"{len(WORDS)} tokens, and its answer came in 2 writes" in run.notes[0]
+    assert f"{len(WORDS)} tokens, but its answer came in 2 writes" in run.notes[0]
     assert run.verdict.valid, run.verdict.reasons
 
 
@@ -110,23 +111,23 @@ def test_an_end_of_line_behind_the_answer_is_no_token_but_a_token_may_be_one(
 ) -> None:
     tokens = tokens_of(WORDS)
     with_stop = watched_run(tmp_path / "1", [HEAD, *tokens, b"\n", summary(len(tokens) + 1, 2.0)])
-    assert len(with_stop.tokens) == len(tokens)
+    assert len(with_stop.steps) == len(tokens)
     with_more = watched_run(tmp_path / "2", [HEAD, *tokens, b" so", summary(len(tokens), 2.0)])
-    assert with_more.tokens == ()
+    assert with_more.steps == ()
 
 
 def test_times_that_disagree_with_the_engine_s_are_noted(tmp_path: Path) -> None:
     tokens = tokens_of(WORDS)
     run = watched_run(tmp_path, [HEAD, *tokens, b"\n", summary(len(tokens), 0.9)])
-    assert len(run.tokens) == len(tokens) - 1
-    assert "47.4 ms per token, and its writes came every 100 ms" in run.notes[0]
+    assert len(run.steps) == len(tokens) - 1
+    assert "47.4 ms per token, but its writes came every 100 ms" in run.notes[0]
 
 
 def test_text_of_any_program_has_neither_tokens_nor_speeds(tmp_path: Path) -> None:
     run = watched_run(tmp_path, tokens_of(WORDS), reads="text")
-    assert run.tokens == ()
+    assert run.steps == ()
     assert (run.summary.decode_tps, run.summary.decode_tokens, run.engine) == (None, None, None)
-    assert "how many tokens these are is not known" in run.notes[0]
+    assert "the number of tokens is unknown" in run.notes[0]
     assert run.summary.ttft_s is None, "its first write need not be a token"
     assert run.verdict.valid, run.verdict.reasons
 
@@ -152,12 +153,12 @@ def test_of_several_results_none_is_taken_for_the_run_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reads", "stdout", "said"),
     [
-        ("mnn", b"User: ", "summary between rulers"),
-        ("mnn", b"", "summary between rulers"),
-        ("llm_bench", b"| model | size |\n", "No JSON"),
+        ("mnn", b"User: ", "summary between lines"),
+        ("mnn", b"", "summary between lines"),
+        ("llm_bench", b"| model | size |\n", "no JSON"),
         ("llm_bench", b'{"results": [{"type": "odd"}]}', "not llm_bench's"),
         ("llm_bench", b'{"model": "m", "results": []}', "no result"),
-        ("llm_bench", b"{" * 5000, "No JSON"),
+        ("llm_bench", b"{" * 5000, "no JSON"),
     ],
 )
 def test_figures_that_lack_make_a_run_that_ended_well_not_valid(
@@ -169,7 +170,7 @@ def test_figures_that_lack_make_a_run_that_ended_well_not_valid(
 
 
 def test_two_summaries_are_not_mixed() -> None:
-    said = read_said("mnn", b"Hello there." + summary(3, 1.0) + summary(4, 1.0))
+    said = read_output("mnn", b"Hello there." + summary(3, 1.0) + summary(4, 1.0))
     assert said.decode_tps is None
     assert "2 summaries" in said.notes[0]
 
@@ -184,7 +185,7 @@ def test_what_stands_before_the_answer_is_no_part_of_it() -> None:
         (HEAD + wheel, b"[MNNLLM] response: \n"),
     ):
         stdout = before + b"It is so." + after + summary(3, 1.0)
-        said = read_said("mnn", stdout)
+        said = read_output("mnn", stdout)
         assert said.answer is not None
         assert stdout[slice(*said.answer)] == b"It is so."
 
@@ -192,21 +193,21 @@ def test_what_stands_before_the_answer_is_no_part_of_it() -> None:
 def test_bytes_that_are_no_text_are_kept_apart_and_doubted(tmp_path: Path) -> None:
     tokens = [b" so", b"\0", b"\xff\xfe", b" it"]
     run = watched_run(tmp_path, [HEAD, *tokens, summary(4, 0.4)])
-    assert len(run.tokens) == 3
+    assert len(run.steps) == 3
     assert run.text == " so\0\ufffd\ufffd it"
     assert "not valid UTF-8" in " ".join(run.verdict.reasons)
 
 
 def test_a_program_that_was_killed_keeps_what_it_wrote(tmp_path: Path) -> None:
-    ended = Exit(kind="killed", status=137, meaning="killed from outside (SIGKILL)")
     write_raw(tmp_path, [HEAD, *tokens_of(WORDS)])
     content = (tmp_path / "trace.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "trace.jsonl").write_text("".join(content[:-1])[:-9])  # its last line is cut
     noted = read_watching(tmp_path / "trace.jsonl")
     assert (noted.end, len(noted.writes)) == (None, len(WORDS))
-    run = watched_run(tmp_path / "again", [HEAD, *tokens_of(WORDS)], ended=ended)
+    run = watched_run(tmp_path / "again", [HEAD, *tokens_of(WORDS)], status=137)
     assert not run.verdict.valid
-    assert run.verdict.reasons == ("killed from outside (SIGKILL)",)
+    (reason,) = run.verdict.reasons
+    assert reason.startswith("killed from outside (SIGKILL)")
     assert run.text.startswith(" The large")
 
 
@@ -217,7 +218,7 @@ def test_writes_that_were_not_noted_and_a_costly_watch_are_told(tmp_path: Path) 
         reads="text",
         end={"writes_left_out": 9, "watch_cpu_ns": 100_000_000},
     )
-    assert "9 further writes were not noted." in run.notes
+    assert "9 further writes were not recorded." in run.notes
     assert any("of one core" in note for note in run.notes)
 
 
@@ -243,7 +244,7 @@ def test_the_run_is_shown_without_any_fact_that_is_not_known(tmp_path: Path) -> 
     run = demo_run(tmp_path)
     table = shown(run_table(run))
     assert "not built by armload" in table
-    assert "as the program says" in table
+    assert "as reported by the program" in table
     assert "None" not in table
     assert "llm_demo: qwen" in shown(list_table([run]))
     page, _ = write_report(run, tmp_path)
@@ -255,9 +256,9 @@ def test_the_run_is_shown_without_any_fact_that_is_not_known(tmp_path: Path) -> 
 
 def test_a_note_stands_in_table_and_page(tmp_path: Path) -> None:
     run = watched_run(tmp_path, [HEAD + b"It is so.", summary(3, 1.0)])
-    assert "There are no times per token" in shown(run_table(run))
+    assert "No times per token" in shown(run_table(run))
     page, _ = write_report(run, tmp_path)
-    assert "There are no times per token" in page.read_text()
+    assert "No times per token" in page.read_text()
 
 
 def test_a_run_without_a_model_or_figures_can_be_shown(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ def test_a_watched_run_compares_with_one_of_ours(tmp_path: Path) -> None:
     tokens = tokens_of([*WORDS, *WORDS[::-1]])
     foreign = watched_run(tmp_path, [HEAD, *tokens, b"\n", summary(len(tokens), 3.6)])
     ours = comparable(foreign, tokens=len(tokens))
-    (found,) = compare([figures_of(foreign)], [figures_of(ours)])
+    (found,) = compare([measurement_of(foreign)], [measurement_of(ours)])
     assert found.finding == "faster", found.differences
     assert found.measured[0].a_s == pytest.approx(0.1)
     assert any("Whether the model is the same cannot be checked" in note for note in found.notes)
@@ -291,7 +292,7 @@ def test_a_watched_run_compares_with_one_of_ours(tmp_path: Path) -> None:
 
 def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
     foreign = demo_run(tmp_path)
-    (found,) = compare([figures_of(foreign)], [figures_of(comparable(foreign, tokens=64))])
+    (found,) = compare([measurement_of(foreign)], [measurement_of(comparable(foreign, tokens=64))])
     assert found.finding == "not comparable"
     assert found.differences == (f"output tokens (n_predict): {len(WORDS)} / 64",)
 
@@ -300,7 +301,7 @@ def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) ->
     other = ModelRecord(name="llama", sha256="e" * 64, size_bytes=1)
     tokens = tokens_of(WORDS)
     writes = [HEAD, *tokens, b"\n", summary(len(tokens), 1.9)]
-    one = figures_of(demo_run(tmp_path / "one"))
-    two = figures_of(watched_run(tmp_path / "two", writes, model=other))
+    one = measurement_of(demo_run(tmp_path / "one"))
+    two = measurement_of(watched_run(tmp_path / "two", writes, model=other))
     (found,) = compare([one], [two.model_copy(update={"name": "other"})])
     assert "model: qwen / llama" in found.differences

@@ -8,11 +8,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.bench.foreign.words import Command, for_board
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.deploy.layout import Layout
-from armload.deploy.things import Thing, read_thing
+from armload.deploy.payload import Payload, read_payload
+from armload.engines.watched.command_line import Command, for_board
 
 LAYOUT = Layout(workdir=PurePosixPath("/data/armload"))
 
@@ -31,8 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-def things(*names: str) -> list[Thing]:
-    return [read_thing(Path(name), Silent()) for name in names]
+def things(*names: str) -> list[Payload]:
+    return [read_payload(Path(name), Silent()) for name in names]
 
 
 def commanded(words: Sequence[str], *names: str) -> Command:
@@ -86,7 +86,7 @@ def test_words_that_name_nothing_stay_as_they_are(folder: Path) -> None:
 
 
 def test_a_program_that_cannot_be_there_is_refused(folder: Path) -> None:
-    with pytest.raises(UsageError, match="is not among what is put"):
+    with pytest.raises(UsageError, match="is not among the files of --put"):
         commanded(("./other", "x"), "models/qwen")
     with pytest.raises(UsageError, match="is a folder"):
         commanded(("qwen/visual",), "models/qwen")
@@ -94,7 +94,7 @@ def test_a_program_that_cannot_be_there_is_refused(folder: Path) -> None:
 
 def test_two_things_of_one_name_are_refused(folder: Path) -> None:
     (folder / "models" / "prompt.txt").write_text("another")
-    with pytest.raises(UsageError, match=r"Two things called 'prompt\.txt'"):
+    with pytest.raises(UsageError, match=r"Two files or folders called 'prompt\.txt'"):
         commanded(("sh",), "prompt.txt", "models/prompt.txt")
 
 
@@ -112,7 +112,7 @@ def test_folders_of_libraries_are_found_for_the_loader(folder: Path) -> None:
 def test_a_thing_is_addressed_by_names_contents_and_rights(folder: Path) -> None:
     (before,) = things("models/qwen")
     assert things("models/qwen/") == [before]
-    assert [str(part.name) for part in before.parts] == ["qwen/config.json", "qwen/visual/w.bin"]
+    assert [str(part.name) for part in before.files] == ["qwen/config.json", "qwen/visual/w.bin"]
     assert before.size_bytes == 9
     config = folder / "models" / "qwen" / "config.json"
     config.chmod(0o755)
@@ -138,15 +138,15 @@ def test_links_are_followed_and_never_for_ever(folder: Path) -> None:
     (model / "link.txt").symlink_to(folder / "prompt.txt")
     os.mkfifo(model / "pipe")
     (thing,) = things("models/qwen")
-    names = [str(part.name) for part in thing.parts]
+    names = [str(part.name) for part in thing.files]
     assert names == ["qwen/config.json", "qwen/link.txt", "qwen/visual/w.bin"]
 
 
 def test_what_cannot_be_put_there_is_named(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no file or folder none"):
+    with pytest.raises(UsageError, match="none: no such file or folder"):
         things("none")
     (folder / "hollow" / "inner").mkdir(parents=True)
-    with pytest.raises(UsageError, match="there is no file in it"):
+    with pytest.raises(UsageError, match="this folder contains no files"):
         things("hollow")
     Path(os.fsdecode(os.fsencode(folder) + b"/hollow/\xff")).write_text("x")
     with pytest.raises(UsageError, match="not valid UTF-8"):

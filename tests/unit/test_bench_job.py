@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
-from armload.bench.job import new_job
-from armload.bench.plan import Plan
-from armload.bench.record import BoardRecord
 from armload.boards.board import Board
 from armload.boards.probe import parse_probe
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
+from armload.deploy.layout import Layout
+from armload.engines.completion import Completion
+from armload.engines.engine import Site
+from armload.engines.job import BoardRecord
+from armload.engines.plan import Plan
+from armload.runs.describe import new_job
+from armload.runs.prepare import check_cores
 from tests.unit.samples import model
 from tests.unit.test_boards_probe import core, output
 
@@ -50,16 +54,15 @@ def described(
         build_id="b",
         features=(),
     )
-    job = new_job(
-        plan,
-        board=on or board(),
-        probe=parse_probe(output(FOUR_CORES, policies="", rates=rates), "b"),
-        binary=binary,
-        model=model(),
-        on_board=PurePosixPath("/w/llama-completion"),
-        model_on_board=PurePosixPath("/w/m.gguf"),
-        launcher=("taskset", "c"),
-    )
+    weights = model().model_copy(update={"path": folder / "m.gguf"})
+    weights.path.touch()
+    program.write_bytes(b"\x7fELF" + weights.architecture.encode() + b"\0")
+    found = parse_probe(output(FOUR_CORES, policies="", rates=rates), "b")
+    engine = Completion(plan, binary, weights)
+    where = on or board()
+    check_cores(engine.settings, where, found)
+    site = Site(layout=Layout(workdir=where.workdir), found=found, launcher=("taskset", "c"))
+    job = new_job(engine, where, site)
     return job.command, job.board
 
 
@@ -79,7 +82,7 @@ def test_what_keeps_a_program_to_its_cores_goes_before_it_with_as_many_threads(
     tmp_path: Path,
 ) -> None:
     words, _ = described(tmp_path, Plan(cpus="2-3"))
-    assert words[:3] == ("taskset", "c", "/w/llama-completion")
+    assert words[:3] == ("taskset", "c", "/w/bin/000000000000/llama-completion")
     assert words[words.index("-t") + 1] == "2"
     fewer, _ = described(tmp_path, Plan(cpus="2-3", threads=1))
     assert fewer[fewer.index("-t") + 1] == "1"
@@ -91,8 +94,8 @@ def test_what_keeps_a_program_to_its_cores_goes_before_it_with_as_many_threads(
     ("plan", "message", "remedy"),
     [
         (Plan(cpus="3-5"), "--cpus 3-5: b has no core 4, 5", "It has: 0, 1, 2, 3."),
-        (Plan(threads=5), "b has 4 cores", "Say --threads 4 or less."),
-        (Plan(threads=3, cpus="0,1"), "--cpus 0,1 is 2 cores", "Say --threads 2 or less."),
+        (Plan(threads=5), "b has 4 cores", "Use --threads 4 or less."),
+        (Plan(threads=3, cpus="0,1"), "--cpus 0,1 is 2 cores", "Use --threads 2 or less."),
     ],
 )
 def test_cores_that_are_not_there_are_refused(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from armload.bench.assemble import with_reference
-from armload.bench.limit import find_limit
-from armload.bench.plan import Plan
-from armload.bench.record import BoardRecord, ModelRecord, RateKind
-from armload.bench.run import Exit, Limit, Step, Verdict
-from armload.bench.verdict import Around, judge
+from armload.analysis.limit import find_limit
+from armload.analysis.run import Exit, Limit, Run, Verdict
+from armload.analysis.sanity import Departure
+from armload.analysis.verdict import Around, judge
+from armload.engines.job import BoardRecord, ModelRecord, RateKind
+from armload.engines.output import Output
+from armload.engines.plan import Plan
+from armload.engines.trace import Step
+from armload.runs.reference import keep_reference, read_departure
 from tests.unit.runs import quick_run
 from tests.unit.samples import (
     board_record,
@@ -63,6 +67,74 @@ def test_storage_is_found_out_where_the_kernel_counts_no_bytes() -> None:
     limit = limit_of(steps, model_record(3_000_000_000), available=1_700_000_000)
     assert limit.cause == "storage"
     assert "20,000 times" in limit.sentence
+
+
+def test_storage_that_takes_much_of_the_time_limits_however_few_of_the_weights_it_reads() -> None:
+    steps = [step(n, duration_s=1.6, read_bytes=120_000_000, busy_threads=1.1) for n in range(12)]
+    board = board_record(storage=165_000_000, storage_rate="measured")
+    limit = limit_of(steps, model_record(3_000_000_000), board, available=3_100_000_000)
+    assert limit.cause == "storage"
+    assert (
+        "each token reads 120.0 MB at 75.0 MB/s, 45% of the measured 165.0 MB/s" in limit.sentence
+    )
+
+
+def test_storage_that_takes_little_of_the_time_does_not_limit_and_is_told() -> None:
+    few = [step(n, duration_s=1.6, read_bytes=20_000_000) for n in range(12)]
+    fast = board_record(storage=3_000_000_000, memory_bytes_per_s=3 * 10**9)
+    model = model_record(400_000_000)
+    computing = limit_of(few, model, fast)
+    assert computing.cause == "compute"
+    assert "reading storage took less than 1% of the time (20.0 MB per token)" in computing.sentence
+    memory = limit_of(few, model_record(3_000_000_000), fast)
+    assert memory.cause == "memory bandwidth"
+    unknown = limit_of(
+        [step(n, duration_s=0.01, read_bytes=20_000 * (n == 5)) for n in range(9)],
+        board=board_record(storage=165_000_000),
+    )
+    assert unknown.cause == "unknown"
+    assert "storage took less than 1% of the time (2.2 kB per token)" in unknown.sentence
+
+
+def test_nothing_was_read_only_where_no_token_read_anything() -> None:
+    waiting = [
+        step(n, busy_threads=1.0, involuntary_switches=9, read_bytes=3_000_000 * (n % 2))
+        for n in range(9)
+    ]
+    limit = limit_of(waiting, board=board_record(storage=165_000_000))
+    assert limit.cause == "unknown"
+    assert (
+        "ran only 50% of the time and reading storage took about 8% of the time" in limit.sentence
+    )
+    uncounted = [step(n, read_bytes=None, major_faults=4) for n in range(9)]
+    board = board_record(storage=165_000_000)
+    assert "(4.0 major faults per token)" in limit_of(uncounted, board=board).sentence
+    quiet = limit_of([step(n) for n in range(9)])
+    assert "nothing was read from storage" in quiet.sentence
+
+
+def test_a_control_group_s_limit_is_named_by_the_limit_of_the_speed() -> None:
+    inside = conditions(available=440_000_000).model_copy(
+        update={"memory_limit_bytes": 471_859_200}
+    )
+    limit = find_limit(
+        [step(n, duration_s=3.0, read_bytes=490_000_000) for n in range(12)],
+        trace(),
+        model=model_record(529_000_000),
+        board=board_record(storage=165_000_000),
+        before=inside,
+    )
+    assert "the model is 89.0 MB larger than the 440.0 MB of free memory" in limit.sentence
+    assert "(a control group is limited to 471.9 MB)" in limit.sentence
+    assert limit.advice.startswith("Use a model file smaller than 352.0 MB")
+
+
+def test_a_model_that_fits_and_is_read_again_is_not_told_to_be_smaller() -> None:
+    reading = [step(n, duration_s=3.0, read_bytes=490_000_000) for n in range(12)]
+    limit = limit_of(reading, model_record(529_000_000), available=24_500_000_000)
+    assert limit.cause == "storage"
+    assert "Use a model" not in limit.advice
+    assert "what used the memory" in limit.advice
 
 
 def test_busy_threads_that_read_most_of_the_bandwidth_are_limited_by_memory() -> None:
@@ -139,7 +211,7 @@ def test_a_single_thread_waits_for_no_other() -> None:
         before=conditions(),
     )
     assert "1 thread ran only 60% of the time" in one.sentence
-    assert "it was pushed aside (40" in one.sentence
+    assert "it was preempted (40" in one.sentence
     assert "each other" not in one.sentence
     assert "fewer threads" not in one.advice
     busy = find_limit(
@@ -165,19 +237,20 @@ def reasons(
     n_predict: int = 9,
     text: str = "a little girl",
     ended: Exit = ENDED_WELL,
-    boot_after: str = "boot-1",
     swap_after: int = 0,
+    full: bool = False,
 ) -> tuple[str, ...]:
     verdict = judge(
-        Plan(n_predict=n_predict),
-        ended=ended,
-        header=trace(),
-        steps=steps,
-        text=text,
-        board=board_record(),
-        around=Around(
-            before=conditions(), after=conditions(boot_id=boot_after, swap_used=swap_after)
+        quick_run().model_copy(
+            update={
+                "plan": Plan(n_predict=n_predict),
+                "board": board_record(),
+                "before": conditions(),
+            }
         ),
+        Output(header=trace(), steps=steps, text=text),
+        ended,
+        Around(after=conditions(swap_used=swap_after), storage_was_full=full),
     )
     assert verdict.valid == (not verdict.reasons)
     return verdict.reasons
@@ -190,13 +263,14 @@ def test_a_good_run_is_valid() -> None:
 @pytest.mark.parametrize(
     ("found", "word"),
     [
-        (reasons(steps_with_prompt([0.1] * 7)), "the trace holds 8"),
+        (reasons(steps_with_prompt([0.1] * 7)), "the trace has 8"),
         (reasons(steps_with_prompt([0.1] * 7), n_predict=8), "Too few tokens: 7 after the first"),
         (reasons(steps_with_prompt([0.1]), n_predict=2), "1 after the first was timed"),
         (reasons(steps_with_prompt([0.1] * 8), text=" \n"), "white space"),
-        (reasons(steps_with_prompt([0.1] * 8), boot_after="boot-2"), "rebooted"),
         (reasons(steps_with_prompt([0.1] * 8), swap_after=50_000_000), "50.0 MB"),
-        (reasons((), ended=Exit(status=132, meaning="died of SIGILL")), "SIGILL"),
+        (reasons((), ended=Exit(status=132, meaning="ended by SIGILL")), "SIGILL"),
+        (reasons(steps_with_prompt([0.1] * 8), full=True), "the trace may be incomplete"),
+        (reasons(steps_with_prompt([0.1] * 8)[3:], full=True), "3 of 9 steps are missing"),
     ],
 )
 def test_every_doubt_has_its_reason(found: tuple[str, ...], word: str) -> None:
@@ -270,26 +344,38 @@ def test_a_run_that_generates_nothing_and_one_that_failed_lack_no_tokens() -> No
     assert reasons(steps_with_prompt([0.1]), ended=failed) == ("killed for memory",)
 
 
-def test_a_text_that_departs_from_its_reference_is_not_valid() -> None:
+def compared(run: Run, reference: Run, folder: Path) -> tuple[Departure, Verdict]:
+    keep_reference(reference, folder)
+    found = read_departure(run, run.text, folder)
+    assert found is not None
+    output = Output(header=run.trace, steps=run.steps, text=run.text)
+    return found, judge(run, output, run.exit, Around(after=run.after), found)
+
+
+def test_a_text_that_departs_from_its_reference_is_not_valid(tmp_path: Path) -> None:
     run = quick_run()
     assert run.verdict.valid
     other = run.model_copy(update={"id": "20261121T000000Z-r", "text": run.text[:40] + "other"})
-    checked = with_reference(run, other)
-    assert not checked.verdict.valid
-    assert checked.reference is not None
-    assert checked.reference.at_character == 40
-    assert any(
-        "departs from that of 20261121T000000Z-r" in each for each in checked.verdict.reasons
-    )
-    assert with_reference(run, run).verdict.valid
-    doubted = run.model_copy(update={"verdict": Verdict(valid=False, reasons=("A doubt.",))})
-    assert with_reference(doubted, other).verdict.reasons[0] == "A doubt."
+    found, verdict = compared(run, other, tmp_path)
+    assert found.at_character == 40
+    assert [finding.name for finding in verdict.findings or ()] == ["reference"]
+    assert "departs from that of 20261121T000000Z-r" in verdict.reasons[0]
+    _, verdict = compared(run, run, tmp_path)
+    assert verdict.valid
+    killed = run.model_copy(update={"exit": Exit(status=137, meaning="killed")})
+    _, verdict = compared(killed, other, tmp_path)
+    assert [finding.name for finding in verdict.findings or ()] == ["exit", "reference"]
 
 
-def test_another_models_text_says_nothing_against_a_run() -> None:
+def test_another_models_text_says_nothing_against_a_run(tmp_path: Path) -> None:
     run = quick_run()
     model = run.model.model_copy(update={"sha256": "c" * 64})
-    checked = with_reference(run, run.model_copy(update={"model": model, "text": "other"}))
-    assert checked.verdict.valid
-    assert checked.reference is not None
-    assert checked.reference.kind == "other model"
+    other = run.model_copy(update={"model": model, "text": "other"})
+    found, verdict = compared(run, other, tmp_path)
+    assert found.kind == "other model"
+    assert verdict.valid
+
+
+def test_a_run_without_a_reference_is_compared_with_nothing(tmp_path: Path) -> None:
+    run = quick_run()
+    assert read_departure(run, run.text, tmp_path) is None

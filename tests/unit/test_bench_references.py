@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench import store
 from armload.bench.references import folders_of
 from armload.core.errors import UsageError
+from armload.runs import store
 from tests.unit.runs import quick_run
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armload.bench.sanity import departure, departure_line, doubts_about_text, loops_at_end
+from armload.analysis.sanity import departure, departure_line, doubts_about_text, loops_at_end
 from tests.unit.runs import TEXT
 
 STORY = Path(__file__).resolve().parents[3] / "shared" / "data" / "stories260K.expected.txt"

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from armload.bench.statistics import (
+from armload.analysis.statistics import (
     FEWEST_TOKENS,
     RUN_TO_RUN,
     median_interval,
@@ -150,9 +150,9 @@ def test_a_median_lies_within_its_interval_which_shrinks_with_more_tokens() -> N
 
 def test_intervals_of_alike_neighbours_are_wider_than_those_of_strangers() -> None:
     chance = random.Random(8)
-    strangers = [chance.gauss(0.1, 0.01) for _ in range(225)]
-    alike = [value for value in strangers[:15] for _ in range(15)]
-    one, other = median_interval(strangers), median_interval(alike)
+    background_processes = [chance.gauss(0.1, 0.01) for _ in range(225)]
+    alike = [value for value in background_processes[:15] for _ in range(15)]
+    one, other = median_interval(background_processes), median_interval(alike)
     assert one is not None
     assert other is not None
     assert other.high - other.low > 2 * (one.high - one.low)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench import store
-from armload.bench.home import is_here
-from armload.bench.run import FORMAT, Run
+from armload.analysis.run import FORMAT, Run
 from armload.bench.sides import read_side
 from armload.core.errors import DataError, UsageError
+from armload.runs import store
+from armload.runs.fetch import is_here
 from tests.unit.runs import quick_run
 
 MANY = 2000
@@ -164,11 +164,11 @@ def a_list(content: dict[str, object]) -> str:
     ("edit", "said"),
     [
         (newer, f"its format is {FORMAT + 1}"),
-        (half, "this is no JSON document"),
-        (without_summary, "summary: "),
-        (with_odd_key, "speed: "),
-        (a_list, "this is no run"),
-        (lambda _: "", "this is no JSON document"),
+        (half, "not a JSON document"),
+        (without_summary, "summary: this key is missing."),
+        (with_odd_key, "speed: there is no such key."),
+        (a_list, "not a run"),
+        (lambda _: "", "not a JSON document"),
     ],
 )
 def test_an_unreadable_run_is_named_with_what_to_do_and_left_as_it_is(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.measures import Swapped, read_cache, read_governor, read_swapped
-from armload.bench.strangers import FILE_NAME, MOST_NAMED, read_strangers
+from armload.analysis.background import FILE_NAME, MOST_NAMED, read_background_processes
+from armload.analysis.conditions_log import Swapped, read_cache, read_governor, read_swapped
 
 WRAPPER = 500
 
@@ -40,13 +40,13 @@ def noted(
 
 
 def names(folder: Path) -> list[str]:
-    found = read_strangers(folder)
+    found = read_background_processes(folder)
     assert found is not None
     return [each.name for each in found]
 
 
 def test_a_neighbours_share_is_of_one_core_over_the_whole_run(tmp_path: Path) -> None:
-    found = read_strangers(
+    found = read_background_processes(
         noted(
             tmp_path,
             stat(7, "stress", ticks=5000) + stat(8, "idle", ticks=900),
@@ -84,7 +84,7 @@ def test_processes_of_one_name_are_taken_together_and_the_busiest_come_first(
 ) -> None:
     many = "".join(stat(n, "cc1", ticks=100, parent=6) for n in range(10, 14))
     others = "".join(stat(n, f"p{n}", ticks=n) for n in range(20, 30))
-    found = read_strangers(noted(tmp_path, "", many + others))
+    found = read_background_processes(noted(tmp_path, "", many + others))
     assert found is not None
     assert (found[0].name, found[0].processes) == ("cc1", 4)
     assert found[0].share == pytest.approx(0.4)
@@ -94,7 +94,7 @@ def test_processes_of_one_name_are_taken_together_and_the_busiest_come_first(
 
 def test_a_kernel_thread_is_told_from_a_program(tmp_path: Path) -> None:
     after = stat(2, "kthreadd", parent=0) + stat(40, "kswapd0", parent=2, ticks=500)
-    found = read_strangers(noted(tmp_path, "", after))
+    found = read_background_processes(noted(tmp_path, "", after))
     assert found is not None
     assert [(each.name, each.kernel) for each in found] == [("kswapd0", True)]
 
@@ -108,7 +108,7 @@ def test_children_that_ended_count_for_their_parent_without_what_they_had_used_b
         + stat(9, "cc1", parent=8, ticks=3000)
     )
     after = stat(7, "make", ticks=20, childrens=1000 + 50 + 400 + 3000 + 290)
-    found = read_strangers(noted(tmp_path, before, after))
+    found = read_background_processes(noted(tmp_path, before, after))
     assert found is not None
     assert [each.name for each in found] == ["make"]
     assert found[0].cpu_s == pytest.approx(3.0)
@@ -117,25 +117,25 @@ def test_children_that_ended_count_for_their_parent_without_what_they_had_used_b
 def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
     before = stat(7, "old", ticks=9000, started=100)
     after = stat(7, "new", ticks=200, started=10_500)
-    found = read_strangers(noted(tmp_path, before, after))
+    found = read_background_processes(noted(tmp_path, before, after))
     assert found is not None
     assert [each.name for each in found] == ["new"]
     assert found[0].cpu_s == pytest.approx(2.0)
 
 
 def test_a_run_that_was_cut_or_noted_nothing_says_that_it_does_not_know(tmp_path: Path) -> None:
-    assert read_strangers(tmp_path) is None
+    assert read_background_processes(tmp_path) is None
     (tmp_path / FILE_NAME).write_text(f"#at 100.00\n{stat(7, 'a')}#own 1\n")
-    assert read_strangers(tmp_path) is None
+    assert read_background_processes(tmp_path) is None
     (tmp_path / FILE_NAME).write_bytes(b"\xff\x00#at nonsense\n7 (a) S\n")
-    assert read_strangers(tmp_path) is None
+    assert read_background_processes(tmp_path) is None
 
 
 def test_where_a_user_is_shown_their_own_processes_alone_nobody_is_said_to_be_there(
     tmp_path: Path,
 ) -> None:
     mine = stat(7, "mine", ticks=300)
-    assert read_strangers(noted(tmp_path, "", mine, init="")) is None
+    assert read_background_processes(noted(tmp_path, "", mine, init="")) is None
     assert names(noted(tmp_path, "", mine)) == ["mine"]
     assert names(noted(tmp_path, mine, mine)) == []
 

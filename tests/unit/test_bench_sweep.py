@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench import store
-from armload.bench.plan import Plan
-from armload.bench.record import Place
+from armload.analysis.run import Exit, Run, Summary, TokenTimes
 from armload.bench.references import folders_of
-from armload.bench.run import Exit, Run, Summary, TokenTimes
 from armload.bench.sweep import (
     JOURNAL_FILE,
     SWEEP_FILE,
@@ -24,9 +21,15 @@ from armload.bench.sweep import (
     load_journal,
     unfinished,
 )
+from armload.bench.sweeping import run_sweep
 from armload.core.errors import DataError, RunError, UsageError
 from armload.core.progress import Silent
+from armload.core.values import as_json
 from armload.core.workspace import runs_folder
+from armload.engines.job import Place
+from armload.engines.plan import Plan
+from armload.models.shape import Shape
+from armload.models.synth import synthesise
 from armload.report.cells import cells_of
 from armload.report.settings import differing, settings_of
 from armload.report.sweep import (
@@ -34,9 +37,11 @@ from armload.report.sweep import (
     names_of_cells,
     notes,
     outcomes_of,
-    sweep_json,
     sweep_table,
+    swept_cells,
 )
+from armload.runs import store
+from armload.runs.pipeline import Request
 from tests.unit.runs import failed_run, quick_run
 
 
@@ -49,11 +54,11 @@ def sweep(*plans: Plan, identity: str = "one", repeats: int = 3, warmups: int = 
     plans = plans or (Plan(threads=1), Plan(threads=2), Plan(threads=4), Plan(threads=8))
     return Sweep(
         id=f"20261121T000000Z-sweep-b-{identity}",
-        asked_for="abc",
+        fingerprint="abc",
         started_utc="2026-11-21T00:00:00+00:00",
         armload="0",
         board="b",
-        cells=tuple(Cell(model="m.gguf", asked_for=str(plan), plan=plan) for plan in plans),
+        cells=tuple(Cell(model="m.gguf", fingerprint=str(plan), plan=plan) for plan in plans),
         repeats=repeats,
         warmups=warmups,
     )
@@ -117,9 +122,9 @@ def test_a_sweep_that_is_done_is_not_gone_on_with() -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "said"),
     [
-        (SWEEP_FILE, lambda text: text.replace('"format": 1', '"format": 2'), "its format is 2"),
+        (SWEEP_FILE, lambda text: text.replace('"format": 2', '"format": 3'), "its format is 3"),
         (SWEEP_FILE, lambda text: text[:40], "no record of a sweep"),
-        (JOURNAL_FILE, lambda text: "{}\n" + text, "no record of a sweep"),
+        (JOURNAL_FILE, lambda text: "{}\n" + text, "a sweep: cell: this key is missing"),
     ],
 )
 def test_a_changed_record_is_named_and_left_alone(
@@ -211,8 +216,8 @@ def test_a_sweep_and_a_report_say_the_same_of_the_same_choices() -> None:
 def test_progress_has_a_line_for_every_run() -> None:
     lines = Lines(sweep(Plan(threads=1), Plan(threads=2), repeats=1), done=1)
     place = Place(sweep="s", cell=1, round=1)
-    assert lines.head().startswith("run  cell")
-    assert lines.line(place, run(12.34)) == ("2/4  threads 2     9.00          12.3  valid")
+    assert lines.head().startswith("run  prefill   decode")
+    assert lines.line(place, run(12.34)) == "2/4     9.00     12.3  threads 2: valid"
     assert "warm-up" in lines.line(place.model_copy(update={"warm_up": True}), run(1))
     assert lines.line(place, RunError("full")).endswith("full")
 
@@ -243,8 +248,23 @@ def test_a_cell_that_failed_stays_in_the_table() -> None:
     cells = sweep(Plan(threads=1), Plan(threads=2))
     outcomes = outcomes_of(cells, {0: [dead]}, {1: "no space"})
     assert _printed(sweep_table(outcomes)).count("failed") == 2
-    said = json.loads(sweep_json(cells, outcomes))["cells"]
+    said = json.loads(as_json(swept_cells(cells, outcomes)))["cells"]
     assert [(cell["ended"], cell["error"]) for cell in said] == [(0, ""), (0, "no space")]
+
+
+def test_a_cell_whose_weights_were_repacked_in_some_runs_only_is_told_twice() -> None:
+    cells = sweep(Plan(threads=1), Plan(threads=2))
+    short = run(20)
+    short = short.model_copy(update={"id": "short", "command": (*short.command, "--no-repack")})
+    outcomes = outcomes_of(cells, {0: [run(10), short], 1: [run(30)]}, {})
+    names = [(each.name["threads"], each.name["weights repacked"]) for each in outcomes]
+    assert sorted(names) == [("1", "no"), ("1", "yes"), ("2", "yes")]
+    said = json.loads(as_json(swept_cells(cells, outcomes)))["cells"]
+    assert sorted(
+        (cell["plan"]["threads"], cell["weights_repacked"], len(cell["runs"])) for cell in said
+    ) == [(1, False, 1), (1, True, 1), (2, True, 1)]
+    plain = outcomes_of(cells, {0: [run(10)], 1: [run(30)]}, {})
+    assert "weights repacked" not in plain[0].name
 
 
 def test_a_sweep_is_named_by_its_id_a_part_of_it_or_as_the_latest() -> None:
@@ -269,3 +289,31 @@ def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> N
     begin(sweep(identity="zzzz"))
     with pytest.raises(UsageError, match="none of its runs is here"):
         folders_of("latest-sweep")
+
+
+def test_two_names_of_one_model_are_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    shape = Shape(
+        layers=1,
+        width=64,
+        feed_forward=64,
+        heads=2,
+        kv_heads=2,
+        vocabulary=512,
+        context_length=64,
+    )
+    path = tmp_path / "m.gguf"
+    synthesise(shape, path, quantisation="F16", seed=1, progress=Silent())
+    with pytest.raises(UsageError, match=r"m\.gguf and \./m\.gguf are the same file"):
+        run_sweep(
+            Request(board="none"),
+            ["m.gguf", "./m.gguf"],
+            [Plan()],
+            Silent(),
+            repeats=1,
+            warmups=0,
+            begun=lambda _: None,
+            told=lambda *_: None,
+        )

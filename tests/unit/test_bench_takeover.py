@@ -8,16 +8,16 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.bench import takeover
-from armload.bench.takeover import cut_runs, left_run
 from armload.boards.virtual.process import Started
-from armload.deploy.mark import Mark
 from armload.deploy.owner import laptop, this_process
+from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import StoredRun
+from armload.runs import resume as takeover
+from armload.runs.resume import cut_runs, left_run
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GONE = Started(pid=os.getpid(), start_mark="0")
-MINE = Mark(asked_for="ab", laptop=laptop(), process=GONE)
+MINE = RunOwner(fingerprint="ab", laptop=laptop(), process=GONE)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_the_newest_of_several_is_taken() -> None:
     [
         {"mark": ""},
         {"mark": "rubbish"},
-        {"mark": MINE.model_copy(update={"asked_for": "cd"}).word},
+        {"mark": MINE.model_copy(update={"fingerprint": "cd"}).word},
         {"mark": MINE.model_copy(update={"laptop": "another-0a1b"}).word},
         {"mark": MINE.model_copy(update={"process": this_process().process}).word},
         {"state": "ended", "status": 143, "stopped": True},
@@ -82,5 +82,5 @@ def test_what_was_cut_short_is_found_to_be_recorded() -> None:
 
 
 def test_a_mark_is_read_back() -> None:
-    assert Mark.read(MINE.word) == MINE
+    assert RunOwner.read(MINE.word) == MINE
     assert " " not in MINE.word

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.summary import quantile, summarise
-from armload.bench.trace import read_trace
+from armload.analysis.summary import quantile, summarise
 from armload.core.errors import DataError
+from armload.engines.trace import read_trace
 from tests.unit.samples import step, steps_with_prompt, trace
 
 

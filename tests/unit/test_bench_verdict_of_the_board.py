@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from armload.bench.measures import Cache, Swapped
-from armload.bench.plan import Plan
-from armload.bench.record import BoardRecord, Laptop
-from armload.bench.run import Exit, Step
-from armload.bench.strangers import Stranger
-from armload.bench.verdict import Around, judge
-from armload.boards.conditions import ClusterState
+from armload.analysis.background import BackgroundProcess
+from armload.analysis.conditions_log import Cache, Swapped
+from armload.analysis.run import Exit
+from armload.analysis.verdict import Around, judge
+from armload.boards.conditions import ClusterState, Conditions
+from armload.engines.job import BoardRecord, Workstation
+from armload.engines.output import Output
+from armload.engines.plan import Plan
+from armload.engines.trace import Step, Trace
+from tests.unit.runs import quick_run
 from tests.unit.samples import board_record, conditions, step, steps_with_prompt, trace
 
 
@@ -18,18 +21,23 @@ def reasons(
     steps: tuple[Step, ...],
     around: Around,
     *,
+    before: Conditions | None = None,
     n_predict: int = 9,
     plan: Plan | None = None,
     board: BoardRecord | None = None,
+    header: Trace | None = None,
 ) -> tuple[str, ...]:
     verdict = judge(
-        plan or Plan(n_predict=n_predict),
-        ended=Exit(status=0, meaning="ended well"),
-        header=trace(),
-        steps=steps,
-        text="a little girl",
-        board=board or board_record(),
-        around=around,
+        quick_run().model_copy(
+            update={
+                "plan": plan or Plan(n_predict=n_predict),
+                "board": board or board_record(),
+                "before": before or conditions(),
+            }
+        ),
+        Output(header=header or trace(), steps=steps, text="a little girl"),
+        Exit(status=0, meaning="ended well"),
+        around,
     )
     assert verdict.valid == (not verdict.reasons)
     return verdict.reasons
@@ -47,7 +55,7 @@ def test_who_pushed_the_threads_aside_is_named() -> None:
     (unsteady,) = reasons(
         steps_with_prompt([0.1] * 18 + [1.0] * 4), beside(("cc1", 1.9)), n_predict=23
     )
-    assert "Something else used the CPU (cc1, 190% of a core)" in unsteady
+    assert "Another program used the CPU (cc1, 190% of a core)" in unsteady
 
 
 def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
@@ -55,26 +63,25 @@ def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
 
 
 def test_a_virtual_board_s_neighbours_are_those_of_the_laptop() -> None:
-    on_laptop = board_record().model_copy(update={"laptop": Laptop(cores=2, load=8.13)})
+    on_laptop = board_record().model_copy(update={"workstation": Workstation(cores=2, load=8.13)})
     prompt = step(0, phase="prompt", tokens=8)
     steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
     (contended,) = reasons((prompt, *steps), beside(), n_predict=21, board=on_laptop)
-    assert "End what else runs on this laptop" in contended
+    assert "End other programs on this machine" in contended
     assert "its load was 8.1 on 2 cores when the run began" in contended
     uneven = steps_with_prompt([0.1] * 18 + [1.0] * 4)
     (unsteady,) = reasons(uneven, beside(), n_predict=23, board=on_laptop)
-    assert "End what else runs on this laptop" in unsteady
+    assert "End other programs on this machine" in unsteady
     (real,) = reasons(uneven, beside(), n_predict=23)
     assert "laptop" not in real
 
 
-def beside(*strangers: tuple[str, float], kernel: bool = False) -> Around:
+def beside(*background_processes: tuple[str, float], kernel: bool = False) -> Around:
     return Around(
-        before=conditions(),
-        strangers=[
-            Stranger(name=name, processes=1, cpu_s=10 * share, share=share, kernel=kernel)
-            for name, share in strangers
-        ],
+        background=tuple(
+            BackgroundProcess(name=name, processes=1, cpu_s=10 * share, share=share, kernel=kernel)
+            for name, share in background_processes
+        ),
     )
 
 
@@ -95,13 +102,16 @@ def throttled(
     cpus: str | None = None,
     governor: str | None = None,
     arm: bool = True,
+    header: Trace | None = None,
 ) -> str:
     board = board_record()
     found = reasons(
         steps,
-        Around(before=conditions(clusters=LITTLE_AND_BIG), governor=governor),
+        Around(governor=governor),
+        before=conditions(clusters=LITTLE_AND_BIG),
         plan=Plan(n_predict=22, cpus=cpus),
         board=board if arm else board.model_copy(update={"cpu_features": ("sse2",)}),
+        header=header,
     )
     return " ".join(found)
 
@@ -112,7 +122,7 @@ def test_a_board_that_is_slow_from_the_start_is_found_out_by_its_maximum() -> No
     assert "Throttled from the start" in said
     assert "never ran above 1.42 of their 2.40 GHz under the governor powersave" in said
     assert "85 °C" in said
-    assert "or say --governor performance" in said
+    assert "or use --governor performance" in said
     hot = throttled(slow, governor="performance")
     assert "under the governor performance" in hot
     assert "--governor" not in hot
@@ -125,6 +135,46 @@ def test_the_cores_that_the_engine_was_kept_to_are_those_that_count() -> None:
     assert "0.41 of their 2.40 GHz" in throttled(little, cpus="0,3")
 
 
+def changing(first: tuple[int, ...], then: tuple[int, ...]) -> tuple[Step, ...]:
+    steps = at_khz(*first)
+    return (*steps[:12], *(each.model_copy(update={"cpu_khz": then}) for each in steps[12:]))
+
+
+BIG_CORES_IDLE = changing(
+    (1_800_000, 1_800_000, 2_400_000, 2_400_000), (1_800_000, 1_800_000, 408_000, 408_000)
+)
+LITTLE_CORES_SLOW = changing(
+    (1_800_000, 1_800_000, 2_400_000, 2_400_000), (1_200_000, 1_200_000, 2_400_000, 2_400_000)
+)
+
+
+@pytest.mark.parametrize(("cpus", "allowed"), [("0-1", None), (None, "0-1"), ("0-1", "0-1")])
+def test_cores_that_the_run_could_not_use_throttle_nothing(
+    cpus: str | None, allowed: str | None
+) -> None:
+    header = allowed and trace().model_copy(update={"khz_cores": "0-3", "allowed_cores": allowed})
+    assert throttled(BIG_CORES_IDLE, cpus=cpus, header=header or None) == ""
+    said = throttled(LITTLE_CORES_SLOW, cpus=cpus, header=header or None)
+    assert "Throttled: for" in said
+    assert "down to 1.20 of 1.80 GHz" in said
+    assert "Throttled" in throttled(BIG_CORES_IDLE)
+    assert throttled(LITTLE_CORES_SLOW) == ""
+
+
+def test_a_trace_says_whose_frequencies_it_holds() -> None:
+    some = trace().model_copy(update={"khz_cores": "2-3", "allowed_cores": "0-3"})
+    assert "0.41 of their 2.40 GHz" in throttled(at_khz(408_000, 408_000), header=some)
+    kept = some.model_copy(update={"allowed_cores": "0-1"})
+    assert throttled(at_khz(408_000, 408_000), header=kept) == "", "none of its cores reports one"
+    none = some.model_copy(update={"khz_cores": ""})
+    assert throttled(at_khz(), header=none) == ""
+
+
+def test_an_older_trace_of_the_last_cores_holds_the_frequencies_of_the_first() -> None:
+    little = changing((1_800_000, 1_800_000), (408_000, 408_000))
+    assert throttled(little, cpus="2-3") == ""
+
+
 def test_without_frequencies_or_off_arm_nobody_is_called_slow_from_the_start() -> None:
     assert throttled(at_khz()) == ""
     slow = at_khz(1_000_000, 1_000_000, 1_000_000, 1_000_000)
@@ -135,17 +185,16 @@ def test_without_frequencies_or_off_arm_nobody_is_called_slow_from_the_start() -
 def test_swapping_is_told_in_figures() -> None:
     steps = steps_with_prompt([0.1] * 8)
     around = Around(
-        before=conditions(swap_used=10_000_000),
         after=conditions(swap_used=130_000_000),
         swapped=Swapped(in_bytes=43_000_000, out_bytes=163_000_000),
     )
-    (reason,) = reasons(steps, around)
+    (reason,) = reasons(steps, around, before=conditions(swap_used=10_000_000))
     assert reason == (
         "The board swapped 163.0 MB out and 43.0 MB in during the run "
         "(10.0 MB were in use before, 130.0 MB of 1.0 GB after)."
     )
     little = Swapped(in_bytes=4096, out_bytes=0)
-    quiet = Around(before=conditions(), after=conditions(swap_used=2 << 20), swapped=little)
+    quiet = Around(after=conditions(swap_used=2 << 20), swapped=little)
     assert reasons(steps, quiet) == ()
 
 
@@ -157,7 +206,7 @@ def test_a_run_that_was_to_be_cold_and_was_not_is_not_valid(
 ) -> None:
     found = reasons(
         steps_with_prompt([0.1] * 8),
-        Around(before=conditions(), cache=cache),
+        Around(cache=cache),
         plan=Plan(n_predict=9, cold=True),
     )
     assert len(found) == doubts

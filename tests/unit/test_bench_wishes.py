@@ -6,36 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.plan import Plan
-from armload.bench.wishes import Wishes, read_wishes, typed_wishes
+from armload.bench.options import Options, read_options, typed_options
 from armload.core.errors import DataError, UsageError
+from armload.engines.plan import Plan
 
 
 def test_nothing_asked_for_is_the_seed_experiment_once() -> None:
-    assert list(Wishes().plans()) == [Plan()]
-    assert Wishes().models == ("demo",)
+    assert list(Options().plans()) == [Plan()]
+    assert Options().models == ("demo",)
 
 
 def test_every_combination_of_the_lists_is_a_plan_and_threads_vary_first() -> None:
-    wishes = typed_wishes({"threads": ["1", "2"], "kv_type": ["f16", "q8_0"], "n_predict": "9"})
-    plans = [(plan.kv_type, plan.threads, plan.n_predict) for plan in wishes.plans()]
+    options = typed_options({"threads": ["1", "2"], "kv_type": ["f16", "q8_0"], "n_predict": "9"})
+    plans = [(plan.kv_type, plan.threads, plan.n_predict) for plan in options.plans()]
     assert plans == [("f16", 1, 9), ("f16", 2, 9), ("q8_0", 1, 9), ("q8_0", 2, 9)]
 
 
 def test_texts_and_lengths_of_a_plan_file_are_both_prompts() -> None:
-    wishes = Wishes(prompt=("one", "two"), prompt_tokens=(64,))
-    prompts = [plan.prompt_tokens or plan.prompt for plan in wishes.plans()]
+    options = Options(prompt=("one", "two"), prompt_tokens=(64,))
+    prompts = [plan.prompt_tokens or plan.prompt for plan in options.plans()]
     assert prompts == ["one", "two", 64]
 
 
 def test_a_text_and_a_length_cannot_both_be_typed() -> None:
     with pytest.raises(UsageError, match="--prompt and --prompt-tokens") as caught:
-        typed_wishes({"prompt": ["a"], "prompt_tokens": ["5"]})
+        typed_options({"prompt": ["a"], "prompt_tokens": ["5"]})
     assert "--plan" in caught.value.remedy
 
 
 def test_every_option_reaches_the_plan() -> None:
-    wishes = typed_wishes(
+    options = typed_options(
         {
             "context": "512",
             "batch": "64",
@@ -50,7 +50,7 @@ def test_every_option_reaches_the_plan() -> None:
             "time_limit": "9",
         }
     )
-    assert list(wishes.plans()) == [
+    assert list(options.plans()) == [
         Plan(
             context_tokens=512,
             batch_tokens=64,
@@ -80,27 +80,47 @@ def test_every_option_reaches_the_plan() -> None:
         ({"prompt": ["a\udcffb"]}, "--prompt: .*not valid UTF-8"),
         ({"prompt": ["a\0b"]}, "--prompt: .*NUL"),
         ({"engine_args": ["-x 'a"]}, "--engine-args: .*No closing quotation"),
-        ({"cpus": ["0-"]}, "--cpus: cores are numbers"),
-        ({"cpus": ["3-1"]}, "--cpus: 3-1 is no range"),
-        ({"kv_type": ["q9"]}, "--kv-type: there are f32"),
+        ({"cpus": ["0-"]}, "--cpus: give core numbers"),
+        ({"cpus": ["3-1"]}, "--cpus: 3-1 is not a range"),
+        ({"kv_type": ["q9"]}, "--kv-type: use one of f32"),
         ({"kv_type": ["f16/f16/f16"]}, "--kv-type"),
         ({"flash_attention": ["maybe"]}, "--flash-attention: .*auto.*'maybe'"),
         ({"seed": "-1"}, "--seed: it must be 0 or more, and is '-1'"),
         ({"repeats": "0"}, "--repeats: it must be 1 or more"),
         ({"cool_to": "hot"}, "--cool-to: it must be a number, and is 'hot'"),
+        ({"threads": ["1", "2", "1"]}, "--threads: 1 is listed twice; use repeats"),
+        ({"model": ["a.gguf", "a.gguf"]}, "--model: a.gguf is listed twice"),
+        ({"prompt": ["a", "a"]}, "--prompt: a is listed twice"),
+        ({"cpus": ["0-3", "0,1,2,3"]}, "--cpus: 0-3 and 0,1,2,3 are the same"),
+        ({"kv_type": ["q8_0", "q8_0/q8_0"]}, "--kv-type: q8_0 and q8_0/q8_0 are the same"),
+        ({"engine_args": ["-x  1", "-x 1"]}, "--engine-args: -x  1 and -x 1 are the same"),
     ],
 )
 def test_a_wish_that_makes_no_sense_is_answered_by_its_option(
     typed: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        typed_wishes(typed)
+        typed_options(typed)
+
+
+@pytest.mark.parametrize("text", ["512", " 512", "512,1024"])
+def test_a_prompt_that_is_a_number_is_asked_about(text: str) -> None:
+    with pytest.raises(UsageError, match="a text, or a length in tokens") as caught:
+        typed_options({"prompt": ["Once", text]})
+    assert f"--prompt-tokens {text.strip()};" in caught.value.remedy
+    assert list(typed_options({"prompt": ["512 is"]}).plans()) == [Plan(prompt="512 is")]
+
+
+def test_a_plan_file_may_hold_a_number_as_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text('prompt: "512"\n')
+    assert read_options(path).prompt == ("512",)
 
 
 def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("board: dayu200\nthreads: [1, 2]\nprompt: [a, b]\nrepeats: 5\n")
-    both = typed_wishes({"threads": ["4"], "prompt_tokens": ["8"]}).over(read_wishes(path))
+    both = typed_options({"threads": ["4"], "prompt_tokens": ["8"]}).over(read_options(path))
     assert (both.board, both.threads, both.repeats) == ("dayu200", (4,), 5)
     assert (both.prompt, both.prompt_tokens) == ((), (8,)), "prompts are one thing"
 
@@ -108,17 +128,25 @@ def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
 def test_yaml_says_on_and_off_as_it_likes(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("flash_attention: [on, off, auto]\ncpus: 0\nn_predict: 4\n")
-    wishes = read_wishes(path)
-    assert wishes.flash_attention == ("on", "off", "auto")
-    assert wishes.cpus == ("0",)
+    options = read_options(path)
+    assert options.flash_attention == ("on", "off", "auto")
+    assert options.cpus == ("0",)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("threads: 2\nthraeds: [1]\n", "line 2: there is no key 'thraeds'"),
-        ("threads:\n- 1\n- two\n", "line 3: threads"),
+        ("threads:\n- 1\n- two\n", "line 3: threads, entry 2: it must be a whole number"),
+        ("threads: two\n", "line 1: threads: it must be a whole number, and is 'two'"),
+        ("threads: [2, yes]\n", "line 1: threads, entry 2: it must be a whole number, and is true"),
+        ("seed: yes\n", "line 1: seed: it must be a whole number, and is true"),
+        ("temperature: no\n", "line 1: temperature: it must be a number, and is false"),
+        ("threads: [1]\nmodel: []\n", "line 2: model: the list is empty"),
+        ("flash_attention: []\n", "flash_attention: the list is empty"),
+        ("", "line 1: this file is empty"),
         ("threads: [1, 0]\n", "line 1: threads"),
+        ("repeats: 2\nthreads: [1, 1]\n", "line 2: threads: 1 is listed twice"),
         ("- threads\n", "expected keys and values"),
         ("threads: [1\n", "not valid YAML"),
         ("engine_args: '-x \"a'\n", "No closing quotation"),
@@ -128,19 +156,20 @@ def test_a_wrong_plan_file_is_answered_with_its_line(text: str, said: str, tmp_p
     path = tmp_path / "plan.yaml"
     path.write_text(text)
     with pytest.raises(DataError) as refused:
-        read_wishes(path)
+        read_options(path)
     assert str(path) in refused.value.message
     assert said in refused.value.message
+    assert "target" not in str(refused.value), "a plan is told no key of a board"
 
 
 def test_a_wrong_key_is_answered_with_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("kvtype: q8_0\n")
     with pytest.raises(DataError) as refused:
-        read_wishes(path)
+        read_options(path)
     assert "Did you mean 'kv_type'?" in refused.value.remedy
 
 
 def test_a_plan_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no plan file"):
-        read_wishes(tmp_path / "none.yaml")
+        read_options(tmp_path / "none.yaml")

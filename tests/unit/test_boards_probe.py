@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from armload.boards.conditions import ClusterState, Sensor, free_bytes
+from armload.boards.conditions import ClusterState, Sensor
+from armload.boards.mounts import free_bytes
 from armload.boards.probe import FoundCluster, parse_probe
 from armload.boards.rates import Rates
 from armload.core.errors import BoardError
@@ -180,8 +181,8 @@ def test_degrees_without_thousandths_are_understood() -> None:
 @pytest.mark.parametrize("cut", [b"#armload end", b"#armload proc"])
 def test_an_answer_cut_short_is_refused(cut: bytes) -> None:
     whole = output(core(0))
-    with pytest.raises(BoardError, match="halfway"):
-        parse_probe(whole[: whole.index(cut)], "b")
+    with pytest.raises(BoardError, match=r"halfway: cat: not found\."):
+        parse_probe(whole[: whole.index(cut)], "b", b"sh: cat: not found\n")
 
 
 def test_a_system_that_is_not_linux_is_refused() -> None:
@@ -207,3 +208,15 @@ def test_a_system_that_is_not_linux_is_refused() -> None:
 )
 def test_free_space_is_read_from_df(lines: list[str], kib: int) -> None:
     assert free_bytes(lines) == kib * 1024
+
+
+@pytest.mark.parametrize(
+    ("available", "kib"),
+    [(888_448, 872_064), (825_984, 825_984)],
+    ids=["as toybox counts for root", "as coreutils count"],
+)
+def test_what_ext4_keeps_for_itself_is_not_free(available: int, kib: int) -> None:
+    """Figures of a file system of 900 MiB whose writes fail when 16,384 KiB are left."""
+    df = ["Filesystem", f"/dev/loop0 888472 24 {available} 1% /m"]
+    assert free_bytes(df, "ext4") == kib * 1024
+    assert free_bytes(df, "xfs") == available * 1024

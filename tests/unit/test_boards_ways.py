@@ -21,11 +21,11 @@ def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
         "cutting a file": "truncate",
         "detaching a run": "setsid",
         "end of a run": "a pipe that closes",
-        "mark of a file": "stat",
-        "running on some cores": "taskset",
+        "change detection": "stat",
+        "CPU pinning": "taskset",
     }
     every = [*TOOLS, "openssl", "taskset"]
-    assert {way.reason for way in tool_ways(every, OTHER)} == {"the best there is"}
+    assert {way.reason for way in tool_ways(every, OTHER)} == {"the best available"}
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
         ((), "checksums", "read the file back"),
         (("dd", "head"), "cutting a file", "dd"),
         (("head",), "cutting a file", "head, into a copy"),
-        ((), "detaching a run", "ignore the hang-up signal"),
-        ((), "end of a run", "look several times a second"),
-        (("ls",), "mark of a file", "ls -lin"),
-        ((), "running on some cores", "a program of ours"),
+        ((), "detaching a run", "ignore SIGHUP"),
+        ((), "end of a run", "poll several times a second"),
+        (("ls",), "change detection", "ls -lin"),
+        ((), "CPU pinning", "armload's own program"),
     ],
 )
 def test_what_a_board_lacks_is_done_the_next_best_way(
@@ -56,5 +56,5 @@ def test_the_reason_names_what_is_lacking() -> None:
 
 def test_a_program_of_ours_comes_first_where_it_runs() -> None:
     (checksums, *_) = tool_ways(["sha256sum"], "aarch64")
-    assert checksums.chosen == "a program of ours"
+    assert checksums.chosen == "armload's own program"
     assert "sha256sum" in checksums.reason

@@ -30,6 +30,21 @@ def test_zig_keeps_its_files_in_the_cache_whatever_the_cache_is_called(
     assert said.stdout.splitlines() == [str(cache_folder() / "zig")] * 2
 
 
+def test_a_cache_that_shares_folders_by_links_has_the_same_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target(name="any", cpu="generic")
+    (tmp_path / "links").mkdir()
+    for kind in ("compilers", "zig"):
+        (tmp_path / "usual" / kind).mkdir(parents=True)
+        (tmp_path / "links" / kind).symlink_to(tmp_path / "usual" / kind)
+    found = []
+    for name in ("usual", "links"):
+        monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / name))
+        found.append(find_zig(target).definitions(target)["CMAKE_C_COMPILER"])
+    assert found[0] == found[1]
+
+
 def test_a_cache_named_relative_to_this_folder_has_a_whole_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,15 +28,19 @@ def _executables(folder: Path, cmake: str, settings: str = "", options: str = ""
     return Project(folder, settings=folder / "settings.cmake").executables("tools")
 
 
+def chosen(folder: Path, wanted: Sequence[str]) -> list[str]:
+    return programs_chosen("a source", programs_offered(folder), wanted)
+
+
 def test_programs_are_looked_up_in_the_source(tmp_path: Path) -> None:
     folder = llama_cpp(tmp_path, {"completion": COMPLETION, "cli": CLI})
     assert programs_offered(folder) == ["llama-cli", "llama-completion"]
-    assert programs_chosen(folder, ()) == ["llama-completion"]
-    assert programs_chosen(folder, ["llama-cli"]) == ["llama-cli"]
+    assert chosen(folder, ()) == ["llama-completion"]
+    assert chosen(folder, ["llama-cli"]) == ["llama-cli"]
 
 
 def test_an_older_source_is_measured_with_llama_cli(tmp_path: Path) -> None:
-    assert programs_chosen(llama_cpp(tmp_path, {"main": CLI}), ()) == ["llama-cli"]
+    assert chosen(llama_cpp(tmp_path, {"main": CLI}), ()) == ["llama-cli"]
 
 
 def test_a_folder_that_the_project_leaves_out_offers_nothing(tmp_path: Path) -> None:
@@ -114,25 +119,25 @@ def test_a_program_is_taken_under_the_name_that_the_source_has_for_it(
     has: str, asked: str, tmp_path: Path
 ) -> None:
     folder = llama_cpp(tmp_path, {"tool": f"add_executable({has} main.cpp)"})
-    assert programs_chosen(folder, [asked]) == [has]
-    assert programs_chosen(folder, [asked, has]) == [has]
+    assert chosen(folder, [asked]) == [has]
+    assert chosen(folder, [asked, has]) == [has]
     assert renamed([asked], [has]) == [f"This llama.cpp has no {asked}; its {has} does that work."]
     assert renamed([has], [has]) == []
 
 
 def test_a_chat_is_not_taken_for_the_program_that_continues_a_prompt(tmp_path: Path) -> None:
     folder = llama_cpp(tmp_path, {"completion": COMPLETION, "cli": CLI})
-    assert programs_chosen(folder, ["llama-completion"]) == ["llama-completion"]
+    assert chosen(folder, ["llama-completion"]) == ["llama-completion"]
     assert renamed(["llama-completion"], ["llama-cli", "llama-completion"]) == []
 
 
 def test_an_unknown_program_is_refused_with_the_nearest_first(tmp_path: Path) -> None:
     folder = llama_cpp(tmp_path, {"a": "add_executable(aaa a.cpp)", "main": CLI})
     with pytest.raises(UsageError, match="llama-clo") as caught:
-        programs_chosen(folder, ["llama-clo"])
+        chosen(folder, ["llama-clo"])
     assert caught.value.remedy == "It has: llama-cli, aaa."
 
 
 def test_a_source_without_a_program_for_measuring_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="none of llama-completion, llama-cli"):
-        programs_chosen(llama_cpp(tmp_path, {}), ())
+        chosen(llama_cpp(tmp_path, {}), ())

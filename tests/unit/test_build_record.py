@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.build.order import Order
 from armload.build.record import Inputs
 from armload.build.target import Target, load_target
 from armload.core.errors import DataError, UsageError
@@ -20,7 +21,6 @@ INPUTS = Inputs(
     compiler_label="zig 1",
     compiler_flags=("-mcpu=cortex_a55",),
     files={"native/armload_trace.c": "1"},
-    programs=(),
 )
 
 
@@ -32,7 +32,6 @@ INPUTS = Inputs(
         {"compiler": "zig 2"},
         {"compiler_flags": ("-mcpu=cortex_a76",)},
         {"files": {"native/armload_trace.c": "2"}},
-        {"programs": ("llama-cli",)},
         {"target": INPUTS.target.model_copy(update={"ldflags": ("-pie",)})},
     ],
 )
@@ -55,6 +54,24 @@ def test_equal_inputs_have_equal_ids_of_twelve_digits() -> None:
     again = Inputs.model_validate_json(INPUTS.model_dump_json())
     assert again.build_id == INPUTS.build_id
     assert len(INPUTS.build_id) == 12
+
+
+def test_other_programs_of_the_same_build_are_other_work_for_a_build_host() -> None:
+    def work_id(*programs: str) -> str:
+        return Order(
+            build_id=INPUTS.build_id,
+            target=INPUTS.target,
+            cpu_flags=(),
+            source=Path("llama.cpp"),
+            engine_commit="1",
+            programs=programs,
+            folder=Path("build"),
+            lock=0,
+        ).work_id
+
+    ids = {work_id("a"), work_id("b"), work_id("a", "b"), work_id("ab"), INPUTS.build_id}
+    assert len(ids) == 5
+    assert work_id("a", "b") == work_id("a", "b")
 
 
 def test_every_shipped_target_is_well_formed_and_may_use_what_it_must_use() -> None:

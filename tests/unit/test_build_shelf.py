@@ -9,7 +9,7 @@ import pytest
 
 from armload.build.shelf import build_kinds, shelved_builds
 from armload.core.cache import decide
-from tests.unit.builds import finished_build, held_elsewhere, partial_build
+from tests.unit.builds import finished_build, held_elsewhere, unfinished_build
 from tests.unit.test_build_record import INPUTS
 
 
@@ -37,29 +37,50 @@ def test_a_finished_build_is_told_from_its_record(cache: Path) -> None:
 def test_the_latest_comes_first(cache: Path) -> None:
     for build_id, hour in (("00000000000a", 20), ("00000000000b", 22), ("00000000000c", 19)):
         finished_build(cache, build_id, built_utc=f"2026-11-21T{hour}:00:00+00:00")
-    partial = partial_build(cache, "00000000000d")
-    for path in (partial, partial / "build.log"):
+    unfinished = unfinished_build(cache, "00000000000d")
+    for path in (unfinished, unfinished / "build.log"):
         os.utime(path, (1e9, 1e9))
     assert [build.build_id[-1] for build in shelved_builds()] == ["b", "a", "c", "d"]
     assert shelved_builds()[-1].when_utc == "2001-09-09T01:46:40+00:00"
 
 
 def test_an_unfinished_build_is_under_way_while_someone_works_on_it(cache: Path) -> None:
-    partial = partial_build(cache)
-    assert states() == {partial.name: "unfinished"}
-    with held_elsewhere(partial.with_name("ba9876543210.lock")):
-        assert states() == {partial.name: "under way"}
-    assert states() == {partial.name: "unfinished"}
+    unfinished = unfinished_build(cache)
+    assert states() == {unfinished.name: "unfinished"}
+    with held_elsewhere(unfinished.with_name("ba9876543210.lock")):
+        assert states() == {unfinished.name: "under way"}
+    assert states() == {unfinished.name: "unfinished"}
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff\xfe", b"[]", b'{"format": 9}'])
+def test_a_build_to_which_a_program_is_added_still_has_its_others(cache: Path) -> None:
+    with held_elsewhere(finished_build(cache).with_name("0123456789ab.lock")):
+        (build,) = shelved_builds()
+        assert build.state == "under way"
+        assert [program.program for program in build.programs] == ["llama-completion"]
+        assert [decision.fate for decision in decide(build_kinds())] == ["in use"]
+
+
+def test_what_older_versions_left_is_listed_and_freed(cache: Path) -> None:
+    finished = finished_build(cache)
+    record = finished / "build.json"
+    record.write_text(record.read_text().replace('"format":2', '"format":1'))
+    finished.rename(finished.with_name("0123456789ab.partial"))
+    finished_build(cache)
+    record.write_text(record.read_text().replace('"format":2', '"format":1'))
+    assert states() == {"0123456789ab": "unreadable", "0123456789ab.partial": "unreadable"}
+    (item,) = build_kinds()[0].items
+    assert {path.name for path in item.paths} == {
+        "0123456789ab",
+        "0123456789ab.partial",
+        "0123456789ab.lock",
+    }
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"format": 9}'])
 def test_a_build_whose_record_cannot_be_read_is_unreadable_and_says_why(
-    cache: Path, content: bytes | None
+    cache: Path, content: bytes
 ) -> None:
-    record = finished_build(cache) / "build.json"
-    record.unlink()
-    if content is not None:
-        record.write_bytes(content)
+    (finished_build(cache) / "build.json").write_bytes(content)
     (build,) = shelved_builds()
     assert (build.state, build.programs) == ("unreadable", ())
     assert "build.json" in build.reason
@@ -92,20 +113,12 @@ def test_without_a_cache_there_is_nothing(cache: Path) -> None:
     assert shelved_builds() == []
 
 
-def test_a_finished_build_and_its_unfinished_successor_go_together(cache: Path) -> None:
-    finished_build(cache, "0123456789ab")
-    partial_build(cache, "0123456789ab")
-    (item,) = build_kinds()[0].items
-    assert len(item.paths) == 3
-    assert INPUTS.target.name in item.label
-
-
 def test_sources_and_libraries_stay_while_any_build_is_under_way(cache: Path) -> None:
-    partial = partial_build(cache)
+    unfinished = unfinished_build(cache)
     (cache / "sources" / "llama-1").mkdir(parents=True)
     (cache / "zig" / "o").mkdir(parents=True)
     assert [decision.fate for decision in decide(build_kinds())] == ["goes"] * 3
-    with held_elsewhere(partial.with_name("ba9876543210.lock")):
+    with held_elsewhere(unfinished.with_name("ba9876543210.lock")):
         assert [decision.fate for decision in decide(build_kinds())] == ["in use"] * 3
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import command_line
-from tests.unit.builds import finished_build, held_elsewhere, partial_build
+from tests.unit.builds import finished_build, held_elsewhere, unfinished_build
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def cache(tmp_path: Path) -> Path:
     cache = tmp_path / "cache"
     finished_build(cache)
-    partial_build(cache)
+    unfinished_build(cache)
     (cache / "hashes").mkdir()
     (cache / "hashes" / "a").write_text("b")
     (cache / "photos").mkdir()
@@ -38,12 +38,12 @@ def builds(cache: Path) -> list[str]:
     return sorted(path.name for path in (cache / "builds").iterdir() if path.is_dir())
 
 
-BOTH = ["0123456789ab", "ba9876543210.partial"]
+BOTH = ["0123456789ab", "ba9876543210"]
 
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])
 def test_builds_are_listed_for_people_and_for_programs(cache: Path, face: str) -> None:
-    (cache / "builds" / "00000000000f").mkdir()
+    (cache / "builds" / "00000000000f.partial").mkdir()
     shown = typed(cache, "build", "--list", face=face)
     assert shown.returncode == 0
     for word in ("0123456789ab", "finished", "rk3568", "unfinished", "unreadable"):
@@ -101,7 +101,7 @@ def test_a_build_that_is_under_way_stays_and_is_named(cache: Path) -> None:
     with held_elsewhere(cache / "builds" / "ba9876543210.lock"):
         done = typed(cache, "clean", "--yes")
     assert done.returncode == 0
-    assert builds(cache) == ["ba9876543210.partial"]
+    assert builds(cache) == ["ba9876543210"]
     assert "another armload is building it" in done.stderr
     assert "ba9876543210" in done.stderr
 

@@ -8,22 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench import store
-from armload.bench.run import Run, Step
-from armload.bench.summary import summarise
+from armload.analysis.run import Run, Verdict
+from armload.analysis.summary import summarise
+from armload.engines.trace import Step
+from armload.runs import store
 from tests.command_line import typed
 from tests.unit.runs import quick_run, storage_run
 
 
-def a_run(name: str, times: float) -> Run:
+def a_run(name: str, times: float, *doubts: str) -> Run:
     run = quick_run()
     level = times * random.Random(name).gauss(1, 0.004)
-    steps = tuple(_stretched(step, level) for step in run.tokens)
+    steps = tuple(_stretched(step, level) for step in run.steps)
     return run.model_copy(
         update={
             "id": f"20260101T000000Z-kitchen-{name}",
-            "tokens": steps,
+            "steps": steps,
             "summary": summarise(run.trace, steps),
+            "verdict": Verdict(valid=not doubts, reasons=doubts),
         }
     )
 
@@ -40,6 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run in [
         *(a_run(f"a{number}", 1.0) for number in range(5)),
         *(a_run(f"b{number}", 1.08) for number in range(5)),
+        *(a_run(f"c{number}", 1.08) for number in range(4)),
+        *(a_run(f"d{number}", 1.5) for number in range(4)),
+        a_run("c4", 1.08, "Contended."),
+        a_run("d4", 1.5, "Unsteady."),
         storage_run(),
     ]:
         store.save(run, folder / "runs" / run.id)
@@ -74,6 +80,27 @@ def test_the_gate_shuts_for_a_sure_slow_down_only(
     done = typed(folder, "compare", side(a), side(b), "--fail-if-slower", allowed)
     assert done.returncode == status, done.stderr
     assert ("Slower than" in done.stderr) == (status == 11)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "doubted"), [("a", "c", "B"), ("c", "a", "A"), ("c", "d", "A and B")]
+)
+def test_a_gate_is_inconclusive_where_a_run_is_not_valid(
+    folder: Path, a: str, b: str, doubted: str
+) -> None:
+    done = typed(folder, "compare", side(a), side(b), "--fail-if-slower", "3%")
+    assert done.returncode == 12, done.stderr
+    assert "inconclusive" in done.stderr
+    assert "kitchen-c4: Contended." in " ".join(done.stderr.split())
+    assert "Repeat the runs that are not valid" in done.stderr
+    assert f"But not all runs of {doubted} are valid." in " ".join(done.stdout.split())
+
+
+def test_a_single_run_that_is_not_valid_is_told_in_the_singular(folder: Path) -> None:
+    said = typed(folder, "compare", "kitchen-a1", "kitchen-d4").stdout
+    assert "But the run of B is not valid." in " ".join(said.split())
+    both = typed(folder, "compare", "kitchen-c4", "kitchen-d4").stdout
+    assert "But the runs of A and B are not valid." in " ".join(both.split())
 
 
 def test_the_gate_does_not_open_for_what_cannot_be_compared(folder: Path) -> None:
@@ -115,6 +142,6 @@ def test_the_list_shows_the_latest_runs_and_says_that_there_are_more(folder: Pat
     shown = typed(folder, "show", "--last", "3")
     assert shown.returncode == 0, shown.stderr
     assert len([line for line in shown.stdout.splitlines() if "2026-" in line]) == 3
-    assert "8 older" in shown.stderr
+    assert "18 older" in shown.stderr
     assert "older" not in typed(folder, "show", "--last", "0").stderr
     assert typed(folder, "show", "--last", "x").returncode == 2

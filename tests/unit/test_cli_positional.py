@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,8 @@ ARMLOAD = """
 import sys
 from tasks import namespace
 from armload.cli import main
-main.namespace = namespace
+from armload.cli import program
+program.namespace = namespace
 main.main()
 """
 
@@ -143,8 +145,10 @@ def test_a_missing_word_is_named_with_an_example(
     face: str, line: str, missing: str, example: str, folder: Path
 ) -> None:
     done = typed(face, line, folder)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert done.returncode == 2
     assert done.stderr == f"error: {missing}\nExample: {example}\n"
+    told = json.loads(done.stdout)["error"]["message"] if "--json" in line else done.stdout
+    assert told == (missing if "--json" in line else "")
 
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench import store
+from armload.runs import store
 from tests import command_line
 from tests.unit.runs import failed_run
 from tests.unit.sweeps import Q4, Q8, made_run
@@ -83,6 +83,17 @@ def test_a_report_makes_its_own_folder_and_no_other(folder: Path) -> None:
     assert "/proc/x: No such file or directory." in nowhere.stderr
     assert "write to another one" in nowhere.stderr
     assert "ARMLOAD_CACHE" not in nowhere.stderr
+
+
+def test_a_report_is_not_mixed_with_what_lies_in_a_folder(folder: Path) -> None:
+    kept = folder / "kept"
+    kept.mkdir()
+    assert typed(folder, "report", "latest", "--output", "kept").returncode == 0
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    again = typed(folder, "report", "kitchen:Q4_0", "--output", "kept")
+    assert again.returncode == 2
+    assert "kept exists already and is not empty." in again.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
 
 
 def test_a_run_that_is_not_there_and_no_run_at_all_are_said(folder: Path) -> None:

@@ -12,7 +12,7 @@ import psutil
 WORK = """
 import subprocess, sys
 from pathlib import Path
-from armload.cli.several import at_once
+from armload.cli.parallel import at_once
 from armload.core.children import known
 
 def work(name):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armload.core.files import sha256_of, write_whole, written_whole
-from armload.core.shell import join, quote
+from armload.core.shell import join, pip_install, quote
 from armload.core.values import format_bytes, parse_bytes
 
 
@@ -47,6 +49,12 @@ def test_a_posix_shell_reads_back_the_words_that_were_quoted(words: list[str]) -
     import shlex
 
     assert shlex.split(join(words)) == words
+
+
+def test_what_installs_a_package_runs_the_python_that_runs_armload() -> None:
+    python, *words = shlex.split(pip_install("a package"))
+    assert Path(python).samefile(sys.executable)
+    assert words == ["-m", "pip", "install", "a package"]
 
 
 def test_an_empty_word_stays_a_word() -> None:

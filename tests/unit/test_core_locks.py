@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from armload.core import locks
 from armload.core.locks import is_locked, locked, locked_now
-from armload.core.progress import Silent
+from armload.core.progress import Silent, Step
 from tests.unit.builds import held_elsewhere
 
 
 class Ended(Silent):
-    """Ends the process that holds the lock when it is told that someone waits for it."""
+    """Ends the process that holds the lock when someone begins to wait for it."""
 
     def __init__(self, holder: subprocess.Popen[str]) -> None:
         self.said: list[str] = []
+        self.steps: list[str] = []
         self._holder = holder
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        self.steps.append(label)
         self._holder.kill()
+        with super().step(label, total=total, unit=unit) as step:
+            yield step
 
 
 def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
@@ -31,10 +40,23 @@ def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
         progress = Ended(holder)
         with locked(path, progress, waiting="Waiting for the other one."):
             assert holder.wait() != 0
-        assert progress.said == ["Waiting for the other one."]
+        (said,) = progress.said
+        assert said == f"Waiting for the other one. It is process {holder.pid}. Ctrl-C gives up."
+        assert progress.steps == ["Waiting"]
     with locked(path, progress, waiting="Waiting again."):
         pass
-    assert progress.said == ["Waiting for the other one."]
+    assert progress.said == [said]
+
+
+def test_who_holds_a_lock_may_be_a_child_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with held_elsewhere(path) as holder:
+        with subprocess.Popen(["true"]) as gone:
+            pass
+        path.write_text(f"{gone.pid}\n")
+        progress = Ended(holder)
+        with locked(path, progress, waiting="Another one builds."):
+            assert "It was killed, but what it started still runs." in progress.said[0]
 
 
 def test_a_lock_is_taken_at_once_or_not_at_all(tmp_path: Path) -> None:

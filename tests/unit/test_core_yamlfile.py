@@ -8,6 +8,7 @@ import pytest
 
 from armload.boards.board import Board, SshReach, load_board
 from armload.core.errors import DataError, UsageError
+from armload.core.workspace import data_names
 
 
 @pytest.fixture
@@ -85,7 +86,29 @@ def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
         ),
         ("target: [rk3568\n", 2, "not valid YAML"),
         ("target: rk3568\n  workdir: /x\n", 2, "not valid YAML"),
-        ("just words\n", 1, "expected keys"),
+        ("just words\n", 1, "expected keys.*target, reach, workdir"),
+        ("# a remark\n", 1, "this file is empty.*target, reach, workdir"),
+        (GOOD + "target: rk3588\n", 4, "the key 'target' is there already, in line 1"),
+        (GOOD + "facts: {memory: 1 GB, memory: 2 GB}\n", 4, "key 'memory' is there already"),
+        (GOOD + "facts:\n  clusters: [{cores: 4, cores: 2}]\n", 5, "key 'cores' is there"),
+        (
+            GOOD.replace("bench-7", "b, port: yes"),
+            2,
+            "port: it must be a whole number, and is true",
+        ),
+        (GOOD.replace("bench-7", "b, port: no"), 2, "reach.port: .*is false.*YAML reads yes, no"),
+        (GOOD.replace("bench-7", "off"), 2, "host: it must be text, and is false.*quotation"),
+        (GOOD + "build_host: {nice: on}\n", 4, "build_host.nice: it must be a whole number"),
+        (GOOD + "facts: {memory: yes}\n", 4, "facts.memory: it must be a whole number"),
+        (
+            GOOD + "facts:\n  clusters:\n  - {cores: 1, name: a}\n  - {cores: yes, name: b}\n",
+            *(7, "facts.clusters, entry 2, cores: it must be a whole number, and is true"),
+        ),
+        (GOOD.replace("rk3568", "rk3586"), 1, "target: no target is called 'rk3586'.*rk3588"),
+        (GOOD + "description: !important x\n", 4, "'!important'.*[Dd]elete the tag"),
+        (GOOD + "description: *x\n", 4, "not valid YAML.*quotation marks"),
+        ("target: rk3568\nreach:\n\tkind: local\n", 3, "not valid YAML.*Indent with spaces"),
+        (GOOD + "description: a\0b\n", 4, "cannot hold the character 0x0000"),
         ("extends: nobody\n", 1, "nobody"),
         ("extends: broken\n", 1, "no other boards/broken.yaml"),
     ],
@@ -113,7 +136,7 @@ def test_a_mistake_is_answered_with_file_line_and_words(
         (
             GOOD + "facts: {clusters: [{cores: 4, name: x}]}\n",
             "facts:\n  clusters:\n  - cores: 2\n",
-            *("broken", 4, "facts.clusters.0.name: this key is missing"),
+            *("broken", 4, "facts.clusters, entry 1, name: this key is missing"),
         ),
         ("target: rk3568\n", "workdir: /x\n", "broken", 1, "reach: this key is missing"),
         ("target: [\n", "workdir: /x\n", "base", 2, "not valid YAML"),
@@ -130,6 +153,28 @@ def test_a_mistake_is_told_of_the_file_that_holds_it(
         load_board("broken")
     extends = f"{boards / 'broken.yaml'} extends that file."
     assert (extends in caught.value.remedy) == (wrong == "base" and "YAML" not in words)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"target: \xff\xfe\n", "this is not UTF-8 text"),
+        (b"description: 2026-13-45\n", "month must be in 1..12[\\s\\S]*quotation marks"),
+        (b"[" * 5000, "nested too deeply"),
+    ],
+    ids=["encoding", "date", "depth"],
+)
+def test_what_yaml_cannot_read_is_no_fault(boards: Path, content: bytes, said: str) -> None:
+    (boards / "broken.yaml").write_bytes(content)
+    with pytest.raises(DataError, match=said):
+        load_board("broken")
+
+
+def test_only_files_are_boards(boards: Path) -> None:
+    (boards / "mine.yaml").write_text(GOOD)
+    (boards / "folder.yaml").mkdir()
+    (boards / "gone.yaml").symlink_to("nowhere")
+    assert {"mine"} == {"mine", "folder", "gone"} & set(data_names("boards"))
 
 
 def test_what_is_missing_is_named(boards: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from armload.deploy.collect import peak_memory_bytes
-from armload.deploy.ending import Cut, explain
+from armload.deploy.exit_reason import explain
+from armload.deploy.facts import Cut
 
 
 def folder(tmp_path: Path, **files: str) -> Path:
@@ -36,7 +37,10 @@ THERE = "#program there\n#program executable\n"
         (
             {"exit": "137\n", "memory": "3000000 1500000 40000\n"},
             "out of memory",
-            "most likely for memory: only 41.0 MB of 2.0 GB were left; it had used 1.5 GB",
+            (
+                "most likely by the out-of-memory killer: only 41.0 MB of 2.0 GB were left; it was "
+                "using 1.5 GB"
+            ),
         ),
         ({"exit": "137\n", "memory": "3000 1500 900000\n"}, "killed", "killed from outside"),
         ({"exit": "137\n"}, "killed", "killed from outside"),
@@ -44,7 +48,7 @@ THERE = "#program there\n#program executable\n"
         ({"exit": "124\n"}, "exit status", "exit 124"),
         ({"exit": "143\n", "stopped": ""}, "stopped", "on request"),
         ({"exit": "143\n"}, "signal", "SIGTERM"),
-        ({"exit": "75\n", "unleased": ""}, "no lease", "somebody else has the board"),
+        ({"exit": "75\n", "unleased": ""}, "no lease", "another user has the board"),
         (
             {"exit": "1\n", "stderr": "a\n\nfailed to load\nb\n"},
             "exit status",
@@ -72,7 +76,7 @@ THERE = "#program there\n#program executable\n"
             "libm.so",
         ),
         ({"exit": "126\n" + THERE, "stderr": "x: Permission denied"}, "not permitted", "denied"),
-        ({"exit": "126\n#program there\n"}, "not permitted", "lacks the right"),
+        ({"exit": "126\n#program there\n"}, "not permitted", "is not executable"),
         ({"exit": "126\n" + THERE, "stderr": "x: Exec format error"}, "wrong format", "machine"),
         ({"exit": "2\n" + THERE, "stderr": "x: 1: \x7fELF: not found"}, "wrong format", "machine"),
     ],
@@ -87,7 +91,7 @@ def test_an_ending_is_put_in_words(
 
 @pytest.mark.parametrize(
     ("cut", "kind", "words"),
-    [("restart", "restart", "restarted during the run"), ("lost", "lost", "script that watches")],
+    [("restart", "restart", "restarted during the run"), ("lost", "lost", "script that monitors")],
 )
 def test_what_cut_a_run_short_is_told(tmp_path: Path, cut: Cut, kind: str, words: str) -> None:
     ending = explain(tmp_path, cut=cut)

@@ -9,7 +9,7 @@ from armload.boards.probe import parse_probe
 from armload.build.binary import Binary, FeatureUse
 from armload.build.target import load_target
 from armload.core.errors import BoardError
-from armload.deploy.deployment import check_fit, lacking_features, misfit_of_target
+from armload.deploy.deployment import check_fit, check_folder, lacking_features, misfit_of_target
 from tests.unit.test_boards_probe import core, output
 
 BOARD = Board.model_validate(
@@ -64,13 +64,36 @@ def test_an_emulated_cpu_of_which_nothing_is_known_is_not_judged() -> None:
         check_fit(BOARD, binary(), found, emulated=False)
 
 
+MOUNTED = "writable\nexecutable\n"
+
+
 @pytest.mark.parametrize(
-    ("workdir", "complaint"), [("", "cannot be written"), ("writable\n", "noexec")]
+    ("workdir", "obstacle", "options", "complaint", "remedy"),
+    [
+        ("", "", "rw", r"it is not writable\.", "workdir"),
+        ("", "/mine\nrefused sh: a: b: Permission denied\n", "rw", "e: Permission d", "workdir"),
+        ("", "/mine\nrefused sh: a: Read-only\n", "ro,x", r"/mine \(f2fs\) is mounted r", "dmesg"),
+        ("", "/mine\nrefused mkdir: a: No space left on device\n", "rw", "is full", "Free space"),
+        (
+            "writable\n",
+            "/mine\nfull\n",
+            "rw",
+            r"cannot be executed: /mine \(f2fs\) is full",
+            "Free",
+        ),
+        ("writable\n", "", "rw", r"programs in it cannot be executed\.", "workdir"),
+        ("writable\n", "", "rw,noexec", "/mine .* is mounted noexec", "remount,exec /mine"),
+        (MOUNTED, "", "rw,noexec", "/mine .* is mounted noexec", "remount,exec /mine"),
+    ],
 )
-def test_a_work_folder_of_no_use_is_refused(workdir: str, complaint: str) -> None:
-    found = parse_probe(output(core(0), workdir=workdir), "my-board")
-    with pytest.raises(BoardError, match=complaint):
-        check_fit(BOARD, binary(), found, emulated=False)
+def test_a_work_folder_of_no_use_is_refused_with_the_reason(
+    workdir: str, obstacle: str, options: str, complaint: str, remedy: str
+) -> None:
+    mounts = f"{core(0)}/dev/sda /mine f2fs {options} 0 0\n"
+    answer = output(mounts, workdir=workdir, place="/mine\n", obstacle=obstacle)
+    with pytest.raises(BoardError, match=complaint) as caught:
+        check_folder(BOARD, parse_probe(answer, "my-board"))
+    assert remedy in caught.value.remedy
 
 
 def test_a_target_that_does_not_suit_its_board_is_told_before_anything_is_built() -> None:

@@ -19,7 +19,7 @@ def test_the_figures_of_a_lack_of_room_add_up() -> None:
         space.need(HOST, "watch (65.5 kB)", PurePosixPath("/data"), 65_536)
     assert caught.value.message == (
         "kitchen: no space for watch (65.5 kB): 1.0 MB free in /data; 65.5 kB to send and 4.2 MB "
-        "kept free for the run's own files make 3.3 MB missing."
+        "kept free for the file system and the run's own files make 3.3 MB missing."
     )
     Space(free_bytes=5_000_000, advice="").need(HOST, "watch", PurePosixPath("/data"), 65_536)
     Space(free_bytes=None, advice="").need(HOST, "watch", PurePosixPath("/data"), 1 << 40)
@@ -28,7 +28,7 @@ def test_the_figures_of_a_lack_of_room_add_up() -> None:
 def test_only_folders_that_free_something_are_proposed(tmp_path: Path) -> None:
     (tmp_path / "bin" / "small").mkdir(parents=True)
     folders = [PurePosixPath(tmp_path / "models" / "x")]
-    assert "Nothing large of armload's" in ask_space(HOST, folders).advice
+    assert "armload's own files there are small" in ask_space(HOST, folders).advice
     large = tmp_path / "models" / "large"
     large.mkdir()
     (large / "m.gguf").write_bytes(bytes(2 << 20))

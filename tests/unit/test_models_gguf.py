@@ -138,7 +138,7 @@ def _refused(path: Path) -> str:
 
 
 def test_a_missing_file_and_a_folder_are_usage_errors(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
+    with pytest.raises(UsageError, match="There is no model"):
         read_model(tmp_path / "none.gguf")
     with pytest.raises(UsageError, match="is a folder"):
         read_model(tmp_path)

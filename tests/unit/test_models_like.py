@@ -111,12 +111,21 @@ def test_keys_are_those_of_published_files(tmp_path: Path) -> None:
     assert keys["qwen3-0.6b"] == {each.replace("qwen2.", "qwen3.") for each in of_qwen} | head
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GGUFReader]:
+    """The format's own reader of one file of each kind; such a vocabulary takes it seconds."""
+    folder = tmp_path_factory.mktemp("like")
+    return {
+        name: GGUFReader(_made(folder / f"{name}.gguf", _small(name), "Q3_K_M"))
+        for name in ("llama-3.1-8b", "qwen3-0.6b")
+    }
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "qwen3-0.6b"])
 def test_the_format_s_own_reader_reads_finite_weights_of_the_planned_types(
-    name: str, tmp_path: Path
+    name: str, readers: dict[str, GGUFReader]
 ) -> None:
-    shape = _small(name)
-    reader = GGUFReader(_made(tmp_path / "m.gguf", shape, "Q3_K_M"))
+    shape, reader = _small(name), readers[name]
     assert {each.name: each.tensor_type.name for each in reader.tensors} == tensor_types(
         shape, "Q3_K_M"
     )
@@ -209,11 +218,9 @@ def _merged(word: str, ranks: dict[tuple[str, str], int]) -> list[str]:
         parts[at : at + 2] = ["".join(best)]
 
 
-def test_the_file_says_which_tokens_have_a_role(tmp_path: Path) -> None:
-    reader = GGUFReader(_made(tmp_path / "m.gguf", _small("qwen2.5-0.5b")))
-
+def test_the_file_says_which_tokens_have_a_role(readers: dict[str, GGUFReader]) -> None:
     def content(key: str) -> object:
-        return reader.fields[f"tokenizer.ggml.{key}"].contents()
+        return readers["qwen3-0.6b"].fields[f"tokenizer.ggml.{key}"].contents()
 
     assert (content("model"), content("pre")) == ("gpt2", "qwen2")
     assert [content(f"{role}_token_id") for role in ("bos", "eos", "padding")] == [

@@ -7,8 +7,8 @@ from statistics import median
 
 import pytest
 
-from armload.bench.record import Place
-from armload.bench.run import Run
+from armload.analysis.run import Run
+from armload.engines.job import Place
 from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, cells_of, estimate
 from armload.report.ranking import fastest, fastest_of_each, not_told_from
@@ -52,6 +52,13 @@ def test_another_build_is_another_cell_and_a_longer_time_limit_is_not() -> None:
     rebuilt = run.model_copy(update={"binary": binary, "id": f"{run.id}x"})
     assert labels(run, rebuilt) == ["build 3f2a9c81d07e", "build aaaaaaaaaaaa"]
     assert len(cells_of([run, planned(run, "x", time_limit_s=9.0)])) == 1
+
+
+def test_runs_whose_weights_were_not_repacked_are_another_cell() -> None:
+    run = quick_run()
+    short = run.model_copy(update={"id": "short", "command": (*run.command, "--no-repack")})
+    cells = cells_of([run, short])
+    assert sorted(cell.label for cell in cells) == ["weights repacked no", "weights repacked yes"]
 
 
 def test_a_label_holds_what_differs_and_no_more() -> None:
@@ -223,6 +230,6 @@ def test_a_storage_run_and_a_failed_one_stand_beside_each_other() -> None:
 def test_a_record_that_was_changed_by_hand_breaks_nothing() -> None:
     content = json.loads(made_run().model_dump_json())
     content["summary"]["decode_tps"] = 0
-    content["tokens"][3]["end_ns"] = content["tokens"][3]["start_ns"]
+    content["steps"][3]["end_ns"] = content["steps"][3]["start_ns"]
     (cell,) = cells_of([Run.model_validate(content)])
     assert cell.decode_tps is None

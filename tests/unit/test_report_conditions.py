@@ -7,24 +7,26 @@ from io import StringIO
 import pytest
 from rich.console import Console, RenderableType
 
-from armload.bench.figures import figures_of
-from armload.bench.measures import Swapped
-from armload.bench.plan import Plan
-from armload.bench.run import Run
-from armload.bench.strangers import Stranger
-from armload.boards.board import load_board
+from armload.analysis.background import BackgroundProcess
+from armload.analysis.conditions_log import Swapped
+from armload.analysis.measurement import measurement_of
+from armload.analysis.run import Run
+from armload.boards.board import Facts, load_board
 from armload.boards.conditions import ClusterState, Sensor
 from armload.boards.probe import parse_probe
-from armload.report import chart, words
+from armload.deploy.rates import Missing
+from armload.engines.plan import Plan
+from armload.report import chart
+from armload.report import formatting as words
 from armload.report.boards import probe_table
 from armload.report.page import render_page
 from armload.report.table import run_table
-from tests.unit.runs import quick_run
+from tests.unit.runs import planned, quick_run
 from tests.unit.test_boards_probe import core, output
 
 STRANGERS = (
-    Stranger(name="<b>cc1 [red]", processes=4, cpu_s=13.0, share=1.3),
-    Stranger(name="kswapd0", processes=1, cpu_s=2.0, share=0.2, kernel=True),
+    BackgroundProcess(name="<b>cc1 [red]", processes=4, cpu_s=13.0, share=1.3),
+    BackgroundProcess(name="kswapd0", processes=1, cpu_s=2.0, share=0.2, kernel=True),
 )
 
 
@@ -58,7 +60,7 @@ def disturbed() -> Run:
         "board": board,
         "cache": "dropped",
         "governor": "performance",
-        "strangers": STRANGERS,
+        "background_processes": STRANGERS,
         "swapped": Swapped(in_bytes=5_000_000, out_bytes=9_000_000),
     }
     return run.model_copy(update=changed)
@@ -73,11 +75,14 @@ def shown(renderable: RenderableType) -> str:
 
 def test_the_table_names_strangers_and_what_was_set() -> None:
     table = shown(run_table(disturbed()))
-    assert "beside it <b>cc1 [red] 130% of a core, kswapd0 (the kernel) 20% of a core" in table
-    assert "cores 0-3, governor performance, cold: the board forgot all its files" in table
+    assert (
+        "background processes <b>cc1 [red] 130% of a core, kswapd0 (the kernel) 20% of a core"
+        in table
+    )
+    assert "cores 0-3, governor performance, cold: page cache dropped" in table
     plain = shown(run_table(quick_run()))
-    assert "beside it" not in plain
-    assert "set for it" not in plain
+    assert "background processes" not in plain
+    assert "conditions set" not in plain
 
 
 def test_the_page_holds_all_conditions() -> None:
@@ -106,7 +111,7 @@ def test_a_run_that_was_kept_before_all_that_has_a_page_too() -> None:
 
 @pytest.mark.parametrize(
     ("cache", "said"),
-    [("evicted", "cold: the board forgot the model"), ("as found", "not cold"), (None, "")],
+    [("evicted", "cold: model evicted from the page cache"), ("as found", "not cold"), (None, "")],
 )
 def test_what_a_cold_run_did_is_said(cache: str | None, said: str) -> None:
     run = quick_run().model_copy(update={"cache": cache})
@@ -114,18 +119,32 @@ def test_what_a_cold_run_did_is_said(cache: str | None, said: str) -> None:
     assert bool(words.setting_line(run)) == bool(said)
 
 
+def test_a_run_whose_weights_were_not_repacked_says_why() -> None:
+    run = planned(quick_run(), extra=())
+    short = run.model_copy(update={"command": (*run.command, "--no-repack")})
+    assert "too little free memory" in words.setting_line(short)
+    asked = planned(short, extra=("-nr",))
+    assert words.setting_line(asked) == "weights not repacked"
+    assert "weights not repacked" in render_page(short, chart.token_chart(short), ())
+
+
 def test_runs_that_were_set_up_otherwise_are_another_way_of_doing_it() -> None:
-    assert figures_of(disturbed()).way.options == "cpus 0-3 cold True governor performance"
-    assert figures_of(quick_run()).way.options == ""
+    assert measurement_of(disturbed()).way.options == "cpus 0-3 cold True governor performance"
+    assert measurement_of(quick_run()).way.options == ""
 
 
 def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:
     board = load_board("virtual-dayu200")
     rates = '{"memory_bytes_per_s":2900000000,"memory_threads":4}\n'
     found = parse_probe(output(core(0), rates=rates), board.name)
-    table = shown(probe_table(board, found, in_use=""))
-    assert "memory gives 2.9 GB/s, measured in this boot with 4 threads" in table
-    assert "storage gives 165.0 MB/s, declared" in table
+    table = shown(probe_table(board, found, Missing(), in_use=""))
+    assert "memory bandwidth 2.9 GB/s, measured in this boot with 4 threads" in table
+    assert "storage bandwidth 165.0 MB/s, declared" in table
     assert "frequencies cores 0-1: schedutil 0.41 of 1.99 GHz" in table
     assert "temperature soc-thermal 42 °C, gpu-thermal 43 °C" in table
     assert "free (f2fs)" in table
+    unknown = load_board("dayu200").model_copy(update={"facts": Facts()})
+    found = parse_probe(output(core(0)), board.name)
+    table = shown(probe_table(unknown, found, Missing(memory="a", storage="no model"), in_use=""))
+    assert "memory bandwidth not known: a" in table
+    assert "storage bandwidth not known: no model" in table

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from armload.bench.run import Run
+from armload.analysis.run import Run
 from armload.report.cells import cells_of
 from armload.report.chart import CONTENDED, PROMPT, THROTTLED
 from armload.report.drawing import COLOURS, MOST_LINES, SHAPES
@@ -18,7 +18,7 @@ from armload.report.figures.memory import memory
 from armload.report.figures.models import models
 from armload.report.figures.over_time import over_time
 from armload.report.figures.threads import NOT_VALID, threads
-from armload.report.words import seconds
+from armload.report.formatting import seconds
 from tests.unit.runs import failed_run, planned, quick_run, storage_run, weights_bytes
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
 
@@ -51,9 +51,9 @@ def from_storage(*, size_ratio: float, time_ratio: float) -> Sequence[Run]:
         step.model_copy(
             update={"end_ns": step.start_ns + round((step.end_ns - step.start_ns) * time_ratio)}
         )
-        for step in small.tokens
+        for step in small.steps
     )
-    return [small, small.model_copy(update={"id": "large", "model": model, "tokens": steps})]
+    return [small, small.model_copy(update={"id": "large", "model": model, "steps": steps})]
 
 
 def titles(*runs: Run) -> list[str]:

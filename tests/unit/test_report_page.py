@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.run import Run
+from armload.analysis.run import Run
 from armload.report.chart import COLOURS, FROM_STORAGE, IN_MEMORY, PROMPT, token_chart
+from armload.report.formatting import headline
 from armload.report.page import write_report
-from armload.report.words import headline
 from tests.unit.runs import failed_run, quick_run, storage_run
 
 HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
@@ -81,7 +81,7 @@ def test_the_chart_holds_every_step_at_its_token() -> None:
     assert [row["number"] for row in rows] == [1, 2, 3, 4, 5]
     assert [row["kind"] for row in rows] == [PROMPT, *[IN_MEMORY] * 4]
     assert rows[0]["ms"] == pytest.approx(330 / 8)
-    assert rows[1]["ms"] == pytest.approx(run.tokens[1].duration_s * 1000)
+    assert rows[1]["ms"] == pytest.approx(run.steps[1].duration_s * 1000)
 
 
 def test_tokens_that_read_storage_are_told_apart() -> None:

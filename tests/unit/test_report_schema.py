@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from armload.bench.run import FORMAT, Run
-from armload.report.schema import PLAN_FORMAT, plan_schema, run_schema
+from armload.analysis.run import Run
+from armload.cli.program import namespace
+from armload.report.schema import DOCUMENTS, PLAN, RUN, Schema
 from tests.unit.runs import failed_run, quick_run, storage_run
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schema"
-PUBLISHED = FOLDER / f"run-{FORMAT}.json"
-PUBLISHED_PLAN = FOLDER / f"plan-{PLAN_FORMAT}.json"
+FORMER = Path(__file__).parent / "former"
+PUBLISHED = FOLDER / RUN.file_name
+PUBLISHED_PLAN = FOLDER / PLAN.file_name
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "json.md"
 
 
-def test_the_published_schema_is_current() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == run_schema(), (
+@pytest.mark.parametrize("schema", [PLAN, *DOCUMENTS], ids=lambda schema: schema.name)
+def test_each_published_schema_is_current(schema: Schema) -> None:
+    assert (FOLDER / schema.file_name).read_text(encoding="utf-8") == schema.text(), (
         f"the format changed: python -m armload.report.schema {FOLDER}, "
         "or a new format number when former files no longer fit"
     )
@@ -41,12 +46,40 @@ def test_a_run_without_its_figures_does_not_fit() -> None:
 
 def test_a_run_of_the_same_format_that_was_kept_before_a_field_was_added_is_read() -> None:
     content = json.loads(failed_run().model_dump_json())
-    del content["exit"]["kind"], content["asked_for"]
+    del content["exit"]["kind"], content["fingerprint"]
     assert Run.model_validate(content).exit.kind is None
 
 
-def test_the_published_schema_of_plan_files_is_current() -> None:
-    assert PUBLISHED_PLAN.read_text(encoding="utf-8") == plan_schema()
+def test_a_run_of_format_1_is_read() -> None:
+    run = Run.model_validate_json((FORMER / "run-format-1.json").read_text(encoding="utf-8"))
+    assert (run.format, run.engine_name, len(run.steps)) == (2, "llama-completion", 12)
+    assert run.fingerprint
+    assert run.board.workstation is not None
+    assert run.background_processes
+    assert run.verdict.findings is None
+
+
+def test_every_schema_is_published_and_documented_and_no_other() -> None:
+    names = {each.file_name for each in (PLAN, *DOCUMENTS)}
+    assert {path.name for path in FOLDER.iterdir()} == names
+    lines = DOCUMENTED.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("|") and "(schema/" in line]
+    told = {
+        (verb, name)
+        for row in rows
+        for name in re.findall(r"\(schema/([a-z0-9-]+\.json)\)", row)
+        for verb in re.findall(r"`([a-z.]+)", row.split("|")[1])
+    }
+    assert told == {(verb, each.file_name) for each in DOCUMENTS for verb in each.verbs}
+
+
+def test_every_verb_with_json_has_a_schema() -> None:
+    having = {
+        name
+        for name in namespace.task_names
+        if any(argument.name == "json" for argument in namespace[name].get_arguments())
+    }
+    assert {verb for each in DOCUMENTS for verb in each.verbs} == having
 
 
 @pytest.mark.parametrize(

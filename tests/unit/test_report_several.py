@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.record import ModelRecord
-from armload.bench.run import Run
+from armload.analysis.run import Run
 from armload.core.errors import UsageError
+from armload.engines.job import ModelRecord
 from armload.report.cells import cells_of
-from armload.report.several import (
+from armload.report.multi_run import (
     PAGE_NAME,
+    Report,
     counted,
     doubts,
     headline,
@@ -40,10 +41,13 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, _cache: object) -> Path:
-    folder = tmp_path_factory.mktemp("report")
-    write_runs_report(sweep(), folder)
-    return folder
+def report(tmp_path_factory: pytest.TempPathFactory, _cache: object) -> Report:
+    return write_runs_report(sweep(), tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def folder(report: Report) -> Path:
+    return report.page.parent
 
 
 class _Page(HTMLParser):
@@ -93,8 +97,7 @@ def test_each_figure_lies_beside_the_page_in_both_formats(folder: Path) -> None:
         assert (folder / f"{name}.svg").read_text().startswith("<svg")
 
 
-def test_page_and_pictures_are_drawn_from_one_specification(folder: Path) -> None:
-    report = write_runs_report(sweep(), folder)
+def test_page_and_pictures_are_drawn_from_one_specification(report: Report) -> None:
     data = json.loads(_Page(report.page.read_text()).scripts[0])
     for picture in report.pictures:
         specification = picture.figure.specification
@@ -104,8 +107,7 @@ def test_page_and_pictures_are_drawn_from_one_specification(folder: Path) -> Non
         assert picture.figure.title in picture.svg.read_text()
 
 
-def test_every_sentence_stands_on_the_page(folder: Path) -> None:
-    report = write_runs_report(sweep(), folder)
+def test_every_sentence_stands_on_the_page(report: Report) -> None:
     text = shown(report.page.read_text())
     assert report.headline in text
     for picture in report.pictures:

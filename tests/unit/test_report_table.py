@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from armload.build.binary import Binary, FeatureUse
-from armload.report import words
+from armload.report import formatting as words
 from armload.report.binaries import binaries_table
 from armload.report.table import list_table, run_table
 from tests.unit.runs import failed_run, quick_run, storage_run

@@ -93,7 +93,7 @@ def test_a_full_disk_of_the_laptop_is_told(tmp_path: Path) -> None:
         [unshare, "-m", "sh", "-c", script, *words], check=True, capture_output=True, text=True
     )
     disk, remedy, file, same_remedy = done.stdout.splitlines()
-    assert disk == f"There is no room on this laptop for {tmp_path}/disk.img."
+    assert disk == f"The disk of this machine is full: {tmp_path}/disk.img cannot be written."
     assert "on this machine cannot be written: No space left on device" in file
     assert remedy == same_remedy
     assert "ARMLOAD_CACHE" in remedy

@@ -72,7 +72,7 @@ def test_missing_image_folder_is_a_data_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARMLOAD_IMAGES", str(tmp_path / "none"))
-    with pytest.raises(DataError, match=r"no image folder: it has no file kernel"):
+    with pytest.raises(DataError, match=r"not an image folder: it has no file kernel"):
         image_for_boards(Silent())
 
 
@@ -93,7 +93,7 @@ def test_machine_without_apt_says_what_to_do(
     with pytest.raises(MissingToolError) as caught, updated_apt("arm64", Silent()):
         pass
     assert "ARMLOAD_IMAGES" in caught.value.remedy
-    with pytest.raises(MissingToolError, match="apt-get is not on this machine"):
+    with pytest.raises(MissingToolError, match="apt-get is not installed"):
         image_for_boards(Silent())
 
 

@@ -67,13 +67,13 @@ def test_each_thing_is_held_by_boards_of_its_own_kind_only(
         port = server.getsockname()[1]
         keep(folder, Powered(process=process, port=port, answered=True))
         found = {each.item.paths[0].name: each for each in decide(board_kinds())}
-        assert found[stays].reason == "a-1-1 runs with it"
-        assert found["qemu"].reason == "a-1-1 runs with it"
+        assert found[stays].reason == "a-1-1 is using it"
+        assert found["qemu"].reason == "a-1-1 is using it"
         assert (found[goes].fate, found[goes].reason) == ("goes", "")
         with held_elsewhere(other / "lock"):
             found = {each.item.paths[0].name: each for each in decide(board_kinds())}
     assert found[goes].reason == "b-1-1 is being started"
-    assert found[stays].reason == "a-1-1 runs with it"
+    assert found[stays].reason == "a-1-1 is using it"
 
 
 def test_a_board_whose_start_nobody_noted_counts_as_running(cache: Path) -> None:

@@ -5,8 +5,6 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.bench.cleaning import clean
-from armload.bench.home import pull
 from armload.boards.board import Board, load_board
 from armload.boards.connect import is_blank
 from armload.boards.virtual.machine import has_storage
@@ -22,6 +20,8 @@ from armload.boards.virtual.state import (
 )
 from armload.core.progress import Silent
 from armload.deploy.clean import Wish
+from armload.runs.cleaning import clean
+from armload.runs.fetch import pull
 
 
 @pytest.fixture(autouse=True)

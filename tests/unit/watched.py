@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.bench.assemble import assemble
-from armload.bench.foreign.said import Reads
-from armload.bench.record import BinaryRecord, Job, ModelRecord, PutFile, Watched
-from armload.bench.run import Exit, Memory, Run
+from armload.analysis.run import Run
+from armload.engines.job import BinaryRecord, Job, ModelRecord, PutFile, Watched
+from armload.engines.output import Memory
+from armload.engines.watched.output import Reads
+from armload.runs.assemble import assemble
 from tests.unit.runs import BEFORE, BOARD
 
 START_NS = 41_000_000_000
@@ -117,9 +118,10 @@ def write_raw(
 def watched_job(reads: Reads = "mnn", *, model: ModelRecord | None = None) -> Job:
     return Job(
         id=f"20261121T021500Z-{BOARD.name}-qwen-1f2e",
-        asked_for="0" * 16,
+        fingerprint="0" * 16,
         started_utc="2026-11-21T02:15:00+00:00",
         armload="0.1.0",
+        engine_name="watch",
         plan=None,
         watched=Watched(
             words=("llm_demo", "qwen/config.json", "prompt.txt"),
@@ -140,19 +142,17 @@ def watched_run(
     writes: Sequence[bytes],
     *,
     reads: Reads = "mnn",
-    ended: Exit | None = None,
+    status: int = 0,
     seen: Memory | None = None,
     model: ModelRecord | None = None,
     end: dict[str, object] | None = None,
 ) -> Run:
     write_raw(folder, writes, end=end)
-    return assemble(
-        watched_job(reads, model=model),
-        folder,
-        ended=ended or Exit(kind="done", status=0, meaning="done"),
-        memory=seen,
-        after=BEFORE,
-    )
+    (folder / "exit").write_text(f"{status}\n")
+    if seen is not None:
+        kib = (seen.max_vms_bytes // 1024, seen.max_rss_bytes // 1024)
+        (folder / "memory").write_text(f"{kib[0]} {kib[1]} 1000\n")
+    return assemble(watched_job(reads, model=model), folder)
 
 
 def demo_run(folder: Path) -> Run:

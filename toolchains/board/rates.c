@@ -1,8 +1,10 @@
 /* What a board's memory and storage give, and a file put out of the page cache:
  *
- *     rates memory THREADS     reads a buffer far larger than the caches, best of several passes
- *     rates storage FILE       reads a file in order, past the page cache
- *     rates evict FILE         drops a file's clean pages, and looks whether they are gone
+ *     rates memory THREADS AVAILABLE_BYTES   reads a buffer far larger than the caches, best of
+ *                                            several passes
+ *     rates storage FILE                     reads a file in order, past the page cache
+ *     rates evict FILE                       drops a file's clean pages, and looks whether they
+ *                                            are gone
  *
  * Prints one JSON object. `memory` takes about 0.4 s and at most a quarter of the available memory,
  * `storage` little more than a second, or 256 MiB. Both say what other programs did meanwhile. */
@@ -12,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,22 +43,6 @@ static int fail(const char *what)
 {
     fprintf(stderr, "rates: %s: %s\n", what, strerror(errno));
     return 1;
-}
-
-static size_t available_bytes(void)
-{
-    char line[256];
-    unsigned long long kib, available = 0, unused = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            available = kib;
-        else if (sscanf(line, "MemFree: %llu kB", &kib) == 1)
-            unused = kib;
-    }
-    if (file)
-        fclose(file);
-    return (size_t)(available ? available : unused) * 1024;
 }
 
 static size_t largest_cache_bytes(void)
@@ -179,16 +166,23 @@ static void *work(void *argument)
     }
 }
 
-static int memory(const char *text)
+static bool read_count(const char *text, const char *what, long long *count)
 {
     char *end;
-    long threads = strtol(text, &end, 10);
-    if (*end || end == text || threads < 1) {
-        fprintf(stderr, "rates: %s is no number of threads\n", text);
+    *count = strtoll(text, &end, 10);
+    if (!*end && end != text && *count >= 1)
+        return true;
+    fprintf(stderr, "rates: %s is no number of %s\n", text, what);
+    return false;
+}
+
+static int memory(const char *threads_text, const char *available_text)
+{
+    long long asked_for, available;
+    if (!read_count(threads_text, "threads", &asked_for) || !read_count(available_text, "bytes", &available))
         return 2;
-    }
-    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
-    size_t wanted = 4 * largest_cache_bytes(), allowed = available_bytes() / 4;
+    long threads = asked_for < MOST_THREADS ? (long)asked_for : MOST_THREADS;
+    size_t wanted = 4 * largest_cache_bytes(), allowed = (size_t)available / 4;
     wanted = wanted > LEAST_BUFFER ? wanted : LEAST_BUFFER;
     wanted = wanted < LARGEST_BUFFER ? wanted : LARGEST_BUFFER;
     wanted = wanted < allowed ? wanted : allowed;
@@ -328,12 +322,12 @@ static int evict(const char *name)
 
 int main(int count, char **words)
 {
-    if (count == 3 && !strcmp(words[1], "memory"))
-        return memory(words[2]);
+    if (count == 4 && !strcmp(words[1], "memory"))
+        return memory(words[2], words[3]);
     if (count == 3 && !strcmp(words[1], "storage"))
         return storage(words[2]);
     if (count == 3 && !strcmp(words[1], "evict"))
         return evict(words[2]);
-    fputs("usage: rates memory THREADS | storage FILE | evict FILE\n", stderr);
+    fputs("usage: rates memory THREADS AVAILABLE_BYTES | storage FILE | evict FILE\n", stderr);
     return 2;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <sched.h>
 
 #include "watch_base.h"
 
@@ -15,6 +16,7 @@ enum {
 
 static struct {
     int core_count, cores[MAX_CORES];
+    cpu_set_t core_numbers;
     int zone_count, zones[MAX_ZONES];
     int64_t sensed_ns, interval_ns;
     long khz[MAX_CORES];
@@ -24,12 +26,15 @@ static struct {
 static void open_sensors(void)
 {
     char path[128];
-    long cores = sysconf(_SC_NPROCESSORS_CONF);
-    for (long core = 0; core < cores && sensors.core_count < MAX_CORES; core++) {
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/cpufreq/scaling_cur_freq", core);
+    CPU_ZERO(&sensors.core_numbers);
+    /* musl's count of the cores is that of those which this process may use, wherever they begin. */
+    for (int core = 0; core < MAX_CORES; core++) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", core);
         int file = open(path, O_RDONLY | O_CLOEXEC);
-        if (file >= 0)
+        if (file >= 0) {
             sensors.cores[sensors.core_count++] = file;
+            CPU_SET(core, &sensors.core_numbers);
+        }
     }
     DIR *folder = opendir("/sys/class/thermal");
     if (folder == NULL)

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 
+#include "armload_line.h"
 #include "watch_process.h"
 #include "watch_sensors.h"
 
@@ -21,6 +22,7 @@ static struct {
     int64_t steps, left_out;
     struct counters last;
     int64_t noted_rss_bytes;
+    bool is_cut, complained;
 } trace = {.file = -1};
 
 __attribute__((format(printf, 3, 4))) static size_t append(char *line, size_t length,
@@ -40,14 +42,36 @@ static size_t append_count(char *line, size_t length, const char *name, int64_t 
     return append(line, length, ",\"%s\":%" PRId64, name, now - before);
 }
 
-/* One write per line: a program that is killed leaves whole lines. */
-static void put_line(const char *line, size_t length)
+/* As the kernel writes a set of cores: 0-3,6. */
+static size_t append_cores(char *line, size_t length, const char *name, const cpu_set_t *cores)
 {
-    if (trace.file >= 0 && write(trace.file, line, length) != (ssize_t)length) {
-        complain("cannot be written on", "the trace");
-        close(trace.file);
-        trace.file = -1;
+    length = append(line, length, ",\"%s\":\"", name);
+    const char *comma = "";
+    for (int first = 0; first < CPU_SETSIZE; first++) {
+        if (!CPU_ISSET(first, cores))
+            continue;
+        int last = first;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cores))
+            last++;
+        length = append(line, length, "%s%d", comma, first);
+        if (last > first)
+            length = append(line, length, "-%d", last);
+        comma = ",";
+        first = last;
     }
+    return append(line, length, "\"");
+}
+
+/* A line that is lost shows in the numbers of the writes; the next one may find space again. */
+static bool put_line(const char *line, size_t length)
+{
+    if (trace.file < 0 || armload_put_line(trace.file, &trace.is_cut, line, length))
+        return true;
+    if (!trace.complained) {
+        trace.complained = true;
+        complain("cannot be written", "the trace");
+    }
+    return false;
 }
 
 static void open_trace(void)
@@ -65,9 +89,17 @@ static void put_header(int64_t start_ns, bool whole_writes)
     char line[LINE_BYTES];
     size_t length = append(line, 0,
         "{\"format\":%d,\"clock\":\"CLOCK_MONOTONIC\",\"source\":\"watch\",\"page_bytes\":%" PRId64
-        ",\"whole_writes\":%s,\"start_ns\":%" PRId64 "}\n",
+        ",\"whole_writes\":%s,\"start_ns\":%" PRId64,
         TRACE_FORMAT, program.page_bytes, whole_writes ? "true" : "false", start_ns);
-    put_line(line, length);
+    length = append_cores(line, length, "khz_cores", &sensors.core_numbers);
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+        length = append_cores(line, length, "allowed_cores", &allowed);
+    length = append(line, length, "}\n");
+    if (!put_line(line, length)) {
+        close(trace.file); /* without its first line no other one can be read */
+        trace.file = -1;
+    }
 }
 
 static void put_write(int64_t now_ns, size_t bytes)

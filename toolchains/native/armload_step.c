@@ -4,10 +4,13 @@
 
 #include "armload_step.h"
 
+#include "armload_line.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,14 +36,17 @@ enum {
 static struct {
     int     file;
     bool    begun;
+    bool    is_cut;
+    bool    complained;
     bool    counts_reads;
     int64_t start_ns;
     int64_t steps;
     int64_t page_bytes;
     int     statm;
 
-    int     core_count;
-    int     cores[MAX_CORES];
+    int       core_count;
+    int       cores[MAX_CORES];
+    cpu_set_t core_numbers;
     int     zone_count;
     int     zones[MAX_ZONES];
     int64_t sensed_ns;
@@ -95,12 +101,14 @@ static bool read_number(int file, long * number) {
 
 static void open_sensors(void) {
     char path[128];
-    const long cores = sysconf(_SC_NPROCESSORS_CONF);
-    for (long core = 0; core < cores && trace.core_count < MAX_CORES; core++) {
-        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%ld/cpufreq/scaling_cur_freq", core);
+    CPU_ZERO(&trace.core_numbers);
+    // musl's count of the cores is that of those which this process may use, wherever they begin.
+    for (int core = 0; core < MAX_CORES; core++) {
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", core);
         const int file = open(path, O_RDONLY | O_CLOEXEC);
         if (file >= 0) {
             trace.cores[trace.core_count++] = file;
+            CPU_SET(core, &trace.core_numbers);
         }
     }
     DIR * folder = opendir("/sys/class/thermal");
@@ -161,13 +169,16 @@ static void complain(const char * what) {
             strerror(errno));
 }
 
-// One write per line: a program that is killed leaves whole lines.
-static void put_line(const char * line, size_t length) {
-    if (write(trace.file, line, length) != (ssize_t) length) {
-        complain("cannot be written on");
-        close(trace.file);
-        trace.file = -1;
+// A line that is lost shows in the numbers of the steps; the next one may find space again.
+static bool put_line(const char * line, size_t length) {
+    if (armload_put_line(trace.file, &trace.is_cut, line, length)) {
+        return true;
     }
+    if (!trace.complained) {
+        trace.complained = true;
+        complain("cannot be written");
+    }
+    return false;
 }
 
 __attribute__((format(printf, 3, 4))) static size_t append(char * line, size_t length,
@@ -177,6 +188,28 @@ __attribute__((format(printf, 3, 4))) static size_t append(char * line, size_t l
     const int added = vsnprintf(line + length, LINE_BYTES - length, format, values);
     va_end(values);
     return length + (size_t) added;
+}
+
+// As the kernel writes a set of cores: 0-3,6.
+static size_t append_cores(char * line, size_t length, const char * name, const cpu_set_t * cores) {
+    length = append(line, length, ",\"%s\":\"", name);
+    const char * comma = "";
+    for (int first = 0; first < CPU_SETSIZE; first++) {
+        if (!CPU_ISSET(first, cores)) {
+            continue;
+        }
+        int last = first;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cores)) {
+            last++;
+        }
+        length = append(line, length, "%s%d", comma, first);
+        if (last > first) {
+            length = append(line, length, "-%d", last);
+        }
+        comma = ",";
+        first = last;
+    }
+    return append(line, length, "\"");
 }
 
 __attribute__((constructor)) static void open_trace(void) {
@@ -204,12 +237,21 @@ void armload_trace_begin(int32_t threads) {
     trace.statm        = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     trace.counts_reads = access("/proc/self/io", R_OK) == 0;
     open_sensors();
-    char         line[LINE_BYTES];
-    const size_t length = append(line, 0,
+    char   line[LINE_BYTES];
+    size_t length = append(line, 0,
         "{\"format\":%d,\"clock\":\"CLOCK_MONOTONIC\",\"engine_commit\":\"%s\",\"page_bytes\":%" PRId64
-        ",\"threads\":%" PRId32 ",\"start_ns\":%" PRId64 "}\n",
+        ",\"threads\":%" PRId32 ",\"start_ns\":%" PRId64,
         TRACE_FORMAT, ARMLOAD_ENGINE_COMMIT, trace.page_bytes, threads, trace.start_ns);
-    put_line(line, length);
+    length = append_cores(line, length, "khz_cores", &trace.core_numbers);
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
+        length = append_cores(line, length, "allowed_cores", &allowed);
+    }
+    length = append(line, length, "}\n");
+    if (!put_line(line, length)) {
+        close(trace.file); // without its first line no other one can be read
+        trace.file = -1;
+    }
 }
 
 void armload_trace_write(const struct armload_step * step) {

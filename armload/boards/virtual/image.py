@@ -68,7 +68,7 @@ def _checked(folder: Path) -> Image:
     for path in (found.kernel, found.base):
         if not path.is_file():
             raise DataError(
-                f"{folder} is no image folder: it has no file {path.name}.",
+                f"{folder} is not an image folder: it has no file {path.name}.",
                 "Copy the folder images/toybox from the cache of a machine where a virtual "
                 "board has been started, or unset ARMLOAD_IMAGES.",
             )
@@ -76,7 +76,7 @@ def _checked(folder: Path) -> Image:
         intact = file.read(len(_CPIO_MAGIC)) == _CPIO_MAGIC and found.base.stat().st_size % 512 == 0
     if not intact or found.kernel.stat().st_size == 0:
         raise DataError(
-            f"The image in {folder} is damaged.", "Delete that folder; it is made again."
+            f"The image in {folder} is damaged.", "Delete that folder; it will be made again."
         )
     return found
 
@@ -90,7 +90,7 @@ def _make(folder: Path, progress: Progress) -> None:
         tree = Path(name)
         packages = [*apt.closure(_USERLAND), *_kernel_packages(apt)]
         apt.unpack(packages, tree, progress)
-        with progress.step("Making the virtual board's image", total=2, unit="parts") as step:
+        with progress.step("Building the virtual board's image", total=2, unit="parts") as step:
             step.update(0, note="kernel")
             shutil.copyfile(_kernel(tree), fresh / _KERNEL_FILE)
             step.update(1, note="root file system")
@@ -118,7 +118,7 @@ def _kernel_packages(apt: Apt) -> list[Package]:
 def _kernel(tree: Path) -> Path:
     for path in sorted((tree / "boot").glob("vmlinuz-*")):
         return path
-    raise MissingToolError("The kernel's package holds no kernel.")
+    raise MissingToolError("The kernel's package contains no kernel.")
 
 
 def _entries(tree: Path) -> list[cpio.Entry]:
@@ -144,7 +144,7 @@ def _program(tree: Path, name: str) -> Path:
     for folder in ("usr/bin", "usr/sbin", "bin", "sbin"):
         if (tree / folder / name).is_file():
             return tree / folder / name
-    raise MissingToolError(f"The packages for the virtual board hold no program {name}.")
+    raise MissingToolError(f"The packages for the virtual board contain no program {name}.")
 
 
 def _libraries(tree: Path, programs: Iterable[Path]) -> dict[str, Path]:
@@ -172,7 +172,7 @@ def _libraries(tree: Path, programs: Iterable[Path]) -> dict[str, Path]:
                 continue
             if name not in places:
                 raise MissingToolError(
-                    f"The packages for the virtual board hold no library {name}."
+                    f"The packages for the virtual board contain no library {name}."
                 )
             found[name] = places[name].resolve()
             waiting.append(found[name])
@@ -206,5 +206,5 @@ def _uncompressed(path: Path) -> bytes:
     if path.suffix == ".ko":
         return path.read_bytes()
     raise MissingToolError(
-        f"The kernel's module {path.name} is packed in a way armload cannot read."
+        f"The kernel's module {path.name} is compressed in a way that armload cannot read."
     )

@@ -46,7 +46,6 @@ BOOT_LIMIT_S = 120.0
 """A machine that has not answered by then never will, even on a busy laptop."""
 
 _DISK = "disk.img"
-_USUAL_BOOT_S = 5.0
 _POWER_OFF_LIMIT_S = 15.0
 _PORT_ATTEMPTS = 3
 
@@ -67,7 +66,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     address = running(board)
     if address is not None:
         return address
-    waiting = f"Another armload starts {board.name}; waiting for it."
+    waiting = f"Another armload process is starting {board.name}; waiting for it."
     with written_in(folder), locked(folder / "lock", progress, waiting=waiting):
         powered = powered_state(folder)
         if powered is None:
@@ -114,7 +113,9 @@ def qmp_path(board: Board) -> Path:
 
 def _reach(board: Board) -> VirtualReach:
     if not isinstance(board.reach, VirtualReach):
-        raise UsageError(f"The board {board.name!r} is no virtual one; it cannot be switched.")
+        raise UsageError(
+            f"The board {board.name!r} is not a virtual board: armload cannot switch it on or off."
+        )
     return board.reach
 
 
@@ -165,9 +166,9 @@ def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> P
             continue  # someone took the port in between
         process = Started.of(int(wiring.pid_file.read_text(encoding="ascii")))
         if process is None:
-            raise ConnectError(f"QEMU ended at once: {last_lines(wiring.qemu_log)}")
+            raise ConnectError(f"QEMU exited immediately: {last_lines(wiring.qemu_log)}")
         return Powered(process=process, port=port, answered=False)
-    raise ConnectError("No free port was to be had on the loopback interface.")
+    raise ConnectError("No free port on the loopback interface.")
 
 
 def _end_forgotten(folder: Path) -> None:
@@ -184,23 +185,22 @@ def _end_forgotten(folder: Path) -> None:
 
 def _awaited(board: Board, folder: Path, powered: Powered, progress: Progress) -> Powered:
     began = time.monotonic()
-    with progress.step(f"Booting {board.name}", total=_USUAL_BOOT_S, unit="s") as step:
+    with progress.step(f"Booting {board.name}"):
         while not ssh_answers(powered.port, 0.5):
             waited_s = time.monotonic() - began
             if not powered.process.is_alive():
                 raise ConnectError(
-                    f"The virtual board {board.name!r} went off while it booted: "
+                    f"The virtual board {board.name!r} went off during boot: "
                     f"{last_lines(folder / 'console.log')}",
-                    f"The whole log is in {folder}.",
+                    f"The complete log is in {folder}.",
                 )
             if waited_s > BOOT_LIMIT_S:
                 powered.process.end()
                 raise ConnectError(
                     f"The virtual board {board.name!r} did not boot within {BOOT_LIMIT_S:.0f} s: "
                     f"{last_lines(folder / 'console.log')}",
-                    f"The whole log is in {folder}.",
+                    f"The complete log is in {folder}.",
                 )
-            step.update(waited_s, total=max(_USUAL_BOOT_S, waited_s))
             time.sleep(0.05)
     return keep(folder, powered.model_copy(update={"answered": True}))
 

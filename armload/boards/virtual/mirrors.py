@@ -68,7 +68,7 @@ def archives() -> list[Archive]:
         raise MissingToolError(
             f"A virtual board is made from Debian packages, and {release.get('NAME', 'this')} "
             "is neither Debian nor Ubuntu.",
-            "Give an image folder from a Debian machine with ARMLOAD_IMAGES.",
+            "Copy an image folder from a Debian machine, and set ARMLOAD_IMAGES to it.",
         )
     found = [
         Archive(uri=uri, suite=suite, components=components, keyring=keyring, kernel=kernel)
@@ -78,7 +78,7 @@ def archives() -> list[Archive]:
         raise MissingToolError(
             "This machine's apt sources name no archive of the distribution itself, "
             f"or {keyring} is missing.",
-            "Repair /etc/apt/sources.list.d, then run this again.",
+            "Correct /etc/apt/sources.list.d, then repeat the command.",
         )
     return found
 

@@ -21,8 +21,9 @@ from armload.core.values import Value, format_bytes
 from armload.core.workspace import cache_folder
 
 WITHOUT_APT = (
-    "Install QEMU (with qemu-system-aarch64) and e2fsprogs, and give an image folder from a "
-    "Debian machine with ARMLOAD_IMAGES."
+    "Install QEMU (with qemu-system-aarch64) and e2fsprogs, and set ARMLOAD_IMAGES to an image "
+    "folder "
+    "from a Debian machine."
 )
 
 
@@ -192,7 +193,7 @@ def require_apt() -> None:
     for tool in ("apt-get", "apt-config", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise MissingToolError(
-                f"{tool} is not on this machine, so no virtual board can be made.",
+                f"{tool} is not installed, so no virtual board can be made.",
                 WITHOUT_APT,
             )
 
@@ -200,7 +201,7 @@ def require_apt() -> None:
 @contextmanager
 def packages_locked(progress: Progress) -> Iterator[None]:
     """Keep other armload processes from fetching the same meanwhile."""
-    waiting = "Another armload fetches packages; waiting for it."
+    waiting = "Another armload process is fetching packages; waiting for it."
     with locked(cache_folder() / "packages" / "lock", progress, waiting=waiting):
         yield
 
@@ -230,7 +231,7 @@ def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
     raise MissingToolError(
         failures[0].message,
         f"Check the network and this machine's apt sources. One of them must have {architecture} "
-        "packages, which Ubuntu keeps on a mirror of their own.",
+        "packages, which Ubuntu keeps on a separate mirror.",
     )
 
 
@@ -289,8 +290,8 @@ def _failure(command: list[str], output: str) -> ArmloadError:
     verb = next((word for word in command[1:] if word in ("update", "install", "download")), "")
     message = f"{' '.join(filter(None, (command[0], verb)))} failed: {reason}"
     if tells_no_room(output):
-        return DiskError(f"There is no room on this laptop: {message}", CACHE_REMEDY)
+        return DiskError(f"The disk of this machine is full: {message}", CACHE_REMEDY)
     return MissingToolError(
         message,
-        "Check the network and this machine's apt sources, then run the same command again.",
+        "Check the network and this machine's apt sources, then repeat the command.",
     )

@@ -90,7 +90,7 @@ def qemu_for(cpu: str, progress: Progress) -> Qemu:
     )
     if not knows_cpu(fetched, cpu):
         raise MissingToolError(
-            f"No QEMU here knows the CPU {cpu!r}.",
+            f"No installed QEMU supports the CPU {cpu!r}.",
             cpus_listed(fetched, cpu),
         )
     return fetched
@@ -141,7 +141,7 @@ def private_program(folder: Path, program: str) -> tuple[str, ...]:
     loaders = sorted(folder.glob("usr/lib/*/ld-linux-*.so.*"))
     found = [path for place in ("bin", "sbin") for path in folder.glob(f"usr/{place}/{program}")]
     if not loaders or not found:
-        raise MissingToolError(f"{folder} is damaged.", "Delete it; it is made again.")
+        raise MissingToolError(f"{folder} is damaged.", "Delete it; it will be made again.")
     return (str(loaders[0]), "--library-path", str(loaders[0].parent), str(found[0]))
 
 
@@ -214,5 +214,6 @@ def start(qemu: Qemu, command: list[str], log_file: Path) -> None:
     if done.returncode != 0:
         raise ConnectError(
             f"QEMU did not start: {said[-600:] or last_lines(log_file)}",
-            "See 'reach' in the board's file: has this machine so much memory and room?",
+            "Check 'memory' and 'disk' under 'reach' in the board's file against this machine's "
+            "memory and disk space.",
         )

@@ -66,5 +66,5 @@ class Qmp:
                 if "error" in answer:
                     raise BoardError(f"QEMU refuses {command}: {answer['error']['desc']}.")
         except OSError as error:
-            raise BoardError(f"QEMU does not answer to {command}: {error}.") from error
-        raise BoardError(f"QEMU ended before it answered to {command}.")
+            raise BoardError(f"QEMU does not answer {command}: {error}.") from error
+        raise BoardError(f"QEMU exited before it answered {command}.")

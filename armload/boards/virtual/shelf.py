@@ -20,7 +20,7 @@ def board_kinds() -> tuple[Kind, ...]:
     """Return what virtual boards leave in the cache."""
     work = cache_folder() / _EMULATED
     emulated = Item(
-        label="the board qemu-user's work folder",
+        label="work folder of the board qemu-user",
         paths=(work,),
         size_bytes=disk_usage([work]),
         locks=partial(_starting, but=_is_machine),
@@ -35,7 +35,7 @@ def board_kinds() -> tuple[Kind, ...]:
         ),
         Kind(
             name="images",
-            what="what virtual boards boot",
+            what="images of virtual boards",
             again="a download",
             items=items_of(
                 "images",
@@ -45,8 +45,8 @@ def board_kinds() -> tuple[Kind, ...]:
         ),
         Kind(
             name="machines",
-            what="virtual boards, with all that is on them",
-            again="never: runs that lie only there are lost",
+            what="virtual boards with all their data",
+            again="not possible: unfetched runs on them are lost",
             items=(
                 *(
                     Item(
@@ -67,7 +67,7 @@ def board_kinds() -> tuple[Kind, ...]:
 
 
 def _own_lock(folder: Path) -> Mapping[Path, str]:
-    return {folder / "lock": "another armload is starting it"}
+    return {folder / "lock": "another armload process is starting it"}
 
 
 def _is_machine(folder: Path) -> bool:
@@ -93,7 +93,7 @@ def _starting(but: Callable[[Path], bool] = _no_kind) -> Mapping[Path, str]:
 
 def _fetching(but: Callable[[Path], bool] = _no_kind) -> Mapping[Path, str]:
     lock = cache_folder() / "packages" / "lock"
-    fetching = {lock: "another armload is fetching packages"} if lock.exists() else {}
+    fetching = {lock: "another armload process is fetching packages"} if lock.exists() else {}
     return {**fetching, **_starting(but)}
 
 
@@ -101,14 +101,14 @@ def _some_run(but: Callable[[Path], bool] = _no_kind) -> str:
     """Name a board that runs and is of another kind than ``but``; nothing when there is none."""
     for folder in entries("machines"):
         if not but(folder) and _runs(folder):
-            return f"{folder.name} runs with it"
+            return f"{folder.name} is using it"
     return ""
 
 
 def _runs(folder: Path) -> str:
     """Say that a virtual board runs, also one whose start nobody noted; else nothing."""
     if powered_state(folder) is not None or any(map(partial(_has_process, folder), _PID_FILES)):
-        return "it runs; armload board.down stops it"
+        return "running; stop it with armload board.down"
     return ""
 
 

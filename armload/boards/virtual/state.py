@@ -104,7 +104,7 @@ def last_lines(path: Path) -> str:
     except OSError:
         text = ""
     lines = [line for line in text.splitlines() if line.strip()]
-    return "\n".join(lines[-5:]) or "it said nothing."
+    return "\n".join(lines[-5:]) or "it printed nothing."
 
 
 def socket_path(folder: Path, name: str) -> Path:

@@ -73,7 +73,9 @@ def make_disk(path: Path, size_bytes: int) -> None:
     if done.returncode != 0:
         beside.unlink()
         if tells_no_room(done.stderr):
-            raise DiskError(f"There is no room on this laptop for {path}.", CACHE_REMEDY)
+            raise DiskError(
+                f"The disk of this machine is full: {path} cannot be written.", CACHE_REMEDY
+            )
         raise MissingToolError(f"mke2fs could not make {path}: {done.stderr.strip()[-300:]}")
     beside.rename(path)
 
@@ -84,7 +86,7 @@ def _mke2fs() -> str:
     found = shutil.which("mke2fs", path=os.pathsep.join(places))
     if found is None:
         raise MissingToolError(
-            "mke2fs, which makes a virtual board's disk, is not on this machine.",
+            "mke2fs, which makes a virtual board's disk, is not installed.",
             "Install the package e2fsprogs.",
         )
     return found

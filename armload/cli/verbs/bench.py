@@ -8,45 +8,55 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, DEFAULT_WAIT_S, SEED_N_PREDICT, SEED_PROMPT
 from armload.cli.verb import Verb, show_error
+from armload.engines.defaults import (
+    DEFAULT_PRECISION,
+    DEFAULT_PRECISION_TIME_S,
+    DEFAULT_TIME_LIMIT_S,
+    DEFAULT_WAIT_S,
+    SEED_N_PREDICT,
+    SEED_PROMPT,
+)
 
 
 @task(
     klass=Verb,
     iterable=["prompt", "engine_args", "cpus"],
     help={
-        "board": "a file in boards/, such as virtual or dayu200 (virtual)",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo; a list (demo)",
-        "prompt": f"the text to continue; may be given several times ({SEED_PROMPT!r})",
-        "prompt-tokens": "length of a prompt made of common words, instead of a text; a list",
-        "n-predict": f"tokens to generate; a list ({SEED_N_PREDICT})",
-        "threads": "worker threads; a list, such as 1,2,4 (the engine chooses)",
-        "cpus": "the cores that it may run on, such as 4-7 or 0,2; may be given several times",
-        "context": "length of the KV cache in tokens; a list (enough for prompt and output)",
-        "batch": "prompt tokens that the engine takes at a time; a list",
-        "micro-batch": "tokens that go through the model at a time; a list",
-        "kv-type": "type of the KV cache, such as q8_0; keys and values apart: q8_0/q4_0; a list",
-        "flash-attention": "on, off or auto; a list",
-        "engine-args": "more arguments for the engine, quoted as one; may be given several times",
-        "temperature": "0: always the likeliest token (0)",
-        "seed": "of the sampler (1)",
-        "stop-at-end": "stop where the model ends its text, instead of going on to -n tokens",
-        "plan": "a YAML file with any of these options as keys; what is typed here goes before it",
-        "repeats": "runs of every combination of the lists (1)",
-        "warmups": "runs of every combination before them that count nowhere (0)",
-        "cold": "let the board forget the files that it has in memory before each run",
-        "cool-to": "wait before each run until the hottest sensor shows so many degrees Celsius",
-        "governor": "of the CPU's frequency for the time of each run, such as performance",
-        "time-limit": f"seconds after which the board ends the run ({DEFAULT_TIME_LIMIT_S})",
-        "wait": f"seconds to wait for a board that somebody else uses ({DEFAULT_WAIT_S})",
-        "new": "start again, even if an interrupted command left the same run or sweep",
-        "reference": "a run whose text this one's must be",
-        "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
-        "ref": "branch, tag or commit, where the source is a git repository",
-        "compiler": "zig, gnu or native, as for build",
-        "on": "compile the engine on that board, as for build",
-        "json": "print one JSON document: the run, or the sweep",
+        "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo; list (demo)",
+        "prompt": f"text to continue; can be repeated ({SEED_PROMPT!r})",
+        "prompt-tokens": "length of a prompt of common words, instead of a text; list",
+        "n-predict": f"tokens to generate; list ({SEED_N_PREDICT})",
+        "threads": "worker threads; list, such as 1,2,4 (chosen by the engine)",
+        "cpus": "run on these cores only, such as 4-7 or 0,2; can be repeated (all cores)",
+        "context": "size of the KV cache in tokens; list (enough for prompt and output)",
+        "batch": "logical batch size: prompt tokens per call of the engine; list",
+        "micro-batch": "physical batch size: tokens per pass through the model; list",
+        "kv-type": "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0; list",
+        "flash-attention": "flash attention: on, off or auto; list",
+        "engine-args": "more arguments for the engine, as one quoted string; can be repeated",
+        "temperature": "sampling temperature; 0 always takes the most likely token (0)",
+        "seed": "seed of the sampler (1)",
+        "stop-at-end": "stop at the model's end-of-text token instead of generating -n tokens",
+        "plan": "a YAML file with these options as keys; command-line options override the file",
+        "repeats": "runs of each combination of the lists (1)",
+        "warmups": "runs before these that are excluded from the results (0)",
+        "precision": "repeat a single combination until its median time per token is known this "
+        f"exactly, such as {DEFAULT_PRECISION} (it is run once)",
+        "precision-time": f"seconds that these repeats may add ({DEFAULT_PRECISION_TIME_S})",
+        "cold": "drop the board's page cache before each run: the model is read from storage",
+        "cool-to": "before each run, wait until the hottest sensor reads this temperature or less",
+        "governor": "CPU frequency governor during each run, such as performance",
+        "time-limit": f"end a run on the board after so many seconds ({DEFAULT_TIME_LIMIT_S})",
+        "wait": f"seconds to wait while somebody else uses the board ({DEFAULT_WAIT_S})",
+        "new": "start over instead of resuming an interrupted run or sweep",
+        "reference": "expected output: the text must equal that run's; a run as for show",
+        "source": "file in toolchains/sources/, llama.cpp folder, or git address (pinned release)",
+        "ref": "branch, tag or commit, if the source is a git repository (its default branch)",
+        "compiler": "zig, gnu (the distribution's cross gcc) or native (zig; native with --on)",
+        "on": "compile on that board, such as an ARM server (this machine)",
+        "json": "print one JSON document: the run (of repeats, the middle one), or the sweep",
     },
 )
 def bench(
@@ -70,6 +80,8 @@ def bench(
     plan: str = "",
     repeats: str = "",
     warmups: str = "",
+    precision: str = "",
+    precision_time: str = "",
     cold: bool = False,
     cool_to: str = "",
     governor: str = "",
@@ -85,18 +97,20 @@ def bench(
 ) -> None:
     """Run a model on a board and time every token; lists make a sweep.
 
-    Builds and deploys first what is missing. Of settings that are lists, such as --threads 1,2,4,
-    every combination is run. What an interrupted command left is gone on with.
+    Builds and deploys what is missing first. Options marked "list" take several values, such as
+    --threads 1,2,4; every combination is run. Repeating an interrupted command resumes it.
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     del c
-    from armload.bench import store
-    from armload.bench.session import Request
-    from armload.bench.setting import Wish
-    from armload.bench.wishes import read_wishes, typed_wishes
-    from armload.cli.numbers import amount
+    from armload.analysis.repeats import Precision
+    from armload.bench.options import read_options, typed_options
+    from armload.cli.numbers import amount, share
+    from armload.core.errors import UsageError
+    from armload.runs import store
+    from armload.runs.pipeline import Request
+    from armload.runs.prepare import BoardState
 
-    wishes = typed_wishes(
+    options = typed_options(
         {
             name: value
             for name, value in {
@@ -127,57 +141,79 @@ def bench(
         }
     )
     if plan:
-        wishes = wishes.over(read_wishes(Path(plan)))
+        options = options.over(read_options(Path(plan)))
     request = Request(
-        board=wishes.board or "virtual",
+        board=options.board or "virtual",
         source=source,
         ref=ref,
         compiler=compiler,
         on=on,
         wait_s=amount("wait", wait),
         new=new,
-        state=Wish(cool_to_celsius=wishes.cool_to, governor=wishes.governor),
+        state=BoardState(cool_to_celsius=options.cool_to, governor=options.governor),
     )
     known = store.load(store.find(reference)) if reference else None
-    plans = tuple(wishes.plans())
-    if len(plans) * len(wishes.models) * (wishes.repeats or 1) == 1 and not wishes.warmups:
-        from armload.cli.present import bench_and_present
+    plans = tuple(options.plans())
+    is_single = len(plans) * len(options.models) * (options.repeats or 1) == 1
+    is_single = is_single and not options.warmups
+    if (precision or precision_time) and not (is_single and options.repeats is None):
+        raise UsageError(
+            "--precision repeats a single combination as often as needed; lists, --repeats and "
+            "--warmups fix what is run, and how often.",
+            "Leave one out.",
+        )
+    if is_single:
+        from armload.cli.present import bench_and_present, repeat_and_present
 
-        bench_and_present(request, wishes.models[0], plans[0], as_json=json, reference=known)
+        if precision or precision_time:
+            wanted = Precision(
+                share=share("precision", precision or DEFAULT_PRECISION),
+                added_s=amount("precision-time", precision_time or str(DEFAULT_PRECISION_TIME_S)),
+            )
+            repeat_and_present(
+                *(request, options.models[0], plans[0], wanted),
+                as_json=json,
+                reference=known,
+            )
+        else:
+            bench_and_present(request, options.models[0], plans[0], as_json=json, reference=known)
     else:
         from armload.cli.present_sweep import sweep_and_present
 
-        sweep_and_present(request, wishes, as_json=json, reference=known)
+        sweep_and_present(request, options, as_json=json, reference=known)
 
 
 @task(
     klass=Verb,
     help={
-        "board": "a file in boards/, such as virtual or dayu200",
-        "json": "print one JSON document: the ids of the runs",
+        "board": "a board: the name of a file in boards/, such as virtual or dayu200",
+        "json": "print one JSON document: the ids of the fetched runs, and why others were not",
     },
 )
 def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
-    """Bring home the runs that lie on a board and not yet here.
+    """Fetch finished runs from a board that are not here yet.
 
-    One that cannot be kept does not stop the others; the exit status tells of it.
+    A run that cannot be fetched does not stop the others; the exit status tells.
     Example: armload pull --board dayu200
     """
     del c
-    import json as json_format
-
-    from armload.bench.home import pull as pull_runs
     from armload.boards.board import load_board
     from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
     from armload.report.table import list_table
+    from armload.runs.fetch import pull as pull_runs
 
     pulled = pull_runs(load_board(board), terminal.progress())
     if json:
-        terminal.show_json(json_format.dumps([run.id for run in pulled.runs]))
+        failed = tuple(
+            UnfetchedRun(run=run, error=Failure.of(error)) for run, error in pulled.lost.items()
+        )
+        show_document(FetchedRuns(runs=tuple(run.id for run in pulled.runs), failed=failed))
     elif pulled.runs:
         terminal.show(list_table(pulled.runs))
     elif not pulled.lost:
-        terminal.results().print(f"Nothing on {board} that is not here already.")
+        terminal.show(f"Nothing on {board} that is not here already.")
     if pulled.lost:
         ended = len(pulled.runs) + len(pulled.lost)
         remedies = dict.fromkeys(error.remedy for error in pulled.lost.values() if error.remedy)
@@ -189,7 +225,9 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
 
 
 def _models(text: str) -> list[str]:
-    return [text] if text and Path(text).exists() else _listed(text)
+    from armload.core.disk import is_there
+
+    return [text] if text and is_there(Path(text)) else _listed(text)
 
 
 def _listed(text: str) -> list[str]:

@@ -14,20 +14,22 @@ from armload.cli.verb import Verb
 if TYPE_CHECKING:
     from armload.deploy.clean import Entry
 
-_BOARD = {"board": "a file in boards/, such as virtual or dayu200"}
+_BOARD = {"board": "a board: the name of a file in boards/, such as virtual or dayu200"}
 _JSON = {"json": "print one JSON document"}
 
 
 @task(name="list", klass=Verb, help=_JSON)
 def list_boards(c: Context, json: bool = False) -> None:
-    """List the boards, and how each is reached.
+    """List the boards and how each is reached.
 
     Example: armload board.list
     """
     del c
-    from armload.boards.board import load_board
+    from armload.boards.board import Board, load_board
     from armload.cli import terminal
-    from armload.core.errors import DataError
+    from armload.cli.document import show_document
+    from armload.core.errors import ArmloadError
+    from armload.core.values import ValueList
     from armload.core.workspace import data_names
     from armload.report.boards import boards_table
 
@@ -35,10 +37,10 @@ def list_boards(c: Context, json: bool = False) -> None:
     for name in data_names("boards"):
         try:
             boards.append(load_board(name))
-        except DataError as error:
+        except ArmloadError as error:
             terminal.progress().say(f"left out: {error}")
     if json:
-        terminal.show_json("[" + ",".join(board.model_dump_json() for board in boards) + "]")
+        show_document(ValueList[Board](tuple(boards)))
     else:
         terminal.show(boards_table(boards))
 
@@ -47,21 +49,20 @@ def list_boards(c: Context, json: bool = False) -> None:
 def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Ask a board what it is: CPU features, memory, storage, tools.
 
-    What memory and storage give is measured once per boot, if nobody uses the board.
+    The speeds of memory and storage are measured once per boot, while nobody uses the board.
     Example: armload board.probe --board dayu200
     """
     del c
-    import json as json_format
-
     from armload.boards.board import load_board
     from armload.boards.connect import connect
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.core.workspace import data_names
     from armload.deploy.claims import claims
     from armload.deploy.deployment import misfit_of_target
-    from armload.deploy.rates import measured_rates
-    from armload.report.boards import probe_table
+    from armload.deploy.rates import Missing, measure
+    from armload.report.boards import ProbedBoard, probe_table
 
     chosen = load_board(board)
     progress = terminal.progress()
@@ -70,51 +71,71 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
         found = probe_host(host, chosen, progress)
         users = [claim for claim in claims(host, chosen.workdir) if claim.left_s]
         if not users and found.workdir_executable:
-            rates = measured_rates(host, chosen, found, progress)
+            rates, missing = measure(host, chosen, found, progress)
             found = found.model_copy(update={"rates": rates})
+        else:
+            why = "the board is in use" if users else "its folder cannot be written or run from"
+            missing = Missing.of(found.rates, f"not measured, because {why}")
     finally:
         host.close()
     misfit = misfit_of_target(chosen, found)
     if json:
-        document = found.model_dump(mode="json")
-        document["target_misfit"] = misfit
-        document["in_use_by"] = [claim.model_dump(mode="json") for claim in users]
-        terminal.show_json(json_format.dumps(document, indent=1))
+        show_document(
+            ProbedBoard(
+                **dict(found),
+                target_misfit=misfit,
+                rates_missing=missing,
+                in_use_by=tuple(users),
+            )
+        )
     else:
-        terminal.show(probe_table(chosen, found, in_use=", ".join(user.words for user in users)))
+        in_use = ", ".join(user.words for user in users)
+        terminal.show(probe_table(chosen, found, missing, in_use=in_use))
+        if found.workdir_obstacle is not None:
+            terminal.say(
+                f"{found.workdir_obstacle.words}. {found.workdir_obstacle.remedy(chosen.name)}"
+            )
         if misfit:
-            terminal.errors().print(
+            terminal.say(
                 f"{misfit} Correct 'target' in boards/{board}.yaml; "
-                f"what there is: {', '.join(data_names('toolchains'))}.",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
+                f"what there is: {', '.join(data_names('toolchains'))}."
             )
 
 
-@task(klass=Verb, help=_BOARD | {"yes": "pin it without a question"} | _JSON)
+@task(klass=Verb, help=_BOARD | {"yes": "pin it without asking"} | _JSON)
 def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) -> None:
-    """Show a board's SSH host key, and pin it after a question.
+    """Show a board's SSH host key, and pin it after confirmation.
 
     Example: armload board.trust --board dayu200
     """
     del c
     from armload.boards.board import load_board
-    from armload.boards.trust import fetch_host_key, pin
+    from armload.boards.trust import PinnedKey, fetch_host_key, pin, pinned_key
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.core.errors import UsageError
 
     if not board:
         raise UsageError("Which board?", "armload board.trust --board BOARD")
     chosen = load_board(board)
     key = fetch_host_key(chosen)
-    terminal.errors().print(f"{board} shows {key.kind} {key.fingerprint}", highlight=False)
+    former = pinned_key(key)
+    terminal.say(f"{board} shows {key.kind} {key.fingerprint}")
+    if former is not None and former.line == key.line:
+        terminal.say("That key is pinned already.")
+    elif former is not None:
+        terminal.say(
+            f"Another key is pinned for {key.host} port {key.port}, which this one would replace: "
+            f"{former.kind} {former.fingerprint}. Someone may be listening in, unless the board "
+            "was set up anew."
+        )
     if not yes and not terminal.confirm("Is that the board's own key? Pin it?"):
         raise UsageError("Nothing was pinned.", "Say --yes to pin it without a question.")
     path = pin(key)
+    replaced = former.fingerprint if former is not None and former.line != key.line else None
     if json:
-        terminal.show_json(key.model_dump_json())
-    terminal.errors().print(f"Pinned in {path}.", highlight=False)
+        show_document(PinnedKey(**dict(key), replaced_fingerprint=replaced))
+    terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
 
 
 @task(klass=Verb, help=_BOARD | _JSON)
@@ -127,16 +148,15 @@ def up(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import start
     from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.report.layout import whole
 
     address = start(load_board(board), terminal.progress())
     if json:
-        terminal.show_json(address.model_dump_json())
+        show_document(address)
     else:
-        terminal.results().print(
-            f"{board} is up: ssh -p {address.port} -i {address.key} {address.user}@{address.host}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        login = f"ssh -p {address.port} -i {address.key} {address.user}@{address.host}"
+        terminal.show(whole(f"{board} is up: {login}"))
 
 
 @task(klass=Verb, help=_BOARD | _JSON)
@@ -149,32 +169,35 @@ def down(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import stop
     from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.report.boards import StoppedBoard
 
     was_up = stop(load_board(board))
     if json:
-        terminal.show_json('{"was_up": true}' if was_up else '{"was_up": false}')
+        show_document(StoppedBoard(was_up=was_up))
         return
-    terminal.results().print(f"{board} {'is down.' if was_up else 'was not up.'}")
+    terminal.show(f"{board} {'is down.' if was_up else 'was not up.'}")
 
 
 @task(
     klass=Verb,
     help=_BOARD
-    | {"force": "end the lease of somebody else, too; a program that runs there goes on"}
+    | {"force": "also end somebody else's lease; a program that runs there keeps running"}
     | _JSON,
 )
 def release(c: Context, board: str = "", force: bool = False, json: bool = False) -> None:
-    """End the lease of a board that you, or nobody any more, uses.
+    """End a lease on a board: your own, or one that nobody uses any more.
 
     Example: armload board.release --board dayu200
     """
     del c
-    import json as json_format
-
     from armload.boards.board import load_board
     from armload.boards.connect import connect
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.core.errors import UsageError
+    from armload.core.values import ValueList
+    from armload.deploy.claims import Claim
     from armload.deploy.claims import release as end_lease
 
     if not board:
@@ -186,22 +209,22 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
     finally:
         host.close()
     if json:
-        terminal.show_json(json_format.dumps([each.model_dump(mode="json") for each in ended]))
+        show_document(ValueList[Claim](tuple(ended)))
         return
     for each in ended:
-        terminal.results().print(f"Released: {each.words}.", highlight=False, soft_wrap=True)
+        terminal.show(f"Released: {each.words}.")
     if not ended:
-        terminal.results().print(f"Nobody uses {board}.", highlight=False)
+        terminal.show(f"Nobody uses {board}.")
 
 
 @task(
     klass=Verb,
     help=_BOARD
     | {
-        "all": "runs, too, that whoever started them has not fetched",
-        "older-than": "programs and models that were not run for so many days; 0: all",
-        "yes": "remove without a question",
-        "wait": "seconds to wait for a board that is in use",
+        "all": "also remove runs that have not been fetched",
+        "older-than": "remove programs and models unused for so many days; 0: all",
+        "yes": "remove without asking",
+        "wait": "seconds to wait while somebody else uses the board",
     }
     | _JSON,
 )
@@ -214,19 +237,20 @@ def clean(
     wait: str = "600",
     json: bool = False,
 ) -> None:
-    """Free a board of fetched runs, and of programs and models long unused.
+    """Remove fetched runs, and programs and models long unused, from a board.
 
-    What runs or is being copied is never touched. Example: armload board.clean --board dayu200
+    What is running or being copied is never touched. Example: armload board.clean --board dayu200
     """
     del c
-    from armload.bench.cleaning import clean as clean_board
     from armload.boards.board import load_board
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.cli.numbers import amount
     from armload.core.errors import UsageError
     from armload.core.values import format_bytes
     from armload.deploy.clean import Wish
     from armload.report.boards import contents_table
+    from armload.runs.cleaning import clean as clean_board
 
     if not board:
         raise UsageError("Which board?", "armload board.clean --board BOARD")
@@ -234,7 +258,7 @@ def clean(
     def agreed(entries: Sequence[Entry]) -> bool:
         if yes:
             return True
-        terminal.errors().print(contents_table(entries))
+        terminal.say(contents_table(entries))
         if terminal.confirm(f"Remove all this from {board}?"):
             return True
         raise UsageError("Nothing was removed.", "Say --yes to remove it without a question.")
@@ -247,13 +271,13 @@ def clean(
         wait_s=amount("wait", wait),
     )
     if json:
-        terminal.show_json(done.model_dump_json(indent=1))
+        show_document(done)
     elif done.removed:
         terminal.show(contents_table(done.removed))
         freed = format_bytes(done.freed_bytes)
-        terminal.results().print(f"Removed; {freed} are free again on {board}.", highlight=False)
+        terminal.show(f"Removed; {freed} are free again on {board}.")
     else:
-        terminal.results().print(f"Nothing on {board} is needed no more.", highlight=False)
+        terminal.show(f"Nothing on {board} is needed no more.")
 
 
 collection = Collection("board", list_boards, probe, trust, up, down, release, clean)

@@ -14,17 +14,16 @@ MOST_NICE = 19
 @task(
     klass=Verb,
     help={
-        "target": "what to build for: a file in toolchains/, such as rk3568",
-        "programs": "which, with commas between: llama-completion, llama-cli, llama-bench, "
-        "llama-server, llama-quantize, llama-perplexity, rpc-server; left out: what bench needs",
-        "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
-        "ref": "branch, tag or commit, where the source is a git repository",
-        "compiler": "zig, gnu (the distribution's cross gcc) or native; left out: zig here, native "
-        "on a build host",
-        "on": "compile on a board, such as an ARM server, instead of here",
-        "jobs": "compile jobs at a time; 0: one for each core",
-        "nice": "how much the compiler steps back for other programs, 0 to 19",
-        "list": "show what has been built, and build nothing",
+        "target": "what to build for: the name of a file in toolchains/, such as rk3568",
+        "programs": "comma-separated: llama-completion, llama-cli, llama-bench, llama-server, "
+        "llama-quantize, llama-perplexity, rpc-server (llama-completion, which bench runs)",
+        "source": "file in toolchains/sources/, llama.cpp folder, or git address (pinned release)",
+        "ref": "branch, tag or commit, if the source is a git repository (its default branch)",
+        "compiler": "zig, gnu (the distribution's cross gcc) or native (zig; native with --on)",
+        "on": "compile on that board, such as an ARM server (this machine)",
+        "jobs": "parallel compile jobs; 0: one per core (0; with --on, as its file says)",
+        "nice": "niceness of the compiler, 0 to 19 (0; with --on, as its file says)",
+        "list": "list existing builds instead of building",
         "json": "print one JSON document",
     },
 )
@@ -46,12 +45,15 @@ def build(
     Example: armload build --target rk3568 --programs llama-completion,llama-bench
     """
     del c
+    from armload.build.binary import Binary
     from armload.build.builder import build as build_binaries
     from armload.build.source import choose
     from armload.build.target import load_target
     from armload.buildhost.choose import workshop
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.cli.numbers import whole_number
+    from armload.core.values import ValueList
     from armload.report.binaries import binaries_table
 
     if list_:
@@ -59,6 +61,7 @@ def build(
         return
     progress = terminal.progress()
     chosen = load_target(target)
+    engine = choose(source, ref=ref, progress=progress)
     with workshop(
         on=on,
         compiler=compiler,
@@ -69,24 +72,26 @@ def build(
         binaries = build_binaries(
             chosen,
             programs=[name.strip() for name in programs.split(",") if name.strip()],
-            source=choose(source, ref=ref, progress=progress),
+            source=engine,
             workshop=where,
             progress=progress,
         )
     if json:
-        terminal.show_json("[" + ",".join(each.model_dump_json() for each in binaries) + "]")
+        show_document(ValueList[Binary](tuple(binaries)))
     else:
         terminal.show(binaries_table(binaries))
 
 
 def _show_builds(*, as_json: bool) -> None:
-    from armload.build.shelf import shelved_builds
+    from armload.build.shelf import ShelvedBuild, shelved_builds
     from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.core.values import ValueList
     from armload.report.cache import builds_table
 
     builds = shelved_builds()
     if as_json:
-        terminal.show_json("[" + ",".join(each.model_dump_json() for each in builds) + "]")
+        show_document(ValueList[ShelvedBuild](tuple(builds)))
     elif builds:
         terminal.show(builds_table(builds))
     else:

@@ -20,20 +20,21 @@ _DEFAULT = "builds"
 @task(
     klass=Verb,
     help={
-        "what": "kinds to free, as the table names them, with commas between",
-        "yes": "free them without a question",
+        "what": "kinds to remove, comma-separated, as the table names them",
+        "yes": "remove without asking",
         "json": "print one JSON document",
     },
 )
 def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = False) -> None:
-    """Show what the cache holds, and free what is not in use.
+    """Show what the cache holds, and remove what is not in use.
 
-    Asks first. Example: armload clean --what builds,sources
+    Asks for confirmation first. Example: armload clean --what builds,sources
     """
     del c
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.core.cache import decide, free_all, unknown
-    from armload.report.cache import cleaned_document, kinds_table
+    from armload.report.cache import cleaned_cache, kinds_table
 
     progress = terminal.progress()
     with progress.step("Looking at the cache"):
@@ -46,9 +47,9 @@ def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = Fals
     is_meant = _is_meant(plan, yes=yes)
     done = free_all(plan, progress) if is_meant else plan
     if json:
-        terminal.show_json(cleaned_document(shown, done))
+        show_document(cleaned_cache(shown, done))
     elif is_meant:
-        terminal.results().print(f"Freed {_size(done, 'freed')}.", highlight=False)
+        terminal.show(f"Freed {_size(done, 'freed')}.")
     _complain(plan, done, what)
 
 

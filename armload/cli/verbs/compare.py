@@ -12,18 +12,19 @@ from armload.cli.verb import Verb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armload.bench.compare import Comparison
+    from armload.analysis.compare import Comparison
 
-_SIDE = "a run's id or folder, latest, BOARD:MODEL, a benchmark's file, or several with commas"
+_SIDE = "a run's id or folder, latest, BOARD:MODEL, or a benchmark's file; several: a,b,c"
 
 
 @task(
     klass=Verb,
     positional=["a", "b"],
     help={
-        "a": f"what to compare with: {_SIDE}",
-        "b": "what is compared, named likewise",
-        "fail-if-slower": "exit with 11 when B is surely slower than by so much, such as 3%",
+        "a": f"the baseline: {_SIDE}",
+        "b": "what is compared with it, named in the same way",
+        "fail-if-slower": "exit with 11 if B is certainly slower by more than this, such as 3%, "
+        "with 12 if that cannot be told because a run is not valid",
         "json": "print one JSON document",
     },
 )
@@ -33,22 +34,22 @@ def compare(c: Context, a: str, b: str, fail_if_slower: str = "", json: bool = F
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """
     del c
-    import json as json_format
-
-    from armload.bench.compare import compare as compare_sides
+    from armload.analysis.compare import Comparison
+    from armload.analysis.compare import compare as compare_sides
     from armload.bench.sides import read_side
     from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.core.values import ValueList
     from armload.report.comparison import comparison_view
 
     allowed = _share(fail_if_slower) if fail_if_slower else None
     compared = compare_sides(read_side(a), read_side(b))
     if json:
-        documents = [each.model_dump(mode="json") for each in compared]
-        terminal.show_json(json_format.dumps(documents, indent=1, ensure_ascii=False))
+        show_document(ValueList[Comparison](tuple(compared)))
     else:
         for number, each in enumerate(compared):
             if number:
-                terminal.results().print()
+                terminal.show("")
             terminal.show(comparison_view(each))
     if allowed is not None:
         _gate(compared, allowed, fail_if_slower)
@@ -69,8 +70,8 @@ def _share(text: str) -> float:
 
 
 def _gate(compared: Sequence[Comparison], allowed: float, as_typed: str) -> None:
-    """Raise when B is too slow, or when nobody can tell: a gate must not open by mistake."""
-    from armload.core.errors import SlowerError, UsageError
+    """Raise when B is too slow, or when nobody can tell: a gate errs in neither direction."""
+    from armload.core.errors import InconclusiveError, SlowerError, UsageError
     from armload.report.comparison import sentence
 
     for each in compared:
@@ -79,9 +80,21 @@ def _gate(compared: Sequence[Comparison], allowed: float, as_typed: str) -> None
                 f"--fail-if-slower {as_typed}: {sentence(each)}",
                 "Compare runs of the same model and plan on the same board.",
             )
-    slower = [each for each in compared if each.measured[0].ratio.low > 1 + allowed]
+    doubtful = [each for each in compared if each.a.doubts or each.b.doubts]
+    slower = [
+        each
+        for each in compared
+        if each not in doubtful and each.measured[0].ratio.low > 1 + allowed
+    ]
     if slower:
         raise SlowerError(
             f"Slower than {as_typed} allows: {' '.join(sentence(each) for each in slower)}",
-            "Both sides are kept; look at them with armload show --run ID.",
+            "Both sides are kept; look at them with armload show ID.",
+        )
+    if doubtful:
+        doubts = [doubt for each in doubtful for doubt in (*each.a.doubts, *each.b.doubts)]
+        raise InconclusiveError(
+            f"--fail-if-slower {as_typed}: inconclusive, because not every run is valid: "
+            f"{' '.join(dict.fromkeys(doubts))}",
+            "Repeat the runs that are not valid, and compare again.",
         )

@@ -13,7 +13,7 @@ _DEMO_N_PREDICT = "96"
 @task(
     klass=Verb,
     help={
-        "board": "a file in boards/; virtual-dayu200 has the storage of a small board",
+        "board": "a board; virtual-dayu200 has the memory and storage of a small real one",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
         "n-predict": "tokens to generate",
         "json": "print one JSON document: the run",
@@ -26,15 +26,15 @@ def demo(
     n_predict: str = _DEMO_N_PREDICT,
     json: bool = False,
 ) -> None:
-    """The whole way, with no board: every token's time.
+    """Try everything without a board: from source to every token's time.
 
     Builds, boots a virtual ARM board, deploys, runs, and says what limited the run.
     Example: armload demo
     """
     del c
-    from armload.bench.session import Request
-    from armload.bench.wishes import typed_wishes
+    from armload.bench.options import typed_options
     from armload.cli.present import bench_and_present
+    from armload.runs.pipeline import Request
 
-    (plan,) = typed_wishes({"n_predict": n_predict, "temperature": 0.8}).plans()
+    (plan,) = typed_options({"n_predict": n_predict, "temperature": 0.8}).plans()
     bench_and_present(Request(board=board), model, plan, as_json=json)

@@ -11,24 +11,22 @@ from invoke.tasks import task
 from armload.cli.verb import Verb, show_error
 
 if TYPE_CHECKING:
-    from armload.bench.session import Request
-    from armload.cli.several import Outcome
-    from armload.core.progress import Progress
-    from armload.deploy.deployment import Deployment
-    from armload.models.model import Model
+    from armload.cli.parallel import Outcome
+    from armload.report.failure import DeployedBoard
+    from armload.runs.placing import Deployed
 
 
 @task(
     klass=Verb,
     help={
-        "board": "a file in boards/, such as virtual or dayu200; several: a,b,c",
+        "board": "a board: the name of a file in boards/, such as dayu200; several: a,b,c",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
-        "source": "a file in toolchains/sources/, a llama.cpp folder, or a git address",
-        "ref": "branch, tag or commit, where the source is a git repository",
-        "compiler": "zig, gnu or native, as for build",
-        "on": "compile the engine on that board, as for build",
-        "verify": "read again all that is there, and replace what is damaged",
-        "json": "print one JSON document; of several boards, a list",
+        "source": "file in toolchains/sources/, llama.cpp folder, or git address (pinned release)",
+        "ref": "branch, tag or commit, if the source is a git repository (its default branch)",
+        "compiler": "zig, gnu (the distribution's cross gcc) or native (zig; native with --on)",
+        "on": "compile on that board, such as an ARM server (this machine)",
+        "verify": "read existing files again and replace damaged ones",
+        "json": "print one JSON document; for several boards, a list",
     },
 )
 def deploy(
@@ -42,36 +40,44 @@ def deploy(
     verify: bool = False,
     json: bool = False,
 ) -> None:
-    """Put the engine and a model on a board, checked there.
+    """Copy the engine and a model to a board and verify them there.
 
-    Builds first what is not built yet. Several boards are served at once; one that fails does not
-    stop the others. Example: armload deploy --board dayu200 --model m.gguf
+    Builds the engine first if necessary. Several boards are served in parallel; one that fails
+    does not stop the others. Example: armload deploy --board dayu200 --model m.gguf
     """
     del c
-    from armload.bench.session import Request, chosen_model
+    from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.cli.several import at_once, board_names
+    from armload.cli.document import show_document
+    from armload.cli.parallel import at_once, board_names
     from armload.core.progress import Labelled
+    from armload.core.values import ValueList
+    from armload.models.find import model_called
+    from armload.report.failure import DeployedBoard
+    from armload.runs.pipeline import Request
+    from armload.runs.placing import put_in_place
 
     names = board_names(board)
+    for name in names:
+        load_board(name)  # a misspelt one is told before the others are served
     progress = terminal.progress()
     request = Request(board=names[0], source=source, ref=ref, compiler=compiler, on=on)
-    chosen = chosen_model(model, progress)
+    chosen = model_called(model, progress)
     if len(names) == 1:
-        done = _deployed(request, chosen, progress, verify=verify)
+        done = put_in_place(request, chosen, progress, verify=verify)
         if json:
-            terminal.show_json(done.model_dump_json(exclude={"found"}))
+            show_document(done)
         else:
             _show(names[0], done, verify=verify)
         return
 
-    def serve(name: str) -> Deployment:
+    def serve(name: str) -> Deployed:
         theirs = request.model_copy(update={"board": name})
-        return _deployed(theirs, chosen, Labelled(progress, name), verify=verify)
+        return put_in_place(theirs, chosen, Labelled(progress, name), verify=verify)
 
     outcomes = at_once(names, serve)
     if json:
-        terminal.show_json(_as_json(outcomes))
+        show_document(ValueList[DeployedBoard](tuple(map(_outcome, outcomes))))
     for outcome in outcomes:
         if outcome.result is not None and not json:
             _show(outcome.name, outcome.result, verify=verify)
@@ -84,36 +90,16 @@ def deploy(
         raise Exit(code=next(iter(failed.values())).exit_status)
 
 
-def _deployed(request: Request, model: Model, progress: Progress, *, verify: bool) -> Deployment:
-    from armload.bench.session import session
-
-    with session(request, progress) as where, where.leased(progress):
-        done = where.deployed(model, progress)
-        if not verify:
-            return done
-        again = where.deployed(model, progress, verify=True)
-        return again.model_copy(update={"sent": again.sent or done.sent})
-
-
-def _show(name: str, done: Deployment, *, verify: bool) -> None:
+def _show(name: str, done: Deployed, *, verify: bool) -> None:
     from armload.cli import terminal
 
     word = "Put" if done.sent else "Verified" if verify else "Already"
-    terminal.results().print(
-        f"{word} on {name}:\n  {done.program}\n  {done.model}", highlight=False, soft_wrap=True
-    )
+    terminal.show(f"{word} on {name}:\n  {done.program}\n  {done.model}")
 
 
-def _as_json(outcomes: list[Outcome[Deployment]]) -> str:
-    import json
+def _outcome(outcome: Outcome[Deployed]) -> DeployedBoard:
+    from armload.report.failure import DeployedBoard, Failure
 
-    told = []
-    for outcome in outcomes:
-        entry: dict[str, object] = {"board": outcome.name}
-        if outcome.result is not None:
-            entry |= outcome.result.model_dump(mode="json", exclude={"found"})
-        if outcome.error is not None:
-            entry["error"] = str(outcome.error)
-            entry["status"] = outcome.error.exit_status
-        told.append(entry)
-    return json.dumps(told)
+    placed = dict(outcome.result) if outcome.result is not None else {}
+    error = Failure.of(outcome.error) if outcome.error is not None else None
+    return DeployedBoard(board=outcome.name, **placed, error=error)

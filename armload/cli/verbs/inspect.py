@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 @task(
     klass=Verb,
     help={
-        "file": "the program",
-        "target": "must run on this one: a file in toolchains/, such as rk3568",
+        "file": "a program, such as llama-completion",
+        "target": "fail unless it runs on this target: a file in toolchains/, such as rk3568",
         "json": "print one JSON document",
     },
 )
 def inspect(c: Context, file: str, target: str = "", json: bool = False) -> None:
-    """Say what a program needs of a board, and on which targets it runs.
+    """Show what a program requires of a board, and on which targets it runs.
 
     Example: armload inspect llama-completion --target rk3568
     """
@@ -34,17 +34,15 @@ def inspect(c: Context, file: str, target: str = "", json: bool = False) -> None
     from armload.build.record import with_recorded_features
     from armload.build.target import load_target
     from armload.cli import terminal
-    from armload.core.errors import UsageError
-    from armload.report.inspected import document, inspection_table
+    from armload.cli.document import show_document
+    from armload.report.inspected import Inspected, inspection_table
 
     path = Path(file).expanduser()
-    if not path.exists():
-        raise UsageError(f"There is no file {file}.", "Give a program's file.")
     targets = [load_target(target)] if target else _all_targets()
     found = with_recorded_features(inspection.inspect(path))
     suits = list(fits(found, targets))
     if json:
-        terminal.show_json(document(found, suits))
+        show_document(Inspected.of(found, suits))
     else:
         terminal.show(inspection_table(found, suits))
     if target:

@@ -13,15 +13,16 @@ _JSON = {"json": "print one JSON document"}
 
 @task(
     klass=Verb,
-    help={"file": "a GGUF file, or another name that --model knows, such as demo"} | _JSON,
+    help={"file": "a GGUF file, or any other value of --model, such as demo"} | _JSON,
 )
 def inspect(c: Context, file: str, json: bool = False) -> None:
-    """Say what a model consists of, what a token reads, and what its KV cache takes.
+    """Show a model's tensors, the bytes read per token, and the size of its KV cache.
 
     Example: armload model.inspect llama-3.2-1b-q4_0.gguf
     """
     del c
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.models.find import resolve
     from armload.models.gguf import read_anatomy
     from armload.models.header import check_whole
@@ -30,7 +31,7 @@ def inspect(c: Context, file: str, json: bool = False) -> None:
     progress = terminal.progress()
     anatomy = read_anatomy(resolve(file, progress), progress)
     if json:
-        terminal.show_json(anatomy.model_dump_json(indent=1))
+        show_document(anatomy)
     else:
         terminal.show(anatomy_table(anatomy))
     check_whole(anatomy.path, anatomy.size_bytes, anatomy.whole_bytes)
@@ -39,10 +40,10 @@ def inspect(c: Context, file: str, json: bool = False) -> None:
 @task(
     klass=Verb,
     help={
-        "like": "the shape: a file in shapes/, such as llama-3.1-8b",
-        "quant": "the file type, such as Q2_K or Q4_K_M",
-        "output": "the file to write; else SHAPE-TYPE-random.gguf in this folder",
-        "seed": "of the weights",
+        "like": "shape: the name of a file in shapes/, such as llama-3.1-8b",
+        "quant": "file type, such as Q2_K or Q4_K_M",
+        "output": "file to write (SHAPE-TYPE-random.gguf in the current folder)",
+        "seed": "seed of the weights",
     }
     | _JSON,
 )
@@ -54,16 +55,18 @@ def synth(
     seed: str = "1",
     json: bool = False,
 ) -> None:
-    """Make a model of random weights that has the tensors of a published one.
+    """Make a model of random weights with the tensors of a published one.
 
     Example: armload model.synth --like llama-3.1-8b --quant Q2_K
     """
     del c
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.cli.output import output_file
     from armload.models.mix import check_file_type
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
+    from armload.report.layout import whole
 
     shape, file_type = load_shape(_given(like)), check_file_type(quant)
     path = output_file(output or f"{like}-{file_type}-random.gguf")
@@ -72,9 +75,9 @@ def synth(
     if json:
         from armload.models.gguf import read_anatomy
 
-        terminal.show_json(read_anatomy(path, progress).model_dump_json(indent=1))
+        show_document(read_anatomy(path, progress))
     else:
-        terminal.results().print(str(path), highlight=False, soft_wrap=True)
+        terminal.show(whole(str(path)))
 
 
 def _given(like: str) -> str:

@@ -1,4 +1,4 @@
-"""``show``: runs that lie on the laptop."""
+"""``show``: runs that lie on this machine."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from invoke.tasks import task
 from armload.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from armload.bench.run import Run
+    from armload.analysis.run import Run
 
-_RUN = "a run's or a sweep's id or the end of it, latest, latest:TEXT, BOARD:MODEL, latest-sweep"
+_RUN = "id of a run or sweep, or its end; latest, latest:TEXT, BOARD:MODEL, or latest-sweep"
 _SHOWN = 20
 
 
 @task(
     klass=Verb,
+    positional=["run"],
     help={
-        "run": f"{_RUN}; left out: a list",
-        "last": "how many runs the list shows; 0: all",
-        "json": "print one JSON document; of the list, the ids of all runs",
+        "run": f"{_RUN} (a list of runs)",
+        "last": "length of the list; 0: all runs",
+        "json": "print one JSON document; without RUN, the ids of all runs",
     },
 )
 def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False) -> None:
     """Show a run's figures, or the list of runs.
 
-    Example: armload show --run latest
+    Example: armload show latest
     """
     del c
-    import json as json_format
-
-    from armload.bench import store
     from armload.bench.sweep import find_sweep, load_journal
     from armload.cli import terminal
+    from armload.cli.document import show_document
     from armload.cli.present_sweep import show_sweep
+    from armload.core.values import ValueList
     from armload.report.table import list_table, run_table
+    from armload.runs import store
 
     if run:
         sweep = find_sweep(run)
@@ -47,14 +48,14 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
             return
         found = store.load(store.find(run))
         if json:
-            terminal.show_json(found.model_dump_json(indent=1))
+            show_document(found)
         else:
             terminal.show(run_table(found))
         return
     count = _count(last)
     folders = store.run_folders()
     if json:
-        terminal.show_json(json_format.dumps([folder.name for folder in folders]))
+        show_document(ValueList[str](tuple(folder.name for folder in folders)))
     elif folders:
         shown = folders[-count:]  # 0 is all of them
         terminal.show(list_table(list(_readable(shown))))
@@ -74,9 +75,9 @@ def _count(text: str) -> int:
 
 
 def _readable(folders: list[Path]) -> Iterator[Run]:
-    from armload.bench import store
     from armload.cli import terminal
     from armload.core.errors import ArmloadError
+    from armload.runs import store
 
     for folder in folders:
         try:

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 from invoke.tasks import task
 
-from armload.bench.defaults import DEFAULT_TIME_LIMIT_S, DEFAULT_WAIT_S, SEED_N_PREDICT, SEED_PROMPT
 from armload.cli.verb import Verb
+from armload.engines.defaults import (
+    DEFAULT_TIME_LIMIT_S,
+    DEFAULT_WAIT_S,
+    SEED_N_PREDICT,
+    SEED_PROMPT,
+)
 
 if TYPE_CHECKING:
-    from armload.bench.foreign.said import Reads
+    from armload.engines.watched.output import Reads
 
 
 @task(
@@ -20,18 +25,18 @@ if TYPE_CHECKING:
     positional=["command"],
     iterable=["command", "put"],
     help={
-        "command": "behind --, the program and its arguments; what is put there, by its name",
-        "board": "a file in boards/, such as virtual or dayu200 (virtual)",
-        "put": "a file or folder that goes to the board under its name; may be given several times",
-        "reads": "whose output it prints: mnn (llm_demo, cli_demo), llm_bench (-j), or text (text)",
-        "name": "of the model; left out: the largest thing put there beside the program",
-        "mnn-python": "an MNN model's folder, which MNN's Python wheel on the board is to run",
-        "prompt": f"with --mnn-python: the text to answer ({SEED_PROMPT!r})",
-        "n-predict": f"with --mnn-python: tokens to generate, at most ({SEED_N_PREDICT})",
-        "python": "with --mnn-python: the Python on the board that has the wheel (python3)",
-        "time-limit": f"seconds after which the board ends the run ({DEFAULT_TIME_LIMIT_S})",
-        "wait": f"seconds to wait for a board that somebody else uses ({DEFAULT_WAIT_S})",
-        "new": "start another run, even if an interrupted command left the same one there",
+        "command": "after --: the program and its arguments; files of --put by their names",
+        "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
+        "put": "a file or folder to copy to the board under its own name; can be repeated",
+        "reads": "whose output to parse: mnn (llm_demo, cli_demo), llm_bench (-j), or text (text)",
+        "name": "name of the model (the largest file or folder of --put besides the program)",
+        "mnn-python": "folder of an MNN model to run with MNN's Python wheel on the board",
+        "prompt": f"with --mnn-python: text to answer ({SEED_PROMPT!r})",
+        "n-predict": f"with --mnn-python: most tokens to generate ({SEED_N_PREDICT})",
+        "python": "with --mnn-python: the board's Python that has the wheel (python3)",
+        "time-limit": f"end the run on the board after so many seconds ({DEFAULT_TIME_LIMIT_S})",
+        "wait": f"seconds to wait while somebody else uses the board ({DEFAULT_WAIT_S})",
+        "new": "start over instead of resuming an interrupted run",
         "json": "print one JSON document: the run",
     },
 )
@@ -51,7 +56,7 @@ def watch(
     new: bool = False,
     json: bool = False,
 ) -> None:
-    """Run any program on a board, and note when it writes and what memory it takes.
+    """Run any program on a board, timing each write and sampling its memory.
 
     Example: armload watch --board kitchen --put llm_demo --put qwen -- llm_demo qwen/config.json
     """
@@ -59,50 +64,52 @@ def watch(
     import tempfile
     from pathlib import Path
 
-    from armload.bench.foreign.session import WatchRequest
-    from armload.bench.foreign.session import watch as run_watched
-    from armload.bench.foreign.wheel import with_wheel
     from armload.cli import terminal
     from armload.cli.numbers import amount, whole_number
     from armload.cli.present import load_charting_meanwhile, present
     from armload.core.errors import UsageError
+    from armload.engines.watched.engine import WatchedProgram, WatchOrder, look_at
+    from armload.engines.watched.mnn_wheel import with_wheel
+    from armload.runs.pipeline import Request, execute, session
 
     if bool(command) == bool(mnn_python):
         raise UsageError(
             "Either a program behind --, or --mnn-python and an MNN model's folder, is needed.",
             "Example: armload watch --board kitchen --put llm_demo -- llm_demo --help",
         )
-    request = WatchRequest(
-        board=board,
+    request = Request(board=board, wait_s=amount("wait", wait), new=new)
+    order = WatchOrder(
         words=tuple(command or ()),
         put=tuple(Path(each) for each in put or ()),
         reads=_reads(reads),
         name=name,
         time_limit_s=_time_limit_s(time_limit),
-        wait_s=amount("wait", wait),
-        new=new,
     )
     load_charting_meanwhile()
     with tempfile.TemporaryDirectory() as folder:
         if mnn_python:
             tokens = whole_number("n-predict", n_predict) or 0
-            request = with_wheel(
-                request,
+            order = with_wheel(
+                order,
                 Path(mnn_python),
                 prompt=prompt,
                 tokens=tokens,
                 python=python,
                 folder=Path(folder),
             )
-        run, kept = run_watched(request, terminal.progress())
+        progress = terminal.progress()
+        program = look_at(order)
+        with session(request, (), progress) as where:
+            engine = WatchedProgram.load(order, program, progress)
+            run, kept = execute(where, engine, progress, new=new)
     present(run, kept, as_json=json)
 
 
 def _reads(text: str) -> Reads:
     from typing import get_args
 
-    from armload.bench.foreign.said import Reads
     from armload.core.errors import UsageError
+    from armload.engines.watched.output import Reads
 
     for known in get_args(Reads):
         if text == known:
@@ -112,9 +119,9 @@ def _reads(text: str) -> Reads:
 
 
 def _time_limit_s(text: str) -> float:
-    from armload.bench.plan import LONGEST_RUN_S
     from armload.cli.numbers import amount
     from armload.core.errors import UsageError
+    from armload.engines.plan import LONGEST_RUN_S
 
     limit_s = amount("time-limit", text)
     if not 0 < limit_s <= LONGEST_RUN_S:

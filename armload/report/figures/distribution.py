@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from armload.report import words
+from armload.report import formatting as words
 from armload.report.cells import Cell
 from armload.report.drawing import (
     HEIGHT_PIXELS,

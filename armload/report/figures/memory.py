@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.bench.run import Run
-from armload.report import words
+from armload.analysis.run import Run
+from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
 from armload.report.drawing import (
     HEIGHT_PIXELS,
@@ -76,7 +76,7 @@ def _shown(cell: Cell) -> Run:
 
 
 def _peak(cell: Cell) -> int:
-    return max((step.rss_bytes for step in _shown(cell).tokens), default=0)
+    return max((step.rss_bytes for step in _shown(cell).steps), default=0)
 
 
 def _free(cell: Cell) -> int:
@@ -122,8 +122,8 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
 
 def _line(cell: Cell) -> Rows:
     run = _shown(cell)
-    start_ns = run.trace.start_ns if run.trace else run.tokens[0].start_ns
-    final = len(run.tokens) - 1
+    start_ns = run.trace.start_ns if run.trace else run.steps[0].start_ns
+    final = len(run.steps) - 1
     rows = [
         {
             "cell": legend_line(cell.doubted_label),
@@ -131,7 +131,7 @@ def _line(cell: Cell) -> Rows:
             "mb": step.rss_bytes / 1e6,
             "last": number == final,
         }
-        for number, step in enumerate(run.tokens)
+        for number, step in enumerate(run.steps)
     ]
     return thinned(rows, MOST_STEPS, always=[row["last"] is True for row in rows])
 

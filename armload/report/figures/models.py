@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armload.bench.statistics import Ratio, ratio_of_tokens
+from armload.analysis.statistics import Ratio, ratio_of_tokens
 from armload.report.cells import Cell, grouped
 from armload.report.drawing import WIDTH_PIXELS, Specification, finish
 from armload.report.figures.figure import Figure, Rows, wrapped

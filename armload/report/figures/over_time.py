@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from armload.bench.causes import CAUSES, Cause
-from armload.bench.run import Run
-from armload.bench.summary import generating
-from armload.report import words
+from armload.analysis.causes import CAUSES, Cause
+from armload.analysis.run import Run
+from armload.analysis.summary import generating
+from armload.report import formatting as words
 from armload.report.cells import Cell
 from armload.report.chart import (
     FROM_STORAGE,
@@ -59,7 +59,7 @@ def over_time(cells: Sequence[Cell]) -> Figure | None:
 
 def _sentence(runs: Sequence[tuple[str, Run]]) -> str:
     slow = {label: words.causes_of(run) for label, run in runs}
-    tokens = sum(len(generating(run.tokens)) for _, run in runs)
+    tokens = sum(len(generating(run.steps)) for _, run in runs)
     count = sum(map(len, slow.values()))
     where = "" if len(runs) == 1 else f" of the {len(runs)} runs shown"
     if count == 0:

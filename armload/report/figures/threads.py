@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.report import words
+from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, grouped
 from armload.report.drawing import (
     HEIGHT_PIXELS,

@@ -9,22 +9,24 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.bench.measures import read_cache
-from armload.bench.plan import Plan
-from armload.bench.setting import Setting, Wish, set_up
+from armload.analysis.conditions_log import read_cache
 from armload.boards.board import Board
 from armload.boards.cooling import cool_down
 from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
+from armload.engines.engine import Settings
+from armload.runs.prepare import BoardState, Prepared, as_wanted
 from tests.contract.launching import ran
 from tests.contract.settings.kernel import Kernel, board_host
 
 
-def setting(host: Host, board: Board, plan: Plan, wish: Wish, model: PurePosixPath) -> Setting:
+def prepared(
+    host: Host, board: Board, settings: Settings, state: BoardState, model: PurePosixPath
+) -> Prepared:
     found = probe(host, board)
-    return set_up(host, board, plan, wish, found=found, model=model, progress=Silent())
+    return as_wanted(host, board, settings, state, found=found, largest=model, progress=Silent())
 
 
 def test_a_hot_board_is_waited_for(host: Host, kernel: Kernel) -> None:
@@ -55,7 +57,7 @@ def test_a_hot_board_is_waited_for(host: Host, kernel: Kernel) -> None:
 def test_a_board_that_stays_hot_or_has_no_sensor_is_told_in_words(
     host: Host, kernel: Kernel
 ) -> None:
-    with pytest.raises(BoardError, match="shows no temperature"):
+    with pytest.raises(BoardError, match="exposes no temperature sensor"):
         cool_down(host, 55, Silent())
     kernel.shows(0, "soc-thermal", "61000\n")
     with pytest.raises(BoardError, match=r"still at 61\.0 °C after 0 s") as caught:
@@ -68,11 +70,11 @@ def test_a_cold_run_lets_the_board_forget_its_files(
 ) -> None:
     model = PurePosixPath(tmp_path / "m.gguf")
     Path(model).write_bytes(os.urandom(1_000_000))
-    ready = setting(host, board, Plan(cold=True), Wish(), model)
+    ready = prepared(host, board, Settings(cold=True), BoardState(), model)
     local = ran(host, board.workdir, tmp_path / "run", "true", beforehand=ready.beforehand)
     assert read_cache(local) == "dropped"
     assert kernel.drop_caches.read_text() == "3\n"
-    warm = setting(host, board, Plan(), Wish(), model)
+    warm = prepared(host, board, Settings(), BoardState(), model)
     assert (
         read_cache(ran(host, board.workdir, tmp_path / "warm", "true", beforehand=warm.beforehand))
         is None
@@ -85,7 +87,7 @@ def test_where_not_all_may_be_forgotten_the_model_is(
     path = tmp_path / "a model's $(id).gguf"
     path.write_bytes(os.urandom(3_000_000))
     with board_host(tmp_path / "server", shell, kernel, read_only=True) as host:
-        ready = setting(host, board, Plan(cold=True), Wish(), PurePosixPath(path))
+        ready = prepared(host, board, Settings(cold=True), BoardState(), PurePosixPath(path))
         local = ran(host, board.workdir, tmp_path / "evicted", "true", beforehand=ready.beforehand)
         assert read_cache(local) == "evicted"
         assert kernel.drop_caches.read_text() == "0\n"
@@ -101,8 +103,8 @@ def test_a_board_without_taskset_gets_a_program_of_ours(
     model = PurePosixPath(tmp_path / "m.gguf")
     Path(model).write_bytes(os.urandom(1_000_000))
     with board_host(tmp_path / "server", shell, kernel, without=without) as host:
-        ready = setting(host, board, Plan(cpus="0"), Wish(), model)
-        assert ready.before_program[0].endswith("/pin")
-        words = (*ready.before_program, "grep", "Cpus_allowed_list", "/proc/self/status")
+        ready = prepared(host, board, Settings(cpus="0"), BoardState(), model)
+        assert ready.site.launcher[0].endswith("/pin")
+        words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
         local = ran(host, board.workdir, tmp_path / "run", *words, beforehand=ready.beforehand)
         assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "0"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.measures import read_governor
+from armload.analysis.conditions_log import read_governor
 from armload.boards.board import Board
 from armload.boards.conditions import ClusterState, Sensor
 from armload.boards.host import Host
@@ -119,13 +119,15 @@ def test_a_governor_that_cannot_be_had_is_refused_in_words(
     with board_host(tmp_path / "server", shell, kernel, read_only=True) as host:
         with pytest.raises(BoardError, match="schedutil, and this user may not change it"):
             check_governor(host, "performance")
-        with pytest.raises(BoardError, match="no governor 'quick'") as caught:
+        with pytest.raises(
+            BoardError, match="no CPU frequency governor is called 'quick'"
+        ) as caught:
             check_governor(host, "quick")
         assert "performance, powersave, schedutil" in caught.value.remedy
     bare = Kernel(tmp_path / "bare")
     with (
         board_host(tmp_path / "bare-server", shell, bare) as host,
-        pytest.raises(BoardError, match="shows no frequency governors"),
+        pytest.raises(BoardError, match="exposes no CPU frequency governors"),
     ):
         check_governor(host, "performance")
 

@@ -54,7 +54,7 @@ def test_the_call_after_a_break_makes_a_new_line(server: SshAddress) -> None:
     with cut_line(server.port, after_bytes=[20_000]) as port:
         host = SshHost(server.model_copy(update={"port": port}), "my-board")
         assert host.run("echo one").text == "one"
-        with pytest.raises(ConnectError, match="broke"):
+        with pytest.raises(ConnectError, match="dropped"):
             host.run("cat >/dev/null", stdin=bytes(1_000_000))
         assert host.run("echo two").text == "two"
         host.close()

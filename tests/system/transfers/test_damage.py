@@ -39,7 +39,7 @@ def test_a_local_file_that_has_changed_is_not_sent(
 ) -> None:
     wanted = sha256_of(file)
     change(file)
-    with pytest.raises(TransferError, match="has changed since its checksum was taken"):
+    with pytest.raises(TransferError, match="has changed since its checksum was computed"):
         pushed(host, file, remote, sha256=wanted, with_helper=emulated_helper)
     assert not remote.parent.exists()
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.core.errors import BoardError
 from armload.deploy.item import Item, Stored
-from armload.deploy.space import need_space
+from armload.deploy.space import SPARE_BYTES, ask_space, need_space
 from tests.faults import At
 from tests.system.transfers.pushing import SIZE, left_over, pushed
 
@@ -27,7 +31,7 @@ def test_a_storage_that_fills_up_meanwhile_is_said_and_what_is_there_is_kept(
             while sink.write(bytes(1 << 20)):
                 pass
 
-    with pytest.raises(BoardError, match="its storage is full") as caught:
+    with pytest.raises(BoardError, match=r"\(tmpfs\) is full") as caught:
         pushed(host, file, remote, At(0, fill))
     assert "models/0" in caught.value.remedy or "free other space" in caught.value.remedy
     part = remote.with_name("file.part")
@@ -77,6 +81,52 @@ def test_a_storage_that_cannot_be_written_is_said(
     remote = small_storage / "models" / "0" / "file"
     remote.parent.mkdir(parents=True)
     subprocess.run(["mount", "-o", "remount,ro", str(small_storage)], check=True)
-    with pytest.raises(BoardError, match="cannot be written") as caught:
+    with pytest.raises(BoardError, match=r"\(tmpfs\) is mounted read-only") as caught:
         pushed(host, file, remote)
     assert "workdir" in caught.value.remedy
+
+
+@contextmanager
+def ext4(folder: Path, size: int) -> Iterator[Path]:
+    """A folder that is a file system of its own, as small boards have them."""
+    image, mount = folder / "image", folder / "ext4"
+    with image.open("wb") as file:
+        file.truncate(size)
+    mount.mkdir()
+    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+        pytest.skip("an ext4 of its own takes root and mkfs.ext4")
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    done = subprocess.run(
+        ["mount", "-o", "loop", str(image), str(mount)], capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no file can be mounted here: {done.stderr!r}")
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+@pytest.mark.parametrize("tool", ["toybox", "busybox", "coreutils"])
+def test_what_fits_by_the_check_fits_on_ext4_whatever_its_df_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """Of the 16 MiB that ext4 keeps for itself, toybox says to root that they are available."""
+    if tool != "coreutils":
+        program = shutil.which(tool)
+        if program is None:
+            pytest.skip(f"{tool} is not installed")
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "df").symlink_to(program)
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    with ext4(tmp_path, 900 << 20) as place:
+        folder = PurePosixPath(place / "models" / "0")
+        host = LocalHost("my-board")
+        space = ask_space(host, [folder])
+        assert space.free_bytes is not None
+        size = space.free_bytes * 99 // 100 - SPARE_BYTES
+        space.need(host, "file", folder, size)
+        subprocess.run(["fallocate", "-l", str(size), f"{folder}/file"], check=True)
+        with pytest.raises(OSError, match="No space left"), Path(folder, "more").open("wb") as more:
+            more.write(bytes(64 << 20))
+        assert ask_space(host, [folder]).free_bytes == 0

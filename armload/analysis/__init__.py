@@ -1,0 +1,1 @@
+"""From steps to figures: statistics, causes, limit, verdict, comparison."""

@@ -1,0 +1,227 @@
+"""Is B slower than A: the ratio of their times, how sure it is, and a plain verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal
+
+from armload.analysis.pairing import (
+    Group,
+    Measure,
+    Pair,
+    can_be_checked,
+    differences,
+    pairs_of,
+    seconds_of,
+    shared_measures,
+)
+from armload.analysis.sanity import departure, departure_line
+from armload.analysis.statistics import (
+    FEWEST_RUNS,
+    Ratio,
+    ratio_of_runs,
+    ratio_of_tokens,
+    runs_to_see,
+    spread_of,
+)
+from armload.core.values import Value
+from armload.engines.measurement import Measurement, Method, Work
+
+Finding = Literal["faster", "slower", "no difference", "not comparable"]
+
+_SEES_SHARE = 0.03
+
+
+class Side(Value):
+    """Repeats of one thing.
+
+    Attributes:
+        names: of the measurements.
+        work, way: what was done and how.
+        doubts: reasons against single measurements, each with its name.
+        garbage: why the speed counts for nothing; empty when it counts.
+    """
+
+    names: tuple[str, ...]
+    work: Work
+    way: Method
+    doubts: tuple[str, ...] = ()
+    garbage: str = ""
+
+
+class Measured(Value):
+    """One figure of both sides.
+
+    Attributes:
+        measure: ``decode`` and ``prefill`` are seconds per token, ``first token`` seconds from
+            the program's start.
+        a_s, b_s: the sides' medians.
+        ratio: B's over A's: above 1, B is slower.
+        finding: what the ratio's interval says.
+    """
+
+    measure: Measure
+    a_s: float
+    b_s: float
+    ratio: Ratio
+    finding: Literal["faster", "slower", "no difference"]
+
+
+class Comparison(Value):
+    """Two sides that did the same, or what they did not do the same.
+
+    Attributes:
+        finding: of the first figure that both have; ``not comparable`` if anything in
+            ``differences`` stands against it.
+        measured: every figure that both have, decode first.
+        differences: what differs in the work, in words.
+        notes: what else a reader should know.
+        runs_to_see_3_percent: repeats a side that it would take, from the spread seen; none where
+            there are too few to see a spread.
+    """
+
+    a: Side
+    b: Side
+    finding: Finding
+    measured: tuple[Measured, ...]
+    differences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    runs_to_see_3_percent: int | None = None
+
+
+def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparison]:
+    """Compare two sides plan by plan; repeats of a plan are pooled.
+
+    Where no plan of A is one of B, the nearest two are compared, and are not comparable. So is
+    a plan that only one side has, which stands beside the nearest of the other.
+
+    Args:
+        a: measurements, at least one.
+        b: likewise.
+
+    Raises:
+        UsageError: a measurement is on both sides, or twice on one; or a side mixes programs.
+    """
+    return [_alone(pair) if pair.only else _compared(pair.a, pair.b) for pair in pairs_of(a, b)]
+
+
+def _alone(pair: Pair) -> Comparison:
+    shared = shared_measures(pair.a, pair.b)
+    nearest = differences(pair.a[0], pair.b[0], shared[0] if shared else "decode")
+    a, b = pair.a[0].way, pair.b[0].way
+    ways = (
+        ("threads", a.threads, b.threads),
+        ("weights repacked", _repacked(a), _repacked(b)),
+        ("options", a.options, b.options),
+    )
+    nearest += [f"{what}: {one} / {other}" for what, one, other in ways if one != other]
+    return Comparison(
+        a=_side(pair.a),
+        b=_side(pair.b),
+        finding="not comparable",
+        measured=(),
+        differences=(f"only {pair.only} has runs of this plan", *nearest),
+    )
+
+
+def _compared(one: Group, other: Group) -> Comparison:
+    a, b = _side(one), _side(other)
+    shared = shared_measures(one, other)
+    measured = tuple(_measured(one, other, measure) for measure in shared)
+    against = list(differences(one[0], other[0], shared[0])) if shared else []
+    against += [f"{label}: {side.garbage}" for label, side in (("A", a), ("B", b)) if side.garbage]
+    if not measured:
+        against.append("there is no figure that both sides have")
+    return Comparison(
+        a=a,
+        b=b,
+        finding="not comparable" if against else measured[0].finding,
+        measured=measured,
+        differences=tuple(against),
+        notes=tuple(_notes(one, other, measured)),
+        runs_to_see_3_percent=_runs_needed(one, other, shared),
+    )
+
+
+def _side(group: Group) -> Side:
+    broken = [f"{each.name}: {each.garbage}" for each in group if each.garbage]
+    return Side(
+        names=tuple(each.name for each in group),
+        work=group[0].work,
+        way=group[0].way,
+        doubts=tuple(
+            f"{each.name}: {doubt}" for each in group if not each.garbage for doubt in each.doubts
+        ),
+        garbage=" ".join(broken),
+    )
+
+
+def _measured(one: Group, other: Group, measure: Measure) -> Measured:
+    if measure == "decode" and all(each.token_s for each in (*one, *other)):
+        rows_a, rows_b = [each.token_s for each in one], [each.token_s for each in other]
+        ratio = ratio_of_tokens(rows_a, rows_b)
+        length = min(len(row) for row in (*rows_a, *rows_b))
+        a_s, b_s = (median(median(row[:length]) for row in rows) for rows in (rows_a, rows_b))
+    else:
+        figures_a, figures_b = _figures(one, measure), _figures(other, measure)
+        ratio = ratio_of_runs(figures_a, figures_b)
+        a_s, b_s = median(figures_a), median(figures_b)
+    finding: Literal["faster", "slower", "no difference"] = "no difference"
+    if ratio.low > 1:
+        finding = "slower"
+    elif ratio.high < 1:
+        finding = "faster"
+    return Measured(measure=measure, a_s=a_s, b_s=b_s, ratio=ratio, finding=finding)
+
+
+def _figures(group: Group, measure: Measure) -> list[float]:
+    return [figure for each in group if (figure := seconds_of(each, measure)) is not None]
+
+
+def _notes(one: Group, other: Group, measured: tuple[Measured, ...]) -> list[str]:
+    a, b = one[0], other[0]
+    notes = []
+    if not can_be_checked(a.work, b.work):
+        names = " / ".join(each.work.model or "not said" for each in (a, b))
+        notes.append(f"Whether the model is the same cannot be checked: {names}.")
+    if a.way.threads != b.way.threads:
+        notes.append(f"Threads differ: {a.way.threads} / {b.way.threads}.")
+    if a.way.repacked is not b.way.repacked:
+        notes.append(
+            f"Weights repacked: {_repacked(a.way)} / {_repacked(b.way)}, so other kernels ran. "
+            "armload repacks where memory allows it; --engine-args --no-repack makes both alike."
+        )
+    if a.way.options != b.way.options:
+        notes.append(f"Options differ: {a.way.options or 'none'} / {b.way.options or 'none'}.")
+    if a.way.engine != b.way.engine:
+        notes.append(f"Programs: {a.way.engine} / {b.way.engine}.")
+    if measured and measured[0].ratio.unit != "runs":
+        notes.append(
+            f"With fewer than {FEWEST_RUNS} runs a side, what differs from run to run is not "
+            "seen: the interval allows for it."
+        )
+    if a.text is not None and b.text is not None:
+        same_model = (a.work.model_sha256, a.work.prompt, a.work.sampling) == (
+            b.work.model_sha256,
+            b.work.prompt,
+            b.work.sampling,
+        )
+        found = departure(b.text, a.text, name=a.name, same_model=same_model)
+        if found.kind != "same":
+            notes.append(departure_line(found))
+    return notes
+
+
+def _repacked(way: Method) -> str:
+    return "not known" if way.repacked is None else "yes" if way.repacked else "no"
+
+
+def _runs_needed(one: Group, other: Group, shared: list[Measure]) -> int | None:
+    if not shared or min(len(one), len(other)) < FEWEST_RUNS:
+        return None
+    if shared[0] == "decode" and all(each.token_s for each in (*one, *other)):
+        spreads = [spread_of([median(each.token_s) for each in side]) for side in (one, other)]
+    else:
+        spreads = [spread_of(_figures(side, shared[0])) for side in (one, other)]
+    return runs_to_see(_SEES_SHARE, max(spreads))

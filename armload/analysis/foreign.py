@@ -1,0 +1,65 @@
+"""One file of another engine's figures, whatever wrote it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from armload.analysis.llama_bench import llama_bench_figures
+from armload.core.disk import unreadable
+from armload.core.errors import DataError
+from armload.engines.measurement import Measurement
+from armload.engines.watched.mnn import llm_bench_figures, llm_demo_figures
+
+LARGEST_BYTES = 64 << 20
+
+
+def read_foreign(path: Path) -> list[Measurement]:
+    """Read what a benchmark wrote.
+
+    It may be ``llama-bench -o json`` (or ``jsonl``), MNN's ``llm_bench -j``, or MNN's ``llm_demo``
+    (formerly ``cli_demo``).
+
+    Raises:
+        DataError: it is none of them, or is cut short.
+        DiskError: it cannot be read.
+    """
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise DataError(
+                f"{path}: this is larger than any benchmark's output.", "Name the right file."
+            )
+        text = path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise unreadable(path, error) from error
+    content = _json(path, text)
+    if content is None:
+        found = llm_demo_figures(path, text)
+    elif isinstance(content, dict) and "results" in content:
+        found = llm_bench_figures(path, content)
+    else:
+        found = llama_bench_figures(path, content)
+    if not found:
+        raise DataError(
+            f"{path}: no figures are in it that armload reads.",
+            "It reads llama-bench -o json, MNN's llm_bench -j, and what MNN's llm_demo prints.",
+        )
+    return found
+
+
+def _json(path: Path, text: str) -> object:
+    start = text.lstrip()[:1]
+    if start not in ("[", "{"):
+        return None
+    try:
+        content: object = json.loads(text)
+        return content
+    except ValueError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        try:  # jsonl: one object on each line, of which the last may be cut with its program
+            return [json.loads(line) for line in lines]
+        except ValueError:
+            raise DataError(
+                f"{path}: this is no whole JSON document: {error}.",
+                "Let the benchmark end; what it writes before is cut short.",
+            ) from error

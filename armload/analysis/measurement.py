@@ -1,0 +1,152 @@
+"""What a comparison needs of a run."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from armload.analysis.run import Run
+from armload.analysis.sanity import doubts_about_text
+from armload.analysis.summary import token_times
+from armload.engines.llama_cpp import REPACK_OPTIONS, repacked
+from armload.engines.measurement import Measurement, Method, Work
+from armload.engines.plan import Plan
+
+_KV_OPTIONS = {
+    "-ctk": "K",
+    "--cache-type-k": "K",
+    "-ctv": "V",
+    "--cache-type-v": "V",
+}
+_CONTEXT_OPTIONS = ("-c", "--ctx-size")
+_DEFAULT_KV_TYPE = "f16"
+
+
+def measurement_of(run: Run) -> Measurement:
+    """Return what a comparison needs of a run."""
+    plan = run.plan
+    if plan is None:
+        return _of_a_foreign_program(run)
+    times = tuple(token_times(run.steps))
+    prompt_tokens = sum(step.tokens for step in run.steps if step.phase == "prompt")
+    return Measurement(
+        name=run.id,
+        work=Work(
+            model=run.model.name,
+            model_sha256=run.model.sha256,
+            board=run.board.name,
+            prompt=plan.prompt,
+            prompt_tokens=prompt_tokens or None,
+            output_tokens=plan.n_predict,
+            context_tokens=_context(run.command) or plan.context_tokens,
+            kv_type="/".join(plan.kv_types) if plan.kv_types else _kv_type(plan.extra),
+            sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
+            + (", may end" if plan.stop_at_end else ""),
+        ),
+        way=Method(
+            engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
+            f"build {run.binary.build_id}",
+            threads=run.trace.threads if run.trace else plan.threads,
+            repacked=repacked(run.command),
+            options=" ".join([*_options(plan, run), *_other_words(plan.extra)]),
+        ),
+        ttft_s=_positive(run.summary.ttft_s),
+        prefill_tps=_positive(run.summary.prefill_tps),
+        decode_tps=_positive(run.summary.decode_tps),
+        token_s=times if min(times, default=0.0) > 0 else (),
+        max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
+        text=run.text,
+        garbage=_garbage(run),
+        doubts=run.verdict.reasons,
+    )
+
+
+def _of_a_foreign_program(run: Run) -> Measurement:
+    summary = run.summary
+    watched = run.watched
+    return Measurement(
+        name=run.id,
+        work=Work(
+            model=run.model.name or None,
+            model_sha256=run.model.sha256,
+            model_format="GGUF" if run.model.name.endswith(".gguf") else "other",
+            board=run.board.name,
+            prompt_tokens=summary.prefill_tokens,
+            output_tokens=summary.decode_tokens,
+        ),
+        way=Method(
+            engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
+            options=" ".join(watched.words[1:]) if watched else "",
+        ),
+        ttft_s=_positive(summary.ttft_s),
+        prefill_tps=_positive(summary.prefill_tps),
+        decode_tps=_positive(summary.decode_tps),
+        token_s=tuple(token_times(run.steps)),
+        max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
+        text=run.text or None,
+        garbage=_garbage(run),
+        doubts=run.verdict.reasons,
+    )
+
+
+def _options(plan: Plan, run: Run) -> list[str]:
+    """Name what was asked for beyond threads, in the command line's words."""
+    options = {
+        "cpus": plan.cpus,
+        "batch": plan.batch_tokens,
+        "micro-batch": plan.micro_batch_tokens,
+        "flash-attention": plan.flash_attention,
+        "cold": plan.cold or None,
+        "governor": run.governor,
+    }
+    return [f"{name} {value}" for name, value in options.items() if value is not None]
+
+
+def _positive(figure: float | None) -> float | None:
+    # A record that was changed by hand may hold anything; no ratio is made of it.
+    return figure if figure is not None and 0 < figure < math.inf else None
+
+
+def _garbage(run: Run) -> str:
+    if run.exit.status != 0:
+        return run.exit.meaning
+    if run.watched is not None and run.watched.reads == "llm_bench":
+        return ""
+    of_words = run.plan is not None and run.plan.prompt_tokens is not None
+    return " ".join(doubts_about_text(run.text, of_words=of_words))
+
+
+def _split(words: tuple[str, ...]) -> list[str]:
+    return [part for word in words for part in (word.split("=", 1) if word[:1] == "-" else [word])]
+
+
+def _value(words: tuple[str, ...], options: tuple[str, ...]) -> str | None:
+    parts = _split(words)
+    found = None
+    for word, value in pairwise(parts):
+        if word in options:
+            found = value
+    return found
+
+
+def _context(command: tuple[str, ...]) -> int | None:
+    value = _value(command, _CONTEXT_OPTIONS)
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def _kv_type(extra: tuple[str, ...]) -> str:
+    halves = []
+    for half in ("K", "V"):
+        options = tuple(option for option, its in _KV_OPTIONS.items() if its == half)
+        halves.append(_value(extra, options) or _DEFAULT_KV_TYPE)
+    return "/".join(halves)
+
+
+def _other_words(extra: tuple[str, ...]) -> list[str]:
+    left, parts = [], iter(_split(extra))
+    for part in parts:
+        if part in _KV_OPTIONS or part in _CONTEXT_OPTIONS:
+            next(parts, None)
+        elif part not in REPACK_OPTIONS:
+            left.append(part)
+    return left

@@ -1,0 +1,188 @@
+"""Which measurements of two sides are of the same work, and what differs where none are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from armload.core.errors import UsageError
+from armload.engines.measurement import Measurement, Work
+from armload.engines.plan import short_prompt
+
+Measure = Literal["decode", "prefill", "first token"]
+
+_MEASURES: tuple[Measure, ...] = ("decode", "prefill", "first token")
+
+Group = list[Measurement]
+"""Repeats of one plan, at least one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """What is compared.
+
+    Attributes:
+        a, b: a group of each side.
+        only: the side that alone has the plan, beside the nearest of the other; none where both do.
+    """
+
+    a: Group
+    b: Group
+    only: Literal["A", "B"] | None = None
+
+
+def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Pair]:
+    """Return the groups of the same plan; where there are none, the two nearest.
+
+    After them come the plans of one side alone.
+
+    Args:
+        a: measurements, at least one.
+        b: likewise.
+
+    Raises:
+        UsageError: a measurement is on both sides, or twice on one; or a side mixes programs.
+    """
+    _refuse_doubles(a, b)
+    groups_a, groups_b = _groups(a, "A"), _groups(b, "B")
+    pairs = [Pair(a=one, b=other) for one, other in _matching(groups_a, groups_b)]
+    known = {id(group) for pair in pairs for group in (pair.a, pair.b)}
+    pairs += [
+        Pair(a=one, b=min(groups_b, key=lambda other: _distance(one, other)), only="A")
+        for one in groups_a
+        if id(one) not in known and _decodes(one)
+    ]
+    pairs += [
+        Pair(a=min(groups_a, key=lambda one: _distance(one, other)), b=other, only="B")
+        for other in groups_b
+        if id(other) not in known and _decodes(other)
+    ]
+    return pairs
+
+
+def shared_measures(one: Group, other: Group) -> list[Measure]:
+    """Return what all measurements of both groups have, decode first."""
+    return [
+        measure
+        for measure in _MEASURES
+        if all(seconds_of(each, measure) is not None for each in (*one, *other))
+    ]
+
+
+def seconds_of(each: Measurement, measure: Measure) -> float | None:
+    """Return seconds per token, or to the first one; none where it was not measured."""
+    if measure == "first token":
+        return each.ttft_s
+    rate = each.decode_tps if measure == "decode" else each.prefill_tps
+    return 1 / rate if rate else None
+
+
+def differences(one: Measurement, other: Measurement, measure: Measure) -> list[str]:
+    """Return what makes it another work; what one side does not say stands against nothing."""
+    a, b = one.work, other.work
+    found = []
+    if can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
+        names = a.model, b.model
+        if a.model == b.model:
+            names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
+        found.append(f"model: {names[0]} / {names[1]}")
+    fields: list[tuple[str, object, object]] = [
+        ("board", a.board, b.board),
+        ("prompt", _prompt(a), _prompt(b)),
+        ("context", a.context_tokens, b.context_tokens),
+        ("KV cache type", a.kv_type, b.kv_type),
+        ("sampling", a.sampling, b.sampling),
+    ]
+    if measure == "decode":
+        fields.append(("output tokens (n_predict)", a.output_tokens, b.output_tokens))
+    else:
+        fields.append(("prompt tokens", a.prompt_tokens, b.prompt_tokens))
+    found += [
+        f"{name}: {left} / {right}"
+        for name, left, right in fields
+        if left is not None and right is not None and left != right
+    ]
+    return found
+
+
+def can_be_checked(a: Work, b: Work) -> bool:
+    """Tell whether the sums say if the model is the same: not those of files of two formats."""
+    return bool(a.model_sha256 and b.model_sha256) and a.model_format == b.model_format
+
+
+def _refuse_doubles(a: Sequence[Measurement], b: Sequence[Measurement]) -> None:
+    names_a, names_b = [each.name for each in a], [each.name for each in b]
+    both = [name for name in names_a if name in set(names_b)]
+    if both:
+        raise UsageError(
+            f"{both[0]} would be compared with itself.",
+            "Name two different runs: armload show lists them.",
+        )
+    for side, names in (("A", names_a), ("B", names_b)):
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(
+                f"{side} names {twice} twice: one run is not its own repetition.", "Name it once."
+            )
+
+
+def _groups(side: Sequence[Measurement], label: str) -> list[Group]:
+    groups: dict[str, Group] = {}
+    for each in side:
+        groups.setdefault(_plan_key(each), []).append(each)
+    for group in groups.values():
+        engines = sorted({each.way.engine for each in group})
+        if len(engines) > 1:
+            raise UsageError(
+                f"{label} mixes programs, so its runs are not repeats of one thing: "
+                f"{' and '.join(engines)}.",
+                "Put one program's runs on each side.",
+            )
+    return list(groups.values())
+
+
+def _plan_key(each: Measurement) -> str:
+    # What is measured tells a prefill test of a benchmark from its decode test.
+    measures = [str(seconds_of(each, measure) is not None) for measure in ("decode", "prefill")]
+    return "\0".join(
+        [
+            each.work.model_dump_json(),
+            str(each.way.threads),
+            str(each.way.repacked),
+            each.way.options,
+            *measures,
+        ]
+    )
+
+
+def _matching(a: list[Group], b: list[Group]) -> list[tuple[Group, Group]]:
+    by_key = {_plan_key(group[0]): group for group in b}
+    exact = [(group, by_key[_plan_key(group[0])]) for group in a if _plan_key(group[0]) in by_key]
+    taken = {_plan_key(group[0]) for group, _ in exact}
+    alike = [
+        (one, other)
+        for one in a
+        for other in b
+        if not {_plan_key(one[0]), _plan_key(other[0])} & taken
+        and shared_measures(one, other)
+        and not differences(one[0], other[0], shared_measures(one, other)[0])
+    ]
+    if exact or alike:
+        return exact + alike
+    every = [(one, other) for one in a for other in b]
+    return [min(every, key=lambda pair: _distance(*pair))]
+
+
+def _distance(one: Group, other: Group) -> tuple[bool, int]:
+    shared = shared_measures(one, other)
+    return not shared, len(differences(one[0], other[0], shared[0] if shared else "decode"))
+
+
+def _decodes(group: Group) -> bool:
+    # A benchmark's prefill tests beside its decode tests are no plans that the other side lacks.
+    return seconds_of(group[0], "decode") is not None
+
+
+def _prompt(work: Work) -> str | None:
+    return None if work.prompt is None else short_prompt(work.prompt)

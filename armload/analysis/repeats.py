@@ -1,0 +1,264 @@
+"""How long to repeat a run: until the median time per token is known as exactly as was asked.
+
+A single run counts by its own tokens, if they show its median exactly enough. Otherwise runs are
+added and each gives one figure, its median; how tokens of one run resemble each other does not
+matter then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from statistics import fmean, median, stdev
+
+from armload.analysis.run import Run, Verdict
+from armload.analysis.statistics import CONFIDENCE, Interval
+from armload.analysis.summary import token_times
+from armload.analysis.verdict import MEDIAN_WITHIN
+from armload.core.values import Value, counted
+
+BATCHES, FEWEST_TOKENS_A_BATCH = 5, 16
+"""Few long batches of neighbouring tokens are nearly independent, however alike neighbours are."""
+
+FIRST_LOOK = 0.01
+"""The part of the error probability that goes to the tokens of the first run."""
+
+_LATER_LOOKS = 1 - CONFIDENCE - FIRST_LOOK
+_SPENDS_FROM = 3
+_DISTURBED_IN_A_ROW = 3
+_DISTURBANCES = {"throttled", "contended", "unsteady", "swapped"}
+
+
+class Precision(Value):
+    """How exactly a figure is to be known.
+
+    Attributes:
+        share: of the median, that its interval may reach from it.
+        added_s: how long repeats may take together, beyond the first run.
+    """
+
+    share: float
+    added_s: float
+
+
+class Known(Value):
+    """What the runs of one combination say together.
+
+    Attributes:
+        runs: how many count.
+        p50_s: the median of their medians.
+        interval_s: where that lies with 95 % confidence; none for too few runs.
+    """
+
+    runs: int
+    p50_s: float
+    interval_s: Interval | None
+
+    @property
+    def within(self) -> float | None:
+        """How far the interval reaches from the median, as a share of it."""
+        if self.interval_s is None:
+            return None
+        return max(self.interval_s.high / self.p50_s - 1, 1 - self.interval_s.low / self.p50_s)
+
+
+class Stop(Value):
+    """Why no further run is made.
+
+    Attributes:
+        reached: the median is known as exactly as was asked.
+        why: in words.
+    """
+
+    reached: bool
+    why: str
+
+
+def interval_of_batches(times: Sequence[float]) -> Interval | None:
+    """Return the 99 % interval of one run's median by the medians of five batches of its tokens.
+
+    Student's t over batch medians, as for batch means (Schmeiser, "Batch Size Effects in the
+    Analysis of Simulation Output", 1982).
+
+    Args:
+        times: seconds of every output token, in order; none is returned for fewer than 80.
+    """
+    from scipy.special import stdtrit
+
+    length = len(times) // BATCHES
+    if length < FEWEST_TOKENS_A_BATCH:
+        return None
+    medians = [median(times[start * length :][:length]) for start in range(BATCHES)]
+    reach = float(stdtrit(BATCHES - 1, 1 - FIRST_LOOK / 2)) * stdev(medians) / math.sqrt(BATCHES)
+    return Interval(low=fmean(medians) - reach, high=fmean(medians) + reach)
+
+
+@cache
+def rank(runs: int) -> int:
+    """Return which figure from below and from above bounds the median after so many runs.
+
+    0 means that there is no interval yet. The number of figures below the true median is a
+    random walk with equal steps, whatever their distribution. Each rank is the largest for which
+    the probability that the walk has left any interval up to here stays within what may be spent
+    up to here, 4 % of (1 - 3 / runs). So the intervals of all numbers of runs hold together, and
+    one may stop at any of them: a confidence sequence for the median (Darling and Robbins 1967),
+    with error spending (Lan and DeMets 1983), computed exactly instead of by an inequality.
+    """
+    walks = [1.0]  # probability of each number of figures below the median, never outside
+    chosen = 0
+    for count in range(1, runs + 1):
+        walks = [(one + other) / 2 for one, other in zip([0.0, *walks], [*walks, 0.0], strict=True)]
+        spent = _LATER_LOOKS * max(0.0, 1 - _SPENDS_FROM / count)
+        chosen = next(
+            place
+            for place in range(min(chosen + 1, count // 2), -1, -1)
+            if place == 0 or 1 - math.fsum(walks[place : count - place + 1]) <= spent
+        )
+        walks = [
+            chance if chosen <= below <= count - chosen else 0.0
+            for below, chance in enumerate(walks)
+        ]
+    return chosen
+
+
+def known(runs: Sequence[Run]) -> Known | None:
+    """Return what runs of one combination say together; none where none counts.
+
+    A run counts unless something disturbed it or spoilt its result.
+    """
+    counting = [run for run in runs if counts(run)]
+    figures = [run.summary.token_s.p50 for run in counting if run.summary.token_s]
+    if not figures:
+        return None
+    interval = (
+        interval_of_batches(token_times(counting[0].steps))
+        if len(figures) == 1
+        else interval_of_figures(figures)
+    )
+    return Known(runs=len(figures), p50_s=median(figures), interval_s=interval)
+
+
+def interval_of_figures(figures: Sequence[float]) -> Interval | None:
+    """Return the interval of the median over runs; none for fewer than 7."""
+    place = rank(len(figures))
+    if place == 0:
+        return None
+    ranked = sorted(figures)
+    return Interval(low=ranked[place - 1], high=ranked[-place])
+
+
+def counts(run: Run) -> bool:
+    """Tell whether a run's median is a figure for the others: it lacks nothing but tokens."""
+    return run.summary.token_s is not None and _names(run) <= {"few tokens"}
+
+
+def stop(
+    runs: Sequence[Run], wanted: Precision, *, added_s: float, a_run_s: float | None
+) -> Stop | None:
+    """Decide whether to make another run of a combination; none means to go on.
+
+    Args:
+        runs: in their order.
+        wanted: how exactly the median is to be known, and in how long.
+        added_s: how long the runs after the first took.
+        a_run_s: how long another takes; none where that is not known.
+    """
+    if not runs:
+        return None
+    last = runs[-1]
+    if not counts(last) and not _names(last) <= _DISTURBANCES | {"few tokens"}:
+        return Stop(reached=False, why=f"a repeat would not mend this: {last.verdict.reasons[0]}")
+    if last.summary.token_s is None:
+        return Stop(reached=False, why="no output token was timed.")
+    found = known(runs)
+    if found and found.within is not None and found.within <= wanted.share:
+        return Stop(reached=True, why="the precision is reached.")
+    latest = runs[-_DISTURBED_IN_A_ROW:]
+    if len(latest) == _DISTURBED_IN_A_ROW and not any(counts(run) for run in latest):
+        why = f"{len(latest)} runs in a row were disturbed. {last.verdict.reasons[0]}"
+        return Stop(reached=False, why=why)
+    return _out_of_time(runs, found, wanted, added_s, a_run_s)
+
+
+def middle(runs: Sequence[Run]) -> Run:
+    """Return the run that stands for all: whose median is nearest to that of those that count.
+
+    Where none counts it is the last one.
+    """
+    found = known(runs)
+    if found is None:
+        return runs[-1]
+    counting = [run for run in runs if counts(run)]
+    return min(
+        counting,
+        key=lambda run: abs((run.summary.token_s.p50 if run.summary.token_s else 0) - found.p50_s),
+    )
+
+
+def judged_together(runs: Sequence[Run]) -> list[Run]:
+    """Return runs whose verdicts know of their repeats.
+
+    A run that lacks tokens for its spread is valid where it and its repeats show the median as
+    exactly as a single run has to, or as was asked for. All other runs are returned as they are.
+    """
+    groups: dict[str, dict[str, Run]] = {}
+    for run in runs:
+        if run.place is not None and run.place.precision is not None:
+            groups.setdefault(run.place.sweep, {})[run.id] = run
+    notes = {sweep: _note(list(group.values())) for sweep, group in groups.items()}
+    return [
+        run.model_copy(update={"verdict": Verdict.of(()), "notes": (*run.notes, note)})
+        if run.place is not None
+        and (note := notes.get(run.place.sweep))
+        and not run.verdict.valid
+        and counts(run)
+        else run
+        for run in runs
+    ]
+
+
+def _note(group: Sequence[Run]) -> str:
+    found, place = known(group), group[0].place
+    if found is None or found.within is None or found.runs == 1 or place is None:
+        return ""
+    if found.within > max(MEDIAN_WITHIN, place.precision or 0):
+        return ""
+    of_all = f"the median of {found.runs} runs is known within {found.within:.1%}"
+    return f"Valid with its repeats: {of_all}."
+
+
+def _out_of_time(
+    runs: Sequence[Run],
+    found: Known | None,
+    wanted: Precision,
+    added_s: float,
+    a_run_s: float | None,
+) -> Stop | None:
+    have = found.runs if found else 0
+    # One run alone is known by its tokens or not at all; of repeats it takes so many.
+    fewest = max(1, _FEWEST_FIGURES - have)
+    if a_run_s is None or added_s + fewest * a_run_s <= wanted.added_s:
+        return None
+    more = fewest
+    if found and found.runs > 1 and found.within is not None:
+        more = max(fewest, math.ceil(have * ((found.within / wanted.share) ** 2 - 1)))
+    seconds = math.ceil((added_s + more * a_run_s) / 10) * 10
+    why = (
+        f"{more} more {'run' if more == 1 else 'runs'} of about {a_run_s:.0f} s would be needed, "
+        f"beyond the {wanted.added_s:g} s that repeats may add; --precision-time {seconds} "
+        "allows them."
+    )
+    doubts = [run.verdict.reasons[0] for run in runs if not counts(run)]
+    if doubts:
+        why += f" {len(doubts)} of {counted(len(runs), 'run')} were disturbed. {doubts[-1]}"
+    if runs[-1].limit.cause == "storage":
+        why += " Tokens wait for storage, whose speed varies."
+    return Stop(reached=False, why=why)
+
+
+def _names(run: Run) -> set[str]:
+    return {finding.name for finding in run.verdict.findings or ()}
+
+
+_FEWEST_FIGURES = next(count for count in range(1, 100) if rank(count))

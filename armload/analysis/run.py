@@ -1,0 +1,186 @@
+"""What came back from a board: the published format of ``run.json``.
+
+Format history: 1, the first; 2, every engine has its name, ``tokens`` became ``steps``,
+``strangers`` became ``background_processes``, ``asked_for`` became ``fingerprint``, and
+``board.laptop`` became ``board.workstation``. Format 1 is still read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import JsonValue
+
+from armload.analysis.background import BackgroundProcess
+from armload.analysis.conditions_log import Cache, Swapped
+from armload.analysis.sanity import Departure
+from armload.boards.conditions import Conditions
+from armload.core.values import Value
+from armload.deploy.exit_reason import Kind
+from armload.engines.job import Job
+from armload.engines.output import EngineTimes, Memory
+from armload.engines.trace import Step, Trace
+
+FORMAT = 2
+
+FindingName = Literal[
+    "exit",
+    "no trace",
+    "token count",
+    "text",
+    "output",
+    "reference",
+    "throttled",
+    "contended",
+    "few tokens",
+    "unsteady",
+    "not cold",
+    "storage full",
+    "swapped",
+    "lease lost",
+]
+"""Every kind of reason to doubt a run."""
+
+
+class TokenTimes(Value):
+    """Quantiles of the time per output token, in seconds.
+
+    Attributes:
+        p50_low, p50_high: the median's 95 % confidence interval, over this run's tokens; none
+            for few tokens, and in a run that was kept before they were computed.
+    """
+
+    p50: float
+    p90: float
+    p99: float
+    max: float
+    p50_low: float | None = None
+    p50_high: float | None = None
+
+
+class Summary(Value):
+    """Figures that are computed from the steps.
+
+    Attributes:
+        ttft_s: from the process's start to the end of the prompt's last step, with model loading.
+        prefill_tps: prompt tokens per second of prompt steps.
+        decode_tps: generated tokens per second of generating steps; none without such steps.
+            Of a foreign program these two, and the sums below, are what it says itself.
+        token_s: time per output token; none without generating steps.
+        wall_s: from the process's start to its last step's end.
+        prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading.
+        prefill_tokens, decode_tokens: tokens that went through the model in them; the first
+            output token comes out of prefill, so decode is one fewer than was written.
+
+    The last four are none in a run that was kept before they were computed.
+    """
+
+    ttft_s: float | None
+    prefill_tps: float | None
+    decode_tps: float | None
+    token_s: TokenTimes | None
+    wall_s: float | None
+    prefill_s: float | None = None
+    prefill_tokens: int | None = None
+    decode_s: float | None = None
+    decode_tokens: int | None = None
+
+
+class Exit(Value):
+    """How the program ended.
+
+    Attributes:
+        kind: one of the ways to end; none in a run that was kept before they were told apart.
+        status: as a shell reports it; none when it was never known.
+        meaning: in words.
+        remedy: what to do; empty when nothing is wrong or nothing is known.
+    """
+
+    kind: Kind | None = None
+    status: int | None
+    meaning: str
+    remedy: str = ""
+
+
+class Limit(Value):
+    """What limited the speed.
+
+    Attributes:
+        cause: ``storage``, ``memory bandwidth``, ``compute`` or ``unknown``.
+        sentence: for people, with figures.
+        advice: what to try next.
+    """
+
+    cause: Literal["storage", "memory bandwidth", "compute", "unknown"]
+    sentence: str
+    advice: str
+
+
+class Finding(Value):
+    """One reason to doubt a run.
+
+    Attributes:
+        name: of the kind of reason, for programs.
+        sentence: with figures, for people.
+    """
+
+    name: FindingName
+    sentence: str
+
+
+class Verdict(Value):
+    """Whether the figures may be believed, and why not.
+
+    Attributes:
+        valid: there is no finding.
+        reasons: the findings' sentences.
+        findings: none in a run that was kept before they had names.
+    """
+
+    valid: bool
+    reasons: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] | None = None
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding]) -> Verdict:
+        """Return the verdict that these findings make."""
+        return cls(
+            valid=not findings,
+            reasons=tuple(finding.sentence for finding in findings),
+            findings=tuple(findings),
+        )
+
+
+class Run(Job):
+    """One run, as kept in ``run.json``.
+
+    Attributes:
+        cache: what became of the files that the board held in memory; none for a run that is
+            not cold.
+        governor: that was set for the time of the run; none if none was.
+        background_processes: what else used the CPU meanwhile, the busiest first; none where that
+            is not known.
+        swapped: what the board swapped meanwhile; none where that is not known.
+        reference: how its text compares with a reference run's; none without one.
+        result: what an engine measured that has no tokens; else none.
+        notes: what a reader should know of the figures, though none of them is wrong.
+    """
+
+    after: Conditions | None
+    trace: Trace | None
+    steps: tuple[Step, ...]
+    summary: Summary
+    engine: EngineTimes | None
+    memory: Memory | None
+    text: str
+    exit: Exit
+    limit: Limit
+    verdict: Verdict
+    cache: Cache | None = None
+    governor: str | None = None
+    background_processes: tuple[BackgroundProcess, ...] | None = None
+    swapped: Swapped | None = None
+    reference: Departure | None = None
+    result: dict[str, JsonValue] | None = None
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,39 @@
+"""How much of a step's time reading from storage took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.engines.trace import Step
+
+SLOWEST_STORAGE_BYTES_PER_S = 50e6
+FAULT_S = 200e-6
+"""What one major fault waits for on a board's eMMC, at least."""
+
+FAULT_BYTES = 128 << 10
+"""What one major fault fetches of a mapped file: Linux's usual readahead window."""
+
+
+def storage_rate(steps: Sequence[Step], known_bytes_per_s: int | None) -> float:
+    """Return what storage gives, in bytes per second.
+
+    Args:
+        steps: with some wall time each; where the rate is not known, the quickest reading in them
+            shows it.
+        known_bytes_per_s: declared or measured.
+    """
+    seen = max((step.read_bytes or 0) / step.duration_s for step in steps)
+    return known_bytes_per_s or max(SLOWEST_STORAGE_BYTES_PER_S, seen)
+
+
+def storage_s(step: Step, bytes_per_s: float) -> float:
+    """Return the seconds that reading took in a step; from its faults, where no bytes are counted.
+
+    Args:
+        step: with or without a count of bytes.
+        bytes_per_s: what storage gives.
+    """
+    read_bytes = step.read_bytes
+    if read_bytes is None:
+        read_bytes = step.major_faults * FAULT_BYTES
+    return max(read_bytes / bytes_per_s, step.major_faults * FAULT_S)

@@ -1,0 +1,101 @@
+"""One combination: a single run, or one that is repeated until its median is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from armload.analysis.repeats import Precision, Stop, judged_together
+from armload.analysis.run import Run
+from armload.bench.sweep import Entry, Journal, begin, growing, new_sweep
+from armload.core.progress import Progress
+from armload.engines.completion import PROGRAM, Completion, settings_of
+from armload.engines.job import Place
+from armload.engines.llama_cpp import whole_plan
+from armload.engines.plan import Plan
+from armload.models.find import model_called
+from armload.runs.pipeline import Request, execute, session
+
+Told = Callable[[Sequence[Run]], None]
+"""Is shown the runs so far after each of them."""
+
+
+def bench(
+    request: Request,
+    model_name: str,
+    plan: Plan,
+    progress: Progress,
+    *,
+    reference: Run | None = None,
+) -> tuple[Run, Path]:
+    """Run a plan on a board and keep what comes back; return it with its folder.
+
+    Args:
+        request: where, and with which source.
+        model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE`` or ``demo``.
+        plan: what to run.
+        progress: where it is shown.
+        reference: a run whose text this one's is compared with.
+
+    Raises:
+        ArmloadError: as for ``execute``, or the board has not what it needs.
+        KeyboardInterrupt: after what is there was kept.
+    """
+    model = model_called(model_name, progress)
+    plan = whole_plan(plan, model)  # one that does not suit the model is refused before any work
+    with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
+        engine = Completion(plan, where.binaries[PROGRAM], model)
+        return execute(where, engine, progress, new=request.new, reference=reference)
+
+
+def bench_until_known(
+    request: Request,
+    model_name: str,
+    plan: Plan,
+    wanted: Precision,
+    progress: Progress,
+    *,
+    reference: Run | None = None,
+    told: Told,
+) -> tuple[Journal, list[Run], Stop]:
+    """Run a plan again and again until its median time per token is known exactly enough.
+
+    The runs are a sweep of one cell that grows; what an interrupted command has done of it is not
+    done again. Return it with its runs, judged together, and why it has ended.
+
+    Args:
+        request: as for ``bench``.
+        model_name: likewise.
+        plan: likewise.
+        progress: likewise.
+        reference: likewise.
+        wanted: how exactly, and in how long.
+        told: is shown the runs after each of them.
+
+    Raises:
+        ArmloadError, KeyboardInterrupt: as for ``bench``; the same command goes on from there.
+    """
+    model = model_called(model_name, progress)
+    plan = whole_plan(plan, model)
+    with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
+        binary = where.binaries[PROGRAM]
+        engine = Completion(plan, binary, model)
+        name = where.connection.board.name
+        sweep = new_sweep(name, [(model, plan)], binary, repeats=1, warmups=0, precision=wanted)
+        journal = (None if request.new else growing(sweep, wanted, progress)) or begin(sweep)
+        with journal.locked(progress):
+            runs = journal.outcomes()[0].get(0, [])
+            # Only the first can be one that an interrupted command has left on the board.
+            new = request.new
+            while (stop := journal.stop(wanted, runs)) is None:
+                number = len(journal.entries)
+                place = Place(sweep=journal.sweep.id, cell=0, round=number, precision=wanted.share)
+                began_s = time.monotonic()
+                run, _ = execute(where, engine, progress, new=new, place=place, reference=reference)
+                took_s = time.monotonic() - began_s
+                journal.note(Entry(cell=0, round=number, run=run.id, took_s=took_s))
+                runs.append(run)
+                told(runs)
+                new = True
+    return journal, judged_together(runs), stop

@@ -1,0 +1,220 @@
+"""A local port whose clients are passed on to a port of the board, whatever carries their bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from armload.core.errors import ArmloadError, ConnectError
+
+LOOPBACK = "127.0.0.1"
+_BLOCK_BYTES = 1 << 16
+_BACKLOG = 1024
+_PAUSE_S = 0.1
+
+
+class End(Protocol):
+    """One end of a connection: a socket, or a channel of an SSH connection."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Return some bytes; none when the other side has sent all of its own."""
+
+    def sendall(self, data: bytes, /) -> object:
+        """Send all bytes."""
+
+    def shutdown(self, how: int, /) -> object:
+        """End one direction, or both."""
+
+    def close(self) -> object:
+        """End the connection."""
+
+
+class Passage(Protocol):
+    """A connection to the board that carries any number of clients to one of its ports."""
+
+    def dial(self) -> End | None:
+        """Connect to the board's port; return none when nothing listens there.
+
+        Raises:
+            ConnectError: the connection to the board has dropped; a new passage is needed.
+            BoardError: the board's server forbids it.
+        """
+
+    def close(self) -> None:
+        """End the connection to the board."""
+
+
+@contextlib.contextmanager
+def relayed(make_passage: Callable[[], Passage], board_name: str) -> Iterator[Relay]:
+    """Pass the clients of a free loopback port on until the block ends.
+
+    Args:
+        make_passage: makes a passage, and another one when that has dropped; any thread calls it.
+        board_name: for messages.
+
+    Raises:
+        ConnectError: no port can be opened here; or as ``make_passage`` does.
+    """
+    try:
+        listener = socket.create_server((LOOPBACK, 0), backlog=_BACKLOG)
+    except OSError as error:
+        raise ConnectError(
+            f"{board_name}: no local port can be opened for forwarding: {error.strerror}.",
+            "Close programs that hold many connections, or raise this machine's limits.",
+        ) from error
+    with listener:
+        relay = Relay(listener, make_passage)
+        try:
+            yield relay
+        finally:
+            relay.close()
+
+
+class Relay:
+    """What ``relayed`` gives; see ``Forward``."""
+
+    def __init__(self, listener: socket.socket, make_passage: Callable[[], Passage]) -> None:
+        self.port: int = listener.getsockname()[1]
+        self._listener = listener
+        self._make_passage = make_passage
+        self._passage: Passage | None = make_passage()
+        self._renewing = threading.Lock()
+        self._failure: ArmloadError | None = None
+        self._failed_at = 0.0
+        self._closed = threading.Event()
+        self._ends: set[End] = set()
+        self._clients: set[threading.Thread] = set()
+        self._changing = threading.Lock()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
+
+    def check(self) -> None:
+        """Raise what kept the latest client from the board, if something did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Stop listening, disconnect all clients, and wait until nothing of them is left."""
+        self._closed.set()
+        # Not every system wakes a thread that waits for clients when its socket is closed.
+        with contextlib.suppress(OSError):
+            socket.create_connection((LOOPBACK, self.port)).close()
+        self._acceptor.join()
+        self._listener.close()
+        with self._changing:
+            ends, clients = list(self._ends), list(self._clients)
+        for end in ends:
+            _hang_up(end)
+        with self._renewing:
+            if self._passage is not None:
+                self._passage.close()
+        for client in clients:
+            client.join()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # the client has gone, or there are too many open files
+                self._closed.wait(_PAUSE_S)
+                continue
+            if self._closed.is_set():
+                client.close()
+                return
+            thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
+            with self._changing:
+                self._ends.add(client)
+                self._clients.add(thread)
+            thread.start()
+
+    def _serve(self, client: socket.socket) -> None:
+        board = None
+        try:
+            board = self._dialled()
+            if board is not None:
+                with self._changing:
+                    self._ends.add(board)
+                if self._closed.is_set():
+                    return
+                _send_at_once(client)
+                _send_at_once(board)
+                upwards = threading.Thread(target=_copy, args=(client, board), daemon=True)
+                upwards.start()
+                _copy(board, client)
+                upwards.join()
+        finally:
+            for end in (client, board):
+                if end is not None:
+                    _hang_up(end)
+                    with contextlib.suppress(OSError, EOFError):
+                        end.close()
+                    with self._changing:
+                        self._ends.discard(end)
+            with self._changing:
+                self._clients.discard(threading.current_thread())
+
+    def _dialled(self) -> End | None:
+        asked_at = time.monotonic()
+        try:
+            passage = self._renewed(None, asked_at)
+            try:
+                board = passage.dial()
+            except ConnectError:
+                board = self._renewed(passage, asked_at).dial()
+        except ArmloadError as error:
+            self._failure = error
+            return None
+        self._failure = None
+        return board
+
+    def _renewed(self, dropped: Passage | None, asked_at: float) -> Passage:
+        """Return the passage; a new one if it is the one that dropped.
+
+        All clients that wait for a new one share the failure to make it.
+        """
+        with self._renewing:
+            if self._closed.is_set():
+                raise ConnectError("The forwarding has been closed.")
+            if self._passage is dropped and dropped is not None:
+                dropped.close()
+                self._passage = None
+            if self._passage is None:
+                if self._failure is not None and self._failed_at > asked_at:
+                    raise self._failure
+                try:
+                    self._passage = self._make_passage()
+                except ArmloadError as error:
+                    self._failure, self._failed_at = error, time.monotonic()
+                    raise
+            return self._passage
+
+
+def _copy(source: End, sink: End) -> None:
+    """Pass bytes on to their end, and the end, too; hang up on both when either breaks."""
+    try:
+        while data := source.recv(_BLOCK_BYTES):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except (OSError, EOFError):
+        _hang_up(source)
+        _hang_up(sink)
+
+
+def _send_at_once(end: End) -> None:
+    # A service that streams sends small pieces, each of which would wait for the former's receipt.
+    if isinstance(end, socket.socket) and end.family == socket.AF_INET:
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _hang_up(end: End) -> None:
+    """Wake whoever waits for an end: a socket's shutdown does, and a channel's closing."""
+    with contextlib.suppress(OSError, EOFError):
+        if isinstance(end, socket.socket):
+            end.shutdown(socket.SHUT_RDWR)
+        else:
+            end.close()

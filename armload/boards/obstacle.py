@@ -1,0 +1,91 @@
+"""What keeps armload from using a folder on a board, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Literal
+
+from armload.boards.mounts import mount_of
+from armload.core.shell import join
+from armload.core.values import Value
+
+TRIAL_BYTES = 1 << 20
+"""Storage on which so much cannot be written is full."""
+
+_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+class Obstacle(Value):
+    """What is in the way.
+
+    Attributes:
+        kind: read-only, full or noexec storage, or what the shell says.
+        where: what the folder lies on, such as ``/data (ext4)``; the folder where nobody says.
+        point: where that is mounted.
+        said: the shell's own words, where they are all that there is.
+    """
+
+    kind: Literal["read-only", "full", "noexec", "refused"]
+    where: str
+    point: PurePosixPath
+    said: str = ""
+
+    @property
+    def words(self) -> str:
+        """What is the matter, as the end of a sentence."""
+        if self.kind == "full":
+            return f"{self.where} is full"
+        if self.kind == "refused":
+            return self.said
+        return f"{self.where} is mounted {self.kind}"
+
+    def remedy(self, board_name: str) -> str:
+        """Return what to do about it."""
+        other = f"another folder as 'workdir' in boards/{board_name}.yaml"
+        if self.kind == "full":
+            return f"Free space there, or choose {other}."
+        if self.kind == "read-only":
+            remount = join(["mount", "-o", "remount,rw", self.point])
+            return (
+                "Linux does that after a storage error: check dmesg on the board. If "
+                f"the storage is sound: {remount}. Or choose {other}."
+            )
+        if self.kind == "noexec":
+            remount = join(["mount", "-o", "remount,exec", self.point])
+            return f"Allow it on the board: {remount}. Or choose {other}."
+        return f"Choose {other}, such as /data/local/tmp/armload."
+
+
+def read_obstacle(said: Sequence[str], mounts: Sequence[str]) -> Obstacle | None:
+    """Read what is in the way of writing; none when a file can be written after all.
+
+    Args:
+        said: the lines of the script's function ``obstacle``.
+        mounts: those of ``/proc/mounts``, maybe among others.
+    """
+    if len(said) < 2:
+        return None
+    place = PurePosixPath(said[0])
+    word, _, reason = " ".join(said[1:]).partition(" ")
+    mount = mount_of(place, mounts)
+    where, point = (str(place), place) if mount is None else (mount.words, mount.point)
+    if mount is not None and "ro" in mount.options:
+        return Obstacle(kind="read-only", where=where, point=point)
+    if word == "full" or obstacle_said(place, reason):
+        return Obstacle(kind="full", where=where, point=point)
+    if word == "refused":
+        return Obstacle(kind="refused", where=where, point=point, said=_last_words(reason))
+    return None
+
+
+def obstacle_said(folder: PurePosixPath, said: str) -> Obstacle | None:
+    """Return the obstacle that a tool's words name; none where they do not."""
+    if not any(words in said for words in _FULL):
+        return None
+    return Obstacle(kind="full", where=str(folder), point=folder)
+
+
+def _last_words(reason: str) -> str:
+    # Before them stand the names of the shell and of a trial file that nobody knows.
+    return reason.rpartition(": ")[2] or "no reason given"

@@ -1,0 +1,163 @@
+"""The program behind ``armload VERB``, and the same verbs for Invoke."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Sequence
+from inspect import getdoc
+
+from invoke.collection import Collection
+from invoke.config import Config
+from invoke.exceptions import Exit, ParseError
+from invoke.parser.context import to_flag
+from invoke.program import Program
+
+from armload import __version__
+from armload.cli.flags import grouped, shown
+from armload.cli.help import columns, prose
+from armload.cli.interrupts import interruptible
+from armload.cli.streams import discard_output
+from armload.cli.verb import disk_error, failed
+from armload.cli.verbs import (
+    bench,
+    board,
+    build,
+    clean,
+    compare,
+    demo,
+    deploy,
+    inspect,
+    model,
+    report,
+    show,
+    watch,
+)
+from armload.core.errors import UsageError
+
+namespace = Collection("armload")
+for verb in (
+    demo.demo,
+    build.build,
+    inspect.inspect,
+    deploy.deploy,
+    bench.bench,
+    watch.watch,
+    bench.pull,
+    show.show,
+    report.report,
+    compare.compare,
+    clean.clean,
+):
+    namespace.add_task(verb)
+namespace.add_collection(board.collection, name="board")
+namespace.add_collection(model.collection, name="model")
+
+_HELP = ("-h, --help", "show this page")
+_ABOUT = """
+Run language models on ARM boards: build llama.cpp, deploy it, time every token, and see what limits
+the speed. Try 'armload demo' first: it needs no board.
+"""
+_EXIT_STATUSES = """
+Exit statuses: 0 done, 1 fault, or a file or disk here that cannot be read or written, 2 wrong
+argument, 3 malformed file, 4 tool missing, 5 build, 6 no connection, 7 board unable, 8 transfer,
+9 run failed, 10 board in use, 11 slower than compare was told to allow, 12 comparison inconclusive,
+130 interrupted.
+"""
+
+
+class _Armload(Program):
+    def parse_tasks(self) -> None:
+        try:
+            super().parse_tasks()
+        except ParseError as error:
+            verb = f"{error.context.name} " if error.context and error.context.name else ""
+            raise Exit(
+                f"error: {_in_our_words(str(error))}\n{_meant(error)}See: armload {verb}--help",
+                code=UsageError.exit_status,
+            ) from error
+
+    def create_config(self) -> None:
+        # Invoke's own settings have no say here, and ~/.invoke.yaml may be somebody else's.
+        self.config = Config(lazy=True)
+
+    def execute(self) -> None:
+        with interruptible():
+            super().execute()
+
+    def print_help(self) -> None:
+        print("Usage: armload VERB [--options]\n       armload VERB --help\n")
+        print(f"{prose(_ABOUT)}\n")
+        self.task_list_opener()
+        self.print_columns(self._verbs())
+        print("Options:\n")
+        self.print_columns([_HELP, ("-V, --version", "show the version")])
+        print(prose(_EXIT_STATUSES))
+
+    def print_columns(self, tuples: Sequence[tuple[str, str | None]]) -> None:
+        print(columns(tuples))
+
+    def print_task_help(self, name: str) -> None:
+        task, context = self.collection[name], self.parser.contexts[name]
+        words = task.usage()
+        print(f"Usage: {' '.join(['armload', name, *words, '[--options]'])}\n")
+        print(f"{prose(getdoc(task) or '')}\n")
+        positional = [context.help_for(to_flag(each.name)) for each in context.positional_args]
+        if positional:
+            print("Arguments:\n")
+            meanings = [meaning for _, meaning in positional]
+            self.print_columns(list(zip(words, meanings, strict=True)))
+        groups = grouped([each for each in context.args.values() if not each.positional])
+        lists = {
+            heading: [(shown(each), each.help) for each in options]
+            for heading, options in groups.items()
+        }
+        (*_, last) = lists.values()
+        last.append(_HELP)
+        widest = max(len(word) for pairs in lists.values() for word, _ in pairs)
+        for heading, pairs in lists.items():
+            print(f"{heading}:\n")
+            print(columns(pairs, widest=widest))
+
+    def _verbs(self) -> list[tuple[str, str | None]]:
+        return [
+            (name, (task.__doc__ or "").split("\n")[0])
+            for name, task in ((name, namespace[name]) for name in namespace.task_names)
+        ]
+
+
+def _in_our_words(complaint: str) -> str:
+    """Say what the parser's library says without that library's own words."""
+    lacking = re.match(r"Flag <Argument: ([\w-]+).*> needed value and was not given one", complaint)
+    if lacking:
+        return f"--{lacking[1].replace('_', '-')} needs a value behind it."
+    unknown = re.match(r"No idea what '(-.*)' is!", complaint)
+    if unknown:
+        return f"There is no option {unknown[1]!r}."
+    return complaint
+
+
+def _meant(error: ParseError) -> str:
+    quoted = re.search(r"'(.+?)'", str(error))
+    if quoted is None:
+        return ""
+    # An option of a verb is looked for among that verb's; a word among the verbs.
+    is_option = quoted[1].startswith("-")
+    names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
+    near = difflib.get_close_matches(quoted[1], list(names), n=1)
+    return f"Did you mean {near[0]!r}? " if near else ""
+
+
+def run() -> None:
+    """Run the verb that the command line names."""
+    program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
+    try:
+        try:
+            program.run(sys.argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # as in 'armload --help | head'
+        discard_output()
+    except OSError as error:  # a disk that is full, where standard output is a file on it
+        sys.exit(failed(disk_error(error)).code)

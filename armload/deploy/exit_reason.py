@@ -1,0 +1,217 @@
+"""How a program ended, in words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from armload.boards.mounts import free_bytes
+from armload.core.values import Value, format_bytes
+from armload.deploy.facts import Cut, Facts, Peaks, read_facts, read_peaks
+
+Kind = Literal[
+    "done",
+    "exit status",
+    "illegal instruction",
+    "out of memory",
+    "killed",
+    "time limit",
+    "no space",
+    "not found",
+    "no loader",
+    "not permitted",
+    "wrong format",
+    "crash",
+    "abort",
+    "signal",
+    "stopped",
+    "restart",
+    "lost",
+    "no lease",
+]
+"""Every way in which a program can end."""
+
+_CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGSYS", "SIGTRAP")
+_FULL_BELOW_BYTES = 64 << 10
+_MEMORY_GONE_BELOW = 0.1
+_LESS_MEMORY = "Use a smaller model or context, or disable repacking (--engine-args=--no-repack)."
+
+
+class Ending(Value):
+    """How a program ended.
+
+    Attributes:
+        kind: one of the ways.
+        status: as a shell reports it; none when it was never known.
+        meaning: what that says.
+        remedy: what to do; empty when nothing is wrong or nothing is known.
+    """
+
+    kind: Kind
+    status: int | None
+    meaning: str
+    remedy: str = ""
+
+
+def explain(
+    folder: Path,
+    *,
+    lacking: Sequence[str] = (),
+    cut: Cut | None = None,
+    memory_total_bytes: int | None = None,
+) -> Ending:
+    """Say how the run whose files were collected into ``folder`` ended.
+
+    Args:
+        folder: holds ``exit``, ``stderr`` and the marks that the run's script left.
+        lacking: CPU features that the program uses and the board does not have, where known.
+        cut: what the board says of a run without an exit status.
+        memory_total_bytes: of the board, where known.
+    """
+    facts = read_facts(folder)
+    if facts is None:
+        return _cut_short(cut)
+    status = facts.status
+    if status == 0:
+        return Ending(kind="done", status=0, meaning="done")
+    if facts.finished and not facts.limit:
+        return Ending(kind="done", status=0, meaning="done: stopped after its work was done")
+    if facts.unleased:
+        return Ending(
+            kind="no lease",
+            status=status,
+            meaning="not started: the lease had expired, and another user has the board",
+            remedy="Repeat the command.",
+        )
+    if facts.limit:
+        return Ending(
+            kind="time limit",
+            status=status,
+            meaning="stopped by its time limit",
+            remedy="Use a higher --time-limit or fewer tokens.",
+        )
+    if facts.stopped:
+        return Ending(kind="stopped", status=status, meaning="stopped on request")
+    free = free_bytes(facts.df) if facts.df else None
+    if "No space left on device" in facts.said or (free is not None and free < _FULL_BELOW_BYTES):
+        left = "" if free is None else f" ({format_bytes(free)} free)"
+        return Ending(
+            kind="no space",
+            status=status,
+            meaning=f"the board's storage is full{left}: {facts.said or 'a write failed'}",
+            remedy="Free space on the board: armload board.clean",
+        )
+    if status > 128:
+        return _signalled(facts, lacking, read_peaks(folder), memory_total_bytes)
+    return _left(facts)
+
+
+def _cut_short(cut: Cut | None) -> Ending:
+    if cut == "lost":
+        return Ending(
+            kind="lost",
+            status=None,
+            meaning="interrupted: the script that monitors the program was killed",
+            remedy="Run it again.",
+        )
+    what = "restarted during the run" if cut else "restarted, or the run was interrupted"
+    meaning = f"interrupted: the board {what}"
+    return Ending(kind="restart", status=None, meaning=meaning, remedy="Run it again.")
+
+
+def _signalled(
+    facts: Facts, lacking: Sequence[str], peaks: Peaks | None, memory_total_bytes: int | None
+) -> Ending:
+    status = facts.status
+    try:
+        name = signal.Signals(status - 128).name
+    except ValueError:
+        name = f"signal {status - 128}"
+    if name == "SIGILL":
+        which = f" ({', '.join(lacking)})" if lacking else ""
+        return Ending(
+            kind="illegal instruction",
+            status=status,
+            meaning="illegal instruction: the program uses an instruction that this CPU does "
+            f"not have{which}",
+            remedy="Build for a target that matches the board: set 'target' in the board's file "
+            "in boards/.",
+        )
+    if name == "SIGKILL":
+        return _killed(facts, peaks, memory_total_bytes)
+    last = f": {facts.said}" if facts.said else ""
+    if name == "SIGABRT":
+        return Ending(kind="abort", status=status, meaning=f"the program aborted (SIGABRT){last}")
+    if name in _CRASHES:
+        return Ending(kind="crash", status=status, meaning=f"the program crashed ({name}){last}")
+    return Ending(kind="signal", status=status, meaning=f"ended by {name}{last}")
+
+
+def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -> Ending:
+    used = f"; it was using {format_bytes(peaks.resident_bytes)}" if peaks else ""
+    if facts.killed_line or facts.oom:
+        return Ending(
+            kind="out of memory",
+            status=facts.status,
+            meaning=f"killed by the kernel: the board ran out of memory{used}",
+            remedy=_LESS_MEMORY,
+        )
+    least = peaks.least_available_bytes if peaks else None
+    if least is not None and memory_total_bytes and least < _MEMORY_GONE_BELOW * memory_total_bytes:
+        return Ending(
+            kind="out of memory",
+            status=facts.status,
+            meaning="killed (SIGKILL), most likely by the out-of-memory killer: only "
+            f"{format_bytes(least)} of "
+            f"{format_bytes(memory_total_bytes)} were left{used}",
+            remedy=_LESS_MEMORY,
+        )
+    return Ending(
+        kind="killed",
+        status=facts.status,
+        meaning=f"killed from outside (SIGKILL); no out-of-memory kill was recorded{used}",
+    )
+
+
+def _left(facts: Facts) -> Ending:
+    status, said = facts.status, facts.said
+    if re.search(r"\x7fELF|Exec format error|cannot execute binary|not executable: ", said):
+        return Ending(
+            kind="wrong format",
+            status=status,
+            meaning="the program cannot run on the board: it was built for another kind of machine",
+            remedy="armload's programs need a 64-bit ARM kernel.",
+        )
+    lacking = re.search("not found|No such file", said) is not None
+    if (status == 127 or (status == 126 and lacking)) and (
+        facts.there or "error while loading shared libraries" in said
+    ):
+        return Ending(
+            kind="no loader",
+            status=status,
+            meaning="the program exists, but its loader or a library that it needs was not "
+            f"found: {said}",
+            remedy="It is not statically linked: rebuild it with armload build.",
+        )
+    if status == 127:
+        return Ending(
+            kind="not found",
+            status=status,
+            meaning=f"the program was not found: {said}",
+            remedy="Deploy again.",
+        )
+    if status == 126:
+        lacks = "" if facts.executable else " (it is not executable)"
+        return Ending(
+            kind="not permitted",
+            status=status,
+            meaning=f"the program cannot be run on the board{lacks}: {said}",
+            remedy="Deploy again. If that does not help, the work folder is mounted noexec, or "
+            "a security policy forbids execution: set another 'workdir' in the board's file.",
+        )
+    return Ending(
+        kind="exit status", status=status, meaning=f"exit {status}: {said or 'it gave no reason'}"
+    )

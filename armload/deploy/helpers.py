@@ -1,0 +1,76 @@
+"""Programs of ours on a board, ready to be started by its shell."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import PurePosixPath
+
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.build.helper import ARCHITECTURES, Helper, helper
+from armload.core.errors import BoardError
+from armload.core.progress import Progress
+from armload.deploy.claims import need_board
+from armload.deploy.item import Item
+from armload.deploy.layout import Layout
+from armload.deploy.transfer import deliver
+
+
+def own_program(
+    host: Host, layout: Layout, name: str, found: Probe, progress: Progress
+) -> tuple[str, ...] | None:
+    """Return the words that start a program of ours; none where it cannot run.
+
+    It is put on the board first. Under a launcher the shell is the laptop's own, so the program
+    lies there already, and runs as all programs do that are built for the board.
+
+    Raises:
+        BuildError, MissingToolError: it cannot be compiled.
+        BoardError, ConnectError, TransferError: as for ``push``.
+    """
+    if host.launcher:
+        return (*host.launcher, str(helper(name, progress).path.resolve()))
+    if found.machine not in ARCHITECTURES:
+        return None
+    ours = helper(name, progress, architecture=found.machine)
+    return (str(put_helper(host, layout, ours, progress)),)
+
+
+def program_of_the_shell(
+    host: Host, layout: Layout, name: str, machine: str, progress: Progress
+) -> PurePosixPath:
+    """Put a program of ours on a board, for its shell to start, and return where it lies.
+
+    Under a launcher, too: it is then of the shell's own kind of machine, and starts the launcher.
+
+    Args:
+        host: the board.
+        layout: of its work folder.
+        name: as in ``toolchains/board/``.
+        machine: ``uname -m`` of the shell.
+        progress: where it is shown.
+
+    Raises:
+        BuildError, MissingToolError: it cannot be compiled.
+        BoardError, ConnectError, TransferError: as for ``push``; or there is none for the machine.
+    """
+    if machine not in ARCHITECTURES:
+        raise BoardError(
+            f"{host.name}: its kernel is {machine}, and armload's program {name} runs on "
+            f"{' and '.join(ARCHITECTURES)} only."
+        )
+    return put_helper(host, layout, helper(name, progress, architecture=machine), progress)
+
+
+def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> PurePosixPath:
+    """Put a program of ours on a board, and return where it lies.
+
+    Raises:
+        BusyError: meanwhile somebody else has taken the board over.
+        BoardError, ConnectError, TransferError: as for ``push``.
+    """
+    remote = layout.program(ours.sha256, ours.name)
+    item = Item(local=ours.path, remote=remote, sha256=ours.sha256, executable=True)
+    still_ours = partial(need_board, host, layout.workdir)
+    deliver(host, item, None, progress, still_ours=still_ours)
+    return remote

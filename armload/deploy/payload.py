@@ -1,0 +1,173 @@
+"""Files and folders that are to lie on a board under the names that they have here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from armload.core.errors import UsageError
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.deploy.item import Item
+from armload.deploy.layout import Layout
+from armload.models.checksum import cached_sha256
+
+
+class FoundFile(Value):
+    """One file of a payload.
+
+    Attributes:
+        name: with the payload's own name before it: ``qwen/config.json``.
+        local: on the laptop.
+        size_bytes: of its content.
+        executable: whether it may be run.
+    """
+
+    name: PurePosixPath
+    local: Path
+    size_bytes: int
+    executable: bool
+
+
+class PayloadFile(FoundFile):
+    """One file of a payload, read.
+
+    Attributes:
+        sha256: of its content.
+    """
+
+    sha256: str
+
+
+class FoundPayload(Value):
+    """A file, or a folder with all that is in it; empty folders are left out.
+
+    Attributes:
+        name: its last name.
+        local: its whole path on the laptop, as it was given.
+        files: its files.
+    """
+
+    name: str
+    local: Path
+    files: tuple[FoundFile, ...]
+
+
+class Payload(FoundPayload):
+    """A file or a folder, read.
+
+    Attributes:
+        sha256: of the file; of a folder, over its files' names, checksums and rights.
+    """
+
+    sha256: str
+    files: tuple[PayloadFile, ...]
+
+    @classmethod
+    def of_file(cls, path: Path, *, sha256: str, executable: bool) -> Payload:
+        """Describe one file whose checksum is known."""
+        file = PayloadFile(
+            name=PurePosixPath(path.name),
+            local=path,
+            sha256=sha256,
+            size_bytes=path.stat().st_size,
+            executable=executable,
+        )
+        return cls(name=path.name, local=path, sha256=sha256, files=(file,))
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is one file that may be run."""
+        return (
+            len(self.files) == 1 and self.files[0].local == self.local and self.files[0].executable
+        )
+
+    def folder(self, layout: Layout) -> PurePosixPath:
+        """Return the folder on a board that nothing else lies in."""
+        place = layout.program if self.is_program else layout.model
+        return place(self.sha256, self.name).parent
+
+    def items(self, layout: Layout) -> tuple[Item, ...]:
+        """Return its files with the places where they are to lie on a board."""
+        return tuple(
+            Item(
+                local=file.local,
+                remote=self.folder(layout) / file.name,
+                sha256=file.sha256,
+                executable=file.executable,
+            )
+            for file in self.files
+        )
+
+
+def find_payload(path: Path) -> FoundPayload:
+    """Look at a file or folder without reading it.
+
+    Raises:
+        UsageError: it is not there, is empty, or has names that no board could take.
+    """
+    local = Path(os.path.normpath(path.expanduser().absolute()))
+    if not local.exists():
+        raise UsageError(f"{path}: no such file or folder.", "Correct the path.")
+    files = tuple(
+        _found_file(PurePosixPath(local.name, *file.relative_to(local).parts), file)
+        for file in ([local] if local.is_file() else sorted(_files(local)))
+    )
+    if not files:
+        raise UsageError(f"{path}: this folder contains no files.", "Name one that contains files.")
+    return FoundPayload(name=local.name, local=local, files=files)
+
+
+def read_payload(path: Path, progress: Progress) -> Payload:
+    """Look at a file or folder and compute its checksums.
+
+    Raises:
+        UsageError: as for ``find_payload``.
+        DataError: a file changed while it was read.
+    """
+    found = find_payload(path)
+    files = tuple(
+        PayloadFile(**dict(file), sha256=cached_sha256(file.local, progress))
+        for file in found.files
+    )
+    sha256 = files[0].sha256
+    if not found.local.is_file():
+        lines = [f"{file.name}\0{file.sha256}\0{file.executable}\n" for file in files]
+        sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return Payload(name=found.name, local=found.local, sha256=sha256, files=files)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    seen = set()
+    for name, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(name)
+        if real in seen:  # a link to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
+        for file in files:
+            path = Path(name, file)
+            if path.is_file():
+                yield path
+
+
+def _found_file(name: PurePosixPath, file: Path) -> FoundFile:
+    try:
+        str(name).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{str(name)!a}: this file name is not valid UTF-8.", "Rename it."
+        ) from error
+    return FoundFile(
+        name=name,
+        local=file,
+        size_bytes=file.stat().st_size,
+        executable=os.access(file, os.X_OK),
+    )

@@ -1,0 +1,1 @@
+"""What can run on a board: llama.cpp's programs, and any other program."""

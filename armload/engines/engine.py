@@ -1,0 +1,161 @@
+"""What an engine is: everything in which one kind of run differs from another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+from armload.boards.board import Board
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.deploy.layout import Layout
+from armload.deploy.payload import Payload
+from armload.engines.job import Job, Subject
+from armload.engines.output import Output
+
+
+class Settings(Value):
+    """In which state a run wants its board.
+
+    Attributes:
+        cpus: the cores that the program may run on, such as ``4-7``; none for all of them.
+        threads: of the program; none where it chooses.
+        cold: drop the page cache first.
+        measure_rates: measure what memory and storage give, once per boot.
+    """
+
+    cpus: str | None = None
+    threads: int | None = None
+    cold: bool = False
+    measure_rates: bool = False
+
+
+class MemoryNeed(Value):
+    """What a program takes of a board's memory.
+
+    Attributes:
+        name: of the model.
+        weights_bytes: of its file, which the engine maps.
+        own_bytes: KV cache and buffers.
+        bytes_per_token: weights that one decode step reads.
+    """
+
+    name: str
+    weights_bytes: int
+    own_bytes: int
+    bytes_per_token: int
+
+
+class Site(Value):
+    """A board as an engine meets it.
+
+    Attributes:
+        layout: of its work folder.
+        found: what it is and how it is now.
+        launcher: words that go before a program that was built for the board: what pins it to
+            cores, and the emulator where there is one.
+        helpers: where armload's own programs for the board's shell lie.
+    """
+
+    layout: Layout
+    found: Probe
+    launcher: tuple[str, ...] = ()
+    helpers: Mapping[str, PurePosixPath] = {}
+
+
+class Engine(ABC):
+    """A program with its arguments, ready to run on a board.
+
+    A further engine is one file with a subclass, and one line in ``every.py``. Leases, copies,
+    lost connections, resumption and ``pull`` come with the pipeline.
+
+    Attributes:
+        name: in ``run.json`` and the list of engines; unique.
+        unit: of what its trace counts.
+        helpers: programs of ours that the board's shell starts, as in ``toolchains/board/``.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str] = "steps"
+    helpers: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A checksum over what decides the run, wherever it runs."""
+
+    @property
+    @abstractmethod
+    def subject(self) -> Subject:
+        """What is kept of the program, the model and the arguments."""
+
+    @property
+    @abstractmethod
+    def payload(self) -> tuple[Payload, ...]:
+        """Files and folders that must lie on the board."""
+
+    @property
+    @abstractmethod
+    def time_limit_s(self) -> float:
+        """The board itself ends the program after that long."""
+
+    @property
+    def total(self) -> int | None:
+        """How many units are to come; none where nobody knows."""
+        return None
+
+    @property
+    def settings(self) -> Settings:
+        """In which state the board is to be."""
+        return Settings()
+
+    @property
+    def memory(self) -> MemoryNeed | None:
+        """What it takes of the board's memory; none where nobody knows."""
+        return None
+
+    @abstractmethod
+    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
+        """Refuse a board that cannot run it, before anything is copied there.
+
+        Raises:
+            BoardError, UsageError: says what is missing.
+        """
+
+    @abstractmethod
+    def command(self, site: Site) -> tuple[str, ...]:
+        """Return the words that start it on the board.
+
+        Raises:
+            UsageError: its arguments do not suit the board.
+        """
+
+    def program(self, site: Site) -> str:
+        """Return the word of the command line that names the program whose end is explained."""
+        return self.command(site)[len(site.launcher)]
+
+    def is_done(self, count: int, text: str) -> bool:
+        """Say whether its work is done, so that it is to be stopped.
+
+        It is asked whenever the run has grown. A program that ends by itself never is. One that
+        is stopped so has not failed.
+
+        Args:
+            count: steps in its trace so far.
+            text: the end of what it has written.
+        """
+        del count, text
+        return False
+
+    @staticmethod
+    @abstractmethod
+    def read(job: Job, folder: Path) -> Output:
+        """Read what it left in a run's folder; any file may be missing.
+
+        Raises:
+            DataError: a file is malformed.
+        """

@@ -1,0 +1,26 @@
+"""The list of engines; a further one is a line here."""
+
+from __future__ import annotations
+
+from armload.core.errors import DataError
+from armload.engines.completion import Completion
+from armload.engines.engine import Engine
+from armload.engines.watched.engine import WatchedProgram
+
+ENGINES: tuple[type[Engine], ...] = (Completion, WatchedProgram)
+
+
+def engine_called(name: str) -> type[Engine]:
+    """Return the engine that a job names.
+
+    Raises:
+        DataError: this armload has none of that name.
+    """
+    for engine in ENGINES:
+        if engine.name == name:
+            return engine
+    known = ", ".join(engine.name for engine in ENGINES)
+    raise DataError(
+        f"This armload has no engine {name!r}; known engines: {known}.",
+        "That run was made by a newer armload: update this one.",
+    )

@@ -1,0 +1,199 @@
+"""What was started: a run as it is known before its program begins."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import JsonValue, model_validator
+
+from armload.boards.conditions import Conditions
+from armload.core.values import Value
+from armload.engines.plan import Plan
+
+RateKind = Literal["declared", "measured"]
+"""Whether the board's file says it, or a program of ours found it out in that boot."""
+
+
+class Workstation(Value):
+    """What a virtual board runs on.
+
+    Attributes:
+        cores: how many it has.
+        load: average number of programs that ran or waited to, in the minute before the run.
+    """
+
+    cores: int
+    load: float
+
+
+class BoardRecord(Value):
+    """The board as it was at the time of the run.
+
+    Attributes:
+        storage_read_bytes_per_s: reading in order; what was measured wins over what is declared.
+        memory_bytes_per_s: reading, with all cores at once; likewise.
+        storage_read_rate, memory_rate: which of the two it is; none without a rate, and in a run
+            that was kept before they were told apart.
+        workstation: whose CPU the board shares; none for a real board.
+    """
+
+    name: str
+    target: str
+    description: str = ""
+    cpu_features: tuple[str, ...] = ()
+    cores: int
+    storage_read_bytes_per_s: int | None = None
+    storage_read_rate: RateKind | None = None
+    memory_bytes_per_s: int | None = None
+    memory_rate: RateKind | None = None
+    workstation: Workstation | None = None
+
+
+class BinaryRecord(Value):
+    """The program that ran; what is not known of a foreign one is empty or none.
+
+    Attributes:
+        sha256, size_bytes: of its file; unknown for a program that was on the board already.
+        build_id, target, compiler, source, engine_commit: how armload built it.
+        features: the CPU features that its code uses, unasked where it is one of ours. A
+            foreign one may ask first in a way of its own.
+    """
+
+    program: str
+    sha256: str
+    size_bytes: int | None = None
+    build_id: str = ""
+    target: str = ""
+    compiler: str = ""
+    source: str = ""
+    engine_commit: str = ""
+    features: tuple[str, ...] = ()
+
+
+class ModelRecord(Value):
+    """The model that ran; of one that is no GGUF file, name and size alone are known.
+
+    Attributes:
+        sha256: of the file; of a folder, of its files' names and checksums.
+        size_bytes: of the file, or of all files in the folder.
+    """
+
+    name: str
+    sha256: str
+    size_bytes: int | None
+    architecture: str = ""
+    quantisation: str = ""
+    parameters: int | None = None
+    bytes_per_token: int | None = None
+    kv_bytes_per_token: int | None = None
+
+
+class PutFile(Value):
+    """A file that was put on the board for a foreign program.
+
+    Attributes:
+        name: as it is called there, with the folders of the thing that it is part of.
+        sha256, size_bytes: of the file.
+    """
+
+    name: str
+    sha256: str
+    size_bytes: int
+
+
+class Watched(Value):
+    """A foreign program that ran under ``watch``.
+
+    Attributes:
+        words: the program and its arguments, as a person gave them.
+        reads: whose output it was to print.
+        files: what was put on the board for it.
+        time_limit_s: the board ends it after that long.
+    """
+
+    words: tuple[str, ...]
+    reads: Literal["mnn", "llm_bench", "text"]
+    files: tuple[PutFile, ...] = ()
+    time_limit_s: float
+
+
+class Place(Value):
+    """Where a run belongs in a sweep.
+
+    Attributes:
+        sweep: the sweep's id.
+        cell: number of the cell, from 0; runs of one cell are repeats of one another.
+        round: number of the round over all cells, from 0.
+        warm_up: it only prepares the board; its figures count nowhere.
+        precision: the run is repeated until the median of all is known within that share of it;
+            none where the number of runs was fixed.
+    """
+
+    sweep: str
+    cell: int
+    round: int
+    warm_up: bool = False
+    precision: float | None = None
+
+
+class Subject(Value):
+    """What runs, as it is kept with the run.
+
+    Attributes:
+        plan: what llama.cpp was told; none for another engine.
+        watched: a program that armload did not build, with its words; else none.
+        arguments: of any other engine.
+        binary: the program.
+        model: what it reads; without a name where there is none.
+    """
+
+    plan: Plan | None = None
+    watched: Watched | None = None
+    arguments: dict[str, JsonValue] | None = None
+    binary: BinaryRecord
+    model: ModelRecord
+
+
+_RENAMED = {"asked_for": "fingerprint", "tokens": "steps", "strangers": "background_processes"}
+"""Keys of format 1, and what they are called since."""
+
+
+class Job(Subject):
+    """Everything that is known about a run before its program starts.
+
+    With the raw files beside it, it is all that a ``Run`` is computed from, so a run can be
+    fetched by a machine that did not start it.
+
+    Attributes:
+        fingerprint: a checksum over plan, program and model; runs of the same one are one
+            another's repetition. Empty in a run that was kept before there was one.
+        place: in a sweep; none outside of one.
+        engine_name: in the list of engines.
+        command: the words that start it on the board.
+        before: the board's state.
+    """
+
+    format: Literal[2] = 2
+    id: str
+    fingerprint: str = ""
+    place: Place | None = None
+    started_utc: str
+    armload: str
+    engine_name: str
+    command: tuple[str, ...]
+    board: BoardRecord
+    before: Conditions
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_keys(cls, content: object) -> object:
+        if not isinstance(content, dict) or content.get("format") != 1:
+            return content
+        now = {_RENAMED.get(key, key): value for key, value in content.items()}
+        now["format"] = 2
+        now["engine_name"] = "watch" if now.get("watched") else "llama-completion"
+        if isinstance(now.get("board"), dict) and "laptop" in now["board"]:
+            board = dict(now["board"])
+            workstation = board.pop("laptop")
+            now["board"] = {**board, "workstation": workstation}
+        return now

@@ -1,0 +1,225 @@
+"""llama.cpp's command line: what a program offers, how it is called, and what it prints."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from armload.core.errors import UsageError
+from armload.engines.cpu_set import cpu_numbers
+from armload.engines.output import EngineTimes
+from armload.engines.plan import FlashAttention, Plan
+from armload.models.model import Model
+from armload.models.prompt import prompt_of
+
+MAX_PROMPT_BYTES = 100_000
+_KV_ROUNDING_TOKENS = 256
+
+
+def offers(program: Path, option: str) -> bool:
+    """Tell whether a llama.cpp program knows an option.
+
+    Options come and go between releases; each stands as a whole string in the program's
+    read-only data, so this needs neither the source nor a run.
+    """
+    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(b"\0" + option.encode() + b"\0") >= 0
+
+
+def context_tokens(plan: Plan, model: Model) -> int:
+    """Return the length of the KV cache in tokens: as planned, else enough for prompt and output.
+
+    A token is at least one byte of text, which bounds the prompt's length.
+
+    Raises:
+        UsageError: the plan asks for more than the model was trained for, or has no room for
+            what it asks for.
+    """
+    least = (plan.prompt_tokens or 1) + plan.n_predict
+    if least > model.context_length:
+        raise UsageError(
+            f"Prompt and output need at least {least} tokens, but {model.name} was trained for a "
+            f"context of {model.context_length}.",
+            "Use fewer tokens with -n, or a shorter prompt.",
+        )
+    if plan.context_tokens is not None and plan.context_tokens < least:
+        raise UsageError(
+            f"--context {plan.context_tokens} is too small: prompt and output need at "
+            f"least {least} tokens.",
+            f"Use --context {least} or more, or fewer tokens with -n.",
+        )
+    if plan.context_tokens is not None:
+        if plan.context_tokens > model.context_length:
+            raise UsageError(
+                f"--context {plan.context_tokens} is too large: {model.name} was "
+                f"trained for {model.context_length}.",
+                f"Use --context {model.context_length} or less.",
+            )
+        return plan.context_tokens
+    prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
+    needed = prompt_tokens + plan.n_predict + 16
+    rounded = -(-needed // _KV_ROUNDING_TOKENS) * _KV_ROUNDING_TOKENS
+    return min(rounded, model.context_length)
+
+
+def check_architecture(program: Path, model: Model) -> None:
+    """Check that a llama.cpp program knows a model's architecture.
+
+    The name stands in its read-only data, where it may be the end of a longer one.
+
+    Raises:
+        UsageError: it does not.
+    """
+    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data.find(model.architecture.encode() + b"\0") >= 0:
+            return
+    raise UsageError(
+        f"{model.name} has the architecture {model.architecture!a}, which this llama.cpp's "
+        f"{program.name} does not support.",
+        "Use a newer llama.cpp: --source with a folder or a git address.",
+    )
+
+
+def check_options(program: Path, plan: Plan) -> None:
+    """Check that a llama.cpp program has what a plan asks for.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if plan.flash_attention is not None:
+        _flash_attention(program, plan.flash_attention)
+
+
+def whole_plan(plan: Plan, model: Model) -> Plan:
+    """Return a plan with the prompt that a length in tokens stands for.
+
+    Raises:
+        UsageError: the plan does not suit the model, or the prompt is too long for a command line.
+    """
+    context_tokens(plan, model)
+    if plan.prompt_tokens is not None:
+        plan = plan.model_copy(update={"prompt": prompt_of(model.path, plan.prompt_tokens)})
+    size_bytes = len(plan.prompt.encode())
+    if size_bytes > MAX_PROMPT_BYTES:
+        raise UsageError(
+            f"The prompt is {size_bytes} bytes long; the limit is {MAX_PROMPT_BYTES}.",
+            "Use a shorter prompt.",
+        )
+    return plan
+
+
+def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
+    """Tell whether the engine should rearrange the weights in memory.
+
+    Rearranged weights are a second copy beside the mapped file, so this pays only where
+    both fit.
+    """
+    kv_bytes = model.kv_bytes_per_token * context
+    return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
+
+
+_REPACK, _NO_REPACK = ("--repack",), ("--no-repack", "-nr")
+REPACK_OPTIONS = (*_REPACK, *_NO_REPACK)
+
+
+def repacked(words: Sequence[str]) -> bool:
+    """Tell whether a command line let the engine rearrange the weights: the last word counts."""
+    said = [word for word in words if word in REPACK_OPTIONS]
+    return not said or said[-1] in _REPACK
+
+
+def command(
+    plan: Plan,
+    model: Model,
+    program: Path,
+    *,
+    on_board: PurePosixPath,
+    model_on_board: PurePosixPath,
+    memory_available_bytes: int,
+) -> tuple[str, ...]:
+    """Return the words that start the engine on the board.
+
+    Args:
+        plan: what to run.
+        model: the model's facts.
+        program: the same program on the laptop, asked for the options that it knows.
+        on_board: the program's path on the board.
+        model_on_board: the model's path on the board.
+        memory_available_bytes: on the board, before the run.
+
+    Raises:
+        UsageError: the plan does not suit the model.
+    """
+    context = context_tokens(plan, model)
+    words = [str(on_board), "-m", str(model_on_board), "-no-cnv", "--no-escape"]
+    words += ["-p", plan.prompt, "-n", str(plan.n_predict), "-c", str(context)]
+    words += ["--temp", f"{plan.temperature:g}", "--seed", str(plan.seed), "--no-display-prompt"]
+    threads = plan.threads
+    if threads is None and plan.cpus is not None:
+        threads = len(cpu_numbers(plan.cpus))  # the engine would count all cores
+    if threads is not None:
+        words += ["-t", str(threads)]
+    if plan.batch_tokens is not None:
+        words += ["-b", str(plan.batch_tokens)]
+    if plan.micro_batch_tokens is not None:
+        words += ["-ub", str(plan.micro_batch_tokens)]
+    if plan.kv_types is not None:
+        words += ["-ctk", plan.kv_types[0], "-ctv", plan.kv_types[1]]
+    if plan.flash_attention is not None:
+        words += _flash_attention(program, plan.flash_attention)
+    if not plan.stop_at_end:
+        words.append("--ignore-eos")
+    if not repacks(model, memory_available_bytes, context):
+        words += _if_offered(program, "--no-repack")
+    words += _if_offered(program, "--perf")
+    words += _if_offered(program, "--offline")
+    words += _if_offered(program, "-fit", "off")
+    return (*words, *plan.extra)
+
+
+def _if_offered(program: Path, option: str, *values: str) -> list[str]:
+    return [option, *values] if offers(program, option) else []
+
+
+def _flash_attention(program: Path, wish: FlashAttention) -> list[str]:
+    if offers(program, "[on|off|auto]"):
+        return ["-fa", wish]
+    if wish == "auto":  # until August 2025 it was a flag
+        raise UsageError(
+            "--flash-attention auto: this release of llama.cpp supports only on and off.",
+            "Use --flash-attention on or off.",
+        )
+    return ["-fa"] if wish == "on" else []
+
+
+_END_OF_TEXT = b" [end of text]\n"
+
+
+def generated_text(stdout: bytes) -> str:
+    """Return the text that the model wrote, without what the program adds behind it.
+
+    Bytes that are no UTF-8 become U+FFFD.
+    """
+    text = stdout.removesuffix(b"\n\n").removesuffix(_END_OF_TEXT)
+    return text.decode("utf-8", "replace")
+
+
+_LOAD = re.compile(r"load time =\s+([0-9.]+) ms")
+_PROMPT = re.compile(r"prompt eval time =\s+([0-9.]+) ms /\s+([0-9]+) tokens")
+_EVAL = re.compile(r"(?<!prompt) eval time =\s+([0-9.]+) ms /\s+([0-9]+) runs")
+
+
+def engine_times(stderr: str) -> EngineTimes | None:
+    """Read the sums that llama.cpp prints with ``--perf``; none when it printed none."""
+    load, prompt, decode = (pattern.search(stderr) for pattern in (_LOAD, _PROMPT, _EVAL))
+    if load is None or prompt is None or decode is None:
+        return None
+    return EngineTimes(
+        prompt_ms=float(prompt.group(1)),
+        prompt_tokens=int(prompt.group(2)),
+        eval_ms=float(decode.group(1)),
+        eval_tokens=int(decode.group(2)),
+        load_ms=float(load.group(1)),
+    )

@@ -1,0 +1,79 @@
+"""One measurement of an engine's speed, ours or another program's, as comparisons need it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from armload.core.values import Value
+
+
+class Work(Value):
+    """What was done, as far as it is known; two speeds compare where it is the same.
+
+    Attributes:
+        model: file name.
+        model_sha256: of the file; empty where an engine does not say it.
+        model_format: two files of different formats may hold the same model.
+        board: a name; none for figures that came from elsewhere.
+        prompt: its text.
+        prompt_tokens, output_tokens: as planned.
+        context_tokens: length of the KV cache.
+        kv_type: types of the cache's halves, such as ``f16/f16``.
+        sampling: temperature, seed, and whether the model may end its text.
+    """
+
+    model: str | None = None
+    model_sha256: str = ""
+    model_format: Literal["GGUF", "other"] = "GGUF"
+    board: str | None = None
+    prompt: str | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    context_tokens: int | None = None
+    kv_type: str | None = None
+    sampling: str | None = None
+
+
+class Method(Value):
+    """How it was done; this is what a comparison is about.
+
+    Attributes:
+        engine: the program, with its version and build.
+        threads: that decode.
+        repacked: whether the engine could rearrange the weights, for kernels of their own; none
+            where that is unknown.
+        options: further words for the engine.
+    """
+
+    engine: str
+    threads: int | None = None
+    repacked: bool | None = None
+    options: str = ""
+
+
+class Measurement(Value):
+    """One measurement.
+
+    Attributes:
+        name: a run's id, or the file and which measurement of it.
+        work, way: what was done and how.
+        ttft_s, prefill_tps, decode_tps: as in a run's summary; none where unknown.
+        token_s: seconds of every output token but the first, in order; empty where an engine
+            gives only their mean.
+        max_rss_bytes: peak memory.
+        text: what was written; none where it is unknown.
+        garbage: why nobody should look at the speed: how it failed, or what is wrong with its text.
+        doubts: what else was found, in words.
+    """
+
+    name: str
+    work: Work
+    way: Method
+    ttft_s: float | None = None
+    prefill_tps: float | None = None
+    decode_tps: float | None = None
+    token_s: tuple[float, ...] = ()
+    max_rss_bytes: int | None = None
+    text: str | None = None
+    garbage: str = ""
+    doubts: tuple[str, ...] = ()

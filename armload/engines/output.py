@@ -1,0 +1,77 @@
+"""What an engine's files say of a run, before anything is computed from it or judged."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from armload.core.values import Value
+from armload.engines.trace import Step, Trace
+
+
+class Memory(Value):
+    """Peak memory of the process, from ``/proc/<pid>/status``."""
+
+    max_rss_bytes: int
+    max_vms_bytes: int
+
+
+class EngineTimes(Value):
+    """The engine's own sums, as it prints them.
+
+    Attributes:
+        prompt_ms, eval_ms: time in prompt and generating steps.
+        prompt_tokens, eval_tokens: tokens in them (never below 1, as llama.cpp counts).
+        load_ms: time to load the model; none where the engine does not say it.
+    """
+
+    prompt_ms: float
+    prompt_tokens: int
+    eval_ms: float
+    eval_tokens: int
+    load_ms: float | None = None
+
+
+class Reported(Value):
+    """Figures that a program gives of itself, where there is no trace to compute them from.
+
+    Attributes:
+        ttft_s: from the process's start to its first output token.
+        wall_s: from the process's start to its end.
+        prefill_s, prefill_tokens, prefill_tps, decode_s, decode_tokens, decode_tps: as in a
+            run's summary.
+    """
+
+    ttft_s: float | None = None
+    wall_s: float | None = None
+    prefill_s: float | None = None
+    prefill_tokens: int | None = None
+    prefill_tps: float | None = None
+    decode_s: float | None = None
+    decode_tokens: int | None = None
+    decode_tps: float | None = None
+
+
+class Output(Value):
+    """What an engine's files say of a run.
+
+    Attributes:
+        header: the trace's first line; none when the engine never began.
+        steps: of the engine, in the order of time.
+        text: what it generated; none where it generates no text.
+        reported: its own figures; none where they are computed from the steps.
+        times: the engine's own sums.
+        memory: the peak that the trace shows; none without one.
+        result: what an engine of another kind measured, for ``run.json``.
+        missing: what the output should hold and does not; empty when nothing is missing.
+        notes: what a reader of the figures should know.
+    """
+
+    header: Trace | None = None
+    steps: tuple[Step, ...] = ()
+    text: str | None = None
+    reported: Reported | None = None
+    times: EngineTimes | None = None
+    memory: Memory | None = None
+    result: dict[str, JsonValue] | None = None
+    missing: str = ""
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,119 @@
+"""What to run on a board."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from armload.core.values import Value
+from armload.engines.cpu_set import cpu_numbers
+from armload.engines.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
+
+LONGEST_RUN_S = 30 * 24 * 3600
+"""Shells on small boards count in 32 bits."""
+
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+"""Types of a KV cache that llama.cpp's programs take (common/arg.cpp)."""
+
+_SHORT_PROMPT = 48  # what a shortened one takes: its begin and what is said of it
+_BEGIN_OF_A_PROMPT = 20
+
+
+def _reaches_a_program(prompt: str) -> str:
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("this is not valid UTF-8") from error
+    if "\0" in prompt:
+        raise ValueError("a prompt cannot contain the character NUL")
+    return prompt
+
+
+def _as_text(cores: object) -> object:
+    return str(cores) if isinstance(cores, int) and not isinstance(cores, bool) else cores
+
+
+def _names_cores(cores: str) -> str:
+    cpu_numbers(cores)
+    return cores
+
+
+def _is_known(kv_type: str) -> str:
+    halves = kv_type.split("/")
+    if len(halves) > 2 or any(half not in KV_TYPES for half in halves):
+        raise ValueError(f"use one of {', '.join(KV_TYPES)}, or KEYS/VALUES for different types")
+    return kv_type
+
+
+TokenCount = Annotated[int, Field(ge=1)]
+PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
+PromptTokens = Annotated[int, Field(ge=2)]
+Cores = Annotated[str, BeforeValidator(_as_text), AfterValidator(_names_cores)]
+KvType = Annotated[str, AfterValidator(_is_known)]
+FlashAttention = Literal["on", "off", "auto"]
+Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
+
+
+class Plan(Value):
+    """One run of the engine: plain continuation of a prompt.
+
+    Attributes:
+        prompt: the text to continue.
+        prompt_tokens: length of a prompt of common words that is made for the model instead;
+            its beginning-of-text token counts, where it has one.
+        n_predict: tokens to generate.
+        threads: worker threads; none lets the engine choose (its physical cores).
+        cpus: the cores that it may run on, such as ``4-7`` or ``0,2``; none for all.
+        context_tokens: length of the KV cache; none for prompt and ``n_predict`` with some room.
+        batch_tokens: prompt tokens that are given to the engine at a time.
+        micro_batch_tokens: tokens that go through the model at a time.
+        kv_type: of the cache, such as ``q8_0``, or keys and values apart, ``q8_0/q4_0``.
+        flash_attention: the fused attention kernel.
+        cold: the board forgets the files that it has in memory first, where it may.
+        temperature: 0 is greedy.
+        seed: of the sampler.
+        stop_at_end: stop at the model's end-of-text token; without it exactly ``n_predict``
+            tokens are generated, as a measurement needs.
+        extra: further arguments for the engine.
+        time_limit_s: the board ends the run after that long.
+    """
+
+    prompt: PromptText = SEED_PROMPT
+    prompt_tokens: PromptTokens | None = None
+    n_predict: TokenCount = SEED_N_PREDICT
+    threads: TokenCount | None = None
+    cpus: Cores | None = None
+    context_tokens: TokenCount | None = None
+    batch_tokens: TokenCount | None = None
+    micro_batch_tokens: TokenCount | None = None
+    kv_type: KvType | None = None
+    flash_attention: FlashAttention | None = None
+    cold: bool = False
+    temperature: Temperature = 0.0
+    seed: Seed = 1
+    stop_at_end: bool = False
+    extra: tuple[str, ...] = ()
+    time_limit_s: Seconds = DEFAULT_TIME_LIMIT_S
+
+    @property
+    def kv_types(self) -> tuple[str, str] | None:
+        """Types of keys and of values; none for the engine's usual one."""
+        return None if self.kv_type is None else kv_halves(self.kv_type)
+
+
+def kv_halves(kv_type: str) -> tuple[str, str]:
+    """Return the types of keys and of values: ``q8_0`` is that of both."""
+    keys, _, values = kv_type.partition("/")
+    return keys, values or keys
+
+
+def short_prompt(prompt: str) -> str:
+    """Return a prompt in quotation marks, a long one as its begin and what tells it from others."""
+    if len(prompt) <= _SHORT_PROMPT:
+        return repr(prompt)
+    short_hash = hashlib.sha256(prompt.encode()).hexdigest()[:8]
+    return f"{prompt[:_BEGIN_OF_A_PROMPT]!r}… ({len(prompt)} characters, {short_hash})"

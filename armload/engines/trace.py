@@ -1,0 +1,126 @@
+"""The trace that an engine writes on the board: its values, and how they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from armload.core.errors import DataError
+from armload.core.values import Value
+from armload.deploy.traces import is_whole, whole_lines
+
+
+class Step(Value):
+    """One decode step of the engine, timed on the board.
+
+    Attributes:
+        step: number from 0.
+        phase: ``prompt`` or ``generate``.
+        tokens: tokens that went through the model in this step.
+        start_ns, end_ns: on the board's ``CLOCK_MONOTONIC``.
+        major_faults: page faults that had to wait for storage, in this step, all threads.
+        read_bytes: bytes that the process had fetched from storage in this step; none
+            where the kernel does not count them.
+        rss_bytes: resident memory at the end of the step.
+        cpu_ns: CPU time of all threads in this step.
+        involuntary_switches: times that a thread was made to give way in this step; none where
+            counting them would have cost too much.
+        cpu_khz: frequency of each core that reports one, at the end of the step.
+        celsius: hottest sensor at the end of the step; none where there is none.
+    """
+
+    step: int
+    phase: Literal["prompt", "generate"]
+    tokens: int
+    start_ns: int
+    end_ns: int
+    major_faults: int
+    read_bytes: int | None = None
+    rss_bytes: int
+    cpu_ns: int
+    involuntary_switches: int | None = None
+    cpu_khz: tuple[int, ...] = ()
+    celsius: float | None = None
+
+    @property
+    def duration_s(self) -> float:
+        """Wall time of the step."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+class Trace(Value):
+    """The trace's first line.
+
+    Attributes:
+        format: version of the trace's format.
+        clock: name of the clock.
+        source: ``engine`` where our library wrote it inside the engine, ``watch`` where our
+            program wrote it beside a foreign one.
+        engine_commit: upstream's commit or version, compiled in; empty under ``watch``.
+        page_bytes: the kernel's page size.
+        threads: that the engine decodes with; none under ``watch``.
+        whole_writes: each write of a watched program was seen apart from its neighbours; none
+            in an engine's own trace.
+        start_ns: when the process began, on the same clock.
+        khz_cores: numbers of the cores whose frequencies the steps hold, in their order and such as
+            ``0-3,6``; empty where none reports one, none in a trace that was written before.
+        allowed_cores: the cores that the program could use; none where that is not known.
+    """
+
+    format: int
+    clock: str
+    source: Literal["engine", "watch"] = "engine"
+    engine_commit: str = ""
+    page_bytes: int
+    threads: int | None = None
+    whole_writes: bool | None = None
+    start_ns: int
+    khz_cores: str | None = None
+    allowed_cores: str | None = None
+
+
+def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
+    """Read ``trace.jsonl``: its header, and the steps in the order of time.
+
+    A line that was cut off, with the program or by full storage, is left out. A file that is
+    missing or empty, as when the engine ended before it began, gives ``(None, ())``.
+
+    Raises:
+        DataError: a line that is whole is not what the trace library writes.
+    """
+    steps: list[Step] = []
+    header = read_lines(path, lambda content: steps.append(Step.model_validate(content)))
+    return header, tuple(steps)
+
+
+def read_lines(path: Path, take: Callable[[dict[str, Any]], None]) -> Trace | None:
+    """Return a trace's header; none where there is none. ``take`` is given each line after it.
+
+    Raises:
+        DataError: a line that is whole is no JSON, or ``take`` refuses it as a wrong value.
+    """
+    try:
+        lines = whole_lines(path.read_bytes()).split(b"\n")
+    except FileNotFoundError:
+        return None
+    header: Trace | None = None
+    for number, line in enumerate(lines, start=1):
+        if not is_whole(line):
+            continue
+        try:
+            content = json.loads(line)
+            if header is None:
+                header = Trace.model_validate(content)
+            else:
+                take(content)
+        except (ValueError, TypeError, ValidationError) as error:
+            raise DataError(
+                f"{path}, line {number}: not a trace that this armload can read.",
+                "The file was changed, or written by a newer armload. Update armload, or "
+                "restore the file.",
+            ) from error
+    return header

@@ -1,0 +1,1 @@
+"""Programs that armload did not build, run under ``watch``."""

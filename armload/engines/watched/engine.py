@@ -1,0 +1,194 @@
+"""Any other program, run under our ``watch``, which times its writes and looks at its memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from armload.boards.board import Board
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.build.helper import WATCH
+from armload.build.inspection import Inspection
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.deploy.layout import Layout
+from armload.deploy.payload import FoundPayload, Payload, find_payload, read_payload
+from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
+from armload.engines.engine import Engine, Site
+from armload.engines.job import BinaryRecord, Job, ModelRecord, PutFile, Subject, Watched
+from armload.engines.output import Output
+from armload.engines.watched.command_line import Command, for_board, program_among
+from armload.engines.watched.output import Reads
+from armload.engines.watched.preflight import Script, check_program, check_wheel, look_at_program
+from armload.engines.watched.read import read_watched
+
+PROGRAM_ID_FILE = "watched"
+"""Holds the program's process id; the run's script looks at that one's memory."""
+
+
+class WatchOrder(Value):
+    """What a person asks to be run.
+
+    Attributes:
+        words: the program and its arguments.
+        put: local files and folders that it needs on the board.
+        reads: whose output it prints.
+        name: of the model; empty for the name of the largest payload beside the program.
+        wheel_python: a Python on the board that must have MNN's wheel; empty for none.
+        time_limit_s: the board itself ends it after that long.
+    """
+
+    words: tuple[str, ...]
+    put: tuple[Path, ...] = ()
+    reads: Reads = "text"
+    name: str = ""
+    wheel_python: str = ""
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+
+
+class WatchedProgram(Engine):
+    """A program that armload did not build.
+
+    Args:
+        order: what to run.
+        payload: what ``order.put`` names, read.
+        program: what its first word is: a file of the payload, or a program of the board's own.
+    """
+
+    name = "watch"
+    unit = "writes"
+    helpers = (WATCH,)
+
+    def __init__(
+        self, order: WatchOrder, payload: Sequence[Payload], program: Inspection | Script | str
+    ) -> None:
+        self._order = order
+        self._payload = tuple(payload)
+        self._program = program
+        self._inspection = program if isinstance(program, Inspection) else None
+
+    @classmethod
+    def load(
+        cls, order: WatchOrder, program: Inspection | Script | str, progress: Progress
+    ) -> WatchedProgram:
+        """Read what is to be put on the board, which may be gigabytes.
+
+        Raises:
+            UsageError, DataError: as for ``read_payload``.
+        """
+        return cls(order, [read_payload(path, progress) for path in order.put], program)
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over the words and all that is put there."""
+        order = self._order
+        parts = [*order.words, order.reads, order.name, *(each.sha256 for each in self._payload)]
+        return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
+
+    @property
+    def subject(self) -> Subject:
+        """The words, and what is known of program and model."""
+        order = self._order
+        command = self._on(Layout(workdir=PurePosixPath("/")))
+        program = command.program
+        return Subject(
+            watched=Watched(
+                words=order.words,
+                reads=order.reads,
+                files=tuple(
+                    PutFile(name=str(file.name), sha256=file.sha256, size_bytes=file.size_bytes)
+                    for each in self._payload
+                    for file in each.files
+                ),
+                time_limit_s=order.time_limit_s,
+            ),
+            binary=BinaryRecord(
+                program=program.name.name if program else PurePosixPath(command.words[0]).name,
+                sha256=program.sha256 if program else "",
+                size_bytes=program.size_bytes if program else None,
+                features=_features(self._inspection),
+            ),
+            model=self._model(command),
+        )
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """What a person named with ``--put``."""
+        return self._payload
+
+    @property
+    def time_limit_s(self) -> float:
+        """As asked for."""
+        return self._order.time_limit_s
+
+    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
+        """Refuse a program that cannot start there; warn of one that may not run."""
+        del board
+        if self._order.wheel_python:
+            check_wheel(host, self._order.wheel_python)
+        check_program(host, found, self._program, self._payload, progress)
+
+    def command(self, site: Site) -> tuple[str, ...]:
+        """Return the words that start it under ``watch``."""
+        command = self._on(site.layout)
+        folders = ":".join(str(folder) for folder in command.library_folders)
+        libraries = ("-e", f"LD_LIBRARY_PATH={folders}") if folders else ()
+        # The board's own programs, and scripts, are of its shell's kind of machine.
+        launcher = site.launcher if self._inspection is not None else ()
+        return (
+            str(site.helpers[WATCH]),
+            *("-p", PROGRAM_ID_FILE),
+            *libraries,
+            "--",
+            *launcher,
+            *command.words,
+        )
+
+    def program(self, site: Site) -> str:
+        """Return the program under ``watch``."""
+        return self._on(site.layout).words[0]
+
+    @staticmethod
+    def read(job: Job, folder: Path) -> Output:
+        """Read its writes, its memory, and what it printed."""
+        return Output() if job.watched is None else read_watched(job.watched, folder)
+
+    def _on(self, layout: Layout) -> Command:
+        return for_board(self._order.words, self._payload, layout)
+
+    def _model(self, command: Command) -> ModelRecord:
+        """Return the largest payload beside the program."""
+        program = command.program.local if command.program else None
+        others = [
+            each
+            for each in self._payload
+            if program is None or not program.is_relative_to(each.local)
+        ]
+        if not others:
+            return ModelRecord(name=self._order.name, sha256="", size_bytes=None)
+        largest = max(others, key=lambda each: each.size_bytes)
+        return ModelRecord(
+            name=self._order.name or largest.name,
+            sha256=largest.sha256,
+            size_bytes=largest.size_bytes,
+        )
+
+
+def look_at(order: WatchOrder) -> Inspection | Script | str:
+    """Say what is to be run, from the files' names alone; a program of the board's own is a word.
+
+    Raises:
+        UsageError: something to put there is missing, or the program cannot be run on any board.
+        DataError, BuildError: it is neither a script nor a whole ELF file.
+    """
+    found: list[FoundPayload] = [find_payload(path) for path in order.put]
+    file = program_among(order.words[0], found)
+    return order.words[0] if file is None else look_at_program(file)
+
+
+def _features(inspection: Inspection | None) -> tuple[str, ...]:
+    if inspection is None:
+        return ()
+    return tuple(use.feature for use in inspection.features if not use.guarded)

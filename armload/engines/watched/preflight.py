@@ -1,0 +1,168 @@
+"""Whether a board can run a program, as far as that shows before anything is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.build.inspection import Inspection, inspect
+from armload.core.errors import BoardError, UsageError
+from armload.core.progress import Progress
+from armload.core.shell import render
+from armload.core.values import Value
+from armload.deploy.payload import FoundFile, Payload
+
+_WHEEL_LIMIT_S = 120.0
+
+
+class Script(Value):
+    """A program that another one reads.
+
+    Attributes:
+        name: its file's.
+        interpreter: the program that reads it; empty where its first line names none.
+    """
+
+    name: str
+    interpreter: str
+
+
+def look_at_program(program: FoundFile) -> Inspection | Script:
+    """Say what a program's file is.
+
+    Raises:
+        UsageError: it may not be executed.
+        DataError, BuildError: it is neither a script nor a whole ELF file.
+    """
+    if not program.executable:
+        raise UsageError(f"{program.local} is not executable.", f"chmod +x {program.local}")
+    with program.local.open("rb") as file:
+        begin = file.read(256)
+    if not begin.startswith(b"#!"):
+        return inspect(program.local)
+    words = begin[2:].split(b"\n", 1)[0].decode("utf-8", "replace").split()
+    return Script(name=program.name.name, interpreter=words[0] if words else "")
+
+
+def check_program(
+    host: Host,
+    found: Probe,
+    program: Inspection | Script | str,
+    payload: Sequence[Payload],
+    progress: Progress,
+) -> None:
+    """Refuse a program that cannot start on a board; warn of one that may not run.
+
+    Args:
+        host: the board.
+        found: what it says of itself, as programs see it.
+        program: what is to be run; the name of a program of the board's own.
+        payload: what is put there, which may hold libraries.
+        progress: is told of doubts.
+
+    Raises:
+        BoardError: another kind of machine, no loader, no such program on the board.
+    """
+    if isinstance(program, str):
+        _check_there(host, program)
+    elif isinstance(program, Script):
+        _check_interpreter(host, program)
+    else:
+        _check_machine(host, found, program)
+        if program.interpreter is not None:
+            _check_loader(host, program, payload, progress)
+        _say_lacking_features(host, found, program, progress)
+
+
+def check_wheel(host: Host, python: str) -> None:
+    """Make sure that a board's Python has MNN's wheel, with its language models.
+
+    Raises:
+        BoardError: it has not; with Python's own words.
+    """
+    script = render("wheel.sh.j2", {"python": python})
+    done = host.run(script, timeout_s=_WHEEL_LIMIT_S)
+    if done.status == 0:
+        return
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    said = lines[-1] if lines else f"exit {done.status}"
+    raise BoardError(
+        f"{host.name}: {python} cannot import MNN.llm: {said}.",
+        f"Install the wheel on the board ({python} -m pip install MNN), or name the Python that "
+        "has it with --python.",
+    )
+
+
+def _has(host: Host, path: PurePosixPath | str) -> bool:
+    return host.run(render("has.sh.j2", {"names": [str(path)]})).text == str(path)
+
+
+def _check_there(host: Host, word: str) -> None:
+    if not _has(host, word):
+        raise BoardError(
+            f"{host.name}: no program {word} on the board.",
+            "Copy it with --put FILE, or give its full path on the board.",
+        )
+
+
+def _check_interpreter(host: Host, script: Script) -> None:
+    if script.interpreter and not _has(host, script.interpreter):
+        raise BoardError(
+            f"{host.name}: {script.name} is a script for {script.interpreter}, which is missing "
+            "on the board.",
+            f"Call another interpreter: -- sh {script.name}, for instance.",
+        )
+
+
+def _check_machine(host: Host, found: Probe, inspection: Inspection) -> None:
+    if host.launcher and not found.cpu_features:
+        return
+    if inspection.architecture != found.machine:
+        raise BoardError(
+            f"{host.name}: its kernel is {found.machine}, and {inspection.path.name} is built for "
+            f"{inspection.architecture}.",
+            "Rebuild it for that architecture.",
+        )
+
+
+def _check_loader(
+    host: Host, inspection: Inspection, payload: Sequence[Payload], progress: Progress
+) -> None:
+    name = inspection.path.name
+    loader = str(inspection.interpreter)
+    if not _has(host, loader):
+        raise BoardError(
+            f"{host.name}: {name} is dynamically linked: it needs the loader {loader}, "
+            "which is missing on the board.",
+            "Link it with -static, or build it with the board's own system libraries.",
+        )
+    put = {part.name.name for each in payload for part in each.files}
+    asked = [library for library in inspection.needed if library not in put]
+    if not asked:
+        return
+    there = host.run(render("libraries.sh.j2", {"names": asked})).text.splitlines()
+    missing = [library for library in asked if library not in there]
+    if missing:
+        progress.say(
+            f"{name} needs {', '.join(missing)}, which is not among the files of --put or in the "
+            f"usual library folders of {host.name}: it may not start. Copy libraries with --put "
+            "FILE, too."
+        )
+
+
+def _say_lacking_features(
+    host: Host, found: Probe, inspection: Inspection, progress: Progress
+) -> None:
+    lacking = [
+        use.feature
+        for use in inspection.features
+        if not use.guarded and use.feature not in found.cpu_features
+    ]
+    if lacking and found.cpu_features:
+        progress.say(
+            f"{inspection.path.name} uses {', '.join(lacking)}, which the CPU of {host.name} "
+            "does not have: unless it checks for them at run time, it will end with an illegal "
+            "instruction."
+        )

@@ -1,0 +1,179 @@
+"""What ``watch`` noted of a program, taken together with what the program printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from armload.core.files import content
+from armload.core.values import counted
+from armload.engines.job import Watched
+from armload.engines.output import EngineTimes, Memory, Output, Reported
+from armload.engines.trace import Step
+from armload.engines.watched.output import EngineOutput, read_output
+from armload.engines.watched.trace import Watching, Write, read_watching
+
+AGREES_WITHIN = 0.10
+"""The engine's own decode time and that of its writes may differ by this share without a note."""
+
+WATCHING_COUNTS_FROM = 0.01
+"""A note says how much of one core watching took, from here on."""
+
+_ROUNDED_S = 0.02
+"""MNN rounds its times to 10 ms."""
+
+
+def read_watched(watched: Watched, folder: Path) -> Output:
+    """Read a watched run's raw files; any of them may be missing.
+
+    Raises:
+        DataError: the trace is malformed.
+    """
+    noted = read_watching(folder / "trace.jsonl")
+    stdout = content(folder / "stdout")
+    said = read_output(watched.reads, stdout)
+    pieces = _of_answer(noted.writes, said, stdout)
+    steps, notes = _steps(pieces, said)
+    return Output(
+        header=noted.header,
+        steps=steps,
+        text=None
+        if said.answer is None
+        else stdout[slice(*said.answer)].decode("utf-8", "replace"),
+        reported=_reported(noted, said, pieces),
+        times=_engine_times(said),
+        memory=_memory(noted),
+        missing=said.missing,
+        notes=(*said.notes, *notes, *_notes_on_watching(noted, stdout)),
+    )
+
+
+def _of_answer(writes: Sequence[Write], said: EngineOutput, stdout: bytes) -> list[Write]:
+    """Return the writes that carried the answer, without what only ends its last line."""
+    if said.answer is None:
+        return []
+    begin, end = said.answer
+    found, contents = [], []
+    offset = 0
+    for write in writes:
+        if offset < end and offset + write.bytes > begin:
+            found.append(write)
+            contents.append(stdout[offset : offset + write.bytes])
+        offset += write.bytes
+    # MNN ends its answer with an empty line, for which no token stands.
+    one_more = said.decode_tokens is not None and len(found) == said.decode_tokens + 1
+    return found[:-1] if one_more and not contents[-1].strip() else found
+
+
+def _steps(pieces: Sequence[Write], said: EngineOutput) -> tuple[tuple[Step, ...], list[str]]:
+    """Return a step for each output token but the first, where each was one write.
+
+    The first comes out of prefill, as in a trace of our own.
+    """
+    if said.answer is None:
+        return (), []
+    count = counted(len(pieces), "write")
+    if said.decode_tokens is None:
+        return (), [f"The output came in {count}; the number of tokens is unknown."]
+    if len(pieces) != said.decode_tokens:
+        tokens = counted(said.decode_tokens, "token")
+        said_tokens = f"the program reports {tokens}"
+        return (), [f"No times per token: {said_tokens}, but its answer came in {count}."]
+    steps = tuple(_step(number, write) for number, write in enumerate(pieces[1:]))
+    return steps, _disagreement(steps, said)
+
+
+def _step(number: int, write: Write) -> Step:
+    return Step(
+        step=number,
+        phase="generate",
+        tokens=1,
+        start_ns=write.start_ns,
+        end_ns=write.end_ns,
+        major_faults=write.major_faults or 0,
+        read_bytes=write.read_bytes,
+        rss_bytes=write.rss_bytes,
+        cpu_ns=write.cpu_ns or 0,
+        involuntary_switches=write.involuntary_switches,
+        cpu_khz=write.cpu_khz,
+        celsius=write.celsius,
+    )
+
+
+def _disagreement(steps: Sequence[Step], said: EngineOutput) -> list[str]:
+    if not steps or said.decode_s is None or said.decode_tokens is None:
+        return []
+    ours_s = sum(step.duration_s for step in steps) / len(steps)
+    theirs_s = said.decode_s / said.decode_tokens
+    allowed_s = AGREES_WITHIN * theirs_s + _ROUNDED_S / said.decode_tokens
+    if abs(ours_s - theirs_s) <= allowed_s:
+        return []
+    note = (
+        f"The program reports {theirs_s * 1000:.3g} ms per token, but its writes came every "
+        f"{ours_s * 1000:.3g} ms: one of the two includes something else, such as a second prompt."
+    )
+    return [note]
+
+
+def _reported(noted: Watching, said: EngineOutput, pieces: Sequence[Write]) -> Reported:
+    start_ns = noted.header.start_ns if noted.header else None
+    # Where nobody says that the output is tokens, its first write is no first token.
+    first = pieces[0] if pieces and said.decode_tokens is not None else None
+    last_ns = [
+        *(write.end_ns for write in noted.writes[-1:]),
+        *([noted.end.end_ns] if noted.end else []),
+    ]
+    return Reported(
+        ttft_s=(first.end_ns - start_ns) / 1e9 if first and start_ns is not None else None,
+        wall_s=(last_ns[-1] - start_ns) / 1e9 if last_ns and start_ns is not None else None,
+        prefill_tps=said.prefill_tps,
+        decode_tps=said.decode_tps,
+        prefill_s=said.prefill_s,
+        prefill_tokens=said.prefill_tokens,
+        decode_s=said.decode_s,
+        decode_tokens=said.decode_tokens,
+    )
+
+
+def _engine_times(said: EngineOutput) -> EngineTimes | None:
+    if (
+        said.prefill_s is None
+        or said.prefill_tokens is None
+        or said.decode_s is None
+        or said.decode_tokens is None
+    ):
+        return None
+    return EngineTimes(
+        prompt_ms=said.prefill_s * 1000,
+        prompt_tokens=said.prefill_tokens,
+        eval_ms=said.decode_s * 1000,
+        eval_tokens=said.decode_tokens,
+    )
+
+
+def _memory(noted: Watching) -> Memory | None:
+    resident = [write.rss_bytes for write in noted.writes]
+    resident += [look.rss_bytes for look in noted.looks]
+    virtual_bytes = 0
+    if noted.end is not None:
+        resident.append(noted.end.max_rss_bytes)
+        virtual_bytes = noted.end.max_vms_bytes or 0
+    most = max(resident, default=0)
+    return Memory(max_rss_bytes=most, max_vms_bytes=max(most, virtual_bytes)) if most else None
+
+
+def _notes_on_watching(noted: Watching, stdout: bytes) -> list[str]:
+    notes = []
+    if noted.header is not None and noted.header.whole_writes is False:
+        notes.append("This kernel merges writes in quick succession.")
+    if noted.end is None:
+        return notes
+    if noted.end.writes_left_out:
+        notes.append(f"{noted.end.writes_left_out} further writes were not recorded.")
+    elif sum(write.bytes for write in noted.writes) != len(stdout):
+        notes.append("Some of the program's writes were not recorded.")
+    start_ns = noted.header.start_ns if noted.header else noted.end.end_ns
+    share = noted.end.watch_cpu_ns / max(noted.end.end_ns - start_ns, 1)
+    if share >= WATCHING_COUNTS_FROM:
+        notes.append(f"Monitoring the program used {share:.1%} of one core.")
+    return notes

@@ -1,0 +1,286 @@
+"""Figures and facts of a run in the words that table, chart and page share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from armload.analysis.causes import CAUSES, Cause, causes
+from armload.analysis.frequency import Cores, cores_of
+from armload.analysis.run import Run
+from armload.analysis.sanity import departure_line
+from armload.boards.conditions import Conditions
+from armload.core import values
+from armload.core.shell import join
+from armload.core.values import format_bytes
+from armload.engines.job import RateKind
+from armload.engines.llama_cpp import repacked
+from armload.engines.trace import Step
+
+UNKNOWN = "-"
+
+
+def seconds(value: float | None) -> str:
+    """Write a time with three figures, in milliseconds below one second."""
+    if value is None:
+        return UNKNOWN
+    # The unit is chosen after rounding: 0.99996 s is 1.00 s, not 1,000 ms.
+    rounded = _rounded(value)
+    return f"{_three_figures(value)} s" if rounded >= 1 else f"{_three_figures(rounded * 1000)} ms"
+
+
+def duration(seconds_in_all: float) -> str:
+    """Write how long something has lasted, in the unit that a person would take."""
+    for unit, scale in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds_in_all >= 2 * scale:
+            return f"{seconds_in_all / scale:.0f} {unit}"
+    return f"{seconds_in_all:.0f} s"
+
+
+def rate(tokens_per_s: float | None) -> str:
+    """Write tokens per second with three figures."""
+    return UNKNOWN if tokens_per_s is None else _three_figures(tokens_per_s)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.2e}")
+
+
+def _three_figures(value: float) -> str:
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:,.{max(0, 2 - exponent)}f}"
+
+
+def size(count: int | None) -> str:
+    """Write a number of bytes."""
+    return UNKNOWN if count is None else format_bytes(count)
+
+
+def counted(count: int | None, thing: str) -> str:
+    """Write a number of things, as far as it is known."""
+    return UNKNOWN if count is None else values.counted(count, thing)
+
+
+def weights(count: int) -> str:
+    """Write a number of weights as model names do: ``293 k``, ``81.8 M``, ``8.03 B``."""
+    for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if _rounded(count) >= scale:
+            return f"{_three_figures(count / scale)} {unit}"
+    return str(count)
+
+
+def reads_storage(step: Step) -> bool:
+    """Tell whether a step had to wait for, or fetched, something from storage."""
+    return bool(step.read_bytes) or step.major_faults > 0
+
+
+def headline(run: Run) -> str:
+    """Say the run's result in one sentence."""
+    decode_tps = run.summary.decode_tps
+    if decode_tps is None and run.plan is None:
+        return f"{run.binary.program} ran for {seconds(run.summary.wall_s)} on {run.board.name}"
+    if decode_tps is None:
+        return f"No token was generated on {run.board.name}"
+    if decode_tps < 1:
+        return f"{seconds(1 / decode_tps)} per token (mean) on {run.board.name}"
+    return f"{rate(decode_tps)} tokens per second on {run.board.name}"
+
+
+def advice(run: Run) -> str:
+    """Return what to try next; nothing where the figures are too doubtful to act on."""
+    return run.limit.advice if run.verdict.valid or run.limit.cause == "storage" else ""
+
+
+def started(run: Run) -> str:
+    """Say when the run began: ``2026-11-21 02:15:00 UTC``."""
+    return run.started_utc.replace("T", " ").replace("+00:00", " UTC")
+
+
+def model_name(run: Run) -> str:
+    """Name the model, with its quantisation where that is known."""
+    model = run.model
+    return f"{model.name} ({model.quantisation})" if model.quantisation else model.name
+
+
+def what_ran(run: Run) -> str:
+    """Name the model in few words; of a foreign program itself, and its model if it has one."""
+    model = f"{run.model.name} {run.model.quantisation}".rstrip()
+    return ": ".join(filter(None, (run.binary.program, model))) if run.plan is None else model
+
+
+def model_line(run: Run) -> str:
+    """Describe the model; nothing where a foreign program was given none."""
+    model = run.model
+    known = [
+        model.architecture,
+        model.quantisation,
+        f"{weights(model.parameters)} weights" if model.parameters is not None else "",
+        size(model.size_bytes) if model.size_bytes is not None else "",
+    ]
+    described = ", ".join(each for each in known if each)
+    return f"{model.name} ({described})" if described else model.name
+
+
+def command(run: Run) -> str:
+    """Return the command line, quoted so that a POSIX shell runs the same program again."""
+    return join(run.command)
+
+
+def binary_line(run: Run) -> str:
+    """Describe the program."""
+    binary = run.binary
+    if not binary.build_id:
+        known = [
+            size(binary.size_bytes) if binary.size_bytes is not None else "",
+            f"SHA-256 {binary.sha256[:12]}" if binary.sha256 else "as found on the board",
+        ]
+        return f"{binary.program} (not built by armload: {', '.join(filter(None, known))})"
+    return (
+        f"{binary.program} for {binary.target} ({binary.source}, {binary.compiler}, "
+        f"build {binary.build_id})"
+    )
+
+
+def result_line(run: Run) -> str:
+    """Say what an engine without tokens measured; nothing for any other."""
+    return ", ".join(f"{name} {value}" for name, value in (run.result or {}).items())
+
+
+def board_line(run: Run) -> str:
+    """Describe the board."""
+    described = f": {run.board.description}" if run.board.description else ""
+    return f"{run.board.name}{described}"
+
+
+def verdict_line(run: Run) -> str:
+    """Say whether the figures may be believed."""
+    return (
+        "valid"
+        if run.verdict.valid
+        else "not valid: " + " ".join(_whole(reason) for reason in run.verdict.reasons)
+    )
+
+
+def causes_of(run: Run) -> dict[int, Cause]:
+    """Return the cause of each slow token, by the number of its step."""
+    return causes(
+        run.steps,
+        used_cores(run),
+        storage_read_bytes_per_s=run.board.storage_read_bytes_per_s,
+    )
+
+
+def used_cores(run: Run) -> Cores:
+    """Return the cores that a run could use."""
+    return cores_of(run.trace, run.before, run.plan.cpus if run.plan else None)
+
+
+def slow_tokens(run: Run) -> str:
+    """Say how many tokens were slow, and why; nothing where none was."""
+    found = causes_of(run)
+    if not found:
+        return ""
+    counted = Counter(found.values())
+    each = ", ".join(f"{counted[cause]} {cause}" for cause in CAUSES if counted[cause])
+    decoded = sum(step.phase == "generate" for step in run.steps)
+    return f"{len(found)} of {decoded}: {each}"
+
+
+def in_all(run: Run) -> str:
+    """Say the sums: prefill is the first token, decode the others."""
+    summary = run.summary
+    if summary.prefill_s is None and summary.decode_s is None:
+        return ""
+    parts = []
+    if summary.prefill_s is not None:
+        tokens = counted(summary.prefill_tokens, "token")
+        parts.append(f"prefill {tokens} in {seconds(summary.prefill_s)}")
+    if summary.decode_s is not None:
+        tokens = counted(summary.decode_tokens, "token")
+        parts.append(f"decode {tokens} in {seconds(summary.decode_s)}")
+    if run.watched is not None:
+        parts.append("as reported by the program")
+    parts.append(f"{seconds(summary.wall_s)} including loading")
+    return ", ".join(parts)
+
+
+def median_range(run: Run) -> str:
+    """Say between which bounds the median time per token lies; nothing where it is unknown."""
+    times = run.summary.token_s
+    if times is None or times.p50_low is None or times.p50_high is None:
+        return ""
+    return f"{seconds(times.p50)}, 95 % sure {seconds(times.p50_low)} to {seconds(times.p50_high)}"
+
+
+def background_line(run: Run) -> str:
+    """Say what else used the CPU meanwhile; nothing where nobody did, or it is not known."""
+    return ", ".join(
+        f"{stranger.name}{' (the kernel)' if stranger.kernel else ''} "
+        f"{stranger.share:.0%} of a core"
+        for stranger in run.background_processes or ()
+    )
+
+
+def setting_line(run: Run) -> str:
+    """Say what was changed on the board for the run; nothing where it was left as it was."""
+    cache = {
+        None: "",
+        "dropped": "cold: page cache dropped",
+        "evicted": "cold: model evicted from the page cache",
+        "as found": "not cold: page cache not dropped",
+    }[run.cache]
+    cpus = f"cores {run.plan.cpus}" if run.plan and run.plan.cpus else ""
+    governor = f"governor {run.governor}" if run.governor else ""
+    return ", ".join(part for part in (cpus, governor, cache, _repacking(run)) if part)
+
+
+def _repacking(run: Run) -> str:
+    if run.plan is None or repacked(run.command):
+        return ""
+    if repacked(run.plan.extra):
+        return "weights not repacked: too little free memory for a second copy"
+    return "weights not repacked"
+
+
+def known_rate(count: int | None, kind: RateKind | None) -> str:
+    """Write what memory or storage gives, and how that is known; nothing where it is not."""
+    return "" if count is None else f"{size(count)}/s{f' ({kind})' if kind else ''}"
+
+
+def clusters_line(conditions: Conditions) -> str:
+    """Say each cluster's cores, governor and frequency; nothing where the kernel shows none."""
+    return "; ".join(
+        f"cores {_range(cluster.cores)}: "
+        + " ".join(
+            [
+                *([cluster.governor] if cluster.governor else []),
+                f"{_ghz(cluster.khz)} of {_ghz(cluster.max_khz)} GHz",
+            ]
+        )
+        for cluster in conditions.clusters
+        if cluster.governor or cluster.khz or cluster.max_khz
+    )
+
+
+def sensors_line(conditions: Conditions) -> str:
+    """Say what each sensor shows."""
+    return ", ".join(f"{each.name} {each.celsius:.0f} °C" for each in conditions.sensors)
+
+
+def _range(cores: Sequence[int]) -> str:
+    if len(cores) > 1 and cores[-1] - cores[0] == len(cores) - 1:
+        return f"{cores[0]}-{cores[-1]}"
+    return ",".join(str(core) for core in cores)
+
+
+def _ghz(khz: int | None) -> str:
+    return UNKNOWN if khz is None else f"{khz / 1e6:.2f}"
+
+
+def reference_line(run: Run) -> str:
+    """Say how the text compares with a reference's; nothing without one."""
+    return departure_line(run.reference) if run.reference else ""
+
+
+def _whole(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."

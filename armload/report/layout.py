@@ -1,0 +1,223 @@
+"""How facts, rows and prose are laid out: for 80 columns first, and for any other width.
+
+Lines are broken between words only, and never inside a command. What is longer than a line, such
+as a path, runs over its edge, where the terminal itself breaks it: it is copied whole. A console
+that prints this must not crop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+_NARROWEST_PROSE = 20
+"""In less than so many columns prose is no pleasure to read beside something else."""
+
+_GAP = 2
+_INDENT = 4
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNBROKEN = re.compile(
+    r"(?<!\w)'[^'\s][^']*'\S*"  # a quoted word of a shell's
+    r"|[\d.,]*\d (?:[kMG]?B|ms|s|%|°C)(?!\w)\S*"
+    r"|(?:\S*armload [a-z.]+(?: \S*[\d/]\S*)?|\S+)(?: -+\w\S*(?: (?:'[^']*'|[^-\s])\S*)?)*"
+)
+"""What stays on one line: a word, a number with its unit, a command as far as its options go."""
+
+
+def whole(text: str, style: str = "") -> Text:
+    """Return what is never broken, though it may hold blanks, such as a path."""
+    return Text(text, style=style, no_wrap=True, overflow="ignore")
+
+
+def wrapped(text: Text, width: int) -> list[Text]:
+    """Break prose into lines; a line of its own that is indented stays as it is.
+
+    What would steer the terminal, such as an escape sequence in a model's name, is replaced.
+    """
+    lines: list[Text] = []
+    text = text.copy()
+    text.plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.plain)
+    for line in text.split("\n", allow_blank=True):
+        if text.no_wrap or line.plain.startswith(" "):
+            lines.append(line)
+            continue
+        for part in line.divide(_breaks(line.plain, width)):
+            part.rstrip()
+            lines.append(part)
+    return lines
+
+
+def _breaks(plain: str, width: int) -> Iterator[int]:
+    begin = 0
+    for piece in _UNBROKEN.finditer(plain):
+        if piece.start() > begin and cell_len(plain[begin : piece.end()]) > width:
+            begin = piece.start()
+            yield begin
+
+
+class Prose:
+    """Sentences, each line as long as the terminal is wide."""
+
+    def __init__(self, text: Text | str, style: str = "") -> None:
+        self._text = _text(text, style)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the lines."""
+        for line in wrapped(self._text, options.max_width):
+            yield _line(line)
+
+
+class Facts:
+    """Labels, and beside each what is to be said; beneath it where the terminal is narrow."""
+
+    def __init__(self, rows: Iterable[tuple[str, Text | str]]) -> None:
+        self._rows = [(label, _text(value)) for label, value in rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the lines."""
+        indent = max((cell_len(label) for label, _ in self._rows), default=0) + _GAP
+        is_beside = options.max_width - indent >= _NARROWEST_PROSE
+        for label, value in self._rows:
+            start = Text(label, style="dim")
+            if is_beside:
+                start.pad_right(indent - cell_len(label))
+            else:
+                yield _line(start)
+                start = Text(" " * _GAP)
+            for line in wrapped(value, options.max_width - cell_len(start.plain)):
+                yield _line(Text.assemble(start, line))
+                start = Text(" " * cell_len(start.plain))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        heading: may have several lines.
+        is_number: stands at the right edge.
+        is_prose: may be broken between words.
+        below: where there is no room for it, it goes to a line of its own beneath the row, behind
+            these words; none: it stays.
+    """
+
+    heading: str
+    is_number: bool = False
+    is_prose: bool = False
+    below: str | None = None
+
+
+class Rows:
+    """A table as wide as it needs to be.
+
+    Where the terminal is too narrow for it, prose is broken, then what may go below a row goes
+    there, and at last every entry has a line of its own.
+    """
+
+    def __init__(self, *columns: Column) -> None:
+        self._columns = columns
+        self._rows: list[list[Text]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+        return not self._rows
+
+    def add(self, *entries: Text | str) -> None:
+        """Add a row, with an entry for each column."""
+        self._rows.append([_text(entry) for entry in entries])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the table, in the form that suits the width."""
+        every = range(len(self._columns))
+        beside = [number for number in every if self._columns[number].below is None]
+        for numbers in (every, beside):
+            widths = self._widths(numbers, options.max_width)
+            if widths:
+                yield from self._side_by_side(numbers, widths, options.max_width)
+                return
+        headings = [" ".join(column.heading.split()) for column in self._columns]
+        for row in self._rows:
+            if row is not self._rows[0]:
+                yield Text("")
+            entries = [(each, text) for each, text in zip(headings, row, strict=True) if text]
+            yield from (Prose(text) for heading, text in entries if not heading)
+            yield Facts((heading, text) for heading, text in entries if heading)
+
+    def _side_by_side(
+        self, numbers: Sequence[int], widths: Sequence[int], room: int
+    ) -> RenderResult:
+        yield self._grid(
+            numbers, widths, [Text(each.heading, style="dim") for each in self._columns]
+        )
+        below = [number for number in range(len(self._columns)) if number not in numbers]
+        for row in self._rows:
+            yield self._grid(numbers, widths, row)
+            entries = [
+                Text.assemble(
+                    self._columns[number].below or "", row[number], no_wrap=row[number].no_wrap
+                )
+                for number in below
+                if row[number]
+            ]
+            together = Text("  ").join(entries)
+            fit = cell_len(together.plain) <= room - _INDENT
+            for entry in [together] if fit and entries else entries:
+                for line in wrapped(entry, room - _INDENT):
+                    yield _line(Text.assemble(" " * _INDENT, line))
+
+    def _grid(self, numbers: Sequence[int], widths: Sequence[int], row: Sequence[Text]) -> Table:
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
+        cells = []
+        for number, width in zip(numbers, widths, strict=True):
+            is_number = self._columns[number].is_number
+            grid.add_column(width=width, justify="right" if is_number else "left")
+            cells.append(Text("\n").join(wrapped(row[number], width)))
+        grid.add_row(*cells)
+        return grid
+
+    def _widths(self, numbers: Sequence[int], room: int) -> list[int]:
+        """Return the columns' widths; none where there is no room for them."""
+        natural = {number: max(map(_width, self._entries(number))) for number in numbers}
+        prose = [number for number in numbers if self._columns[number].is_prose]
+        room -= _GAP * (len(numbers) - 1)
+        room -= sum(width for number, width in natural.items() if number not in prose)
+        # The widest gives way first.
+        most = max(natural.values())
+        while most and sum(min(natural[number], most) for number in prose) > room:
+            most -= 1
+        for number in prose:
+            fewest = max(
+                cell_len(piece[0])
+                for entry in self._entries(number)
+                for piece in _UNBROKEN.finditer(entry.plain or "-")
+            )
+            if most < min(natural[number], max(fewest, _NARROWEST_PROSE)):
+                return []
+        if room < 0:
+            return []
+        return [
+            min(natural[number], most) if number in prose else natural[number] for number in numbers
+        ]
+
+    def _entries(self, number: int) -> list[Text]:
+        return [Text(self._columns[number].heading), *(row[number] for row in self._rows)]
+
+
+def _width(text: Text) -> int:
+    return max(map(cell_len, text.plain.split("\n")))
+
+
+def _text(text: Text | str, style: str = "") -> Text:
+    return text if isinstance(text, Text) else Text(text, style=style)
+
+
+def _line(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ignore"
+    return text

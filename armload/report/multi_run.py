@@ -1,0 +1,254 @@
+"""Several runs, or one, as a report: one page, and each of its figures as a picture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from armload import __version__
+from armload.analysis.run import Run
+from armload.core.errors import UsageError
+from armload.core.files import write_whole
+from armload.core.progress import Progress, Silent
+from armload.core.workspace import reports_folder
+from armload.report import formatting as words
+from armload.report.cell_table import CellTable, cell_table
+from armload.report.cells import Cell, boards_of, cells_of
+from armload.report.drawing import png, svg
+from armload.report.figures.every import figures_of
+from armload.report.figures.figure import Figure
+from armload.report.html import render
+from armload.report.ranking import fastest, not_told_from
+from armload.report.settings import subject
+
+PAGE_NAME = "report.html"
+MOST_NAMED = 3
+"""More models than that are counted."""
+
+TEMPLATE_NAME = "runs.html.j2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure that was written."""
+
+    figure: Figure
+    png: Path
+    svg: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """Why some runs of a cell are not to be relied on, and what to do; ``remedy`` may be empty."""
+
+    label: str
+    reasons: str
+    remedy: str
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was written, and what it says."""
+
+    headline: str
+    page: Path
+    pictures: tuple[Picture, ...]
+    table: CellTable
+
+
+def write_runs_report(
+    runs: Sequence[Run], folder: Path, progress: Progress | None = None
+) -> Report:
+    """Write the page and the pictures of at least one run into a folder, which may exist.
+
+    Raises:
+        UsageError: the folder is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file.", "Name a folder for the report.")
+    cells = cells_of(runs)
+    figures = figures_of(cells)
+    pictures: list[Picture] = []
+    page = folder / PAGE_NAME
+    warm_ups = len({run.id for run in runs} - {run.id for cell in cells for run in cell.runs})
+    with (progress or Silent()).step("drawing", total=len(figures) + 1, unit="figures") as step:
+        for figure in figures:
+            step.update(len(pictures), note=figure.name)
+            pictures.append(_drawn(figure, folder))
+        step.update(len(pictures), note=PAGE_NAME)
+        write_whole(page, render_runs(cells, figures, warm_ups=warm_ups).encode())
+    return Report(
+        headline=headline(cells), page=page, pictures=tuple(pictures), table=cell_table(cells)
+    )
+
+
+def new_folder(runs: Sequence[Run]) -> Path:
+    """Return the folder for a new report, by time and what was run; it does not exist yet."""
+    boards = list(dict.fromkeys(run.board.name for run in runs))
+    subjects = list(dict.fromkeys(subject(run) for run in runs))
+    kind_of_subject = "models" if all(run.model.name for run in runs) else "programs"
+    what = "-".join(
+        names[0] if len(names) == 1 else f"{len(names)}-{kind}"
+        for names, kind in ((boards, "boards"), (subjects, kind_of_subject))
+    )
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]+', '_', what)}"
+    folder = reports_folder() / name
+    number = 2
+    while folder.exists():
+        folder = reports_folder() / f"{name}-{number}"
+        number += 1
+    return folder
+
+
+def render_runs(cells: Sequence[Cell], figures: Sequence[Figure], *, warm_ups: int = 0) -> str:
+    """Return the page of some cells with their figures; so many warm-ups were left out."""
+    runs = sorted((run for cell in cells for run in cell.runs), key=lambda run: run.started_utc)
+    best = fastest(cells)
+    values = {
+        "version": __version__,
+        "headline": headline(cells),
+        "counted": counted(cells, warm_ups),
+        "rivals": rivals(cells),
+        "boards": list(dict.fromkeys(words.board_line(run) for run in runs)),
+        "first": runs[0],
+        "last": runs[-1],
+        "all_valid": all(run.verdict.valid for run in runs),
+        "verdict": verdict(cells),
+        "limited": best.typical if best else None,
+        "limited_where": f"{best.label}: " if best and len(cells) > 1 else "",
+        "figures": figures,
+        "table": cell_table(cells),
+        "table_sentence": table_sentence(cells),
+        "doubts": doubts(cells),
+        "ran": _ran(runs),
+        "cells": cells,
+    }
+    return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
+
+
+def headline(cells: Sequence[Cell]) -> str:
+    """Say the best result in one sentence."""
+    best = fastest(cells)
+    if best is None or best.decode_tps is None:
+        if any(cell.is_valid for cell in cells):
+            return _without_a_rate(cells)
+        tried = (
+            "No run" if any(cell.counted for cell in cells) else "No token was generated: no run"
+        )
+        return f"{tried} is valid, so there is no figure to rely on"
+    tps = best.decode_tps.value
+    speed = (
+        f"{words.seconds(1 / tps)} per token (mean)"
+        if tps < 1
+        else f"{words.rate(tps)} tokens per second"
+    )
+    if len(cells) == 1:
+        return f"{speed} on {best.runs[0].board.name}"
+    board = "" if len(boards_of(cells)) > 1 else f" on {best.runs[0].board.name}"
+    return f"{speed} at best{board}: {best.label}"
+
+
+def _without_a_rate(cells: Sequence[Cell]) -> str:
+    """Say what valid runs tell that have no rate, such as those of programs that say none."""
+    valid = [run for cell in cells for run in cell.valid]
+    if len(cells) == len(valid) == 1:
+        return words.headline(valid[0])
+    boards = boards_of(cells)
+    where = f"on {boards[0]}" if len(boards) == 1 else f"on {len(boards)} boards"
+    return f"{len(valid)} valid runs {where}, none with tokens per second"
+
+
+def rivals(cells: Sequence[Cell]) -> str:
+    """Say how many others may be as fast as the best; nothing where none may."""
+    best = fastest(cells)
+    alike = not_told_from(best, cells) if best else []
+    if not alike:
+        return ""
+    others = "one other cannot" if len(alike) == 1 else f"{len(alike)} others cannot"
+    return f"Not clearly the fastest: {others} be told from it with 95 % confidence."
+
+
+def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
+    """Say how many runs of how many things there are, and how many only prepared for them."""
+    models = {run.model.sha256 or subject(run): run for run in (cell.runs[0] for cell in cells)}
+    if len(models) == 1:
+        run = next(iter(models.values()))
+        named = words.model_line(run) or words.binary_line(run)
+    elif len(models) <= MOST_NAMED:
+        named = ", ".join(map(subject, models.values()))
+    else:
+        named = f"{len(models)} models on {len(boards_of(cells))} board"
+        named += "" if len(boards_of(cells)) == 1 else "s"
+    runs = sum(len(cell.runs) for cell in cells)
+    settings = f" of {len(cells)} settings" if len(cells) > 1 else ""
+    aside = f", {warm_ups} warm-ups left out" if warm_ups else ""
+    return f"{runs} run{'' if runs == 1 else 's'}{settings}{aside}: {named}"
+
+
+def verdict(cells: Sequence[Cell]) -> str:
+    """Say how many runs may be believed, and what becomes of the others."""
+    runs = sum(len(cell.runs) for cell in cells)
+    valid = sum(len(cell.valid) for cell in cells)
+    if valid == runs:
+        few = {1: "This run is valid.", 2: "Both runs are valid."}
+        return few.get(runs, f"All {runs} runs are valid.")
+    if valid == 0:
+        return "Do not rely on these figures: no run is valid."
+    said = f"{runs - valid} of {runs} runs {'is' if runs - valid == 1 else 'are'} not valid"
+    return f"{said}: shown as such, and left out of every median that has valid ones."
+
+
+def table_sentence(cells: Sequence[Cell]) -> str:
+    """Say what the table's figures are."""
+    if all(len(cell.runs) == 1 for cell in cells):
+        return "Each row is one run; below a rate, what it may be with 95 % confidence."
+    doubtful = " (where none is, of all that have figures)"
+    without = any(cell.counted and not cell.is_valid for cell in cells)
+    return (
+        f"Each row is the median of its valid runs{doubtful if without else ''}; below a rate, its "
+        "interval of 95 % confidence. Maximum and peak memory are those of the worst run."
+    )
+
+
+def doubts(cells: Sequence[Cell]) -> list[Doubt]:
+    """Return what stands against runs, each thing once for the runs of a cell."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        for run in cell.runs:
+            if not run.verdict.valid:
+                said = (cell.label, " ".join(run.verdict.reasons), run.exit.remedy)
+                found.setdefault(said, []).append(run.id)
+    for cell in cells:
+        if cell.too_few:
+            found[cell.label, cell.too_few, ""] = [run.id for run in cell.counted]
+    return [
+        Doubt(label=label, reasons=reasons, remedy=remedy, runs=tuple(runs))
+        for (label, reasons, remedy), runs in found.items()
+    ]
+
+
+def _drawn(figure: Figure, folder: Path) -> Picture:
+    picture = Picture(
+        figure=figure, png=folder / f"{figure.name}.png", svg=folder / f"{figure.name}.svg"
+    )
+    write_whole(picture.png, png(figure.specification))
+    write_whole(picture.svg, svg(figure.specification).encode())
+    return picture
+
+
+def _ran(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    kinds = (
+        ("board", words.board_line),
+        ("model", words.model_line),
+        ("binary", words.binary_line),
+    )
+    return [
+        (label, line)
+        for label, describe in kinds
+        for line in dict.fromkeys(describe(run) for run in runs)
+        if line
+    ]

@@ -1,0 +1,105 @@
+"""What the repeats of one combination say together, in words and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.repeats import Known, Precision, Stop, counts, known
+from armload.analysis.run import Run
+from armload.bench.sweep import Sweep
+from armload.core.values import Value
+from armload.report import formatting as words
+from armload.report.layout import Facts
+
+
+class Combined(Value):
+    """What the repeats of one combination say together.
+
+    Attributes:
+        sweep: its id.
+        runs: their ids, in order.
+        counted: how many of them count; the others were disturbed, or did not end well.
+        p50_s: median of their medians of the time per token; none where no run counts.
+        p50_low_s, p50_high_s: its 95 % confidence interval; none where that takes more runs.
+        precision: how far the interval may reach from the median, as a share of it.
+        known_within: how far it does.
+        reached: that is no more than ``precision``.
+        stopped: why no more runs were made.
+    """
+
+    sweep: str
+    runs: tuple[str, ...]
+    counted: int
+    p50_s: float | None
+    p50_low_s: float | None
+    p50_high_s: float | None
+    precision: float
+    known_within: float | None
+    reached: bool
+    stopped: str
+
+
+class RepeatedRun(Run):
+    """The run in the middle of its repeats, and what all of them say together."""
+
+    combined: Combined
+
+
+def progress_line(runs: Sequence[Run]) -> str:
+    """Return the line that tells a person of the latest run, and what is known with it."""
+    latest = runs[-1]
+    median_s = latest.summary.token_s.p50 if latest.summary.token_s else None
+    found = known(runs)
+    together = f"; {_width(found)}" if found and found.runs > 1 else ""
+    if not counts(latest):
+        together = (
+            f"; not counted: {', '.join(each.name for each in latest.verdict.findings or ())}"
+        )
+    return f"run {len(runs)}: {words.seconds(median_s)} per token (median){together}"
+
+
+def together(runs: Sequence[Run], stop: Stop) -> Facts:
+    """Lay out the combined figure with its interval, how many runs it is of, and why they ended."""
+    found = known(runs)
+    rows = [("runs", _counts(runs, found))]
+    if found:
+        interval = found.interval_s
+        between = (
+            f", 95 % sure {words.seconds(interval.low)} to {words.seconds(interval.high)}"
+            if interval
+            else ""
+        )
+        rows.append(("median", f"{words.seconds(found.p50_s)} per token{between}; {_width(found)}"))
+    rows.append(("stopped", stop.why))
+    return Facts(rows)
+
+
+def together_json(sweep: Sweep, runs: Sequence[Run], wanted: Precision, stop: Stop) -> Combined:
+    """Return the same as data."""
+    found = known(runs)
+    interval = found.interval_s if found else None
+    return Combined(
+        sweep=sweep.id,
+        runs=tuple(run.id for run in runs),
+        counted=found.runs if found else 0,
+        p50_s=found.p50_s if found else None,
+        p50_low_s=interval.low if interval else None,
+        p50_high_s=interval.high if interval else None,
+        precision=wanted.share,
+        known_within=found.within if found else None,
+        reached=stop.reached,
+        stopped=stop.why,
+    )
+
+
+def _counts(runs: Sequence[Run], found: Known | None) -> str:
+    count = found.runs if found else 0
+    if count == len(runs):
+        return str(count)
+    return f"{len(runs)}, of which {count} count"
+
+
+def _width(found: Known) -> str:
+    if found.within is None:
+        return "its interval takes more runs"
+    return f"known within {found.within:.1%}"

@@ -1,0 +1,1 @@
+"""The one pipeline that every run goes through, and the store of what it brings back."""

@@ -1,0 +1,120 @@
+"""From a run's folder to the ``Run`` that is kept: everything it says lies in that folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.analysis.background import read_background_processes
+from armload.analysis.conditions_log import (
+    read_after,
+    read_cache,
+    read_governor,
+    read_swapped,
+    storage_was_full,
+)
+from armload.analysis.limit import find_limit
+from armload.analysis.run import Exit, Run
+from armload.analysis.summary import summarise
+from armload.analysis.verdict import Around, judge
+from armload.core.errors import DataError
+from armload.core.mistakes import told
+from armload.deploy.exit_reason import explain
+from armload.deploy.facts import read_cut, read_peaks
+from armload.engines.every import engine_called
+from armload.engines.job import Job
+from armload.engines.output import Memory, Output
+from armload.runs.describe import FILE_NAME
+from armload.runs.reference import read_departure
+
+_PAGE_BYTES = 4096  # where no trace tells
+
+
+def read_job(folder: Path) -> Job:
+    """Read the job of a run's folder.
+
+    Raises:
+        DataError: it is missing or malformed.
+    """
+    path = folder / FILE_NAME
+    try:
+        return Job.model_validate_json(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path}: not a valid description of a run: {told(error, Job)}.") from error
+    except OSError as error:
+        raise DataError(f"{path}: not a valid description of a run: {error}.") from error
+
+
+def assemble(job: Job, folder: Path) -> Run:
+    """Compute a run from its raw files; every figure can be computed again from them.
+
+    Args:
+        job: what was started, as ``read_job`` gives it.
+        folder: where the raw files lie; any may be missing.
+
+    Raises:
+        DataError: the trace is malformed.
+    """
+    output = engine_called(job.engine_name).read(job, folder)
+    header, steps = output.header, output.steps
+    ended = _ended(job, folder)
+    around = Around(
+        after=read_after(folder),
+        cache=read_cache(folder),
+        governor=read_governor(folder),
+        storage_was_full=storage_was_full(folder),
+        background=read_background_processes(folder),
+        swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
+        lease_lost=(folder / "unleased").exists(),
+    )
+    found = read_departure(job, output.text or "", folder)
+    return Run(
+        **dict(job),
+        after=around.after,
+        cache=around.cache,
+        governor=around.governor,
+        background_processes=around.background,
+        swapped=around.swapped,
+        trace=header,
+        steps=steps,
+        summary=summarise(header, steps, output.reported),
+        engine=output.times,
+        memory=_peak(folder, output),
+        text=output.text or "",
+        exit=ended,
+        limit=find_limit(
+            steps,
+            header,
+            model=job.model,
+            board=job.board,
+            before=job.before,
+            cpus=job.plan.cpus if job.plan else None,
+        ),
+        verdict=judge(job, output, ended, around, found),
+        reference=found,
+        result=output.result,
+        notes=output.notes,
+    )
+
+
+def _ended(job: Job, folder: Path) -> Exit:
+    lacking = [name for name in job.binary.features if name not in job.board.cpu_features]
+    ending = explain(
+        folder,
+        lacking=lacking,
+        cut=read_cut(folder),
+        memory_total_bytes=job.before.memory_total_bytes,
+    )
+    return Exit.model_validate(ending.model_dump())
+
+
+def _peak(folder: Path, output: Output) -> Memory | None:
+    # The board looks once a second; a trace looks at every step, and may begin late.
+    peaks = read_peaks(folder)
+    seen = [output.memory] if output.memory else []
+    if peaks is not None:
+        seen.append(Memory(max_rss_bytes=peaks.resident_bytes, max_vms_bytes=peaks.virtual_bytes))
+    if not seen:
+        return None
+    resident_bytes = max(each.max_rss_bytes for each in seen)
+    virtual_bytes = max(each.max_vms_bytes for each in seen)
+    return Memory(max_rss_bytes=resident_bytes, max_vms_bytes=max(resident_bytes, virtual_bytes))

@@ -1,0 +1,190 @@
+"""Fetching runs from a board: collect the files, assemble the ``Run``, keep it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from armload.analysis.run import Run
+from armload.boards.board import Board
+from armload.boards.connect import connect, is_blank
+from armload.boards.host import Host
+from armload.core.errors import (
+    ArmloadError,
+    ConnectError,
+    DiskError,
+    NewerFormatError,
+    TransferError,
+)
+from armload.core.files import write_whole
+from armload.core.progress import Progress
+from armload.core.workspace import runs_folder
+from armload.deploy.collect import collect
+from armload.deploy.facts import CUT_FILE, Cut
+from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
+from armload.deploy.owner import laptop
+from armload.deploy.run_owner import RunOwner
+from armload.deploy.stored import list_runs, mark_collected
+from armload.deploy.traces import whole_lines
+from armload.engines.job import Job
+from armload.runs import store
+from armload.runs.assemble import assemble, read_job
+from armload.runs.describe import FILE_NAME
+from armload.runs.reference import keep_reference
+
+_SEEN = {"trace.jsonl": SEEN_TRACE, "stdout": SEEN_TEXT}
+"""What was seen of which file, as long as the run is not home."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pulled:
+    """What came of bringing runs home.
+
+    Attributes:
+        runs: that are here now.
+        lost: why others are not, by their names.
+    """
+
+    runs: tuple[Run, ...]
+    lost: Mapping[str, ArmloadError]
+
+
+def pull(board: Board, progress: Progress) -> Pulled:
+    """Bring home every run on a board that has ended and is not here yet, or not readable.
+
+    A run that still goes on, and one that cannot be understood or kept, is named and left alone.
+
+    Raises:
+        ConnectError: the board does not answer any more.
+    """
+    if is_blank(board, progress):
+        return Pulled(runs=(), lost={})
+    host = connect(board, progress)
+    try:
+        runs: list[Run] = []
+        lost: dict[str, ArmloadError] = {}
+        for stored in list_runs(host, board.workdir):
+            if is_here(stored.id):
+                continue
+            if stored.state == "running":
+                progress.say(f"{stored.id} is still running on {board.name}.")
+                continue
+            try:
+                run, _ = fetch(host, board, stored.folder, progress, cut=stored.cut)
+            except ConnectError:
+                raise
+            except ArmloadError as error:
+                named = "" if stored.id in error.message else f"{stored.id}: "
+                progress.say(f"Cannot fetch: {named}{error.message}")
+                lost[stored.id] = error
+                continue
+            runs.append(run)
+            mark = RunOwner.read(stored.mark)
+            if mark is None or mark.laptop == laptop():  # another's is still to be fetched by it
+                tell_it_is_fetched(host, stored.folder)
+        return Pulled(runs=tuple(runs), lost=lost)
+    finally:
+        host.close()
+
+
+def is_here(run_id: str) -> bool:
+    """Say whether a run lies on this laptop and can be read, by a newer armload if not by us."""
+    try:
+        store.load(runs_folder() / run_id)
+    except NewerFormatError:
+        return True
+    except ArmloadError:
+        return False
+    return True
+
+
+def fetch(
+    host: Host,
+    board: Board,
+    on_board: PurePosixPath,
+    progress: Progress,
+    *,
+    job: Job | None = None,
+    cut: Cut | None = None,
+    reference: Run | None = None,
+) -> tuple[Run, Path]:
+    """Collect a run's files, compute the run from them, and keep it; return it with its folder.
+
+    Args:
+        host: the board.
+        board: its file.
+        on_board: the run's folder there.
+        progress: shows how far it is.
+        job: the run's, where it is known here even if the board lost it.
+        cut: what ended a run that left no exit status.
+        reference: a run whose text this one's is compared with.
+
+    Raises:
+        ArmloadError: the files cannot be had, or not be kept here.
+    """
+    local = runs_folder() / on_board.name
+    try:
+        if job is not None:
+            write_whole(local / FILE_NAME, job.model_dump_json(indent=1).encode())
+        if reference is not None:
+            keep_reference(reference, local)
+        _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
+        run = assemble(read_job(local), local)
+        store.save(run, local)
+        for name in _SEEN.values():
+            (local / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise DiskError(
+            f"{error.filename or local}: {error.strerror or error}.",
+            f"The run is still on the board. Free disk space on this machine, then: "
+            f"armload pull --board {board.name}",
+        ) from error
+    return run, local
+
+
+def _collect(
+    host: Host,
+    on_board: PurePosixPath,
+    local: Path,
+    progress: Progress,
+    *,
+    cut: Cut | None,
+    replaceable: bool,
+) -> None:
+    if cut == "lost":
+        end_orphan(host, on_board)
+    try:
+        collect(host, on_board, local, progress)
+    except (ConnectError, TransferError):
+        raise
+    except ArmloadError:
+        # A restart may have taken the whole folder: what was seen of it is left.
+        if not replaceable or cut != "restart":
+            raise
+    if cut is not None:
+        write_whole(local / CUT_FILE, cut.encode())
+    _recover_seen(local)
+
+
+def tell_it_is_fetched(host: Host, on_board: PurePosixPath) -> None:
+    """Say on the board that a run is here; that it could not be said changes nothing."""
+    with contextlib.suppress(ArmloadError):
+        mark_collected(host, on_board)
+
+
+def _recover_seen(folder: Path) -> None:
+    """Take what was seen of the trace and the text where the board has lost the end of it."""
+    for name, seen in _SEEN.items():
+        followed, kept = (_sound(folder / each) for each in (seen, name))
+        if len(followed) > len(kept) and followed.startswith(kept):
+            write_whole(folder / name, followed)
+
+
+def _sound(path: Path) -> bytes:
+    content = path.read_bytes() if path.is_file() else b""
+    if path.suffix == ".jsonl":
+        return whole_lines(content)
+    # Where a power cut took the content of a block, some file systems leave zeros.
+    return content.rstrip(b"\0")

@@ -1,0 +1,87 @@
+"""A program and a model put on a board ahead of any run."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from armload.boards.board import Board
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.build.binary import Binary
+from armload.core.progress import Progress
+from armload.core.values import Value, format_bytes
+from armload.deploy.deployment import check_fit, deploy
+from armload.deploy.layout import Layout
+from armload.engines.completion import PROGRAM, program_and_model
+from armload.models.model import Model
+from armload.runs.pipeline import Request, leased_board, session
+
+
+class Deployed(Value):
+    """Where a program and a model lie on a board.
+
+    Attributes:
+        program, model: checked files.
+        sent: something had to be copied.
+    """
+
+    program: PurePosixPath
+    model: PurePosixPath
+    sent: bool
+
+
+def put_in_place(request: Request, model: Model, progress: Progress, *, verify: bool) -> Deployed:
+    """Build llama-completion, and put it on a board with a model.
+
+    Args:
+        request: where, and from which source.
+        model: what goes with it.
+        progress: where it is shown.
+        verify: read again what is there already.
+
+    Raises:
+        ArmloadError: any of its kinds; whatever was done stays done.
+    """
+    with session(request, (PROGRAM,), progress) as where, leased_board(where, progress):
+        connection, binary = where.connection, where.binaries[PROGRAM]
+        done = place(connection.host, connection.board, where.found, binary, model, progress)
+        if not verify:
+            return done
+        again = place(
+            *(connection.host, connection.board, where.found, binary, model, progress), verify=True
+        )
+        return again.model_copy(update={"sent": again.sent or done.sent})
+
+
+def place(
+    host: Host,
+    board: Board,
+    found: Probe,
+    binary: Binary,
+    model: Model,
+    progress: Progress,
+    *,
+    verify: bool = False,
+) -> Deployed:
+    """Put a program and a model on a board that is ours for the time being.
+
+    Raises:
+        BoardError, BusyError, ConnectError, TransferError: as for ``deploy``.
+    """
+    check_fit(board, binary, found, emulated=bool(host.launcher))
+    _say_if_memory_is_small(board, model, found, progress)
+    payload = program_and_model(binary, model)
+    done = deploy(host, board, payload, progress, verify=verify)
+    layout = Layout(workdir=board.workdir)
+    program, weights = (each.items(layout)[0].remote for each in payload)
+    return Deployed(program=program, model=weights, sent=done.sent)
+
+
+def _say_if_memory_is_small(board: Board, model: Model, found: Probe, progress: Progress) -> None:
+    memory_bytes = found.conditions.memory_total_bytes
+    if model.size_bytes > memory_bytes:
+        progress.say(
+            f"{model.name} ({format_bytes(model.size_bytes)}) is larger than the memory of "
+            f"{board.name} ({format_bytes(memory_bytes)}): it will run, but read from storage for "
+            "every token."
+        )

@@ -1,0 +1,211 @@
+"""Bringing a board into the state that a run asks for."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from armload.analysis.memory import doubt_about_memory
+from armload.boards.board import Board
+from armload.boards.cooling import cool_down, need_sensor
+from armload.boards.host import Host
+from armload.boards.probe import Probe, probe
+from armload.build.helper import PIN, RATES
+from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
+from armload.core.progress import Progress
+from armload.core.values import Value, counted
+from armload.deploy.deployment import Deployment
+from armload.deploy.governor import check_governor
+from armload.deploy.helpers import own_program, program_of_the_shell
+from armload.deploy.launch import Beforehand
+from armload.deploy.layout import Layout
+from armload.deploy.rates import measured_rates
+from armload.deploy.retry import patiently
+from armload.engines.cpu_set import cpu_mask, cpu_numbers
+from armload.engines.engine import Engine, Settings, Site
+
+
+class BoardState(Value):
+    """In which state a board is to be for each run.
+
+    Attributes:
+        cool_to_celsius: its hottest sensor shows no more when the run begins; none to not wait.
+        governor: of the CPU's frequency while it runs; none for what the board has.
+    """
+
+    cool_to_celsius: float | None = None
+    governor: str | None = None
+
+
+class Prepared(Value):
+    """A board that is ready for a run.
+
+    Attributes:
+        site: as the engine meets it.
+        beforehand: what the run's script does first.
+    """
+
+    site: Site
+    beforehand: Beforehand
+
+
+def prepare(
+    host: Host,
+    board: Board,
+    engine: Engine,
+    state: BoardState,
+    deployment: Deployment,
+    progress: Progress,
+) -> Prepared:
+    """Bring a board into the state that a run asks for, and see how it is then.
+
+    Args:
+        host: the board.
+        board: what its file says.
+        engine: what is to run; its files are there.
+        state: in which the board is to be.
+        deployment: what was found and copied.
+        progress: where it is shown.
+
+    Raises:
+        BoardError: it cannot be had in that state.
+        UsageError: the engine wants cores that the board does not have.
+        ConnectError: it does not answer.
+        BuildError, MissingToolError, TransferError: a program of ours that it needs cannot be had.
+    """
+    layout = Layout(workdir=board.workdir)
+    helpers = {
+        name: program_of_the_shell(host, layout, name, deployment.shell_machine, progress)
+        for name in engine.helpers
+    }
+    # Copying fills the page cache and wakes the CPU: after it, the board is another.
+    found = patiently(lambda: probe(host, board)) if deployment.sent else deployment.found
+    largest = max(engine.payload, key=lambda each: each.size_bytes, default=None)
+    ready = as_wanted(
+        *(host, board, engine.settings, state),
+        found=found,
+        largest=largest.items(layout)[0].remote if largest else None,
+        progress=progress,
+    )
+    site = ready.site.model_copy(update={"helpers": helpers})
+    if engine.memory is not None:
+        found = site.found
+        doubt = doubt_about_memory(engine.memory, board, found.conditions, found.rates)
+        if doubt:
+            progress.say(doubt)
+    return ready.model_copy(update={"site": site})
+
+
+def as_wanted(
+    host: Host,
+    board: Board,
+    settings: Settings,
+    state: BoardState,
+    *,
+    found: Probe,
+    largest: PurePosixPath | None,
+    progress: Progress,
+) -> Prepared:
+    """Measure a board's rates once per boot, pin, let it cool: whatever the settings say.
+
+    Args:
+        host: the board.
+        board: what its file says.
+        settings: of the engine.
+        state: in which the board is to be.
+        found: what it said of itself a moment ago.
+        largest: the largest file that the engine reads there; none without one.
+        progress: where it is shown.
+
+    Raises:
+        BoardError: it cannot be had in that state.
+        UsageError: the engine wants cores that the board does not have.
+        ConnectError: it does not answer.
+        BuildError, MissingToolError, TransferError: a program of ours that it needs cannot be had.
+    """
+    check_cores(settings, board, found)
+    rates = found.rates
+    if settings.measure_rates and largest is not None:
+        rates = measured_rates(host, board, found, progress, file=largest)
+    launcher = (*_pinning(host, board, settings, found, progress), *host.launcher)
+    evict: tuple[str, ...] = ()
+    if settings.cold and largest is not None:
+        evict = _evicting(host, board, found, largest, progress)
+    beforehand = Beforehand(cold=settings.cold, evict=evict, governor=state.governor)
+    if state.cool_to_celsius is not None:
+        cool_down(host, state.cool_to_celsius, progress)
+    if state.cool_to_celsius is not None or rates != found.rates:
+        # The board is another after minutes of waiting, or a second at full load.
+        now = probe(host, board).conditions
+        found = found.model_copy(update={"conditions": now, "rates": rates})
+    layout = Layout(workdir=board.workdir)
+    return Prepared(site=Site(layout=layout, found=found, launcher=launcher), beforehand=beforehand)
+
+
+def check_state(host: Host, state: BoardState, found: Probe) -> None:
+    """Refuse a state that a board cannot be brought into.
+
+    Raises:
+        BoardError: no such governor, or no right to set it; no sensor to cool by.
+        ConnectError: it does not answer.
+    """
+    if state.governor is not None:
+        check_governor(host, state.governor)
+    if state.cool_to_celsius is not None:
+        need_sensor(host, found.conditions.sensors)
+
+
+def check_cores(settings: Settings, board: Board, probe: Probe) -> None:
+    """Refuse cores that a board does not have, and more threads than it has cores.
+
+    Raises:
+        UsageError: says which.
+    """
+    there = {core for cluster in probe.conditions.clusters for core in cluster.cores}
+    chosen = there if settings.cpus is None else {*cpu_numbers(settings.cpus)}
+    if not chosen <= there:
+        missing = ", ".join(str(core) for core in sorted(chosen - there))
+        raise UsageError(
+            f"--cpus {settings.cpus}: {board.name} has no core {missing}.",
+            f"It has: {', '.join(str(core) for core in sorted(there))}.",
+        )
+    if settings.threads is not None and settings.threads > len(chosen):
+        where = f"{board.name} has" if settings.cpus is None else f"--cpus {settings.cpus} is"
+        cores = counted(len(chosen), "core")
+        raise UsageError(
+            f"--threads {settings.threads} is too many: {where} {cores}.",
+            f"Use --threads {len(chosen)} or less.",
+        )
+
+
+def _pinning(
+    host: Host, board: Board, settings: Settings, found: Probe, progress: Progress
+) -> tuple[str, ...]:
+    if settings.cpus is None:
+        return ()
+    mask = cpu_mask(settings.cpus)
+    if "taskset" in found.tools:
+        return ("taskset", mask)
+    program = (
+        None
+        if host.launcher
+        else own_program(host, Layout(workdir=board.workdir), PIN, found, progress)
+    )
+    if program is None:
+        raise BoardError(
+            f"{board.name}: it has no taskset, which --cpus needs.",
+            "Omit --cpus, or install taskset on the board.",
+        )
+    return (*program, mask)
+
+
+def _evicting(
+    host: Host, board: Board, found: Probe, model: PurePosixPath, progress: Progress
+) -> tuple[str, ...]:
+    try:
+        program = own_program(host, Layout(workdir=board.workdir), RATES, found, progress)
+    except ConnectError:
+        raise
+    except ArmloadError as error:
+        progress.say(f"{board.name}: cannot evict the model from the page cache: {error.message}")
+        return ()
+    return () if program is None else (*program, "evict", str(model))

@@ -1,0 +1,90 @@
+"""Finding the run that an interrupted command of this laptop has left on a board."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from armload.core.errors import BoardError, DataError, TransferError
+from armload.core.progress import Progress
+from armload.deploy.retry import patiently
+from armload.deploy.run_owner import RunOwner
+from armload.deploy.stored import StoredRun, list_runs
+from armload.runs.connection import Connection
+from armload.runs.fetch import fetch, is_here, tell_it_is_fetched
+
+OLDEST = timedelta(days=1)
+"""What was measured longer ago is no answer to a command of now; ``pull`` fetches it."""
+
+
+def find_left(connection: Connection, fingerprint: str, progress: Progress) -> StoredRun | None:
+    """Look on a board for the run that answers a request; keep those that were cut short.
+
+    A connection that drops meanwhile is made again.
+
+    Raises:
+        ArmloadError: the board stayed away, or what it says of its runs makes no sense.
+    """
+    host, board = connection.host, connection.board
+    runs = patiently(lambda: list_runs(host, board.workdir))
+    for cut in cut_runs(runs, fingerprint):
+        try:
+            run, _ = fetch(host, board, cut.folder, progress, cut=cut.cut)
+            tell_it_is_fetched(host, cut.folder)
+        except (BoardError, DataError, TransferError) as error:
+            # What a restart has spoilt must not stand in the way of every further run.
+            progress.say(f"{cut.id} of an interrupted command stays on the board: {error.message}")
+            continue
+        progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
+    left = left_run(runs, fingerprint, datetime.now(UTC))
+    if left is not None:
+        how = "is running" if left.state == "running" else "has ended"
+        progress.say(
+            f"The same run, left by an interrupted command, {how} on {board.name}: resuming "
+            f"{left.id}. (Use --new to start over.)"
+        )
+    return left
+
+
+def left_run(runs: Sequence[StoredRun], fingerprint: str, now: datetime) -> StoredRun | None:
+    """Return the newest run that answers a request, and that nobody waits for any more.
+
+    It goes on or has ended by itself, this laptop started it, the command that did so is not
+    there any more, and the run is not here yet. One that a person stopped, or that a restart
+    cut short, answers nothing.
+    """
+    for run in sorted(runs, key=lambda run: run.id, reverse=True):
+        mark = RunOwner.read(run.mark)
+        if (
+            mark is not None
+            and mark.fingerprint == fingerprint
+            and mark.was_left_here()
+            and run.state in ("running", "ended")
+            and not run.stopped
+            and not run.collected
+            and not is_here(run.id)
+            and _is_recent(run.id, now)
+        ):
+            return run
+    return None
+
+
+def cut_runs(runs: Sequence[StoredRun], fingerprint: str) -> list[StoredRun]:
+    """Return the runs of the same request that were cut short and nobody waits for any more."""
+    return [
+        run
+        for run in runs
+        if run.state == "interrupted"
+        and (mark := RunOwner.read(run.mark)) is not None
+        and mark.fingerprint == fingerprint
+        and mark.was_left_here()
+        and not is_here(run.id)
+    ]
+
+
+def _is_recent(run_id: str, now: datetime) -> bool:
+    try:
+        began = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return now - began < OLDEST

@@ -1,0 +1,158 @@
+"""Runs as folders on the laptop: ``runs/<id>/run.json`` beside the raw files."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from armload.analysis.run import FORMAT, Run
+from armload.core.disk import unreadable
+from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.files import write_whole
+from armload.core.mistakes import told
+from armload.core.workspace import data_names, runs_folder
+
+RUN_FILE = "run.json"
+
+_NAMES_SEARCHED = 500
+_AGAIN = (
+    "If the run is still on its board, 'armload pull' fetches it again. The folder was not changed."
+)
+
+
+def save(run: Run, folder: Path) -> Path:
+    """Write ``run.json`` into the run's folder and return its path."""
+    path = folder / RUN_FILE
+    write_whole(path, (run.model_dump_json(indent=1) + "\n").encode())
+    return path
+
+
+def load(folder: Path) -> Run:
+    """Read a run's folder.
+
+    Raises:
+        UsageError: there is no ``run.json``.
+        DataError: it is of a newer format, or was changed by hand and no longer fits.
+        DiskError: it cannot be read.
+    """
+    path = folder / RUN_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(
+            f"{folder} contains no {RUN_FILE}.",
+            "Name the folder of a finished run; 'armload show' lists them.",
+        ) from None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
+        raise DataError(f"{path}: not a JSON document: {error}.", _AGAIN) from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: not a run, but a JSON {type(content).__name__}.", _AGAIN)
+    version = content.get("format")
+    if isinstance(version, int) and version > FORMAT:
+        raise NewerFormatError(path, version, FORMAT)
+    try:
+        return Run.model_validate(content)
+    except ValidationError as error:
+        raise DataError(
+            f"{path}: {told(error, Run)}.",
+            f"The file was changed, or is from another program. {_AGAIN}",
+        ) from error
+
+
+def run_folders() -> list[Path]:
+    """Return the folders of all finished runs, the oldest first.
+
+    Their names alone are read: among ten thousand runs, opening each takes minutes.
+    """
+    folder = runs_folder()
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [folder / name for name in names if (folder / name / RUN_FILE).is_file()]
+
+
+def find(reference: str) -> Path:
+    """Return the folder that a person means.
+
+    Args:
+        reference: a folder, a run's id or the beginning of one, the end of one, ``latest``,
+            ``latest:TEXT`` for the latest whose id holds that text, or ``BOARD:MODEL`` for the
+            latest of that board and of a model of that name, or with that in its name.
+
+    Raises:
+        UsageError: no run, or more than one, fits.
+        DataError: a run that may be meant cannot be read.
+    """
+    if (Path(reference) / RUN_FILE).is_file():
+        return Path(reference)
+    folders = run_folders()
+    if not folders:
+        raise UsageError(
+            f"No runs in {runs_folder()} yet.",
+            "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf.",
+        )
+    before, colon, wanted = reference.partition(":")
+    if before == "latest":
+        fitting = [folder for folder in folders if wanted in folder.name]
+        if fitting:
+            return fitting[-1]
+    elif colon:
+        return _latest_of(before, wanted, folders)
+    else:
+        fitting = [
+            folder
+            for folder in folders
+            if folder.name.startswith(reference) or folder.name.endswith(reference)
+        ]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise UsageError(
+                f"{len(fitting)} runs fit {reference!r}: "
+                + ", ".join(folder.name for folder in fitting[-4:])
+                + ".",
+                "Write more of the id.",
+            )
+    raise UsageError(
+        f"No run is called {reference!r}.",
+        f"Similar names: {_nearest(reference, folders)}.",
+    )
+
+
+def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.removesuffix(".gguf"))  # as in a run's id
+    # A board's name may hold a hyphen, so "virtual" also begins "virtual-dayu200".
+    longer = tuple(f"{name}-" for name in data_names("boards") if name.startswith(f"{board}-"))
+    exact, partly = [], []
+    for folder in reversed(folders):
+        _, _, rest = folder.name.partition("-")
+        named, _, _ = rest.rpartition("-")
+        if not named.startswith(f"{board}-") or named.startswith(longer):
+            continue
+        its_model = named.removeprefix(f"{board}-")
+        if its_model == stem:
+            exact.append(folder)
+        elif stem.lower() in its_model.lower():
+            partly.append(folder)
+    for folder in (*exact, *partly):
+        if load(folder).board.name == board:
+            return folder
+    raise UsageError(
+        f"No run of model {model!r} on board {board!r} in {runs_folder()}.",
+        f"Similar names: {_nearest(f'{board}-{stem}', folders)}.",
+    )
+
+
+def _nearest(reference: str, folders: Sequence[Path]) -> str:
+    names = [folder.name for folder in folders[-_NAMES_SEARCHED:]]
+    return ", ".join(difflib.get_close_matches(reference, names, n=3, cutoff=0))

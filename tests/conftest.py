@@ -1,0 +1,73 @@
+"""Tests marked ``exhaustive``: left out by default, and run when the files that they cover change.
+
+``pytest --exhaustive=all`` runs them; ``--exhaustive=due`` runs those whose files, or whose own
+file, changed within the last commits.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMITS = 50
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--exhaustive",
+        choices=("all", "due"),
+        help="run only the tests marked exhaustive: all of them, or those whose covered files "
+        f"changed within the last {COMMITS} commits",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    choice = config.getoption("exhaustive")
+    changed = changed_files(ROOT) if choice == "due" else None
+    chosen = [item for item in items if is_chosen(item, choice, changed)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    nothing = session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+    if nothing and session.config.getoption("exhaustive") == "due":
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def is_chosen(item: pytest.Item, choice: str | None, changed: frozenset[PurePath] | None) -> bool:
+    marks = list(item.iter_markers("exhaustive"))
+    covers = covered(item, marks)
+    if not marks or not choice:
+        return bool(marks) == bool(choice)
+    return changed is None or any(
+        path in {file, *file.parents} for file in changed for path in covers
+    )
+
+
+def covered(item: pytest.Item, marks: Sequence[pytest.Mark]) -> set[PurePath]:
+    """Return the files and folders whose changes make a test due.
+
+    Raises:
+        pytest.UsageError: one of them does not exist, so that its changes would go unnoticed.
+    """
+    named = {PurePath(path) for mark in marks for path in mark.kwargs["covers"]}
+    for path in named:
+        if not (ROOT / path).exists():
+            raise pytest.UsageError(f"{item.nodeid} covers {path}, which does not exist.")
+    return named | {item.path.relative_to(ROOT)}
+
+
+def changed_files(folder: Path) -> frozenset[PurePath] | None:
+    """Return what changed within the last commits or since; None if the history is too short."""
+    words = ["git", "-C", str(folder), "diff", "--name-only", "--relative", f"HEAD~{COMMITS}", "--"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return frozenset(map(PurePath, done.stdout.splitlines())) if done.returncode == 0 else None

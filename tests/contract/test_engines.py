@@ -1,0 +1,112 @@
+"""A further engine gets the lease, resumption and fetching from the pipeline."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from armload.boards.board import load_board
+from armload.core.errors import BusyError
+from armload.core.progress import Silent
+from armload.deploy.claims import claims
+from armload.engines import every
+from armload.report.table import run_table
+from armload.runs import store
+from armload.runs.fetch import pull
+from armload.runs.pipeline import Request, execute, session
+from tests import one_number as example
+from tests.contract.leases import SOMEBODY, put_up
+from tests.one_number import OneNumber, one_number
+from tests.unit.test_report_layout import shown
+
+BOARD = "here"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with a board, this machine, and an armload that lists one more engine."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(every, "ENGINES", (*every.ENGINES, OneNumber))
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / f"{BOARD}.yaml").write_text(
+        f"target: rk3568\nreach: {{kind: local}}\nworkdir: {tmp_path}/board\n"
+    )
+    return tmp_path
+
+
+def measured(engine: OneNumber, *, new: bool = False) -> tuple[str, object, bool]:
+    """Run an engine; return the run's id, what it measured, and whether it is valid."""
+    with session(Request(board=BOARD, wait_s=0), (), Silent()) as where:
+        run, kept = execute(where, engine, Silent(), new=new)
+        assert claims(where.connection.host, where.connection.board.workdir) == ()
+    assert store.load(kept) == run
+    return run.id, run.result, run.verdict.valid
+
+
+def test_what_it_measured_is_kept_with_the_run(folder: Path) -> None:
+    name, result, valid = measured(OneNumber(one_number(folder, "echo 42"), Silent()))
+    assert (result, valid) == ({"number": 42}, True)
+    assert "number.sh" in name
+    told = shown(run_table(store.load(store.find(name))), 100)
+    assert "number 42" in told
+    assert "number.sh (not built by armload" in told
+
+
+def test_an_output_without_the_number_is_not_valid(folder: Path) -> None:
+    _, result, valid = measured(OneNumber(one_number(folder, "echo none"), Silent()))
+    assert (result, valid) == (None, False)
+
+
+def test_a_program_that_is_stopped_when_its_work_is_done_has_not_failed(folder: Path) -> None:
+    script = one_number(folder, "echo 7; sleep 600")
+    _, result, valid = measured(OneNumber(script, Silent(), waits=True))
+    assert (result, valid) == ({"number": 7}, True)
+
+
+def test_it_waits_for_the_lease(folder: Path) -> None:
+    workdir = load_board(BOARD).workdir
+    put_up(workdir, SOMEBODY)
+    with pytest.raises(BusyError, match="ann"):
+        measured(OneNumber(one_number(folder, "echo 42"), Silent()))
+
+
+def test_a_run_that_a_killed_command_left_is_resumed(folder: Path) -> None:
+    gate = folder / "gate"
+    script = one_number(folder, f"until [ -e '{gate}' ]; do sleep 0.1; done; echo 42")
+    killed = multiprocessing.get_context("fork").Process(
+        target=measured, args=(OneNumber(script, Silent()),)
+    )
+    killed.start()
+    runs = Path(load_board(BOARD).workdir) / "runs"
+    while not [*runs.glob("*/pid")]:
+        time.sleep(0.05)
+    killed.kill()
+    killed.join()
+    (left,) = runs.iterdir()
+    gate.touch()
+    name, result, valid = measured(OneNumber(script, Silent()))
+    assert (name, result, valid) == (left.name, {"number": 42}, True)
+    another, _, _ = measured(OneNumber(script, Silent()), new=True)
+    assert another != name
+
+
+def test_pull_computes_the_same_run(folder: Path) -> None:
+    script = one_number(folder, "echo 42")
+    with session(Request(board=BOARD), (), Silent()) as where:
+        run, kept = execute(where, OneNumber(script, Silent()), Silent(), new=False)
+    for file in kept.iterdir():
+        file.unlink()
+    kept.rmdir()
+    (pulled,) = pull(load_board(BOARD), Silent()).runs
+    assert pulled == run
+
+
+def test_the_guide_shows_the_engine_that_is_tested_here() -> None:
+    shown, *_ = re.findall(r"```python\n(.+?)```", GUIDE.read_text(), re.DOTALL)
+    assert shown in inspect.getsource(example)

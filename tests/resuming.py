@@ -1,0 +1,24 @@
+"""Runs that lie on a board, followed to their end and fetched, as the same command does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.analysis.run import Run
+from armload.core.progress import Progress, Silent
+from armload.deploy.stored import StoredRun
+from armload.runs.connection import Connection
+from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.follow import follow
+from tests.one_number import OneNumber, one_number
+
+
+def resumed(
+    connection: Connection, left: StoredRun, folder: Path, progress: Progress
+) -> tuple[Run, Path]:
+    """Follow and fetch a run; ``folder`` is for an engine, which only says what is counted."""
+    engine = OneNumber(one_number(folder, "true"), Silent())
+    cut = follow(connection, left.folder, engine, None, progress)
+    done = fetch(connection.host, connection.board, left.folder, progress, cut=cut)
+    tell_it_is_fetched(connection.host, left.folder)
+    return done

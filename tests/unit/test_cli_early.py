@@ -1,0 +1,71 @@
+"""What can be judged without a board, or from what it says of itself, is judged before all work."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.command_line import typed
+from tests.contract.leases import SOMEBODY, put_up
+
+MODEL = ("--model", "like:stories260k:F32")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a board, this machine, that somebody else uses."""
+    folder = tmp_path_factory.mktemp("early")
+    (folder / "boards").mkdir()
+    (folder / "boards" / "here.yaml").write_text(
+        "description: this machine\ntarget: rk3568\nreach: {kind: local}\n"
+        f"workdir: {folder}/armload\n"
+    )
+    put_up(PurePosixPath(folder / "armload"), SOMEBODY)
+    (folder / "text").write_text("no program")
+    (folder / "broken").write_bytes(b"\x7fELF broken")
+    (folder / "broken").chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("watch", "--put", "nofile", "--", "nofile"), 2, "nofile: no such file or folder"),
+        (("watch", "--put", "text", "--", "text"), 2, "is not executable"),
+        (("watch", "--put", "text", "--", "./other"), 2, "not among the files of --put"),
+        (("watch", "--put", "broken", "--", "broken"), 3, "broken"),
+        (("bench", *MODEL, "--compiler", "cc"), 2, "There is no compiler 'cc'"),
+        (("bench", *MODEL, "--on", "nowhere"), 2, "No board is called 'nowhere'"),
+        (("bench", *MODEL, "--prompt", "a" * 100_001), 2, "100001 bytes long"),
+        (("build", "--on", "virtual", "--source", "nowhere"), 2, "--source nowhere"),
+        (("build", "--on", "virtual", "--compiler", "zig"), 2, "not on a build host"),
+        (("deploy", *MODEL, "--board", "virtual,nowhere"), 2, "No board is called 'nowhere'"),
+    ],
+)
+def test_a_mistake_is_told_before_a_board_is_reached(
+    words: tuple[str, ...], status: int, said: str, folder: Path
+) -> None:
+    done = typed(folder, *words, cache=folder / "cache")
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
+    assert said in done.stderr
+    assert "virtual is not up; starting it" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("bench", *MODEL, "-t", "9999"), 2, "--threads 9999 is too many"),
+        (("bench", *MODEL, "--cpus", "1023"), 2, "has no core 1023"),
+        (("bench", *MODEL, "--governor", "none"), 7, "governor"),
+        (("watch", "--wait", "0", "--", "/nowhere/program"), 7, "no program"),
+    ],
+)
+def test_a_board_that_does_not_suit_is_not_built_for_and_not_waited_for(
+    words: tuple[str, ...], status: int, said: str, folder: Path
+) -> None:
+    verb, *others = words
+    done = typed(folder, verb, "--board", "here", *others, cache=folder / "cache")
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
+    assert said in done.stderr
+    assert not (folder / "cache" / "builds").exists()

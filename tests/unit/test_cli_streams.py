@@ -1,0 +1,142 @@
+"""Standard streams that are closed, full, abandoned or not UTF-8, and Ctrl-C at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import BIN
+from tests.unit.builds import unfinished_build
+
+NOBODY = "reach: {kind: ssh, host: nowhere.invalid}\ntarget: rk3568\nworkdir: /tmp/armload\n"
+"""A board whose verbs fail with status 6 before anything is asked of the network."""
+
+INTERRUPTED_AT = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+"""Taken for sitecustomize, it presses Ctrl-C where a module is imported."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streams")
+    (folder / "boards").mkdir()
+    (folder / "boards" / "nobody.yaml").write_text(f"description: none\n{NOBODY}")
+    unfinished_build(folder / "cache")
+    (folder / "中文").mkdir()
+    shutil.copy(shutil.which("true") or "/bin/true", folder / "中文" / "程序")
+    shutil.copy(Path(__file__).parents[2] / "tasks.py", folder)
+    return folder
+
+
+def typed(
+    folder: Path, script: str, face: str = "armload", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Let a shell run a line in which ``$0`` is the program."""
+    return subprocess.run(
+        ["bash", "-c", script, str(BIN / face)],
+        cwd=folder,
+        env=os.environ | {"ARMLOAD_CACHE": str(folder / "cache")} | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def before_others(modules: Path) -> str:
+    return os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")]))
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("board.trust --board nobody", 6),
+        ("bench --model nofile.gguf", 2),
+        ("board.list", 0),
+    ],
+)
+def test_the_exit_status_does_not_depend_on_open_streams(
+    face: str, words: str, status: int, folder: Path
+) -> None:
+    done = typed(
+        folder,
+        f'"$0" {words} <&- >&- 2>&-; a=$?; "$0" {words} <&- 2>/dev/full >/dev/null; echo $a $?',
+        face,
+    )
+    assert (done.stdout, done.stderr) == (f"{status} {status}\n", "")
+
+
+def test_a_question_needs_a_standard_input_to_be_answered(folder: Path) -> None:
+    done = typed(folder, '"$0" clean <&- >/dev/null')
+    assert done.returncode == 2
+    assert "armload clean --what builds --yes" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("standard_error", ["2>&-", "2> >(true)"])
+def test_an_error_that_nobody_reads_keeps_its_status_and_off_standard_output(
+    standard_error: str, folder: Path
+) -> None:
+    done = typed(folder, f'"$0" bench --bord x {standard_error}')
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+def test_a_full_standard_output_is_named_by_both_faces(face: str, folder: Path) -> None:
+    done = typed(folder, '"$0" board.list --json >/dev/full', face)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard output: No space left on device.")
+    assert done.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_encoding_without_a_files_name_shows_it_escaped(encoding: str, folder: Path) -> None:
+    done = typed(
+        folder,
+        '"$0" inspect 中文/程序 --json && "$0" inspect 中文/程序 && "$0" inspect 中文/无',
+        PYTHONIOENCODING=encoding,
+    )
+    document, end = json.JSONDecoder().raw_decode(done.stdout)
+    assert document["path"] == "中文/程序"
+    assert r"\u4e2d\u6587/\u7a0b\u5e8f" in done.stdout[end:]
+    assert done.returncode == 2
+    assert r"\u4e2d\u6587/\u65e0." in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("moment", ["invoke.program", "armload.cli.verbs.watch", "rich.console"])
+def test_an_interruption_at_any_moment_is_no_traceback(
+    moment: str, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_AT)
+    done = typed(
+        folder,
+        'exec "$0" board.list',
+        PYTHONPATH=before_others(tmp_path),
+        INTERRUPTED_AT=moment,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.startswith("error: Interrupted.")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_interruption_after_the_work_is_no_traceback(folder: Path, tmp_path: Path) -> None:
+    late = "import atexit, os, signal\natexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "sitecustomize.py").write_text(late)
+    done = typed(folder, 'exec "$0" board.list --json', PYTHONPATH=before_others(tmp_path))
+    assert (done.returncode, done.stderr) == (130, "error: Interrupted.\n")
+    assert json.loads(done.stdout)

@@ -13,7 +13,7 @@ from functools import cache
 from statistics import fmean, median, stdev
 
 from armload.analysis.run import Run, Verdict
-from armload.analysis.statistics import CONFIDENCE, Interval
+from armload.analysis.statistics import CONFIDENCE, Interval, t_quantile
 from armload.analysis.summary import token_times
 from armload.analysis.verdict import MEDIAN_WITHIN
 from armload.core.values import Value, counted
@@ -84,13 +84,11 @@ def interval_of_batches(times: Sequence[float]) -> Interval | None:
     Args:
         times: seconds of every output token, in order; none is returned for fewer than 80.
     """
-    from scipy.special import stdtrit
-
     length = len(times) // BATCHES
     if length < FEWEST_TOKENS_A_BATCH:
         return None
     medians = [median(times[start * length :][:length]) for start in range(BATCHES)]
-    reach = float(stdtrit(BATCHES - 1, 1 - FIRST_LOOK / 2)) * stdev(medians) / math.sqrt(BATCHES)
+    reach = t_quantile(1 - FIRST_LOOK / 2, BATCHES - 1) * stdev(medians) / math.sqrt(BATCHES)
     return Interval(low=fmean(medians) - reach, high=fmean(medians) + reach)
 
 

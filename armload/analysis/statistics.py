@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
+from statistics import NormalDist, median
 from typing import TYPE_CHECKING, Any, Literal
 
 from armload.core.values import Value
@@ -196,11 +196,9 @@ def runs_to_see(share: float, spread: float) -> int:
         share: the difference, 0.03 for 3 %.
         spread: of runs of the same thing, as ``spread_of`` gives it.
     """
-    from scipy.special import ndtri
-
-    width = float(ndtri(1 - (1 - CONFIDENCE) / 2) + ndtri(_DETECTION))
-    needed = math.pi * (spread * width / math.log1p(share)) ** 2
-    return max(FEWEST_RUNS, math.ceil(float(needed)))
+    normal = NormalDist()
+    width = normal.inv_cdf(1 - (1 - CONFIDENCE) / 2) + normal.inv_cdf(_DETECTION)
+    return max(FEWEST_RUNS, math.ceil(math.pi * (spread * width / math.log1p(share)) ** 2))
 
 
 def tokens_to_know(times: Sequence[float], share: float) -> int:
@@ -212,13 +210,37 @@ def tokens_to_know(times: Sequence[float], share: float) -> int:
     return max(len(times), math.ceil(len(times) * (half / share) ** 2))
 
 
+def t_quantile(probability: float, degrees: int) -> float:
+    """Return the quantile of Student's t with whole degrees of freedom, for 0.5 or more.
+
+    Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4, give the
+    probability of -t to t as a finite sum in the angle whose tangent is t / sqrt(degrees).
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        if _t_central(angle, degrees) < 2 * probability - 1:
+            low = angle
+        else:
+            high = angle
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _t_central(angle: float, degrees: int) -> float:
+    odd = degrees % 2
+    total, term = 0.0, math.cos(angle) if odd else 1.0
+    for factor in range(2 + odd, degrees + 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (factor - 1) / factor
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
+
+
 def _expanded_tail(runs: int) -> float:
     # A bootstrap of few samples is too narrow: it lacks Student's t and n / (n - 1). Hesterberg,
     # "What Teachers Should Know About the Bootstrap" (2015), section 4.3, puts them back so.
-    from scipy.special import ndtr, stdtrit
-
-    t = stdtrit(runs - 1, 1 - (1 - CONFIDENCE) / 2)
-    return float(ndtr(-math.sqrt(runs / (runs - 1)) * t))
+    t = t_quantile(1 - (1 - CONFIDENCE) / 2, runs - 1)
+    return NormalDist().cdf(-math.sqrt(runs / (runs - 1)) * t)
 
 
 def _allowance(a: Floats, b: Floats) -> float:

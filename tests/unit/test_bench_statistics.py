@@ -19,6 +19,7 @@ from armload.analysis.statistics import (
     ratio_of_tokens,
     runs_to_see,
     spread_of,
+    t_quantile,
     tokens_to_know,
 )
 
@@ -173,6 +174,25 @@ def test_more_spread_takes_more_repeats() -> None:
     assert runs_to_see(0.03, 0.01) < runs_to_see(0.03, 0.02) < runs_to_see(0.01, 0.02)
     assert spread_of([1.0]) == 0.0
     assert spread_of([0.99, 1.01]) == pytest.approx(0.0141, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "at_975", "at_995"),
+    [
+        (1, 12.706, 63.657),
+        (2, 4.303, 9.925),
+        (3, 3.182, 5.841),
+        (4, 2.776, 4.604),
+        (9, 2.262, 3.250),
+        (30, 2.042, 2.750),
+        (120, 1.980, 2.617),
+    ],
+)
+def test_quantiles_of_student_s_t_are_those_of_the_tables(
+    degrees: int, at_975: float, at_995: float
+) -> None:
+    assert t_quantile(0.975, degrees) == pytest.approx(at_975, abs=6e-4)
+    assert t_quantile(0.995, degrees) == pytest.approx(at_995, abs=6e-4)
 
 
 def test_the_repeats_that_are_advised_see_the_difference() -> None:

@@ -17,6 +17,30 @@ BOUND_BY_PERMISSIONS = (
 """Words before a command that must not read or write what only root can."""
 
 
+_INTERRUPTING = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def before_others(modules: Path) -> str:
+    """Return the ``PYTHONPATH`` in which a folder's modules come first."""
+    return os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")]))
+
+
+def interrupted_at(module: str, folder: Path) -> dict[str, str]:
+    """Return an environment that presses Ctrl-C where a module is imported."""
+    (folder / "sitecustomize.py").write_text(_INTERRUPTING)
+    return {"PYTHONPATH": before_others(folder), "INTERRUPTED_AT": module}
+
+
 def typed(
     folder: Path,
     *words: str,

@@ -17,7 +17,7 @@ from armload.analysis.conditions_log import Cache, Swapped
 from armload.analysis.sanity import Departure
 from armload.boards.conditions import Conditions
 from armload.core.values import Value
-from armload.deploy.exit_reason import Kind
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import Job
 from armload.engines.output import EngineTimes, Memory
 from armload.engines.trace import Step, Trace
@@ -85,22 +85,6 @@ class Summary(Value):
     prefill_tokens: int | None = None
     decode_s: float | None = None
     decode_tokens: int | None = None
-
-
-class Exit(Value):
-    """How the program ended.
-
-    Attributes:
-        kind: one of the ways to end; none in a run that was kept before they were told apart.
-        status: as a shell reports it; none when it was never known.
-        meaning: in words.
-        remedy: what to do; empty when nothing is wrong or nothing is known.
-    """
-
-    kind: Kind | None = None
-    status: int | None
-    meaning: str
-    remedy: str = ""
 
 
 class Limit(Value):

@@ -9,12 +9,13 @@ from armload.analysis.background import BackgroundProcess, busiest
 from armload.analysis.conditions_log import Cache, Swapped
 from armload.analysis.cpu_share import busy_share, switches_per_token, without_storage
 from armload.analysis.frequency import Cores, cores_of
-from armload.analysis.run import Exit, Finding, FindingName, Verdict
+from armload.analysis.run import Finding, FindingName, Verdict
 from armload.analysis.sanity import Departure, departure_line, doubts_about_text
 from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
 from armload.analysis.summary import generating, quantile, token_times
 from armload.boards.conditions import Conditions
 from armload.core.values import counted, format_bytes
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Job
 from armload.engines.output import Output
 from armload.engines.plan import Plan

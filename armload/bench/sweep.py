@@ -241,22 +241,23 @@ def begin(sweep: Sweep) -> Journal:
 
 def unfinished(sweep: Sweep, progress: Progress) -> Journal | None:
     """Return the latest sweep of the same command that was not done to its end."""
-    for folder in reversed(sweep_folders()):
-        try:
-            journal = load_journal(folder)
-        except (DataError, DiskError) as error:
-            progress.say(f"left out: {error.message}")
-            continue
-        if journal.sweep.fingerprint == sweep.fingerprint:
-            return journal if journal.missing() else None
-    return None
+    journal = _latest(sweep, progress)
+    return journal if journal and journal.missing() else None
 
 
 def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | None:
     """Return the latest sweep of the same command that was to grow, and that was interrupted."""
     oldest = f"{datetime.now(UTC) - OLDEST_TO_GROW:%Y%m%dT%H%M%SZ}"
+    journal = _latest(sweep, progress, since=oldest)
+    if journal is None:
+        return None
+    runs, _ = journal.outcomes()
+    return journal if journal.stop(wanted, runs.get(0, ())) is None else None
+
+
+def _latest(sweep: Sweep, progress: Progress, since: str = "") -> Journal | None:
     for folder in reversed(sweep_folders()):
-        if folder.name < oldest:
+        if folder.name < since:
             return None
         try:
             journal = load_journal(folder)
@@ -264,8 +265,7 @@ def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | No
             progress.say(f"left out: {error.message}")
             continue
         if journal.sweep.fingerprint == sweep.fingerprint:
-            runs, _ = journal.outcomes()
-            return journal if journal.stop(wanted, runs.get(0, ())) is None else None
+            return journal
     return None
 
 

@@ -50,7 +50,7 @@ def mount_of(folder: PurePosixPath, lines: Iterable[str]) -> Mount | None:
     return found
 
 
-def free_bytes(df: Iterable[str], filesystem: str | None = None) -> int:
+def free_bytes(df: Iterable[str], filesystem: str | None) -> int:
     """Read from ``df -k``'s lines what files can still take; 0 when they say nothing.
 
     Args:

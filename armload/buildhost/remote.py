@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.host import Host
-from armload.boards.mounts import free_bytes
 from armload.build.compiler import Compiler, compiler_name
 from armload.build.ninja import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
 from armload.build.order import Order, definitions, environment
@@ -38,6 +37,7 @@ from armload.core.progress import Progress
 from armload.core.shell import quote, render
 from armload.deploy.follow import follow, stop
 from armload.deploy.launch import launch
+from armload.deploy.space import ask_space
 from armload.deploy.stored import StoredRun, list_runs
 from armload.deploy.transfer import push
 
@@ -270,8 +270,8 @@ class RemoteWorkshop:
 
     def _full_disk(self, said: str) -> BoardError | None:
         """Return the error for a full disk, if that is why it failed: few programs say so."""
-        df = self._host.run(f"df -kP {quote(self._folder)}").text.splitlines()
-        is_full = len(df) > 1 and free_bytes(df) < FULL_DISK_BYTES
+        free_bytes = ask_space(self._host, [self._folder / "trees"]).free_bytes
+        is_full = free_bytes is not None and free_bytes < FULL_DISK_BYTES
         if not is_full and "No space left on device" not in said:
             return None
         return BoardError(

@@ -16,7 +16,6 @@ from armload.core.files import sha256_of, write_whole
 from armload.core.progress import Progress, Silent, Step
 from armload.core.shell import render
 from armload.core.values import Value
-from armload.deploy.facts import read_peaks
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.retry import Patience, patiently
 from armload.deploy.stored import check_name
@@ -79,12 +78,6 @@ def collect(
         _, _, job = (local_folder / _SCRIPT).read_bytes().rpartition(b"\n" + JOB_MARK)
         write_whole(local_folder / "job.json", job)
     return tuple(arrived.sizes)
-
-
-def peak_memory_bytes(folder: Path) -> tuple[int, int] | None:
-    """Read the peak resident and virtual memory that the board saw; none when it saw nothing."""
-    peaks = read_peaks(folder)
-    return None if peaks is None else (peaks.resident_bytes, peaks.virtual_bytes)
 
 
 def _fetched(host: Host, run_folder: PurePosixPath, local: Path, step: Step) -> Arrived:

@@ -40,17 +40,17 @@ _MEMORY_GONE_BELOW = 0.1
 _LESS_MEMORY = "Use a smaller model or context, or disable repacking (--engine-args=--no-repack)."
 
 
-class Ending(Value):
-    """How a program ended.
+class Exit(Value):
+    """How the program ended.
 
     Attributes:
-        kind: one of the ways.
+        kind: one of the ways to end; none in a run that was kept before they were told apart.
         status: as a shell reports it; none when it was never known.
-        meaning: what that says.
+        meaning: in words.
         remedy: what to do; empty when nothing is wrong or nothing is known.
     """
 
-    kind: Kind
+    kind: Kind | None = None
     status: int | None
     meaning: str
     remedy: str = ""
@@ -62,7 +62,8 @@ def explain(
     lacking: Sequence[str] = (),
     cut: Cut | None = None,
     memory_total_bytes: int | None = None,
-) -> Ending:
+    filesystem: str | None = None,
+) -> Exit:
     """Say how the run whose files were collected into ``folder`` ended.
 
     Args:
@@ -70,35 +71,36 @@ def explain(
         lacking: CPU features that the program uses and the board does not have, where known.
         cut: what the board says of a run without an exit status.
         memory_total_bytes: of the board, where known.
+        filesystem: of the work folder, where known.
     """
     facts = read_facts(folder)
     if facts is None:
         return _cut_short(cut)
     status = facts.status
     if status == 0:
-        return Ending(kind="done", status=0, meaning="done")
+        return Exit(kind="done", status=0, meaning="done")
     if facts.finished and not facts.limit:
-        return Ending(kind="done", status=0, meaning="done: stopped after its work was done")
+        return Exit(kind="done", status=0, meaning="done: stopped after its work was done")
     if facts.unleased:
-        return Ending(
+        return Exit(
             kind="no lease",
             status=status,
             meaning="not started: the lease had expired, and another user has the board",
             remedy="Repeat the command.",
         )
     if facts.limit:
-        return Ending(
+        return Exit(
             kind="time limit",
             status=status,
             meaning="stopped by its time limit",
             remedy="Use a higher --time-limit or fewer tokens.",
         )
     if facts.stopped:
-        return Ending(kind="stopped", status=status, meaning="stopped on request")
-    free = free_bytes(facts.df) if facts.df else None
+        return Exit(kind="stopped", status=status, meaning="stopped on request")
+    free = free_bytes(facts.df, filesystem) if facts.df else None
     if "No space left on device" in facts.said or (free is not None and free < _FULL_BELOW_BYTES):
         left = "" if free is None else f" ({format_bytes(free)} free)"
-        return Ending(
+        return Exit(
             kind="no space",
             status=status,
             meaning=f"the board's storage is full{left}: {facts.said or 'a write failed'}",
@@ -109,9 +111,9 @@ def explain(
     return _left(facts)
 
 
-def _cut_short(cut: Cut | None) -> Ending:
+def _cut_short(cut: Cut | None) -> Exit:
     if cut == "lost":
-        return Ending(
+        return Exit(
             kind="lost",
             status=None,
             meaning="interrupted: the script that monitors the program was killed",
@@ -119,12 +121,12 @@ def _cut_short(cut: Cut | None) -> Ending:
         )
     what = "restarted during the run" if cut else "restarted, or the run was interrupted"
     meaning = f"interrupted: the board {what}"
-    return Ending(kind="restart", status=None, meaning=meaning, remedy="Run it again.")
+    return Exit(kind="restart", status=None, meaning=meaning, remedy="Run it again.")
 
 
 def _signalled(
     facts: Facts, lacking: Sequence[str], peaks: Peaks | None, memory_total_bytes: int | None
-) -> Ending:
+) -> Exit:
     status = facts.status
     try:
         name = signal.Signals(status - 128).name
@@ -132,7 +134,7 @@ def _signalled(
         name = f"signal {status - 128}"
     if name == "SIGILL":
         which = f" ({', '.join(lacking)})" if lacking else ""
-        return Ending(
+        return Exit(
             kind="illegal instruction",
             status=status,
             meaning="illegal instruction: the program uses an instruction that this CPU does "
@@ -144,16 +146,16 @@ def _signalled(
         return _killed(facts, peaks, memory_total_bytes)
     last = f": {facts.said}" if facts.said else ""
     if name == "SIGABRT":
-        return Ending(kind="abort", status=status, meaning=f"the program aborted (SIGABRT){last}")
+        return Exit(kind="abort", status=status, meaning=f"the program aborted (SIGABRT){last}")
     if name in _CRASHES:
-        return Ending(kind="crash", status=status, meaning=f"the program crashed ({name}){last}")
-    return Ending(kind="signal", status=status, meaning=f"ended by {name}{last}")
+        return Exit(kind="crash", status=status, meaning=f"the program crashed ({name}){last}")
+    return Exit(kind="signal", status=status, meaning=f"ended by {name}{last}")
 
 
-def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -> Ending:
+def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -> Exit:
     used = f"; it was using {format_bytes(peaks.resident_bytes)}" if peaks else ""
     if facts.killed_line or facts.oom:
-        return Ending(
+        return Exit(
             kind="out of memory",
             status=facts.status,
             meaning=f"killed by the kernel: the board ran out of memory{used}",
@@ -161,7 +163,7 @@ def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -
         )
     least = peaks.least_available_bytes if peaks else None
     if least is not None and memory_total_bytes and least < _MEMORY_GONE_BELOW * memory_total_bytes:
-        return Ending(
+        return Exit(
             kind="out of memory",
             status=facts.status,
             meaning="killed (SIGKILL), most likely by the out-of-memory killer: only "
@@ -169,17 +171,17 @@ def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -
             f"{format_bytes(memory_total_bytes)} were left{used}",
             remedy=_LESS_MEMORY,
         )
-    return Ending(
+    return Exit(
         kind="killed",
         status=facts.status,
         meaning=f"killed from outside (SIGKILL); no out-of-memory kill was recorded{used}",
     )
 
 
-def _left(facts: Facts) -> Ending:
+def _left(facts: Facts) -> Exit:
     status, said = facts.status, facts.said
     if re.search(r"\x7fELF|Exec format error|cannot execute binary|not executable: ", said):
-        return Ending(
+        return Exit(
             kind="wrong format",
             status=status,
             meaning="the program cannot run on the board: it was built for another kind of machine",
@@ -189,7 +191,7 @@ def _left(facts: Facts) -> Ending:
     if (status == 127 or (status == 126 and lacking)) and (
         facts.there or "error while loading shared libraries" in said
     ):
-        return Ending(
+        return Exit(
             kind="no loader",
             status=status,
             meaning="the program exists, but its loader or a library that it needs was not "
@@ -197,7 +199,7 @@ def _left(facts: Facts) -> Ending:
             remedy="It is not statically linked: rebuild it with armload build.",
         )
     if status == 127:
-        return Ending(
+        return Exit(
             kind="not found",
             status=status,
             meaning=f"the program was not found: {said}",
@@ -205,13 +207,13 @@ def _left(facts: Facts) -> Ending:
         )
     if status == 126:
         lacks = "" if facts.executable else " (it is not executable)"
-        return Ending(
+        return Exit(
             kind="not permitted",
             status=status,
             meaning=f"the program cannot be run on the board{lacks}: {said}",
             remedy="Deploy again. If that does not help, the work folder is mounted noexec, or "
             "a security policy forbids execution: set another 'workdir' in the board's file.",
         )
-    return Ending(
+    return Exit(
         kind="exit status", status=status, meaning=f"exit {status}: {said or 'it gave no reason'}"
     )

@@ -13,12 +13,12 @@ from armload.analysis.conditions_log import (
     storage_was_full,
 )
 from armload.analysis.limit import find_limit
-from armload.analysis.run import Exit, Run
+from armload.analysis.run import Run
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import Around, judge
 from armload.core.errors import DataError
 from armload.core.mistakes import told
-from armload.deploy.exit_reason import explain
+from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.facts import read_cut, read_peaks
 from armload.engines.every import engine_called
 from armload.engines.job import Job
@@ -98,13 +98,13 @@ def assemble(job: Job, folder: Path) -> Run:
 
 def _ended(job: Job, folder: Path) -> Exit:
     lacking = [name for name in job.binary.features if name not in job.board.cpu_features]
-    ending = explain(
+    return explain(
         folder,
         lacking=lacking,
         cut=read_cut(folder),
         memory_total_bytes=job.before.memory_total_bytes,
+        filesystem=job.before.workdir_filesystem,
     )
-    return Exit.model_validate(ending.model_dump())
 
 
 def _peak(folder: Path, output: Output) -> Memory | None:

@@ -31,6 +31,7 @@ from armload.runs.placing import Deployed, place
 from tests.contract.conftest import NAME
 from tests.contract.launching import JOB, launched, run_to_end
 from tests.faults import At
+from tests.unit.samples import binary, model
 
 SILENT = Silent()
 
@@ -38,37 +39,13 @@ SILENT = Silent()
 def some_model(folder: Path, size: int = 3_000_000) -> Model:
     path = folder / "a model.gguf"
     path.write_bytes(os.urandom(size))
-    return Model(
-        path=path,
-        sha256=sha256_of(path),
-        size_bytes=size,
-        architecture="llama",
-        quantisation="Q4_0",
-        parameters=1,
-        layers=1,
-        context_length=1,
-        vocabulary=1,
-        bytes_per_token=1,
-        kv_bytes_per_token=1,
-    )
+    return model(path).model_copy(update={"sha256": sha256_of(path), "size_bytes": size})
 
 
 def some_binary(folder: Path) -> Binary:
     path = folder / "program"
     path.write_text('#!/bin/sh\necho "$@"\n')
-    return Binary(
-        program="program",
-        path=path,
-        sha256=sha256_of(path),
-        size_bytes=path.stat().st_size,
-        target="rk3568",
-        architecture="aarch64",
-        compiler="none",
-        source="none",
-        engine_commit="none",
-        build_id="none",
-        features=(),
-    )
+    return binary(path, sha256=sha256_of(path), size_bytes=path.stat().st_size)
 
 
 def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:

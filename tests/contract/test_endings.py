@@ -16,7 +16,7 @@ from armload.analysis.conditions_log import storage_was_full
 from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
-from armload.deploy.exit_reason import Ending, explain
+from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.facts import read_peaks
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import launch
@@ -74,7 +74,7 @@ class Endings:
         self._folder = folder
         self._count = 0
 
-    def __call__(self, *argv: str, limit_s: float = LIMIT_S) -> Ending:
+    def __call__(self, *argv: str, limit_s: float = LIMIT_S) -> Exit:
         return explain(self.run(*argv, limit_s=limit_s), memory_total_bytes=1 << 40)
 
     def run(self, *argv: str, limit_s: float = LIMIT_S) -> Path:

@@ -15,8 +15,9 @@ from armload.boards.board import Board
 from armload.boards.host import Completed, Host
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, ConnectError, RunError
-from armload.deploy.collect import collect, peak_memory_bytes
+from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
+from armload.deploy.facts import read_peaks
 from armload.deploy.follow import follow, stop
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
@@ -96,9 +97,9 @@ def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_pat
 def test_memory_is_watched(host: Host, board: Board, tmp_path: Path) -> None:
     local = tmp_path / "run"
     assert run_to_end(host, board.workdir, local, "sleep", "1.5") == 0
-    peak = peak_memory_bytes(local)
-    assert peak is not None
-    assert 100_000 < peak[0] <= peak[1]
+    peaks = read_peaks(local)
+    assert peaks is not None
+    assert 100_000 < peaks.resident_bytes <= peaks.virtual_bytes
 
 
 def test_a_run_is_stopped_on_request(host: Host, board: Board, tmp_path: Path) -> None:

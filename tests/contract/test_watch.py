@@ -18,7 +18,7 @@ from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.deployment import deploy
-from armload.deploy.exit_reason import Ending, explain
+from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.helpers import program_of_the_shell
 from armload.deploy.launch import launch
@@ -101,7 +101,7 @@ def assembled(local: Path, reads: Reads) -> Run:
     return assemble(watched_job(reads), local)
 
 
-def ending(local: Path) -> Ending:
+def ending(local: Path) -> Exit:
     return explain(local, memory_total_bytes=1 << 40)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -14,6 +14,7 @@ import pytest
 from armload.boards.address import SshAddress
 from armload.boards.board import HdcReach
 from armload.boards.failures import SwitchedOffError
+from armload.boards.forward import Relay
 from armload.boards.hdc import HdcHost
 from armload.boards.host import Way
 from armload.boards.ssh import SshHost
@@ -115,26 +116,32 @@ def test_the_systems_ssh_is_used_where_it_can_log_in(
         host.close()
 
 
-def test_a_board_that_is_away_is_told_and_found_again(tmp_path: Path) -> None:
-    folder = tmp_path / "server"
+@contextmanager
+def cut_off(
+    folder: Path, why_gone: Callable[[], SwitchedOffError | None] = lambda: None
+) -> Iterator[tuple[SshAddress, Relay]]:
+    """Forward the port of an echo service over a server that is gone by now."""
     with service(Echo) as port, ExitStack() as stack:
         with openssh(folder) as address:
-            forward = stack.enter_context(SshHost(address, "my-board").forwarded(port))
+            host = SshHost(address, "my-board", why_gone)
+            forward = stack.enter_context(host.forwarded(port))
         cut(forward.port, lambda: end_sessions(address.port))
+        yield address, forward
+
+
+def test_a_board_that_is_away_is_told_and_found_again(tmp_path: Path) -> None:
+    with cut_off(tmp_path / "server") as (address, forward):
         assert echoed(forward.port, b"through") == b""
         with pytest.raises(ConnectError, match="no SSH server is listening"):
             forward.check()
-        with openssh(folder, port=address.port):
+        with openssh(tmp_path / "server", port=address.port):
             assert echoed(forward.port, b"again") == b"again"
             forward.check()
 
 
 def test_a_server_that_comes_back_with_another_key_gets_no_client(tmp_path: Path) -> None:
     folder = tmp_path / "server"
-    with service(Echo) as port, ExitStack() as stack:
-        with openssh(folder) as address:
-            forward = stack.enter_context(SshHost(address, "my-board").forwarded(port))
-        cut(forward.port, lambda: end_sessions(address.port))
+    with cut_off(folder) as (address, forward):
         for half in ("host", "host.pub"):
             (folder / half).unlink()
         make_key(folder / "host")
@@ -145,11 +152,7 @@ def test_a_server_that_comes_back_with_another_key_gets_no_client(tmp_path: Path
 
 
 def test_a_virtual_board_that_is_off_is_told_as_such(tmp_path: Path) -> None:
-    with service(Echo) as port, ExitStack() as stack:
-        with openssh(tmp_path / "server") as address:
-            host = SshHost(address, "my-board", lambda: SwitchedOffError("It is off."))
-            forward = stack.enter_context(host.forwarded(port))
-        cut(forward.port, lambda: end_sessions(address.port))
+    with cut_off(tmp_path / "server", lambda: SwitchedOffError("It is off.")) as (_, forward):
         assert echoed(forward.port, b"through") == b""
         with pytest.raises(SwitchedOffError):
             forward.check()

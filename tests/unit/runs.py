@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 from armload.analysis.limit import find_limit
-from armload.analysis.run import Exit, Run, Verdict
+from armload.analysis.run import Run, Verdict
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import Around, judge
 from armload.boards.conditions import Conditions
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord
 from armload.engines.output import Memory, Output
 from armload.engines.plan import Plan

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from armload.analysis.repeats import Precision
+from armload.bench.sweep import Cell, Sweep
 from armload.boards.conditions import ClusterState, Conditions
+from armload.build.binary import Binary, FeatureUse
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
+from armload.engines.plan import Plan
 from armload.engines.trace import Step, Trace
 from armload.models.model import Model
 
@@ -85,6 +90,53 @@ def model(path: Path = Path("m.gguf"), context_length: int = 2048) -> Model:
         bytes_per_token=39_000_000,
         kv_bytes_per_token=4096,
     )
+
+
+def binary(
+    path: Path = Path("/b/llama-completion"),
+    *,
+    sha256: str = "0" * 64,
+    size_bytes: int = 7_990_616,
+    features: tuple[FeatureUse, ...] = (),
+) -> Binary:
+    return Binary(
+        program=path.name,
+        path=path,
+        sha256=sha256,
+        size_bytes=size_bytes,
+        target="rk3568",
+        architecture="aarch64",
+        compiler="zig 0.15.2",
+        source="llama-cpp-python 0.3.36",
+        engine_commit="b7000",
+        build_id="ad887c5ea11e",
+        features=features,
+    )
+
+
+def sweep_of(
+    *cells: Cell,
+    identity: str = "one",
+    begun: datetime = datetime(2026, 11, 21, tzinfo=UTC),
+    repeats: int = 1,
+    warmups: int = 0,
+    precision: Precision | None = None,
+) -> Sweep:
+    return Sweep(
+        id=f"{begun:%Y%m%dT%H%M%SZ}-sweep-b-{identity}",
+        fingerprint="abc",
+        started_utc=begun.isoformat(timespec="seconds"),
+        armload="0",
+        board="b",
+        cells=cells,
+        repeats=repeats,
+        warmups=warmups,
+        precision=precision,
+    )
+
+
+def plan_cells(*plans: Plan, model: str = "m.gguf") -> tuple[Cell, ...]:
+    return tuple(Cell(model=model, fingerprint=str(plan), plan=plan) for plan in plans)
 
 
 def board_record(

@@ -6,9 +6,10 @@ import random
 from collections.abc import Sequence
 
 from armload.analysis.limit import find_limit
-from armload.analysis.run import Exit, Run
+from armload.analysis.run import Run
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import Around, judge
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory, Output
 from armload.engines.trace import Step

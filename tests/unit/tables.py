@@ -8,10 +8,9 @@ from rich.console import RenderableType
 
 from armload.analysis.compare import compare
 from armload.analysis.measurement import measurement_of
-from armload.bench.sweep import Cell, Sweep
 from armload.boards.board import load_board
 from armload.boards.probe import parse_probe
-from armload.build.binary import Binary, FeatureUse
+from armload.build.binary import FeatureUse
 from armload.build.fit import Fit
 from armload.build.inspection import Inspection
 from armload.build.shelf import ShelvedBuild
@@ -30,6 +29,7 @@ from armload.report.models import anatomy_table
 from armload.report.sweep import outcomes_of, sweep_table
 from armload.report.table import list_table, run_table
 from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.samples import binary, plan_cells, sweep_of
 from tests.unit.sweeps import Q4, Q8, made_run
 from tests.unit.test_boards_probe import core, output
 
@@ -41,21 +41,10 @@ FEATURES = tuple(
     for name in ("asimddp", "asimdhp", "asimdrdm", "atomics", "lrcpc")
 )
 BINARIES = tuple(
-    Binary(
-        program=name,
-        path=HOME / "builds/ad887c5ea11e" / name,
-        sha256="0" * 64,
-        size_bytes=7_990_616,
-        target="rk3568",
-        architecture="aarch64",
-        compiler="zig 0.15.2",
-        source="llama-cpp-python 0.3.36",
-        engine_commit="b7000",
-        build_id="ad887c5ea11e",
-        features=FEATURES,
-    )
+    binary(HOME / "builds/ad887c5ea11e" / name, features=FEATURES)
     for name in ("llama-completion", "llama-bench")
 )
+PLANS = tuple(Plan(threads=threads) for threads in (1, 2, 4))
 
 
 def _anatomy() -> Anatomy:
@@ -117,47 +106,22 @@ def _inspection() -> RenderableType:
 
 def _sweep() -> RenderableType:
     models = {each.name: each for each in (Q4, Q8)}
-    plans = [Plan(threads=threads) for threads in (1, 2, 4)]
-    cells = tuple(
-        Cell(model=name, fingerprint=str(plan), plan=plan) for name in models for plan in plans
-    )
-    sweep = Sweep(
-        id="20261121T000000Z-sweep-kitchen-1f2e",
-        fingerprint="abc",
-        started_utc="2026-11-21T00:00:00+00:00",
-        armload="0",
-        board="kitchen",
-        cells=cells,
-        repeats=3,
-        warmups=0,
-    )
+    cells = tuple(cell for name in models for cell in plan_cells(*PLANS, model=name))
     runs = {
         number: [made_run(models[cell.model], cell.plan.threads or 1, repeat=n) for n in range(3)]
         for number, cell in enumerate(cells[:5])
     }
+    sweep = sweep_of(*cells, repeats=3)
     return sweep_table(outcomes_of(sweep, runs, {5: "kitchen: no space left."}))
 
 
 def _threads() -> RenderableType:
-    cells = tuple(
-        Cell(model=Q4.name, fingerprint=str(threads), plan=Plan(threads=threads))
-        for threads in (1, 2, 4)
-    )
-    sweep = Sweep(
-        id="20261121T000000Z-sweep-kitchen-1f2e",
-        fingerprint="abc",
-        started_utc="2026-11-21T00:00:00+00:00",
-        armload="0",
-        board="kitchen",
-        cells=cells,
-        repeats=3,
-        warmups=0,
-    )
+    cells = plan_cells(*PLANS, model=Q4.name)
     runs = {
         number: [made_run(Q4, cell.plan.threads or 1, repeat=n, throttled=n == 2) for n in range(3)]
         for number, cell in enumerate(cells)
     }
-    return sweep_table(outcomes_of(sweep, runs, {}))
+    return sweep_table(outcomes_of(sweep_of(*cells, repeats=3), runs, {}))
 
 
 def _comparison(*, same: bool) -> RenderableType:

@@ -8,7 +8,6 @@ import pytest
 
 from armload.boards.board import Board
 from armload.boards.probe import parse_probe
-from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.deploy.layout import Layout
 from armload.engines.completion import Completion
@@ -17,7 +16,7 @@ from armload.engines.job import BoardRecord
 from armload.engines.plan import Plan
 from armload.runs.describe import new_job
 from armload.runs.prepare import check_cores
-from tests.unit.samples import model
+from tests.unit.samples import binary, model
 from tests.unit.test_boards_probe import core, output
 
 FOUR_CORES = "".join(core(number) for number in range(4))
@@ -41,24 +40,11 @@ def described(
 ) -> tuple[tuple[str, ...], BoardRecord]:
     program = folder / "llama-completion"
     program.write_bytes(b"\x7fELF")
-    binary = Binary(
-        program=program.name,
-        path=program,
-        sha256="0" * 64,
-        size_bytes=4,
-        target="rk3568",
-        architecture="aarch64",
-        compiler="zig",
-        source="s",
-        engine_commit="c",
-        build_id="b",
-        features=(),
-    )
     weights = model().model_copy(update={"path": folder / "m.gguf"})
     weights.path.touch()
     program.write_bytes(b"\x7fELF" + weights.architecture.encode() + b"\0")
     found = parse_probe(output(FOUR_CORES, policies="", rates=rates), "b")
-    engine = Completion(plan, binary, weights)
+    engine = Completion(plan, binary(program), weights)
     where = on or board()
     check_cores(engine.settings, where, found)
     site = Site(layout=Layout(workdir=where.workdir), found=found, launcher=("taskset", "c"))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.limit import find_limit
-from armload.analysis.run import Exit, Limit, Run, Verdict
+from armload.analysis.run import Limit, Run, Verdict
 from armload.analysis.sanity import Departure
 from armload.analysis.verdict import Around, judge
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
 from armload.engines.output import Output
 from armload.engines.plan import Plan

@@ -10,8 +10,8 @@ from armload.boards.rates import Rates
 from armload.engines.completion import memory_need
 from armload.engines.engine import MemoryNeed
 from armload.engines.plan import Plan
-from armload.models.model import Model
 from tests.unit.runs import BEFORE
+from tests.unit.samples import model
 
 BOARD = Board.model_validate(
     {
@@ -25,20 +25,14 @@ BOARD = Board.model_validate(
 
 
 def need(plan: Plan, size_bytes: int, kv_bytes_per_token: int = 1000) -> MemoryNeed:
-    model = Model(
-        path=Path("/m/large.gguf"),
-        sha256="0" * 64,
-        size_bytes=size_bytes,
-        architecture="llama",
-        quantisation="Q4_0",
-        parameters=1,
-        layers=1,
-        context_length=100_000,
-        vocabulary=1,
-        bytes_per_token=3_000_000_000,
-        kv_bytes_per_token=kv_bytes_per_token,
+    weights = model(Path("/m/large.gguf"), context_length=100_000).model_copy(
+        update={
+            "size_bytes": size_bytes,
+            "bytes_per_token": 3_000_000_000,
+            "kv_bytes_per_token": kv_bytes_per_token,
+        }
     )
-    return memory_need(plan, model)
+    return memory_need(plan, weights)
 
 
 def test_a_model_that_fits_is_no_matter() -> None:

@@ -21,15 +21,17 @@ from armload.analysis.repeats import (
     rank,
     stop,
 )
-from armload.analysis.run import Exit, Finding, FindingName, Run, Summary, TokenTimes, Verdict
+from armload.analysis.run import Finding, FindingName, Run, Summary, TokenTimes, Verdict
 from armload.analysis.statistics import CONFIDENCE
-from armload.bench.sweep import Cell, Entry, Sweep, begin, growing
+from armload.bench.sweep import Entry, Sweep, begin, growing
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.runs import store
 from tests.unit.runs import quick_run
+from tests.unit.samples import plan_cells, sweep_of
 
 WANTED = Precision(share=0.05, added_s=60)
 TOKENS = 95
@@ -70,18 +72,8 @@ def runs(figures: Sequence[float], finding: FindingName | None = "few tokens") -
 
 
 def grown_sweep(identity: str) -> Sweep:
-    now = datetime.now(UTC)
-    return Sweep(
-        id=f"{now:%Y%m%dT%H%M%SZ}-sweep-b-{identity}",
-        fingerprint="abc",
-        started_utc=now.isoformat(timespec="seconds"),
-        armload="0",
-        board="b",
-        cells=(Cell(model="m.gguf", fingerprint="def", plan=Plan()),),
-        repeats=1,
-        warmups=0,
-        precision=WANTED,
-    )
+    cells = plan_cells(Plan())
+    return sweep_of(*cells, identity=identity, begun=datetime.now(UTC), precision=WANTED)
 
 
 def drawn(shape: tuple[int, ...], *, alike: float, spread: float) -> np.ndarray:

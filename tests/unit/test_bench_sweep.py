@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.run import Exit, Run, Summary, TokenTimes
+from armload.analysis.run import Run, Summary, TokenTimes
 from armload.bench.references import folders_of
 from armload.bench.sweep import (
     JOURNAL_FILE,
     SWEEP_FILE,
-    Cell,
     Entry,
     Sweep,
     begin,
@@ -26,6 +25,7 @@ from armload.core.errors import DataError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
 from armload.core.workspace import runs_folder
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.models.shape import Shape
@@ -43,6 +43,7 @@ from armload.report.sweep import (
 from armload.runs import store
 from armload.runs.pipeline import Request
 from tests.unit.runs import failed_run, quick_run
+from tests.unit.samples import plan_cells, sweep_of
 
 
 @pytest.fixture(autouse=True)
@@ -52,16 +53,7 @@ def _own_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sweep(*plans: Plan, identity: str = "one", repeats: int = 3, warmups: int = 1) -> Sweep:
     plans = plans or (Plan(threads=1), Plan(threads=2), Plan(threads=4), Plan(threads=8))
-    return Sweep(
-        id=f"20261121T000000Z-sweep-b-{identity}",
-        fingerprint="abc",
-        started_utc="2026-11-21T00:00:00+00:00",
-        armload="0",
-        board="b",
-        cells=tuple(Cell(model="m.gguf", fingerprint=str(plan), plan=plan) for plan in plans),
-        repeats=repeats,
-        warmups=warmups,
-    )
+    return sweep_of(*plan_cells(*plans), identity=identity, repeats=repeats, warmups=warmups)
 
 
 def run(decode_tps: float, *, number: int = 0, valid: bool = True) -> Run:

@@ -6,9 +6,9 @@ import pytest
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.conditions_log import Cache, Swapped
-from armload.analysis.run import Exit
 from armload.analysis.verdict import Around, judge
 from armload.boards.conditions import ClusterState, Conditions
+from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Workstation
 from armload.engines.output import Output
 from armload.engines.plan import Plan

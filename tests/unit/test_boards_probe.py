@@ -207,7 +207,7 @@ def test_a_system_that_is_not_linux_is_refused() -> None:
     ],
 )
 def test_free_space_is_read_from_df(lines: list[str], kib: int) -> None:
-    assert free_bytes(lines) == kib * 1024
+    assert free_bytes(lines, None) == kib * 1024
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 import pytest
 from pydantic import BaseModel
 
-from armload.bench.sweep import Cell, Sweep
 from armload.boards.address import SshAddress
 from armload.boards.line import ServerKey
 from armload.boards.probe import parse_probe
@@ -38,10 +37,11 @@ from armload.report.sweep import outcomes_of, swept_cells
 from armload.runs import store
 from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
-from tests.command_line import BIN, typed
+from tests.command_line import BIN, interrupted_at, typed
 from tests.documents import document_of
 from tests.unit.builds import unfinished_build
 from tests.unit.runs import failed_run, quick_run
+from tests.unit.samples import plan_cells, sweep_of
 from tests.unit.tables import BINARIES
 from tests.unit.test_boards_probe import core, output
 
@@ -105,16 +105,7 @@ MISTAKEN = {
     "model.synth": 2,
 }
 
-SWEEP = Sweep(
-    id="20260101T000000Z-sweep-here-1234",
-    fingerprint="abc",
-    started_utc="2026-01-01T00:00:00+00:00",
-    armload="0",
-    board="here",
-    cells=(Cell(model="m.gguf", fingerprint="abc", plan=Plan(threads=1)),),
-    repeats=1,
-    warmups=0,
-)
+SWEEP = sweep_of(*plan_cells(Plan(threads=1)))
 ON_BOARD = PurePosixPath("/data/local/tmp/armload/bin/0123456789ab/llama-completion")
 FAILURE = Failure.of(BoardError("b: no space.", "Free some."))
 KEY = ServerKey(host="b", port=22, line="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
@@ -128,19 +119,6 @@ PROBED = ProbedBoard(
 ENTRY = Entry(
     name=PurePosixPath("runs/a"), kind="run", state="collected", size_bytes=None, used_days=None
 )
-
-INTERRUPTING = """
-import os, signal, sys
-
-class Interrupting:
-    def find_spec(self, name, path=None, target=None):
-        if name == "armload.report.boards":
-            sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
-
-sys.meta_path.insert(0, Interrupting())
-"""
-"""Taken for sitecustomize, it presses Ctrl-C within ``board.list``."""
 
 
 @pytest.fixture(scope="module")
@@ -267,12 +245,10 @@ def test_the_errors_above_are_those_of_every_verb_but_one_that_is_interrupted() 
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])
 def test_an_interruption_is_a_document(folder: Path, tmp_path: Path, face: str) -> None:
-    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
-    modules = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [str(BIN / face), "board.list", "--json"],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": modules},
+        env=os.environ | interrupted_at("armload.report.boards", tmp_path),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -10,24 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import BIN
+from tests.command_line import BIN, before_others, interrupted_at
 from tests.unit.builds import unfinished_build
 
 NOBODY = "reach: {kind: ssh, host: nowhere.invalid}\ntarget: rk3568\nworkdir: /tmp/armload\n"
 """A board whose verbs fail with status 6 before anything is asked of the network."""
-
-INTERRUPTED_AT = """
-import os, signal, sys
-
-class Interrupting:
-    def find_spec(self, name, path=None, target=None):
-        if name == os.environ["INTERRUPTED_AT"]:
-            sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
-
-sys.meta_path.insert(0, Interrupting())
-"""
-"""Taken for sitecustomize, it presses Ctrl-C where a module is imported."""
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +42,6 @@ def typed(
         text=True,
         check=False,
     )
-
-
-def before_others(modules: Path) -> str:
-    return os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")]))
 
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])
@@ -122,13 +105,7 @@ def test_an_encoding_without_a_files_name_shows_it_escaped(encoding: str, folder
 def test_an_interruption_at_any_moment_is_no_traceback(
     moment: str, folder: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_AT)
-    done = typed(
-        folder,
-        'exec "$0" board.list',
-        PYTHONPATH=before_others(tmp_path),
-        INTERRUPTED_AT=moment,
-    )
+    done = typed(folder, 'exec "$0" board.list', **interrupted_at(moment, tmp_path))
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.startswith("error: Interrupted.")
     assert done.stderr.count("\n") == 1

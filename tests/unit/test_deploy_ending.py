@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.deploy.collect import peak_memory_bytes
 from armload.deploy.exit_reason import explain
-from armload.deploy.facts import Cut
+from armload.deploy.facts import Cut, Peaks, read_peaks
 
 
 def folder(tmp_path: Path, **files: str) -> Path:
@@ -89,6 +88,12 @@ def test_an_ending_is_put_in_words(
     assert words in ending.meaning
 
 
+def test_what_ext4_keeps_for_itself_does_not_count_as_free_at_the_end(tmp_path: Path) -> None:
+    full = folder(tmp_path, exit="1\nFilesystem\n/dev/loop0 888472 872088 16384 99% /d\n")
+    assert explain(full, filesystem="ext4").kind == "no space"
+    assert explain(full, filesystem="xfs").kind == "exit status"
+
+
 @pytest.mark.parametrize(
     ("cut", "kind", "words"),
     [("restart", "restart", "restarted during the run"), ("lost", "lost", "script that monitors")],
@@ -106,6 +111,8 @@ def test_an_illegal_instruction_names_what_the_cpu_lacks(tmp_path: Path) -> None
 
 
 def test_peak_memory_is_read_and_missing_when_nothing_was_seen(tmp_path: Path) -> None:
-    assert peak_memory_bytes(tmp_path) is None
-    assert peak_memory_bytes(folder(tmp_path, memory="2000 1000\n")) == (1024_000, 2048_000)
-    assert peak_memory_bytes(folder(tmp_path, memory="2000 ")) is None
+    assert read_peaks(tmp_path) is None
+    assert read_peaks(folder(tmp_path, memory="2000 1000\n")) == Peaks(
+        resident_bytes=1024_000, virtual_bytes=2048_000, least_available_bytes=None
+    )
+    assert read_peaks(folder(tmp_path, memory="2000 ")) is None

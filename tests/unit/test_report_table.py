@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from armload.build.binary import Binary, FeatureUse
+from armload.build.binary import FeatureUse
 from armload.report import formatting as words
 from armload.report.binaries import binaries_table
 from armload.report.table import list_table, run_table
 from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.samples import binary
 
 
 def _shown(renderable: RenderableType, width: int = 100) -> str:
@@ -73,20 +73,8 @@ def test_a_list_has_a_line_for_each_run() -> None:
 
 
 def test_binaries_show_the_features_in_their_code() -> None:
-    binary = Binary(
-        program="llama-completion",
-        path=Path("/b/llama-completion"),
-        sha256="0" * 64,
-        size_bytes=7_990_616,
-        target="rk3568",
-        architecture="aarch64",
-        compiler="zig 0.15.2",
-        source="llama-cpp-python 0.3.36",
-        engine_commit="b7000",
-        build_id="3f2a9c81d07e",
-        features=(FeatureUse(feature="asimddp", count=3, address=64, mnemonic="sdot"),),
-    )
-    shown = _shown(binaries_table([binary]))
+    use = FeatureUse(feature="asimddp", count=3, address=64, mnemonic="sdot")
+    shown = _shown(binaries_table([binary(features=(use,))]))
     assert "8.0 MB" in shown
     assert "asimddp" in shown
 

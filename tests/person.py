@@ -67,7 +67,7 @@ class Person:
 
     def benches(self, *words: str, board: str = "mine") -> dict[str, Any]:
         run: dict[str, Any] = json.loads(
-            self.types("bench", "--board", board, "--json", *words).stdout
+            self.types("bench", "--board", board, "--repeats", "1", "--json", *words).stdout
         )
         return run
 

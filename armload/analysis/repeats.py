@@ -17,6 +17,7 @@ from armload.analysis.statistics import CONFIDENCE, Interval, t_quantile
 from armload.analysis.summary import token_times
 from armload.analysis.verdict import MEDIAN_WITHIN
 from armload.core.values import Value, counted
+from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
 BATCHES, FEWEST_TOKENS_A_BATCH = 5, 16
 """Few long batches of neighbouring tokens are nearly independent, however alike neighbours are."""
@@ -38,8 +39,8 @@ class Precision(Value):
         added_s: how long repeats may take together, beyond the first run.
     """
 
-    share: float
-    added_s: float
+    share: float = DEFAULT_PRECISION
+    added_s: float = DEFAULT_PRECISION_TIME_S
 
 
 class Known(Value):

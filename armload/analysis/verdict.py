@@ -332,9 +332,9 @@ def _doubts_about_spread(steps: tuple[Step, ...], named: str, board: BoardRecord
         return []
     wanted = tokens_to_know(samples, MEDIAN_WITHIN / 2)
     advice = (
-        f"About {wanted} would do: say so with -n, or repeat the run."
+        f"Use -n {wanted} or more, or allow more time for repeats (--precision-time)."
         if wanted <= _MORE_TOKENS_HELP * len(samples)
-        else f"End what else runs {_where_else(board)}, or run it several times, with --repeats."
+        else f"Stop other processes {_where_else(board)}, or run it several times, with --repeats."
     )
     doubt = f"Too few tokens for their spread: the median is known to {off:.0%} only. {advice}"
     return [("few tokens", doubt)]

@@ -74,14 +74,14 @@ RUN = Schema(
     format=FORMAT,
     value=Run,
     title=f"armload run.json, format {FORMAT}",
-    verbs=("bench", "demo", "show", "watch"),
+    verbs=("bench", "show", "watch"),
 )
 REPEATED = Schema(
     name="repeated-run",
     format=FORMAT,
     value=RepeatedRun,
-    title="a run of bench --precision, with its repeats",
-    verbs=("bench",),
+    title="a run of bench or demo, with its repeats",
+    verbs=("bench", "demo"),
 )
 ERROR = Schema(name="error", value=Failed, title="an error, where a verb has no results")
 DOCUMENTS = (

@@ -140,7 +140,8 @@ def board_is_clean(ann: Person) -> None:
 def benches(tokens: int, *more: str, model: str = "") -> tuple[str, ...]:
     """Return the words of a run; its model is tiny, so that busy machines are quick enough."""
     chosen = model or str(shared("stories260K.gguf"))
-    return ("bench", "--board", "mine", "--model", chosen, "-n", str(tokens), "--json", *more)
+    single = ("--repeats", "1", "--json")
+    return ("bench", "--board", "mine", "--model", chosen, "-n", str(tokens), *single, *more)
 
 
 def power_cut(ann: Person) -> None:

@@ -100,7 +100,7 @@ def test_a_model_beyond_the_boards_memory_is_killed_and_told_so(ann: Person) -> 
 
 @pytest.mark.machine
 def test_tokens_beside_a_busy_neighbour_are_slow_by_contention(ann: Person) -> None:
-    process = ann.start("bench", "--board", "mine", "-n", "160", "--json")
+    process = ann.start("bench", "--board", "mine", "-n", "160", "--repeats", "1", "--json")
     steps = "cat /data/local/tmp/armload/runs/*/trace.jsonl 2>/dev/null | wc -l"
     ann.waits_on_board(f'[ "$({steps})" -ge 60 ]', process)
     busy = "for i in 1 2 3 4 5 6; do sh -c 'while :; do :; done' & done; sleep 4; kill $(jobs -p)"

@@ -327,7 +327,7 @@ def test_threads_that_wait_for_storage_are_not_called_pushed_aside() -> None:
 def test_too_few_tokens_for_their_spread_are_counted() -> None:
     durations = [0.1, 0.13] * 10
     (reason,) = reasons(steps_with_prompt(durations), n_predict=21)
-    needed = re.search(r"About (\d+) would do", reason)
+    needed = re.search(r"Use -n (\d+) or more", reason)
     assert needed is not None
     assert int(needed[1]) > len(durations)
 

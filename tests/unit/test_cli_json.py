@@ -13,6 +13,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from pydantic import BaseModel
 
+from armload.analysis.repeats import Precision, Stop
+from armload.analysis.run import Run
 from armload.boards.address import SshAddress
 from armload.boards.line import ServerKey
 from armload.boards.probe import parse_probe
@@ -33,6 +35,7 @@ from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from armload.report.boards import ProbedBoard
 from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
+from armload.report.repeats import RepeatedRun, together_json
 from armload.report.sweep import outcomes_of, swept_cells
 from armload.runs import store
 from armload.runs.cleaning import Cleaned
@@ -144,6 +147,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def repeated(runs: list[Run]) -> RepeatedRun:
+    combined = together_json(SWEEP, runs, Precision(), Stop(reached=False, why="no time is left."))
+    return RepeatedRun(**dict(runs[-1]), combined=combined)
+
+
 def printed(folder: Path, face: str, *lines: str) -> list[tuple[str, int]]:
     """Give several commands with --json; return what each printed, and its exit status."""
     done = subprocess.run(
@@ -174,9 +182,10 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "value"),
     [
+        *((verb, run) for verb in ("bench", "watch") for run in (quick_run(), failed_run())),
         *(
-            (verb, run)
-            for verb in ("bench", "demo", "watch")
+            (verb, repeated([run]))
+            for verb in ("bench", "demo")
             for run in (quick_run(), failed_run())
         ),
         ("bench", swept_cells(SWEEP, outcomes_of(SWEEP, {0: [quick_run()]}, {}))),

@@ -40,10 +40,11 @@ from armload.engines.defaults import (
         "seed": "seed of the sampler (1)",
         "stop-at-end": "stop at the model's end-of-text token instead of generating -n tokens",
         "plan": "a YAML file with these options as keys; command-line options override the file",
-        "repeats": "runs of each combination of the lists (1)",
+        "repeats": "runs of each combination of the lists; 1 runs a single one once (1, or as "
+        "--precision needs)",
         "warmups": "runs before these that are excluded from the results (0)",
         "precision": "repeat a single combination until its median time per token is known this "
-        f"exactly, such as {DEFAULT_PRECISION} (it is run once)",
+        f"exactly ({DEFAULT_PRECISION:.0%})",
         "precision-time": f"seconds that these repeats may add ({DEFAULT_PRECISION_TIME_S})",
         "cold": "drop the board's page cache before each run: the model is read from storage",
         "cool-to": "before each run, wait until the hottest sensor reads this temperature or less",
@@ -156,27 +157,27 @@ def bench(
     plans = tuple(options.plans())
     is_single = len(plans) * len(options.models) * (options.repeats or 1) == 1
     is_single = is_single and not options.warmups
-    if (precision or precision_time) and not (is_single and options.repeats is None):
+    is_repeated = is_single and options.repeats is None
+    if (precision or precision_time) and not is_repeated:
         raise UsageError(
             "--precision repeats a single combination as often as needed; lists, --repeats and "
             "--warmups fix what is run, and how often.",
             "Leave one out.",
         )
-    if is_single:
-        from armload.cli.present import bench_and_present, repeat_and_present
+    if is_repeated:
+        from armload.cli.present import repeat_and_present
 
-        if precision or precision_time:
-            wanted = Precision(
-                share=share("precision", precision or DEFAULT_PRECISION),
-                added_s=amount("precision-time", precision_time or str(DEFAULT_PRECISION_TIME_S)),
-            )
-            repeat_and_present(
-                *(request, options.models[0], plans[0], wanted),
-                as_json=json,
-                reference=known,
-            )
-        else:
-            bench_and_present(request, options.models[0], plans[0], as_json=json, reference=known)
+        wanted = Precision(
+            share=share("precision", precision) if precision else DEFAULT_PRECISION,
+            added_s=amount("precision-time", precision_time or str(DEFAULT_PRECISION_TIME_S)),
+        )
+        repeat_and_present(
+            request, options.models[0], plans[0], wanted, as_json=json, reference=known
+        )
+    elif is_single:
+        from armload.cli.present import bench_and_present
+
+        bench_and_present(request, options.models[0], plans[0], as_json=json, reference=known)
     else:
         from armload.cli.present_sweep import sweep_and_present
 

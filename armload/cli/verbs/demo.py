@@ -16,7 +16,7 @@ _DEMO_N_PREDICT = "96"
         "board": "a board; virtual-dayu200 has the memory and storage of a small real one",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
         "n-predict": "tokens to generate",
-        "json": "print one JSON document: the run",
+        "json": "print one JSON document: the run in the middle of its repeats",
     },
 )
 def demo(
@@ -28,13 +28,15 @@ def demo(
 ) -> None:
     """Try everything without a board: from source to every token's time.
 
-    Builds, boots a virtual ARM board, deploys, runs, and says what limited the run.
+    Builds, boots a virtual ARM board, deploys, runs until the median time per token is known
+    within 5 % or a minute of repeats has passed, and says what limited the run.
     Example: armload demo
     """
     del c
+    from armload.analysis.repeats import Precision
     from armload.bench.options import typed_options
-    from armload.cli.present import bench_and_present
+    from armload.cli.present import repeat_and_present
     from armload.runs.pipeline import Request
 
     (plan,) = typed_options({"n_predict": n_predict, "temperature": 0.8}).plans()
-    bench_and_present(Request(board=board), model, plan, as_json=json)
+    repeat_and_present(Request(board=board), model, plan, Precision(), as_json=json)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[1]
 
 BOUND_BY_PERMISSIONS = (
     ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
@@ -39,6 +40,18 @@ def interrupted_at(module: str, folder: Path) -> dict[str, str]:
     """Return an environment that presses Ctrl-C where a module is imported."""
     (folder / "sitecustomize.py").write_text(_INTERRUPTING)
     return {"PYTHONPATH": before_others(folder), "INTERRUPTED_AT": module}
+
+
+def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a program that is installed beside Python, or Python itself."""
+    return subprocess.run(
+        [str(BIN / words[0]), *words[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def typed(

@@ -8,10 +8,8 @@ Bulk data go as files, each compared by its length; who needs to be sure compare
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import re
-import socket
 import tempfile
 import time
 import uuid
@@ -20,12 +18,13 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import HdcReach
 from armload.boards.bulk import TRANSFER_SILENCE_S
-from armload.boards.forward import LOOPBACK, End, Relay, relayed
+from armload.boards.forward import Relay, relayed
 from armload.boards.framing import reason, receiving
+from armload.boards.hdc_forward import HdcForward
+from armload.boards.hdc_frame import Frame
 from armload.boards.hdc_tool import HdcTool
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.sending import told_chunks
-from armload.boards.virtual.process import free_port
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
@@ -33,7 +32,6 @@ from armload.core.shell import quote, render
 # No limit is documented, so long commands go as files.
 LONGEST_COMMAND_BYTES = 900
 SLICE_BYTES = 16 << 20
-_PORT_ATTEMPTS = 3
 _FOLDERS = ("/data/local/tmp", "/tmp")  # noqa: S108 - a folder of our own is made in it
 _ENCODERS = ("base64", "toybox base64", "busybox base64", "od -An -v -tx1")
 
@@ -97,7 +95,7 @@ class HdcHost:
         with self._renewed():
             number, line = self._prepared("run", command, stdin)
             deadline = time.monotonic() + timeout_s
-            frame = _Frame()
+            frame = Frame()
             for said in self._tool.shell(line, lambda _: deadline - time.monotonic(), late):
                 for stream, data in frame.fed(said):
                     output[stream] += data
@@ -117,7 +115,7 @@ class HdcHost:
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._renewed():
             _, line = self._prepared("stream", command, b"")
-            frame = _Frame()
+            frame = Frame()
             heard_at = time.monotonic()
             said = self._tool.shell(line, lambda now: heard_at + silence_s - now, late)
             for block in said:
@@ -169,7 +167,7 @@ class HdcHost:
 
     def forwarded(self, port: int) -> contextlib.AbstractContextManager[Relay]:
         """Let programs of this machine reach a port on the board's loopback."""
-        return relayed(lambda: _ByHdc(self._tool, self._name, port), self._name)
+        return relayed(lambda: HdcForward(self._tool, self._name, port), self._name)
 
     def close(self) -> None:
         """Remove what lies on the board for the sake of this connection."""
@@ -242,105 +240,12 @@ class HdcHost:
             with local.open("rb") as file:
                 yield from iter(lambda: file.read(CHUNK_BYTES), b"")
 
-    def _status(self, frame: _Frame) -> int:
+    def _status(self, frame: Frame) -> int:
         if frame.status is not None:
             return frame.status
         if frame.begun:
             raise ConnectError(f"{self._name}: the connection dropped during a command.")
         raise self._tool.failure(frame.unframed)
-
-
-class _ByHdc:
-    """hdc's own server listens on a second local port, and forgets it when the device goes."""
-
-    def __init__(self, tool: HdcTool, board_name: str, port: int) -> None:
-        self._tool = tool
-        self._name = board_name
-        self._port = port
-        for _ in range(_PORT_ATTEMPTS):
-            self._local_port = free_port()
-            if tool.forward(self._local_port, port):
-                break
-        else:
-            raise ConnectError(
-                f"{board_name}: hdc cannot listen on any local port.",
-                "Starting hdc anew helps at times: hdc kill -r",
-            )
-        if _is_taken_beside(self._local_port):
-            self.close()
-            raise ConnectError(
-                f"{board_name}: hdc would open the board's port {port} to this machine's networks.",
-                "Update hdc: current releases listen on 127.0.0.1, unless their server was started "
-                "with -e.",
-            )
-
-    def dial(self) -> End | None:
-        try:
-            return socket.create_connection((LOOPBACK, self._local_port))
-        except OSError as error:
-            raise ConnectError(f"{self._name}: hdc no longer forwards the port.") from error
-
-    def close(self) -> None:
-        with contextlib.suppress(ArmloadError):
-            self._tool.end_forward(self._local_port, self._port)
-
-
-def _is_taken_beside(port: int) -> bool:
-    """Say whether what listens on a port of 127.0.0.1 listens on other addresses, too."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.2", port))
-        except OSError as error:
-            return error.errno == errno.EADDRINUSE
-    return False
-
-
-class _Frame:
-    """Reads what the framing script says, piece by piece."""
-
-    def __init__(self) -> None:
-        self.begun = False
-        self.in_files = False
-        self.status: int | None = None
-        self._before = b""
-        self._rest = b""
-        self._broken = False
-        self._stream = ""
-
-    @property
-    def unframed(self) -> bytes:
-        """What was said instead of a frame."""
-        return self._before + self._rest
-
-    def fed(self, data: bytes) -> Iterator[Piece]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for raw in lines:
-            line = raw.strip()
-            if not self.begun:
-                self.begun = line == b"#begin"
-                self._before += raw + b"\n"
-            elif line.startswith(b"#exit ") and not self._broken:
-                self.status = int(line.split()[1])
-            elif line == b"#files":
-                self.in_files = True
-            elif line.startswith(b"#"):
-                self._stream = line.decode()
-            elif line and not self._broken:
-                try:
-                    decoded = _decoded(raw.rstrip(b"\r"))
-                except ValueError:
-                    # Hdc's own words, or those of a shell that is going down.
-                    self._broken = True
-                else:
-                    yield ("stdout" if self._stream == "#out" else "stderr", decoded)
-
-
-def _decoded(line: bytes) -> bytes:
-    import base64
-
-    if line.startswith(b" "):
-        return bytes.fromhex(line.decode())
-    return base64.b64decode(line, validate=True)
 
 
 def _slices(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
+import pytest
+
+from armload.cli.parallel import at_once, board_names
+from armload.core.errors import BoardError, UsageError
 
 WORK = """
 import subprocess, sys
@@ -52,3 +57,28 @@ def _is_dead(process: psutil.Process) -> bool:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+def test_boards_are_named_by_commas_and_each_once() -> None:
+    assert board_names("a, b,a,") == ["a", "b"]
+    with pytest.raises(UsageError, match="names no board"):
+        board_names(" , ")
+
+
+def test_work_that_fails_for_one_board_is_done_for_the_others() -> None:
+    together = threading.Barrier(3, timeout=10)
+
+    def work(name: str) -> str:
+        together.wait()
+        if name == "b":
+            raise BoardError("b: no")
+        return name * 2
+
+    outcomes = at_once(["a", "b", "c"], work)
+    assert [(one.name, one.result) for one in outcomes] == [("a", "aa"), ("b", None), ("c", "cc")]
+    assert str(outcomes[1].error) == "b: no"
+
+
+def test_a_fault_in_the_work_for_a_board_is_no_outcome() -> None:
+    with pytest.raises(ZeroDivisionError):
+        at_once(["a"], lambda name: 1 // 0)

@@ -79,12 +79,31 @@ def test_an_error_that_nobody_reads_keeps_its_status_and_off_standard_output(
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
-def test_a_full_standard_output_is_named_by_both_faces(face: str, folder: Path) -> None:
-    done = typed(folder, '"$0" board.list --json >/dev/full', face)
+@pytest.mark.parametrize(
+    ("face", "words"),
+    [
+        ("armload", "--help"),
+        ("armload", "show --help"),
+        ("armload", "board.list"),
+        ("armload", "board.list --json"),
+        ("invoke", "board.list --json"),
+    ],
+)
+def test_a_full_standard_output_is_named(face: str, words: str, folder: Path) -> None:
+    done = typed(folder, f'"$0" {words} >/dev/full', face)
     assert done.returncode == 1
     assert done.stderr.startswith("error: standard output: No space left on device.")
+    assert "ARMLOAD_CACHE" not in done.stderr
     assert done.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("words", ["--help", "bench --help", "board.list", "board.list --json"])
+@pytest.mark.parametrize("standard_output", [">&-", "| true; exit ${PIPESTATUS[0]}"])
+def test_a_standard_output_that_nobody_reads_is_no_fault(
+    words: str, standard_output: str, folder: Path
+) -> None:
+    done = typed(folder, f'"$0" {words} {standard_output}')
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

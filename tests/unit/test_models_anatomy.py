@@ -16,7 +16,7 @@ from armload.models.gguf import read_anatomy, read_model
 from armload.models.model import Model
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
-from tests.unit.test_cli import run
+from tests.command_line import run
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,191 @@
+"""Mistakes get a sentence and a status, the same in every verb and in both faces."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import BOUND_BY_PERMISSIONS, run
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["board.probe", "--board", "vitual"], 2, "No board is called 'vitual'"),
+        (["build", "--target", "rk3586"], 2, "No target is called 'rk3586'"),
+        (["build", "--source", "llama-cp"], 2, "no source file and no folder of that name"),
+        (["build", "--ref", "master"], 2, "is an archive, which has no refs"),
+        (["build", "--source", "file:///nowhere/x", "--ref", "x"], 2, "no such repository"),
+        (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),
+        (["bench", "--n-predict", "0"], 2, "--n-predict: it must be 1 or more"),
+        (["bench", "--n-predict", "abc"], 2, "--n-predict: it must be a whole number"),
+        (["build", "--jobs", "many"], 2, "--jobs 'many'"),
+        (["bench", "--board", "dayu200", "--context", "100000"], 2, "was trained for"),
+        (["bench", "--engine-args", "it's"], 2, "--engine-args"),
+        (["bench", "--precision", "5%", "--repeats", "3"], 2, "Leave one out"),
+        (["bench", "--precision", "5%", "--threads", "1,2"], 2, "Leave one out"),
+        (["bench", "--precision", "5"], 2, "a percentage is needed"),
+        (["bench", "--precision-time", "soon"], 2, "--precision-time"),
+        (["show", "--run", "nothing"], 2, "o run"),
+        (["show", "nothing"], 2, "o run"),
+        (["bench", "--reference", "nothing"], 2, "o run"),
+        (["bench", "--model", "README.md"], 3, 'begins with "# ar" instead of "GGUF"'),
+        (["bench", "--model", "/dev/null"], 2, "/dev/null is no regular file"),
+        (["bench", "--plan", "none.yaml"], 2, "A plan file holds options of armload bench"),
+        (["bench", "--board", "dayu200,virtual"], 2, "Only armload deploy takes several"),
+        (["inspect", "README.md"], 3, "compiled for Linux"),
+        (["inspect", "docs"], 2, "docs is a folder, not a file"),
+        (["bench", "--model", "docs"], 2, "docs is a folder, not a file"),
+        (["bench", "--plan", "docs"], 2, "docs is a folder, not a file"),
+        (["bench", "--model", "m" * 300], 2, "There is no model m"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
+    words: list[str], status: int, said: str
+) -> None:
+    done = run("armload", *words)
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["bench --n-predict abc", "board.probe --board vitual", "bench --model README.md"]
+)
+def test_invoke_tells_a_mistake_in_the_same_words(words: str) -> None:
+    one, other = (run(face, *words.split()) for face in ("armload", "invoke"))
+    assert (other.stderr, other.returncode) == (one.stderr, one.returncode) != ("", 0)
+
+
+EACH_LINE = """
+import sys
+from armload.cli.main import main
+for line in sys.argv[1:]:
+    sys.argv = ["armload", *line.split()]
+    try:
+        main()
+        print("status 0", file=sys.stderr)
+    except SystemExit as end:
+        print("status", end.code or 0, file=sys.stderr)
+"""
+
+
+def test_a_file_that_may_not_be_read_has_one_status_in_every_verb(tmp_path: Path) -> None:
+    board = f"target: rk3568\nreach: {{kind: local}}\nworkdir: {tmp_path / 'work'}\n"
+    run_id = "20261122T000000Z-kitchen-model-abcd"
+    for name in ("boards/kitchen.yaml", "boards/locked.yaml", "file", f"runs/{run_id}/run.json"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(board)
+        path.chmod(0o644 if name.endswith("kitchen.yaml") else 0)
+    (tmp_path / "folder").mkdir()
+    for name in ("folder/file", "folder/include/llama.h"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(board)
+    (tmp_path / "folder").chmod(0)
+    lines = [
+        "board.probe --board locked",
+        f"show --run {run_id}",
+        f"report {run_id}",
+        "build --source folder",
+        *(
+            f"{verb} {file}"
+            for file in ("file", "folder/file")
+            for verb in (
+                "bench --board kitchen --plan",
+                "bench --board kitchen --model",
+                "deploy --board kitchen --model",
+                "model.inspect",
+                "inspect",
+            )
+        ),
+        "watch --board kitchen --put file -- date",
+        "watch --board kitchen --put folder/file -- date",
+        f"compare {run_id} {run_id}",
+        "compare file file",
+        "compare folder/file file",
+    ]
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, sys.executable, "-c", EACH_LINE, *lines],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    said = re.split(r"^status ", done.stderr, flags=re.MULTILINE)
+    statuses = [rest.partition("\n")[0] for rest in said[1:]]
+    assert dict(zip(lines, statuses, strict=True)) == dict.fromkeys(lines, "1"), done.stderr
+    for line, words in zip(lines, said, strict=False):
+        assert "Permission denied" in words, line
+        assert "permissions" in words, line
+
+
+def test_a_home_of_somebody_elses_is_in_the_way_only_where_it_is_needed(tmp_path: Path) -> None:
+    board = "target: rk3568\nreach: {kind: ssh, host: 127.0.0.1, port: 1}\nworkdir: /tmp/work\n"
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / "far.yaml").write_text(board)
+    (tmp_path / "home").mkdir(0)
+    statuses = {
+        "board.list": "0",
+        "show": "0",
+        "board.trust --board far": "1",
+        "build --list": "1",
+        "clean": "1",
+        "model.inspect demo": "1",
+        "board.up --board virtual": "1",
+    }
+    kept = {name: os.environ[name] for name in os.environ if not name.startswith(("XDG_", "ARML"))}
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, sys.executable, "-c", EACH_LINE, *statuses],
+        cwd=tmp_path,
+        env=kept | {"HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    said = re.split(r"^status ", done.stderr, flags=re.MULTILINE)
+    found = [rest.partition("\n")[0] for rest in said[1:]]
+    assert dict(zip(statuses, found, strict=True)) == statuses, done.stderr
+    for (line, status), words in zip(statuses.items(), said, strict=False):
+        assert ("Permission denied" in words and "ARMLOAD_CACHE" in words) == (status == "1"), line
+        assert ".yaml" not in words.replace("boards/far.yaml", ""), line
+
+
+@pytest.mark.parametrize("name", ["../x", "boards/x", "."])
+def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: str) -> None:
+    done = run("armload", "board.probe", "--board", name)
+    assert done.returncode == 2
+    assert f"No board is called {name!r}" in done.stderr
+    assert ".yaml" not in done.stderr
+
+
+def test_near_names_are_offered() -> None:
+    assert "virtual" in run("armload", "board.probe", "--board", "vitual").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bnch"], "Did you mean 'bench'"),
+        (["frobnicate"], "frobnicate"),
+        (["bench", "--bord", "x"], "armload bench --help"),
+        (["bench", "-n"], "--n-predict needs a value"),
+        (["bench", "--borad", "x"], "Did you mean '--board'"),
+        (["bench", "--governor"], "--governor needs a value behind it."),
+        (["show", "--run", ""], "--run needs a value, and it is empty."),
+        (["show", "--run="], "--run needs a value, and it is empty."),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: str) -> None:
+    done = run("armload", *words)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,196 @@
+"""What a person sees of work under way, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from armload.cli import plain_lines
+from armload.cli.bars import Bars, _display
+from armload.cli.parallel import at_once
+from armload.core.progress import Labelled
+from tests.command_line import run
+
+
+def test_bars_of_parallel_steps_share_one_display() -> None:
+    console = Console(force_terminal=True, width=120, file=io.StringIO())
+    bars = Bars(console)
+    inside = threading.Barrier(2, timeout=10)
+
+    def work(name: str) -> None:
+        with Labelled(bars, name).step("Copying", total=10, unit="B") as step:
+            inside.wait()
+            step.update(5)
+            inside.wait()
+
+    at_once(["a", "b"], work)
+    with bars.step("outer"), bars.step("inner"):
+        pass
+    shown = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""
+    assert "a: Copying" in shown
+    assert "b: Copying" in shown
+    assert bars._bars is None
+
+
+def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plain_lines, "_FIRST_LINE_AFTER_S", 3600)
+    now_s = 100.0
+    monkeypatch.setattr("armload.cli.plain_lines.time.monotonic", lambda: now_s)
+    step = plain_lines._LineStep(Console(file=io.StringIO()), "Copying", 100e6, "B", lambda _: True)
+    now_s = 110.0
+    step.update(50e6, note="resuming at 50.0 MB")
+    now_s = 112.0
+    step.update(60e6)
+    assert step._line() == (
+        "Copying: 60.0 MB/100.0 MB (60%, 5.0 MB/s, 8 s left) resuming at 50.0 MB"
+    )
+    step.end()
+
+
+def test_without_a_terminal_no_line_is_empty_and_outer_work_does_not_repeat_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plain_lines, "_FIRST_LINE_AFTER_S", 0.01)
+    monkeypatch.setattr(plain_lines, "_PLAIN_LINE_EVERY_S", 0.01)
+    monkeypatch.setattr(plain_lines, "_PLAIN_LINE_AT_LEAST_EVERY_S", 0.01)
+    written = io.StringIO()
+    lines = plain_lines.Lines(Console(file=written))
+
+    def sweeps_after(lines_of_compiling: int) -> int:
+        deadline = time.monotonic() + 30
+        while (said := written.getvalue()).count("Compiling") < lines_of_compiling:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return said.count("Sweep")
+
+    with lines.step("Sweep", total=2, unit="runs") as sweep, lines.step("Compiling"):
+        before = sweeps_after(1)
+        sweep.update(1)
+        assert sweeps_after(20) <= before + 2, "one line under way, and one of what has moved"
+    said = written.getvalue().splitlines()
+    assert "Sweep: 1/2 runs (50%)" in "\n".join(said)
+    for line in said:
+        assert re.fullmatch(r"Compiling: (\d+ s so far|done in \d+ s)|Sweep: .*", line), line
+
+
+def test_nothing_that_is_told_is_markup_an_emoji_or_broken_in_a_pipe(tmp_path: Path) -> None:
+    name = "a:smile:[red]z[oops] [bold]" + "long" * 40 + ".gguf"
+    (tmp_path / name).write_bytes(b"GGUF no model" * 9)
+    for argument in (name, f"missing {name}"):
+        asked = run("armload", "model.inspect", argument, cwd=tmp_path)
+        assert asked.returncode in (2, 3), asked.stderr
+        assert argument in asked.stderr
+    shown = run(sys.executable, "-c", _SHOWN, name, cwd=tmp_path)
+    assert shown.stdout.splitlines() == [f"x/{name}", name, "word " * 99 + name]
+    assert shown.stderr.splitlines() == [name, f"{name}: done in 2 s"]
+
+
+_SHOWN = """
+import sys
+from pathlib import Path
+from armload.cli import plain_lines, terminal
+from armload.report.layout import Column, Rows, whole
+name = sys.argv[1]
+terminal.show(whole(f"x/{name}"))
+table = Rows(Column(heading=name))
+terminal.show(table)
+terminal.show("word " * 99 + name)
+terminal.say(name)
+now_s = [0.0]
+plain_lines.time.monotonic = lambda: now_s[0]
+with terminal.progress().step(name):
+    now_s[0] = 2.0
+"""
+
+
+def _drawn(width: int, completed: float, *, note: str = "", label: str = "Running on b") -> str:
+    now_s = 100.0
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system=None,
+        width=width,
+        get_time=lambda: now_s,
+    )
+    display = _display(console)
+    began_s = time.monotonic() - 65
+    task = display.add_task(label, total=96, unit="tokens", note=note, began_s=began_s)
+    for count in (completed / 2, completed):
+        now_s += 10
+        display.update(task, completed=count)
+    for each in display.get_renderables():
+        console.print(each)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("label", ["Running on virtual-dayu200", "Copying " + "long" * 30])
+def test_at_eighty_columns_bar_rate_and_time_left_stay_while_tokens_run(label: str) -> None:
+    shown = _drawn(80, 24, note="and it said so many words to the man at sea", label=label)
+    figures, note = shown.splitlines()
+    assert re.search(r"━+.* 24/96 tokens 1\.2/s 1:00 left", figures), shown
+    assert note.strip() == "and it said so many words to the man at sea"
+    assert label[:20] in figures
+    figures, note = _drawn(40, 24, note="x" * 60, label=label).splitlines()
+    assert figures.rstrip().endswith("25% 1:00 left")
+    assert note.endswith("…")
+    assert max(len(figures.rstrip()), len(note)) <= 40
+
+
+def test_a_step_that_has_counted_to_its_end_goes_on_until_it_ends() -> None:
+    shown = _drawn(80, 96)
+    assert "✓" not in shown
+    assert "1:05" in shown, "the time that passes"
+
+
+def test_what_a_program_writes_does_not_steer_the_terminal() -> None:
+    shown = _drawn(80, 24, note="\x1b[2J\x9b2Jwords\a")
+    assert not set("\x1b\x9b\a") & set(shown)
+    assert "words" in shown
+
+
+_WORKING = """
+import sys
+from armload.cli import plain_lines, terminal
+plain_lines._FIRST_LINE_AFTER_S = 0.05
+with terminal.progress().step("Working"):
+    sys.stdin.readline()
+terminal.say("a word " * 30)
+"""
+
+
+@pytest.mark.parametrize("kind", ["dumb", "xterm"])
+def test_any_terminal_shows_that_something_goes_on(kind: str) -> None:
+    person, end = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    with subprocess.Popen(
+        [sys.executable, "-c", _WORKING],
+        env=environment | {"TERM": kind},
+        stdin=subprocess.PIPE,
+        stdout=end,
+        stderr=end,
+    ) as process:
+        os.close(end)
+        heard = b""
+        while b"Working" not in heard:
+            heard += os.read(person, 4096)
+        process.communicate(b"\n")
+    while b"a word" not in heard:
+        heard += os.read(person, 4096)
+    os.close(person)
+    assert (b"\x1b" in heard) == (kind == "xterm"), heard
+    if kind == "dumb":
+        assert re.search(rb"Working: \d+ s so far\r\n", heard), heard
+        assert max(map(len, heard.splitlines())) <= 80

@@ -1,7 +1,7 @@
 """Reads CMake files as far as it takes to know which programs a project would build.
 
 Followed are ``if``, ``set``, ``option``, ``add_subdirectory`` and ``add_executable``. A condition
-that compares something, or asks for a platform, counts as false.
+of more than names, ``NOT``, ``AND`` and ``OR``, or that asks for a platform, counts as false.
 """
 
 from __future__ import annotations
@@ -39,13 +39,10 @@ class Project:
 
     def executables(self, subfolder: str) -> list[str]:
         """Return the names of the programs that a folder of the project would build."""
-        return list(_executables(self._folder / subfolder, self._values, set()))
+        return list(_executables(self._folder / subfolder, self._values))
 
 
-def _executables(folder: Path, inherited: dict[str, str], seen: set[Path]) -> Iterator[str]:
-    if folder.resolve() in seen:
-        return
-    seen.add(folder.resolve())
+def _executables(folder: Path, inherited: dict[str, str]) -> Iterator[str]:
     values = dict(inherited)
     open_ifs: list[tuple[bool, bool]] = []  # is this branch taken, was one before it
     for name, words in _commands(folder / "CMakeLists.txt"):
@@ -64,7 +61,7 @@ def _executables(folder: Path, inherited: dict[str, str], seen: set[Path]) -> It
         elif name == "set" and len(words) > 1:
             values[words[0]] = words[1]
         elif name == "add_subdirectory":
-            yield from _executables(folder / words[0], values, seen)
+            yield from _executables(folder / words[0], values)
         elif name == "add_executable":
             yield re.sub(r"\$\{(\w+)\}", lambda match: values.get(match[1], ""), words[0])
 
@@ -80,35 +77,10 @@ def _commands(file: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_true(words: list[str], values: dict[str, str]) -> bool:
-    """Evaluate a condition of names, NOT, AND, OR and brackets, in CMake's order of precedence."""
-    left = list(words)
-
-    def either() -> bool:
-        result = both()
-        while left and left[0] == "OR":
-            left.pop(0)
-            result = both() or result
-        return result
-
-    def both() -> bool:
-        result = single()
-        while left and left[0] == "AND":
-            left.pop(0)
-            result = single() and result
-        return result
-
-    def single() -> bool:
-        if not left:
-            return False
-        word = left.pop(0)
-        if word == "NOT":
-            return not single()
-        if word == "(":
-            result = either()
-            if left:
-                left.pop(0)
-            return result
-        return values.get(word, word).upper() in _TRUE
-
-    result = either()
-    return result and not left
+    for operator, holds in (("OR", any), ("AND", all)):
+        if operator in words:
+            at = words.index(operator)
+            return holds(_is_true(side, values) for side in (words[:at], words[at + 1 :]))
+    is_negated = words[:1] == ["NOT"]
+    name = words[1:] if is_negated else words
+    return len(name) == 1 and (values.get(name[0], name[0]).upper() in _TRUE) != is_negated

@@ -25,7 +25,6 @@ from armload.core.values import Value
 PATIENCE_S = 120.0
 """git says every second how far it is; one that is silent for so long waits for a dead server."""
 _POLL_S = 0.5
-_SSH = "ssh -o ConnectTimeout=30 -o ServerAliveInterval=20"
 _NEVER_ASKING = {
     "LC_ALL": "C",  # its words are read
     "LANGUAGE": "",
@@ -121,6 +120,7 @@ def git(
     Raises:
         MissingToolError: git is not installed.
     """
+    own = {name: text for name, text in os.environ.items() if name not in _OF_ANOTHER_REPOSITORY}
     every = (*_SETTINGS, *(login.settings() if login else ()))
     settings = [word for setting in every for word in ("-c", setting)]
     secrets = login.environment() if login else {}
@@ -133,9 +133,9 @@ def git(
             stdout=output,
             stderr=subprocess.PIPE,
             cwd=folder,
-            env={**_environment(), **secrets, **(environment or {})},
+            env={**own, **_NEVER_ASKING, **secrets, **(environment or {})},
             pass_fds=tuple(keep_open),
-            start_new_session=True,  # without a terminal nothing can ask for a password there
+            start_new_session=True,  # without a terminal neither git nor ssh can ask there
         ) as process,
         known(process),
     ):
@@ -187,24 +187,3 @@ def _program() -> str:
             "leave --source out: the pinned source needs no git.",
         )
     return program
-
-
-def _environment() -> dict[str, str]:
-    own = {name: text for name, text in os.environ.items() if name not in _OF_ANOTHER_REPOSITORY}
-    environment = own | _NEVER_ASKING
-    if "GIT_SSH_COMMAND" in own or "GIT_SSH" not in own:
-        command = own.get("GIT_SSH_COMMAND") or _configured_ssh() or _SSH
-        environment["GIT_SSH_COMMAND"] = f"{command} -o BatchMode=yes"
-    return environment
-
-
-def _configured_ssh() -> str:
-    asked = subprocess.run(
-        [_program(), "config", "--get", "core.sshCommand"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd="/",
-        check=False,
-    )
-    return asked.stdout.strip()

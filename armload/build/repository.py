@@ -193,11 +193,6 @@ def _abbreviated(refs: Mapping[str, str], ref: str) -> str | None:
 
 
 def _unknown_ref(address: Address, refs: Mapping[str, str], ref: str) -> UsageError:
-    if ref == "HEAD":
-        return UsageError(
-            f"{address.shown}: this repository has no default branch.",
-            "Name a branch, tag or commit with --ref; or it is empty.",
-        )
     if re.fullmatch(r"[0-9a-fA-F]{7,39}", ref):
         return UsageError(
             f"{address.shown}: no single branch or tag is a commit that begins with {ref}.",

@@ -47,9 +47,7 @@ def _handle(machine: ParseMachine, token: str) -> None:
         machine.error(f"{to_flag(str(flag.name))} needs a value, and it is empty.")
     if token.startswith(_BEHIND_DASHES) and machine.current_state != "unknown":
         word = token.removeprefix(_BEHIND_DASHES)
-        if machine.waiting_for_flag_value:
-            machine.error("A flag before -- needs a value and was not given one!")
-        elif argument is None:
+        if argument is None:
             machine.error(f"No idea what {word!r} is!")
         else:
             argument.value = word

@@ -17,7 +17,7 @@ DEFAULT_UNUSED_DAYS = 30.0
 DAY_S = 86_400
 
 _LONGEST_REMOVAL_S = 600.0
-_KINDS = {"run": "runs", "bin": "bin", "models": "models"}
+_KINDS = {"runs": "run", "bin": "program", "models": "model"}
 
 
 class Entry(Value):
@@ -74,7 +74,7 @@ def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tupl
     for line in lines:
         try:
             if line.startswith("#entry "):
-                found.append(_entry(line.split(" ", 4)[1:], now_s))
+                found.append(_entry(line.split(" ", 3)[1:], now_s))
             elif found:
                 kib = line.split("\t", 1)[0].strip()
                 found[-1] = found[-1].model_copy(update={"size_bytes": int(kib) * 1024})
@@ -115,14 +115,12 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[Entry]) -> None
 
 
 def _entry(words: Sequence[str], now_s: int) -> Entry:
-    kind, state, used, name = words
+    state, used, name = words
     folder, _, last = name.partition("/")
     check_name(last)
-    if folder != _KINDS.get(kind):
-        raise ValueError(f"{name!r} is not a {kind}")
     values = {
         "name": name,
-        "kind": {"run": "run", "bin": "program", "models": "model"}[kind],
+        "kind": _KINDS.get(folder),
         "state": state,
         "size_bytes": None,
         "used_days": None if used == "-" else max(now_s - int(used), 0) / DAY_S,

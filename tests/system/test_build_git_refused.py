@@ -67,12 +67,6 @@ def test_a_repository_without_llama_cpp_is_refused(repository: Repository) -> No
     assert kept() == set()
 
 
-def test_an_empty_repository_is_refused(repository: Repository, tmp_path: Path) -> None:
-    repository.does("init", "-q", str(tmp_path / "empty"))
-    with pytest.raises(UsageError, match="no default branch"):
-        chosen((tmp_path / "empty").as_uri())
-
-
 @pytest.mark.parametrize(
     "ref",
     [

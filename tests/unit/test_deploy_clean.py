@@ -11,18 +11,18 @@ from armload.core.errors import TransferError
 from armload.deploy.clean import DAY_S, Wish, contents, parse_contents, removable
 
 NOW_S = 1_800_000_000
-LINES = f"""#entry run collected - runs/20261121T-a b
+LINES = f"""#entry collected - runs/20261121T-a b
 24\truns/20261121T-a b
-#entry run uncollected - runs/20261121T-c
+#entry uncollected - runs/20261121T-c
 12\truns/20261121T-c
-#entry run running - runs/20261121T-d
-#entry run unstarted - runs/20261121T-e
-#entry bin running {NOW_S - 90 * DAY_S} bin/0a1b
+#entry running - runs/20261121T-d
+#entry unstarted - runs/20261121T-e
+#entry running {NOW_S - 90 * DAY_S} bin/0a1b
 8000\tbin/0a1b
-#entry bin unused {NOW_S - 31 * DAY_S} bin/2c3d
-#entry models unused {NOW_S - 2 * DAY_S} models/4e5f
+#entry unused {NOW_S - 31 * DAY_S} bin/2c3d
+#entry unused {NOW_S - 2 * DAY_S} models/4e5f
 3000000\tmodels/4e5f
-#entry models unused {NOW_S + DAY_S} models/6a7b
+#entry unused {NOW_S + DAY_S} models/6a7b
 """.splitlines()
 
 
@@ -51,14 +51,13 @@ def test_more_goes_when_it_is_asked_for_but_nothing_that_runs() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "#entry run collected - runs/../..",
-        "#entry run collected - models/x",
-        "#entry run collected - /etc",
-        "#entry run collected - runs/",
-        "#entry run collected - runs/a/b",
-        "#entry run asleep - runs/x",
-        "#entry tmp unused 1 tmp/x",
-        "#entry bin unused soon bin/x",
+        "#entry collected - runs/../..",
+        "#entry collected - /etc",
+        "#entry collected - runs/",
+        "#entry collected - runs/a/b",
+        "#entry asleep - runs/x",
+        "#entry unused 1 tmp/x",
+        "#entry unused soon bin/x",
         "#entry",
     ],
 )

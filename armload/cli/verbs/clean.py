@@ -50,7 +50,7 @@ def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = Fals
         show_document(cleaned_cache(shown, done))
     elif is_meant:
         terminal.show(f"Freed {_size(done, 'freed')}.")
-    _complain(plan, done, what)
+    _complain(done, what)
 
 
 def _is_meant(plan: Sequence[Decision], *, yes: bool) -> bool:
@@ -68,7 +68,7 @@ def _is_meant(plan: Sequence[Decision], *, yes: bool) -> bool:
     return yes or terminal.confirm(f"Free {_size(plan, 'goes')}?")
 
 
-def _complain(plan: Sequence[Decision], done: Sequence[Decision], what: str) -> None:
+def _complain(done: Sequence[Decision], what: str) -> None:
     """Raise what kept things from being freed, other than being in use."""
     from armload.cli import terminal
     from armload.core.errors import ArmloadError, UsageError
@@ -79,9 +79,6 @@ def _complain(plan: Sequence[Decision], done: Sequence[Decision], what: str) -> 
             f"Not freed: {'; '.join(decision.reason for decision in failed)}.",
             "Change its rights, or delete it as the user it belongs to.",
         )
-    for before, after in zip(plan, done, strict=True):
-        if before.fate == "goes" and after.fate == "in use":
-            terminal.progress().say(f"stays  {after.kind}: {after.item.label}: {after.reason}")
     if any(decision.fate == "goes" for decision in done):
         if terminal.can_ask():  # and the answer was no
             terminal.progress().say("Nothing was freed.")

@@ -68,8 +68,6 @@ def causes(
     """Return the cause of each slow token, by the number of its step.
 
     Args:
-        steps: all of a run's steps.
-        cores: that the run could use.
         storage_read_bytes_per_s: what the board's storage gives, where it is known.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]

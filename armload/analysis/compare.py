@@ -98,7 +98,6 @@ def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparis
 
     Args:
         a: measurements, at least one.
-        b: likewise.
 
     Raises:
         UsageError: a measurement is on both sides, or twice on one; or a side mixes programs.

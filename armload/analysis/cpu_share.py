@@ -18,7 +18,6 @@ def busy_share(steps: Sequence[Step], threads: int) -> float:
 
     Args:
         steps: with some wall time.
-        threads: how many the engine has.
     """
     wall_s = sum(step.duration_s for step in steps)
     return sum(step.cpu_ns for step in steps) / 1e9 / (wall_s * threads)

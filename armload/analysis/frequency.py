@@ -43,8 +43,6 @@ def cores_of(header: Trace | None, before: Conditions, cpus: str | None) -> Core
     report one: of as many as the program could use, because musl counts the cores so.
 
     Args:
-        header: of the trace.
-        before: the board before the run.
         cpus: the cores that the program was to be kept to; none for all.
     """
     reporting = tuple(

@@ -46,11 +46,7 @@ def find_limit(
     """Say what limited the generating steps, from medians over them.
 
     Args:
-        steps: all of the run's.
         header: of its trace; none when the engine ended before it began one.
-        model: what ran.
-        board: where.
-        before: in which state that was.
         cpus: the cores that the engine was kept to; none for all.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]

@@ -39,7 +39,6 @@ def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Pair]:
 
     Args:
         a: measurements, at least one.
-        b: likewise.
 
     Raises:
         UsageError: a measurement is on both sides, or twice on one; or a side mixes programs.

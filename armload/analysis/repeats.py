@@ -158,7 +158,6 @@ def stop(
     """Decide whether to make another run of a combination; none means to go on.
 
     Args:
-        runs: in their order.
         wanted: how exactly the median is to be known, and in how long.
         added_s: how long the runs after the first took.
         a_run_s: how long another takes; none where that is not known.

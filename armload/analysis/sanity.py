@@ -55,7 +55,6 @@ def doubts_about_text(text: str, *, of_words: bool = False) -> list[str]:
     """Return what shows that a text is no language; nothing when there is none to see.
 
     Args:
-        text: what a model wrote.
         of_words: its prompt was words without sense, after which a loop shows nothing.
     """
     if not text.strip():
@@ -125,9 +124,7 @@ def departure(text: str, reference: str, *, name: str, same_model: bool = True) 
     """Find where a text first differs from a reference's.
 
     Args:
-        text: what this run wrote.
         reference: what the reference run wrote; only as much of it as both have is compared.
-        name: the reference run's id.
         same_model: whether the same text is to be expected.
     """
     # The last token may end inside a character.

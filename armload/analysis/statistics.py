@@ -84,11 +84,7 @@ def median_interval(times: Sequence[float]) -> Interval | None:
 
 
 def interval_of_runs(figures: Sequence[float]) -> Interval | None:
-    """Return the interval of the median over runs of one thing; none for fewer than 4 runs.
-
-    Args:
-        figures: one per run.
-    """
+    """Return the interval of the median over runs of one thing; none for fewer than 4 runs."""
     import numpy as np
 
     if len(figures) < FEWEST_RUNS:
@@ -113,7 +109,6 @@ def ratio_of_runs(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
     Args:
         a: one positive figure per run, at least one.
-        b: likewise.
     """
     import numpy as np
 
@@ -141,7 +136,6 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
 
     Args:
         a: one row of times in order per run, at least one row, none of them empty.
-        b: likewise.
     """
     import numpy as np
 

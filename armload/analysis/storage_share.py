@@ -31,7 +31,6 @@ def storage_s(step: Step, bytes_per_s: float) -> float:
 
     Args:
         step: with or without a count of bytes.
-        bytes_per_s: what storage gives.
     """
     read_bytes = step.read_bytes
     if read_bytes is None:

@@ -34,8 +34,6 @@ def bench(
     Args:
         request: where, and with which source.
         model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE`` or ``demo``.
-        plan: what to run.
-        progress: where it is shown.
         reference: a run whose text this one's is compared with.
 
     Raises:
@@ -65,11 +63,6 @@ def bench_until_known(
     done again. Return it with its runs, judged together, and why it has ended.
 
     Args:
-        request: as for ``bench``.
-        model_name: likewise.
-        plan: likewise.
-        progress: likewise.
-        reference: likewise.
         wanted: how exactly, and in how long.
         told: is shown the runs after each of them.
 

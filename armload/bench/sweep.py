@@ -161,12 +161,7 @@ def new_sweep(
 
 
 class Journal:
-    """What is done of a sweep.
-
-    Args:
-        folder: the sweep's.
-        sweep: what is to be run.
-    """
+    """What is done of a sweep."""
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
         self.folder = folder
@@ -207,7 +202,6 @@ class Journal:
 
         Args:
             wanted: how exactly its median is to be known.
-            runs: those that it has, in their order.
         """
         took_s = [entry.took_s for entry in self.entries if entry.took_s is not None]
         # Building and copying were part of the first only.

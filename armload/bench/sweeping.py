@@ -41,7 +41,6 @@ def run_sweep(
         request: where, and with which program.
         model_names: as for ``model_called``.
         plans: what to run with each of them.
-        progress: where it is shown.
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
         reference: a run whose text those of all runs must be.

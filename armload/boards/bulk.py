@@ -35,7 +35,6 @@ class Carrier:
 
     Args:
         words: the program and its arguments; it runs a command that was wrapped by ``marked``.
-        board_name: for messages.
         begin_within_s: how long the program may take to run the command.
         broken_status: the status with which the program says that its line broke.
     """

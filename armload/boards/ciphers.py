@@ -60,7 +60,6 @@ def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoic
 
     Args:
         board: the features of the board's CPU; empty where they are not known.
-        here: those of this machine's.
     """
     lacking = [
         words

@@ -25,13 +25,6 @@ def cool_down(
 ) -> float:
     """Wait until a board's hottest sensor shows no more than that; return what it shows then.
 
-    Args:
-        host: the board.
-        to_celsius: cool enough.
-        progress: shows how far it is.
-        limit_s: how long to wait.
-        every_s: how often to look.
-
     Raises:
         BoardError: the board has no sensor, or is still hotter after the limit.
         ConnectError: it does not answer.

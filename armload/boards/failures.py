@@ -73,7 +73,6 @@ def explained(connection: fabric.Connection, board_name: str, *, is_board: bool)
     """Turn what paramiko and the sockets raise while a host is logged in to into ``ConnectError``.
 
     Args:
-        connection: to that host.
         board_name: the board that it is, or that it leads to.
         is_board: which of the two.
     """

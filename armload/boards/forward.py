@@ -54,7 +54,6 @@ def relayed(make_passage: Callable[[], Passage], board_name: str) -> Iterator[Re
 
     Args:
         make_passage: makes a passage, and another one when that has dropped; any thread calls it.
-        board_name: for messages.
 
     Raises:
         ConnectError: no port can be opened here; or as ``make_passage`` does.

@@ -37,12 +37,7 @@ _ENCODERS = ("base64", "toybox base64", "busybox base64", "od -An -v -tx1")
 
 
 class HdcHost:
-    """The Host protocol over ``hdc``.
-
-    Args:
-        reach: which device, and which tool.
-        board_name: for messages.
-    """
+    """The Host protocol over ``hdc``."""
 
     def __init__(self, reach: HdcReach, board_name: str) -> None:
         self._name = board_name

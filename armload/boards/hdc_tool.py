@@ -33,7 +33,6 @@ class HdcTool:
     Args:
         program: its path or name.
         key: of the device; none for the only one.
-        board_name: for messages.
     """
 
     def __init__(self, program: str, key: str | None, board_name: str) -> None:

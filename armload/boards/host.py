@@ -132,7 +132,6 @@ class Host(Protocol):
         The quickest way there is.
 
         Args:
-            local: the file.
             remote: where it goes; cut at the offset first.
             offset_bytes: what lies before it is there already.
             sent: told the position in the file that has left this machine: the offset first,

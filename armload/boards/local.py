@@ -35,11 +35,7 @@ class _SamePort:
 
 
 class LocalHost:
-    """The Host protocol in this machine's own shell.
-
-    Args:
-        board_name: for messages.
-    """
+    """The Host protocol in this machine's own shell."""
 
     def __init__(self, board_name: str) -> None:
         self._name = board_name

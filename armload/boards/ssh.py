@@ -51,8 +51,6 @@ class SshHost:
     Needs nothing of the board but an SSH server, a POSIX shell and ``cat``.
 
     Args:
-        address: where it is and how to log in.
-        board_name: for messages.
         went_off: is asked when the line breaks whether the board has gone with it.
     """
 

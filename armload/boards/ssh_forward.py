@@ -25,8 +25,6 @@ def open_passage(
     """Log in and find the best way to a port of a board.
 
     Args:
-        address: where the board is.
-        board_name: for messages.
         port: on the board's loopback.
         ciphers: for the system's ssh, in order of preference.
 

@@ -49,7 +49,6 @@ class SystemSsh:
 
     Args:
         hosts: the open connections: to the board, then to the hosts on the way, nearest first.
-        board_name: for messages.
         ciphers: for the board itself, in order of preference. The whole list, because clients
             before 8.0 know no way to only put one in front.
 

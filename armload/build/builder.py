@@ -50,11 +50,9 @@ def build(
     lacks some of the programs these are added, from what was compiled for the others.
 
     Args:
-        target: the CPU to build for.
         programs: names such as ``llama-completion``; empty for the one that measuring needs.
         source: the engine; none for the pinned one.
         workshop: where the compiler runs; none for zig on this machine.
-        progress: where the steps are shown.
 
     Raises:
         BuildError: the source cannot be fetched, does not compile, or the program does not

@@ -19,7 +19,6 @@ class Project:
     """A CMake project in a folder.
 
     Args:
-        folder: of the project.
         settings: a CMake file whose ``set`` commands count more than the project's defaults.
     """
 

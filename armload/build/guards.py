@@ -64,10 +64,8 @@ def guarded(
 
     Args:
         feature: in the words of ``/proc/cpuinfo``.
-        words: the code.
         where: the indexes of the words that use the feature.
         names: the function that each use lies in.
-        symbols: of the program.
     """
     import numpy as np
 

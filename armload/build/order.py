@@ -105,8 +105,6 @@ def definitions(
     """Return CMake's variables for the overlay.
 
     Args:
-        order: what is compiled.
-        compiler: by which compiler.
         source: where llama.cpp lies in the workshop.
         native: where the trace's sources lie there.
         ccache: the program's path there; empty where there is none.

@@ -36,7 +36,6 @@ def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) 
     A program that upstream renamed is taken under the name that this source has for it.
 
     Args:
-        source: for people.
         offered: the names of the programs that it can build.
         wanted: names; empty for the program that measuring needs.
 

@@ -128,10 +128,8 @@ def commit_of(address: Address, ref: str, progress: Progress) -> str:
     """Return the commit, 40 hexadecimal digits, that a branch, tag or commit is at this moment.
 
     Args:
-        address: of the repository.
         ref: a branch, a tag, a whole name such as ``refs/pull/1/head``, or a commit; empty for
             the default branch. A commit with all its digits is not looked up.
-        progress: where the question is shown.
 
     Raises:
         UsageError: there is no such repository or ref.

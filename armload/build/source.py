@@ -162,7 +162,6 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
             repository; empty for the pinned source. A name without a slash is a file first.
         ref: a branch, tag or commit of a repository, or of a folder that is one; empty for a
             repository's default branch, and for a folder as it lies there.
-        progress: where it is shown that a repository is asked.
 
     Raises:
         UsageError: it is none of them, or there is no such ref.

@@ -153,9 +153,6 @@ def read_system_compiler(
     """Return the machine's compiler.
 
     Args:
-        machine: as it told.
-        words: which compiler.
-        target: what it should make code for.
         where: the machine, for messages, such as ``"this machine"``.
 
     Raises:

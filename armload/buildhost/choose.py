@@ -27,7 +27,6 @@ def workshop(
     Args:
         on: a board; empty for this machine.
         compiler: its kind; empty for what that place prefers.
-        progress: where it is shown that a virtual board starts.
         jobs: compilers at a time; none for what that place prefers.
         nice: how much they step back for other programs; none for what that place prefers.
 

@@ -51,7 +51,6 @@ def kind_there(board: Board, wanted: str) -> SystemCompilerName:
     """Return the kind of compiler that a build host takes.
 
     Args:
-        board: its file.
         wanted: empty for what the file says.
 
     Raises:
@@ -70,8 +69,6 @@ class RemoteWorkshop:
     """A build host.
 
     Args:
-        host: the connection to it.
-        board: what its file says.
         compiler: its kind, as ``kind_there`` gives it.
         jobs: compilers at a time; none for what the board's file says.
         nice: how much they step back for other programs; none for what the file says.

@@ -81,9 +81,6 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
     """Write a run's page and, of its tokens, a picture beside it, and show its figures.
 
     Args:
-        run: what is shown.
-        folder: its own.
-        as_json: as one document.
         document: what to print then, if it says more than the run.
 
     Raises:

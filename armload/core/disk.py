@@ -60,7 +60,6 @@ def require_file(path: Path, what: str, remedy: str) -> None:
     """Check that a path that a person gave names a file.
 
     Args:
-        path: of the file.
         what: it should be, such as ``model``.
         remedy: what to give instead.
 

@@ -70,8 +70,6 @@ class NewerFormatError(DataError):
     """A file that a newer armload wrote: whole, and not ours to touch.
 
     Args:
-        where: the file.
-        version: of its format.
         known: the highest version that this armload reads.
     """
 

@@ -134,8 +134,6 @@ class Receiver:
     Args:
         folder: where they grow, each beside its place.
         parts: how much of some of them is there.
-        board_name: for messages.
-        step: is told how far it is.
     """
 
     def __init__(self, folder: Path, parts: Mapping[str, int], board_name: str, step: Step) -> None:

@@ -55,10 +55,6 @@ def deploy(
     Everything is asked in one round trip; when all is there already that was all.
 
     Args:
-        host: the board.
-        board: what its file says.
-        payload: what is to lie there.
-        progress: where it is shown.
         verify: read again what is there already, from the storage where that can be done.
 
     Raises:
@@ -124,9 +120,6 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
     """Refuse a board that cannot run a program.
 
     Args:
-        board: where it should run.
-        binary: what should run.
-        found: what the board says of itself.
         emulated: programs run under an emulator; without features its CPU is not known.
 
     Raises:

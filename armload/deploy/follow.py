@@ -28,12 +28,7 @@ _CUTS: dict[bytes, tuple[Cut, str]] = {
 
 
 class CutShortError(RunError):
-    """A run that ended without leaving its exit status.
-
-    Args:
-        message: where and what.
-        cut: by what.
-    """
+    """A run that ended without leaving its exit status."""
 
     def __init__(self, message: str, cut: Cut) -> None:
         super().__init__(message)
@@ -53,9 +48,6 @@ def follow(
     A broken line is renewed for up to ``patience_s`` at a time; the run does not mind.
 
     Args:
-        host: the board.
-        run_folder: the run's.
-        grown: is told how far it is.
         patience_s: how long the board may be away at a time.
         keep: a folder for what has been seen, ``SEEN_TRACE`` and ``SEEN_TEXT``: what a board has
             in its memory only, a power cut takes away.

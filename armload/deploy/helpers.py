@@ -44,11 +44,8 @@ def program_of_the_shell(
     Under a launcher, too: it is then of the shell's own kind of machine, and starts the launcher.
 
     Args:
-        host: the board.
-        layout: of its work folder.
         name: as in ``toolchains/board/``.
         machine: ``uname -m`` of the shell.
-        progress: where it is shown.
 
     Raises:
         BuildError, MissingToolError: it cannot be compiled.

@@ -54,7 +54,6 @@ def launch(
     A line that breaks meanwhile is renewed; the program is started once all the same.
 
     Args:
-        host: the board.
         run_folder: becomes the program's working folder.
         argv: the program and its arguments, with the host's launcher before them where it
             has one.
@@ -65,7 +64,6 @@ def launch(
         lease: of the board; the run renews it while the program lives, and ends it then.
         renew_every_s: how often the run renews the lease.
         uses: folders that the program needs; they are noted as used now.
-        beforehand: what to do first.
         program: what the words before it start in the end, such as ``watch``; its end is what
             is explained. Empty for the first word.
 

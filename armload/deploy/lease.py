@@ -35,11 +35,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.3, 5.0
 class Lease:
     """A board that is one's own, until the block ends or a run takes it over.
 
-    Args:
-        host: the board.
-        workdir: armload's folder there.
-        token: of the claim.
-
     Attributes:
         waited: somebody else had the board first.
         kept_by_run: a run renews it from now on and ends it.
@@ -118,10 +113,6 @@ def leased(
     """Have a board for oneself within the block; wait for it when somebody else has it.
 
     Args:
-        host: the board.
-        workdir: armload's folder there.
-        progress: shows who has it.
-        wait_s: how long to wait.
         beside: opens another line to the board, over which a long lease is renewed.
 
     Raises:

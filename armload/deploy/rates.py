@@ -62,10 +62,7 @@ def measure(
     run.
 
     Args:
-        host: the board.
-        board: what its file says.
         found: what it said of itself, with what was measured before.
-        progress: where it is shown.
         file: what the storage is measured on; none for any model that lies there.
 
     Raises:

@@ -113,12 +113,6 @@ def why_refused(host: Host, folder: PurePosixPath, said: str, workdir: PurePosix
 
     The words of its tools vary, and may be in its own language: so it is tried.
 
-    Args:
-        host: the board.
-        folder: where it should have been written.
-        said: the tool's words.
-        workdir: armload's folder on the board.
-
     Raises:
         ConnectError: the board does not answer.
     """

@@ -36,8 +36,6 @@ def good_prefix_bytes(
     tool, all is taken for good: the check of the whole file decides.
 
     Args:
-        host: the board.
-        item: what is transferred.
         part_bytes: length of the part; a file of that length lies there.
         known_good_bytes: so many were found good since the line was opened first.
         helper: our program on the board that sums blocks; none where it cannot run.

@@ -48,12 +48,8 @@ def push(
     as far as its content is right. A board without any SHA-256 tool has the file read back.
 
     Args:
-        host: the board.
-        local: the file.
         remote: where it is to lie.
         sha256: of the content, 64 hexadecimal digits.
-        executable: whether it is a program.
-        progress: where it is shown.
         helper: our checksum program on the board; none where it cannot run.
         patience_s: so long the board may be out of reach meanwhile.
 

@@ -142,8 +142,6 @@ def command(
     """Return the words that start the engine on the board.
 
     Args:
-        plan: what to run.
-        model: the model's facts.
         program: the same program on the laptop, asked for the options that it knows.
         on_board: the program's path on the board.
         model_on_board: the model's path on the board.

@@ -15,9 +15,6 @@ def describe(writer: GGUFWriter, shape: Shape, words: Vocabulary, file_type: str
     """Give the writer all metadata.
 
     Args:
-        writer: of the file.
-        shape: sizes of the model.
-        words: its vocabulary.
         file_type: such as ``Q4_K_M``.
     """
     from gguf import LlamaFileType

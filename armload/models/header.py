@@ -79,7 +79,6 @@ def read_header(path: Path, *, strings_of: str = "") -> Header:
     """Read the header of a GGUF file, which may end before its last tensor does.
 
     Args:
-        path: of the file.
         strings_of: the key whose array of strings is kept; of all others they are only counted.
 
     Raises:

@@ -57,7 +57,6 @@ class ValueReader:
     Every method raises DataError where the file ends early or says what cannot be.
 
     Args:
-        path: of the file, for messages.
         file: opened at its start.
         size_bytes: that it has.
         strings_of: the key whose array of strings is kept.

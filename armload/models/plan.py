@@ -114,7 +114,6 @@ def matrices(shape: Shape, words: range) -> list[Matrix]:
     """Return the matrices in the order in which a decode step reads them.
 
     Args:
-        shape: sizes of the model.
         words: ids of the tokens that the model is to say.
     """
     width = shape.width

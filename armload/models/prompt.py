@@ -29,7 +29,6 @@ def prompt_of(path: Path, tokens: int) -> str:
     engine makes of them shows in its trace.
 
     Args:
-        path: of the model.
         tokens: at least 2.
 
     Raises:

@@ -143,7 +143,6 @@ def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
     """Check that a model of these sizes can be.
 
     Args:
-        shape: the sizes.
         smallest_vocabulary: tokens for text that a vocabulary of its kind needs.
 
     Raises:

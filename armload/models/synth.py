@@ -83,11 +83,8 @@ def synthesise(
     and it is whole or absent.
 
     Args:
-        shape: sizes of the model.
         path: the file to write; one that exists is replaced.
         quantisation: type of all matrices, one of ``blocks.TYPES``.
-        seed: of the weights.
-        progress: where the bytes written are shown.
 
     Raises:
         UsageError: no such quantisation, or a shape that cannot be.
@@ -120,11 +117,8 @@ def synthesise_like(
     trained model of this shape. Else it is like a model of ``synthesise``.
 
     Args:
-        shape: sizes of the model.
         path: the file to write; one that exists is replaced.
         file_type: of llama.cpp, one of ``mix.FILE_TYPES``.
-        seed: of the weights.
-        progress: where the bytes written are shown.
 
     Raises:
         UsageError: no such file type, or a shape that cannot be.

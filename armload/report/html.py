@@ -25,7 +25,6 @@ def render(template: str, values: Mapping[str, object], charts: Mapping[str, Spe
 
     Args:
         template: the name of a file in this folder, which extends ``base.html.j2``.
-        values: what it names.
         charts: specifications by the names that it gives its charts; titles are left to the page.
     """
     import jinja2

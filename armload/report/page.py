@@ -43,7 +43,6 @@ def render_page(run: Run, specification: Specification | None, raw_files: Sequen
     """Return the page of one run.
 
     Args:
-        run: what is shown.
         specification: from ``chart.token_chart``; none without times per token.
         raw_files: names of the files beside the page to link to.
     """

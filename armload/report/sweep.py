@@ -35,7 +35,6 @@ class Lines:
     """The table of progress: a head, and a line for every run; what may be long comes last.
 
     Args:
-        sweep: whose runs they are.
         done: how many were there before.
     """
 
@@ -118,7 +117,6 @@ def outcomes_of(
     A cell is told twice where free memory allowed only some of its runs to repack the weights.
 
     Args:
-        sweep: what was run.
         runs: of each cell, without warm-ups.
         errors: why a cell could not be started.
     """

@@ -31,11 +31,7 @@ def clean(
     """Remove what may go; the lease keeps runs and copies away meanwhile.
 
     Args:
-        board: which.
-        wish: what may go.
-        progress: shows whom it waits for.
         agreed: is shown the list first, and asked.
-        wait_s: how long to wait for the board.
 
     Raises:
         ArmloadError: the board does not answer, is in use, or cannot remove something.

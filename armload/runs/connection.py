@@ -13,7 +13,6 @@ class Connection:
 
     Args:
         board: what to reach; a virtual one is started when it is off.
-        progress: is told so.
     """
 
     def __init__(self, board: Board, progress: Progress) -> None:

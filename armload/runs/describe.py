@@ -45,10 +45,7 @@ def new_job(engine: Engine, board: Board, site: Site, place: Place | None = None
     """Describe a run that starts now.
 
     Args:
-        engine: with what it runs.
-        board: where.
         site: the same board, ready for it.
-        place: of the run in a sweep.
 
     Raises:
         UsageError: the engine's arguments do not suit the board.

@@ -113,10 +113,6 @@ def fetch(
     """Collect a run's files, compute the run from them, and keep it; return it with its folder.
 
     Args:
-        host: the board.
-        board: its file.
-        on_board: the run's folder there.
-        progress: shows how far it is.
         job: the run's, where it is known here even if the board lost it.
         cut: what ended a run that left no exit status.
         reference: a run whose text this one's is compared with.

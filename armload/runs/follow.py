@@ -61,11 +61,8 @@ def follow(
     """Follow a run to its end, and stop it where its engine says that its work is done.
 
     Args:
-        connection: to the board; a virtual one that went off is started again.
-        on_board: the run's folder there.
         engine: says what is counted, and when its work is done.
         job: the run's, where this command started it.
-        progress: where it is shown.
 
     Returns:
         What cut it short; none where it left its exit status.

@@ -25,10 +25,7 @@ def launch(
     """Start an engine on a board, detached from this command.
 
     Args:
-        host: the board.
         folder: of the run there; must be new.
-        engine: what to start.
-        prepared: the board.
         job: comes back with the run's files, whoever fetches them.
         lease: of the board; the run keeps it from now on.
 

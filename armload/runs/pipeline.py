@@ -91,7 +91,6 @@ def session(
     Args:
         request: where, and from which source.
         programs: of llama.cpp, that are needed; may be none.
-        progress: where it is shown.
         settings: that runs will ask for there.
 
     Raises:
@@ -144,11 +143,7 @@ def execute(
     what it left is fetched before the interruption goes on.
 
     Args:
-        session: the board.
-        engine: what to run there.
-        progress: where it is shown.
         new: start another run, even if the same one was left there.
-        place: of the run in a sweep.
         reference: a run whose text this one's is compared with.
 
     Raises:

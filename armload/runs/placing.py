@@ -35,8 +35,6 @@ def put_in_place(request: Request, model: Model, progress: Progress, *, verify: 
 
     Args:
         request: where, and from which source.
-        model: what goes with it.
-        progress: where it is shown.
         verify: read again what is there already.
 
     Raises:

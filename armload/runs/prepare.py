@@ -59,12 +59,7 @@ def prepare(
     """Bring a board into the state that a run asks for, and see how it is then.
 
     Args:
-        host: the board.
-        board: what its file says.
         engine: what is to run; its files are there.
-        state: in which the board is to be.
-        deployment: what was found and copied.
-        progress: where it is shown.
 
     Raises:
         BoardError: it cannot be had in that state.
@@ -108,13 +103,7 @@ def as_wanted(
     """Measure a board's rates once per boot, pin, let it cool: whatever the settings say.
 
     Args:
-        host: the board.
-        board: what its file says.
-        settings: of the engine.
-        state: in which the board is to be.
-        found: what it said of itself a moment ago.
         largest: the largest file that the engine reads there; none without one.
-        progress: where it is shown.
 
     Raises:
         BoardError: it cannot be had in that state.

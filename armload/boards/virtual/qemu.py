@@ -191,8 +191,6 @@ def start(qemu: Qemu, command: list[str], log_file: Path) -> None:
     """Start a machine and return once QEMU has set it up.
 
     Args:
-        qemu: what to start.
-        command: its words.
         log_file: where they tell it to write its own words.
 
     Raises:

@@ -20,7 +20,6 @@ class Qmp:
 
     Args:
         path: its control socket.
-        timeout_s: how long an answer may take.
 
     Raises:
         BoardError: nothing answers there.

@@ -52,7 +52,6 @@ class WatchedProgram(Engine):
     """A program that armload did not build.
 
     Args:
-        order: what to run.
         payload: what ``order.put`` names, read.
         program: what its first word is: a file of the payload, or a program of the board's own.
     """

@@ -28,9 +28,7 @@ def with_wheel(
     Args:
         order: how long it may take, and what else it needs.
         model: an MNN model's folder, with its ``config.json``.
-        prompt: the text to answer.
         tokens: to generate, at most.
-        python: on the board.
         folder: on the laptop, for the prompt's file while the order lasts.
 
     Raises:

@@ -56,11 +56,9 @@ def check_program(
     """Refuse a program that cannot start on a board; warn of one that may not run.
 
     Args:
-        host: the board.
         found: what it says of itself, as programs see it.
         program: what is to be run; the name of a program of the board's own.
         payload: what is put there, which may hold libraries.
-        progress: is told of doubts.
 
     Raises:
         BoardError: another kind of machine, no loader, no such program on the board.

@@ -7,6 +7,7 @@ file, changed within the last commits.
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
@@ -14,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITS = 50
+BEGAN_S = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +25,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run only the tests marked exhaustive: all of them, or those whose covered files "
         f"changed within the last {COMMITS} commits",
     )
+    parser.addoption(
+        "--exhaustive-time",
+        type=float,
+        metavar="SECONDS",
+        help="skip the exhaustive tests that have not begun after so many seconds",
+    )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[BEGAN_S] = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    limit_s = item.config.getoption("exhaustive_time")
+    if limit_s is not None and time.monotonic() - item.config.stash[BEGAN_S] > limit_s:
+        pytest.skip(f"the {limit_s:.0f} s of --exhaustive-time have passed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

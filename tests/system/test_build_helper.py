@@ -16,6 +16,7 @@ from armload.build.inspection import inspect
 from armload.build.target import Target, machine_architecture
 from armload.build.zig import find_zig
 from armload.core.progress import Silent
+from armload.core.workspace import cache_folder
 from armload.models.checksum import BLOCK_BYTES, cached_checksums
 
 SIZES = (0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1_000_003)
@@ -57,6 +58,18 @@ def test_a_program_is_static_small_and_made_once(name: str) -> None:
     assert found.size_bytes < 100_000
     assert helper(name) == first
     assert first.path.stat().st_mtime_ns == made
+
+
+def test_the_same_source_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = helper(CPU_FEATURES)
+    for kind in ("compilers", "zig"):
+        (tmp_path / kind).symlink_to(cache_folder() / kind)
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
+    second = helper(CPU_FEATURES)
+    assert second.path != first.path
+    assert second.path.read_bytes() == first.path.read_bytes()
 
 
 @pytest.mark.parametrize("cpu", CPUS)

@@ -155,6 +155,7 @@ def test_a_build_says_the_authors_text_on_its_cpu_and_dies_on_an_older_one() -> 
     assert _said(binary, "cortex-a72", 252)[1] == -signal.SIGILL
 
 
+@exhaustive
 def test_the_same_inputs_give_the_same_bytes_and_a_second_target_compiles_ggmls_cpu_library_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +197,7 @@ def _compiled_and_reused(statistics: Path) -> tuple[set[str], set[str]]:
     return compiled, reused
 
 
+@exhaustive
 def test_a_new_target_is_one_file(tmp_path: Path) -> None:
     person = Person(tmp_path)
     (tmp_path / "toolchains").mkdir()

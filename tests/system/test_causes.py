@@ -98,6 +98,7 @@ def test_a_model_beyond_the_boards_memory_is_killed_and_told_so(ann: Person) -> 
     assert "out of memory" in ann.types(*words, status=9).stderr
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis", "armload/engines/trace.py", "toolchains"])
 @pytest.mark.machine
 def test_tokens_beside_a_busy_neighbour_are_slow_by_contention(ann: Person) -> None:
     process = ann.start("bench", "--board", "mine", "-n", "160", "--repeats", "1", "--json")

@@ -121,7 +121,13 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     assert ann.on_board("ls /data/local/tmp/armload/models").strip() == ""
 
 
-@pytest.mark.parametrize("second_comes", ["at once", "while it is copied"])
+@pytest.mark.parametrize(
+    "second_comes",
+    [
+        pytest.param("at once", marks=pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])),
+        "while it is copied",
+    ],
+)
 def test_two_people_who_put_the_same_file_there_both_succeed_and_it_is_sent_once(
     people: tuple[Person, Person], tmp_path: Path, second_comes: str
 ) -> None:

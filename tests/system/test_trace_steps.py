@@ -213,6 +213,7 @@ def test_a_killed_program_leaves_whole_lines(binary: Binary, stories: Path, tmp_
     assert all(line.endswith("\n") and json.loads(line) for line in lines[:-1])
 
 
+@older
 def test_the_chat_client_is_traced_too(stories: Path, tmp_path: Path) -> None:
     (client,) = build(load_target("rk3568"), programs=["llama-cli"])
     ran = run(client, stories, tmp_path, PROMPT, "--single-turn", "-n", "20")

@@ -84,6 +84,11 @@ def test_they_are_left_out_unless_asked_for_whatever_else_is_chosen(young: Path)
     assert passed(young, "--exhaustive=all") == {"test_bulk"}
 
 
+def test_those_that_have_not_begun_in_time_are_skipped(young: Path) -> None:
+    assert passed(young, "--exhaustive=all", "--exhaustive-time=0") == set()
+    assert passed(young, "--exhaustive=all", "--exhaustive-time=900") == {"test_bulk"}
+
+
 def test_a_history_too_short_to_tell_makes_them_due(young: Path, old: Path, tmp_path: Path) -> None:
     assert passed(young, "--exhaustive=due") == {"test_bulk"}
     shallow = tmp_path / "shallow"

@@ -126,6 +126,17 @@ def openssh(
         end(process)
 
 
+def behind(jump: SshAddress, server: SshAddress, home: Path) -> SshAddress:
+    """Return the address of a server that the person's SSH configuration reaches over another."""
+    (home / ".ssh" / "config").write_text(
+        f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n"
+        f"  IdentityFile {jump.key}\n"
+        f"Host behind\n  HostName 127.0.0.1\n  Port {server.port}\n  User {server.user}\n"
+        f"  IdentityFile {server.key}\n  ProxyJump jump\n"
+    )
+    return SshAddress(host="behind", host_key=server.host_key)
+
+
 def hashed(password: str) -> str:
     openssl = shutil.which("openssl")
     if openssl is None:

@@ -33,8 +33,8 @@ from armload.boards.virtual.state import (
     last_lines,
     machine_folder,
     machine_keys,
+    powered_machines,
     powered_state,
-    sibling_folders,
 )
 from armload.core.disk import written_in
 from armload.core.errors import ConnectError, MissingToolError, UsageError
@@ -89,17 +89,14 @@ def down(board: Board) -> bool:
     import psutil
 
     _reach(board)
-    was_on = False
-    for folder in sibling_folders(board):
-        powered = powered_state(folder)
-        if powered is not None:
-            was_on = True
-            with contextlib.suppress(psutil.Error):
-                for session in psutil.Process(powered.process.pid).children():
-                    session.terminate()
-            powered.process.end()
-            forget(folder)
-    return was_on
+    machines = powered_machines(board)
+    for folder, powered in machines:
+        with contextlib.suppress(psutil.Error):
+            for session in psutil.Process(powered.process.pid).children():
+                session.terminate()
+        powered.process.end()
+        forget(folder)
+    return bool(machines)
 
 
 def _reach(board: Board) -> EmulatedReach:

@@ -17,7 +17,7 @@ from armload.boards.host import Way
 from armload.boards.ssh import BULK_BYTES, SshHost
 from armload.core.errors import ConnectError
 from tests import cpuinfo
-from tests.servers import cut_line, make_key, openssh
+from tests.servers import behind, cut_line, make_key, openssh
 
 SIZE = BULK_BYTES + 12_345
 
@@ -130,14 +130,8 @@ def test_hosts_on_the_way_are_passed_and_checked_as_our_line_did(
     server: SshAddress, tmp_path: Path, home: Path, local: Path, calls: Path
 ) -> None:
     with openssh(tmp_path / "jump") as jump:
-        (home / ".ssh" / "config").write_text(
-            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n"
-            f"  IdentityFile {jump.key}\n"
-            f"Host behind\n  HostName 127.0.0.1\n  Port {server.port}\n  User {server.user}\n"
-            f"  IdentityFile {server.key}\n  ProxyJump jump\n"
-        )
         (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
-        address = SshAddress(host="behind", host_key=server.host_key)
+        address = behind(jump, server, home)
         assert arrives(address, local).chosen == "the system's ssh"
         host = SshHost(address, "my-board")
         host.ways()

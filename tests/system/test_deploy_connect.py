@@ -24,7 +24,7 @@ from armload.boards.trust import fetch_host_key, pin, pinned_key
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
 from tests.command_line import BIN
-from tests.servers import free_port, make_key, openssh
+from tests.servers import behind, free_port, make_key, openssh
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -292,13 +292,7 @@ def test_a_board_behind_another_host_is_reached(
     server: SshAddress, tmp_path: Path, home: Path
 ) -> None:
     with openssh(tmp_path / "jump") as jump:
-        (home / ".ssh" / "config").write_text(
-            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n"
-            f"  IdentityFile {jump.key}\n"
-            f"Host behind\n  HostName 127.0.0.1\n  Port {server.port}\n  User {server.user}\n"
-            f"  IdentityFile {server.key}\n  ProxyJump jump\n"
-        )
-        address = SshAddress(host="behind", host_key=server.host_key)
+        address = behind(jump, server, home)
         error = failure(address)
         assert "not known yet" in error.message, "the host between is checked, too"
         assert error.remedy.endswith(": ssh jump")

@@ -19,11 +19,9 @@ from armload.core.errors import BoardError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.shell import quote
-from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
-from armload.deploy.follow import follow
-from armload.deploy.launch import launch
 from armload.deploy.transfer import push
+from tests.contract.launching import run_to_end
 
 pytestmark = pytest.mark.machine
 
@@ -53,21 +51,6 @@ def pushed(host: Host, board: Board, local: Path) -> PurePosixPath:
     remote = board.workdir / "models" / "0" / local.name
     push(host, local, remote, sha256=sha256_of(local), executable=False, progress=Silent())
     return remote
-
-
-def run_to_end(host: Host, board: Board, script: str, local: Path) -> int:
-    folder = board.workdir / "runs" / local.name
-    launch(
-        host,
-        run_folder=folder,
-        argv=["sh", "-c", script],
-        trace=False,
-        time_limit_s=300,
-        job=b"{}",
-    )
-    status = follow(host, folder, lambda steps, text: None)
-    collect(host, folder, local)
-    return status
 
 
 def test_the_board_is_an_arm_machine_with_a_place_to_work(host: Host, board: Board) -> None:
@@ -111,6 +94,6 @@ def test_a_program_that_takes_all_memory_is_said_to_have(
         "x=0123456789abcdef i=0; while [ ${#x} -lt 100000 ]; do x=$x$x; done; "
         'while :; do i=$((i + 1)); eval "v$i=\\$x"; done'
     )
-    assert run_to_end(host, board, script, local) == 137
+    assert run_to_end(host, board.workdir, local, "sh", "-c", script, limit_s=300) == 137
     assert "ran out of memory" in explain(local).meaning
     assert host.run("echo still there").text == "still there"

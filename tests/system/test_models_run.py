@@ -9,22 +9,15 @@ import pytest
 
 from armload.core.progress import Silent
 from armload.models.blocks import TYPES
-from armload.models.shape import Shape, load_shape
+from armload.models.shape import load_shape
 from armload.models.synth import synthesise, synthesise_like
 from armload.models.vocabulary import english_words
 from tests.system.engines import command, engine, run, shared
+from tests.unit.test_models_synth import SMALL
 
 pytestmark = pytest.mark.build
 
-SHAPE = Shape(
-    layers=2,
-    width=256,
-    feed_forward=512,
-    heads=4,
-    kv_heads=2,
-    vocabulary=2048,
-    context_length=256,
-)
+SHAPE = SMALL.model_copy(update={"context_length": 256})
 PROMPT = "I believe: 1 + 1 = 2, naïve 🙂\n"
 
 

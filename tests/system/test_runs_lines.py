@@ -32,6 +32,7 @@ from armload.engines.job import Job
 from armload.runs.connection import Connection
 from armload.runs.fetch import pull
 from armload.runs.follow import stoppable
+from tests.contract.launching import launched
 from tests.contract.leases import taken
 from tests.resuming import resumed
 from tests.servers import free_port, openssh
@@ -117,20 +118,12 @@ def test_a_server_killed_ten_times_in_a_run_loses_and_doubles_nothing(
             server.restart()
 
     workdir = PurePosixPath(tmp_path / "work")
-    folder = workdir / "runs" / "run"
     seen = tmp_path / "home"
     disturber = threading.Thread(target=disturb)
     with closing(SshHost(server.address, "my-board")) as host:
         disturber.start()
         try:
-            launch(
-                host,
-                run_folder=folder,
-                argv=["sh", "-c", PROGRAM],
-                trace=True,
-                time_limit_s=120,
-                job=b"{}",
-            )
+            folder = launched(host, workdir, "sh", "-c", PROGRAM, limit_s=120)
             steps = []
             status = follow(host, folder, lambda n, text: steps.append(n), keep=seen)
             collect(host, folder, tmp_path / "local")

@@ -23,7 +23,7 @@ from armload.boards.virtual import machine
 from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.qmp import Qmp
-from armload.boards.virtual.state import machine_folder, powered_state
+from armload.boards.virtual.state import machine_folder, powered_state, socket_path
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.progress import Silent, Step
 from armload.core.workspace import data_path
@@ -163,7 +163,7 @@ def test_up_again_changes_nothing(address: SshAddress) -> None:
 
 
 def test_its_power_and_network_are_under_control(address: SshAddress, host: SshHost) -> None:
-    with Qmp(machine.qmp_path(BOARD)) as control:
+    with Qmp(socket_path(machine_folder(BOARD), "qmp")) as control:
         assert control.execute("query-status")["running"] is True
         control.execute("set_link", {"name": "nic", "up": False})
         control.execute("set_link", {"name": "nic", "up": True})

@@ -19,6 +19,7 @@ from armload.boards.connect import connect
 from armload.boards.failures import SwitchedOffError
 from armload.boards.virtual import machine
 from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.state import machine_folder, socket_path
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.follow import follow
@@ -99,7 +100,7 @@ def test_a_board_that_reboots_is_waited_for(board: Board) -> None:
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     with closing(connect(board, Silent())) as host:
         before = host.run(boot_id).text
-        with Qmp(machine.qmp_path(board)) as control:
+        with Qmp(socket_path(machine_folder(board), "qmp")) as control:
             control.execute("system_reset")
         after = before
         while after == before:  # the line may break a moment after the machine is told to

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,8 @@ from armload.analysis.run import Run
 from armload.report.chart import COLOURS, FROM_STORAGE, IN_MEMORY, PROMPT, token_chart
 from armload.report.formatting import headline
 from armload.report.page import write_report
+from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
-
-HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -28,41 +26,6 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ARMLOAD_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
-
-
-class _Page(HTMLParser):
-    """Collects the elements, links, and the content of scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.scripts: list[str] = []
-        self.words: list[str] = []
-        self.code = ""
-        self.inside_code = False
-        self.inside_script = False
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.inside_script = tag == "script"
-        self.inside_code = tag == "pre"
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside_script = self.inside_code = False
-
-    def handle_data(self, data: str) -> None:
-        if self.inside_code:
-            self.code += data
-        if self.inside_script:
-            self.scripts[-1] += data
-        else:
-            self.words.append(data)
 
 
 def _page(run: Run, folder: Path) -> str:
@@ -115,13 +78,13 @@ def test_a_picture_of_a_model_without_a_name_does_not_begin_with_a_comma() -> No
 def test_the_page_asks_for_nothing_but_the_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "odd name#1").write_text("")
-    parsed = _Page(_page(quick_run(), tmp_path))
+    parsed = Page(_page(quick_run(), tmp_path))
     assert set(parsed.links) == {"./run.json", "./odd%20name%231", "./tokens.png"}
 
 
 def test_the_page_says_what_limited_the_run_and_shows_the_text(tmp_path: Path) -> None:
     run = storage_run()
-    shown = " ".join(" ".join(_Page(_page(run, tmp_path)).words).split())
+    shown = Page(_page(run, tmp_path)).shown
     assert run.limit.sentence in shown
     assert run.limit.advice in shown
     assert "I believe the meaning of life is large side land" in shown.replace(
@@ -147,7 +110,7 @@ def test_a_failed_run_s_page_says_what_to_do_and_a_good_one_s_has_nothing_to_say
 def test_the_command_copied_from_the_page_runs_the_same(tmp_path: Path) -> None:
     words = ["two  words", "it's", "$(false)", "a\nb", "", "<b>&amp;</b>", "\\"]
     run = quick_run().model_copy(update={"command": ("printf", "%s\\0", *words)})
-    copied = _Page(_page(run, tmp_path)).code
+    copied = Page(_page(run, tmp_path)).code
     said = subprocess.run(["sh", "-c", copied], capture_output=True, text=True, check=True).stdout
     assert said.split("\0") == [*words, ""]
 
@@ -168,7 +131,7 @@ def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:
             "board": run.board.model_copy(update={"description": HOSTILE}),
         }
     )
-    parsed = _Page(_page(run, tmp_path))
+    parsed = Page(_page(run, tmp_path))
     assert parsed.tags.count("script") == 2
     assert "img" not in parsed.tags
     assert "b" not in parsed.tags
@@ -178,7 +141,7 @@ def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:
 
 def test_the_policy_lets_only_the_page_s_own_script_run(tmp_path: Path) -> None:
     text = _page(quick_run(), tmp_path)
-    data, script = _Page(text).scripts
+    data, script = Page(text).scripts
     json.loads(data)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)

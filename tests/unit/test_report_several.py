@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,10 @@ from armload.report.multi_run import (
     verdict,
     write_runs_report,
 )
+from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, planned, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
 from tests.unit.watched import watched_run
-
-HOSTILE = '</script><script>alert(1)</script><img src="http://a/" onerror="alert(2)">{{ 7*7 }}'
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,42 +48,6 @@ def folder(report: Report) -> Path:
     return report.page.parent
 
 
-class _Page(HTMLParser):
-    """Collects the elements, what they link to, and the rows of the table that sorts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.scripts: list[str] = []
-        self.words: list[str] = []
-        self.rows = 0
-        self._inside = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
-        self.rows += tag == "tr" and any(name == "data-state" for name, _ in attrs)
-        self._inside = tag
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside == "script":
-            self.scripts[-1] += data
-        else:
-            self.words.append(data)
-
-
-def shown(text: str) -> str:
-    return " ".join(" ".join(_Page(text).words).split())
-
-
 def test_each_figure_lies_beside_the_page_in_both_formats(folder: Path) -> None:
     names = ["distribution", "memory", "models", "threads-decode", "threads-prefill"]
     names += ["time-per-token"]
@@ -98,7 +60,7 @@ def test_each_figure_lies_beside_the_page_in_both_formats(folder: Path) -> None:
 
 
 def test_page_and_pictures_are_drawn_from_one_specification(report: Report) -> None:
-    data = json.loads(_Page(report.page.read_text()).scripts[0])
+    data = json.loads(Page(report.page.read_text()).scripts[0])
     for picture in report.pictures:
         specification = picture.figure.specification
         assert data[picture.figure.name] == json.loads(
@@ -108,7 +70,7 @@ def test_page_and_pictures_are_drawn_from_one_specification(report: Report) -> N
 
 
 def test_every_sentence_stands_on_the_page(report: Report) -> None:
-    text = shown(report.page.read_text())
+    text = Page(report.page.read_text()).shown
     assert report.headline in text
     for picture in report.pictures:
         assert picture.figure.title in text
@@ -117,14 +79,14 @@ def test_every_sentence_stands_on_the_page(report: Report) -> None:
 
 def test_every_cell_is_a_row_and_what_stands_against_a_run_is_said(folder: Path) -> None:
     page = (folder / PAGE_NAME).read_text()
-    assert _Page(page).rows == 9
-    assert "3 of 42 runs are not valid" in shown(page)
-    assert "Throttled: for" in shown(page)
-    assert failed_run_of(Q8, 4).exit.remedy in shown(page)
+    assert Page(page).rows == 9
+    assert "3 of 42 runs are not valid" in Page(page).shown
+    assert "Throttled: for" in Page(page).shown
+    assert failed_run_of(Q8, 4).exit.remedy in Page(page).shown
 
 
 def test_the_page_asks_for_nothing_but_the_pictures_beside_it(folder: Path) -> None:
-    links = _Page((folder / PAGE_NAME).read_text()).links
+    links = Page((folder / PAGE_NAME).read_text()).links
     assert links
     for link in links:
         assert link.startswith("./")
@@ -133,7 +95,7 @@ def test_the_page_asks_for_nothing_but_the_pictures_beside_it(folder: Path) -> N
 
 def test_the_policy_lets_only_the_page_s_own_script_run(folder: Path) -> None:
     text = (folder / PAGE_NAME).read_text()
-    _, script = _Page(text).scripts
+    _, script = Page(text).scripts
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
@@ -161,7 +123,7 @@ def hostile(run: Run, name: str) -> Run:
 def test_text_from_runs_stays_text(tmp_path: Path) -> None:
     runs = [hostile(made_run(Q4, threads), name) for threads in (1, 2) for name in ("a", "b")]
     page = write_runs_report(runs, tmp_path).page.read_text()
-    parsed = _Page(page)
+    parsed = Page(page)
     assert parsed.tags.count("script") == 2
     assert "img" not in parsed.tags
     assert HOSTILE in "".join(parsed.words)
@@ -195,8 +157,8 @@ def test_a_valid_run_of_a_program_without_tokens_is_called_valid_throughout(tmp_
     page = report.page.read_text()
     body = page[page.index("<body>") :]
     assert "This run is valid." in body
-    assert "not valid" not in shown(body)
-    assert "No run is valid" not in shown(body)
+    assert "not valid" not in Page(body).shown
+    assert "No run is valid" not in Page(body).shown
     assert "1 run: echo (not built by armload" in body
     assert "<th>model</th>" not in body
     first = report.table.rows[0].entries[0]
@@ -252,7 +214,7 @@ def test_runs_that_failed_alike_are_named_together() -> None:
 )
 def test_any_runs_make_a_page(runs: list[Run], tmp_path: Path) -> None:
     report = write_runs_report(runs, tmp_path / "new" / "folder")
-    assert report.headline in shown(report.page.read_text())
+    assert report.headline in Page(report.page.read_text()).shown
 
 
 def test_a_folder_of_a_report_is_named_after_time_and_subject(

@@ -30,8 +30,8 @@ from armload.boards.virtual.state import (
     last_lines,
     machine_folder,
     machine_keys,
+    powered_machines,
     powered_state,
-    sibling_folders,
     socket_path,
 )
 from armload.boards.virtual.storage import make_disk, root_archive
@@ -97,18 +97,10 @@ def down(board: Board) -> bool:
         UsageError: the board is not a virtual one.
     """
     _reach(board)
-    was_on = False
-    for folder in sibling_folders(board):
-        powered = powered_state(folder)
-        if powered is not None:
-            was_on = True
-            _switched_off(folder, powered)
-    return was_on
-
-
-def qmp_path(board: Board) -> Path:
-    """Return the socket of a running board's QEMU, for tests that make faults."""
-    return socket_path(machine_folder(board), "qmp")
+    machines = powered_machines(board)
+    for folder, powered in machines:
+        _switched_off(folder, powered)
+    return bool(machines)
 
 
 def _reach(board: Board) -> VirtualReach:

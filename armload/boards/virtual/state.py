@@ -56,6 +56,12 @@ def sibling_folders(board: Board) -> list[Path]:
     return sorted(path for path in own.parent.glob("*") if path.name.rpartition("-")[0] == prefix)
 
 
+def powered_machines(board: Board) -> list[tuple[Path, Powered]]:
+    """Return those of them that are on."""
+    found = ((folder, powered_state(folder)) for folder in sibling_folders(board))
+    return [(folder, powered) for folder, powered in found if powered is not None]
+
+
 def machine_keys(folder: Path) -> Keys:
     """Return a machine's keys; make them the first time."""
     return Keys(host=key_pair(folder / "host_key"), client=key_pair(folder / "client_key"))

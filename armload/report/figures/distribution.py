@@ -20,7 +20,7 @@ from armload.report.figures.figure import (
     Rows,
     colour_and_shape,
     legend_line,
-    lines_shown,
+    lines_figure,
     thinned,
     time_unit,
 )
@@ -40,14 +40,7 @@ def distribution(cells: Sequence[Cell]) -> Figure | None:
     timed = [cell for cell in cells if cell.rows_s]
     if not timed:
         return None
-    shown, left_out = lines_shown(timed)
-    sentence = _sentence(timed) + left_out
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(shown, sentence),
-    )
+    return lines_figure(NAME, TITLE, _sentence(timed), timed, _specification)
 
 
 def _sentence(cells: Sequence[Cell]) -> str:

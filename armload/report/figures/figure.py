@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +58,19 @@ def time_unit(times_s: Iterable[float]) -> TimeUnit:
     return TimeUnit(name="ms", per_s=1000.0)
 
 
-def lines_shown(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
-    """Return the cells that have room as lines, and a sentence on those that have not."""
+def lines_figure(
+    name: str,
+    title: str,
+    sentence: str,
+    cells: Sequence[Cell],
+    draw: Callable[[Sequence[Cell], str], Specification],
+) -> Figure:
+    """Draw the cells that have room as lines; the sentence says of those that have not."""
     shown = fastest_of_each(cells, MOST_LINES)
-    if len(shown) == len(cells):
-        return shown, ""
-    kind = "fastest of each kind" if len(shown) > 1 else "fastest"
-    return shown, f" Shown: the {kind}, {len(shown)} of {len(cells)}; the table has all."
+    if len(shown) < len(cells):
+        kind = "fastest of each kind" if len(shown) > 1 else "fastest"
+        sentence += f" Shown: the {kind}, {len(shown)} of {len(cells)}; the table has all."
+    return Figure(name=name, title=title, sentence=sentence, specification=draw(shown, sentence))
 
 
 def colour_and_shape(

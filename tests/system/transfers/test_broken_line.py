@@ -10,7 +10,7 @@ from armload.boards.address import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
 from armload.deploy.follow import follow
-from armload.deploy.launch import launch
+from tests.contract.launching import launched
 from tests.servers import cut_line
 from tests.system.transfers.pushing import SIZE, pushed
 
@@ -65,17 +65,9 @@ def test_a_run_outlives_its_line_and_is_followed_over_the_next(
 ) -> None:
     assert server.port is not None
     gate = tmp_path / "gate"
-    folder = PurePosixPath(tmp_path / "work" / "runs" / "run")
     script = f"echo before; until [ -e '{gate}' ]; do sleep 0.1; done; echo after; exit 5"
     host = SshHost(server, "my-board")
-    launch(
-        host,
-        run_folder=folder,
-        argv=["sh", "-c", script],
-        trace=False,
-        time_limit_s=60,
-        job=b"{}",
-    )
+    folder = launched(host, PurePosixPath(tmp_path / "work"), "sh", "-c", script)
     host.close()
     texts = []
 

@@ -6,6 +6,15 @@ from collections.abc import Sequence
 
 from invoke.parser.argument import Argument
 
+BOARD_HELP = {"board": "a board: the name of a file in boards/, such as virtual or dayu200"}
+JSON_HELP = {"json": "print one JSON document"}
+SOURCE_HELP = {
+    "source": "file in toolchains/sources/, llama.cpp folder, or git address (pinned release)",
+    "ref": "branch, tag or commit, if the source is a git repository (its default branch)",
+    "compiler": "zig, gnu (the distribution's cross gcc) or native (zig; native with --on)",
+    "on": "compile on that board, such as an ARM server (this machine)",
+}
+
 _SHORT = {
     "board": "b",
     "model": "m",

@@ -8,6 +8,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
+from armload.cli.flags import BOARD_HELP, SOURCE_HELP
 from armload.cli.verb import Verb, show_error
 from armload.engines.defaults import (
     DEFAULT_PRECISION,
@@ -53,10 +54,7 @@ from armload.engines.defaults import (
         "wait": f"seconds to wait while somebody else uses the board ({DEFAULT_WAIT_S})",
         "new": "start over instead of resuming an interrupted run or sweep",
         "reference": "expected output: the text must equal that run's; a run as for show",
-        "source": "file in toolchains/sources/, llama.cpp folder, or git address (pinned release)",
-        "ref": "branch, tag or commit, if the source is a git repository (its default branch)",
-        "compiler": "zig, gnu (the distribution's cross gcc) or native (zig; native with --on)",
-        "on": "compile on that board, such as an ARM server (this machine)",
+        **SOURCE_HELP,
         "json": "print one JSON document: the run (of repeats, the middle one), or the sweep",
     },
 )
@@ -187,7 +185,7 @@ def bench(
 @task(
     klass=Verb,
     help={
-        "board": "a board: the name of a file in boards/, such as virtual or dayu200",
+        **BOARD_HELP,
         "json": "print one JSON document: the ids of the fetched runs, and why others were not",
     },
 )

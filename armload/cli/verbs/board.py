@@ -9,16 +9,14 @@ from invoke.collection import Collection
 from invoke.context import Context
 from invoke.tasks import task
 
+from armload.cli.flags import BOARD_HELP, JSON_HELP
 from armload.cli.verb import Verb
 
 if TYPE_CHECKING:
     from armload.deploy.clean import Entry
 
-_BOARD = {"board": "a board: the name of a file in boards/, such as virtual or dayu200"}
-_JSON = {"json": "print one JSON document"}
 
-
-@task(name="list", klass=Verb, help=_JSON)
+@task(name="list", klass=Verb, help=JSON_HELP)
 def list_boards(c: Context, json: bool = False) -> None:
     """List the boards and how each is reached.
 
@@ -45,7 +43,7 @@ def list_boards(c: Context, json: bool = False) -> None:
         terminal.show(boards_table(boards))
 
 
-@task(klass=Verb, help=_BOARD | _JSON)
+@task(klass=Verb, help=BOARD_HELP | JSON_HELP)
 def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Ask a board what it is: CPU features, memory, storage, tools.
 
@@ -102,7 +100,7 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
             )
 
 
-@task(klass=Verb, help=_BOARD | {"yes": "pin it without asking"} | _JSON)
+@task(klass=Verb, help=BOARD_HELP | {"yes": "pin it without asking"} | JSON_HELP)
 def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) -> None:
     """Show a board's SSH host key, and pin it after confirmation.
 
@@ -138,7 +136,7 @@ def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) ->
     terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
 
 
-@task(klass=Verb, help=_BOARD | _JSON)
+@task(klass=Verb, help=BOARD_HELP | JSON_HELP)
 def up(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Start a virtual board and wait until it answers.
 
@@ -159,7 +157,7 @@ def up(c: Context, board: str = "virtual", json: bool = False) -> None:
         terminal.show(whole(f"{board} is up: {login}"))
 
 
-@task(klass=Verb, help=_BOARD | _JSON)
+@task(klass=Verb, help=BOARD_HELP | JSON_HELP)
 def down(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Stop a virtual board; its disk is kept.
 
@@ -181,9 +179,9 @@ def down(c: Context, board: str = "virtual", json: bool = False) -> None:
 
 @task(
     klass=Verb,
-    help=_BOARD
+    help=BOARD_HELP
     | {"force": "also end somebody else's lease; a program that runs there keeps running"}
-    | _JSON,
+    | JSON_HELP,
 )
 def release(c: Context, board: str = "", force: bool = False, json: bool = False) -> None:
     """End a lease on a board: your own, or one that nobody uses any more.
@@ -219,14 +217,14 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
 
 @task(
     klass=Verb,
-    help=_BOARD
+    help=BOARD_HELP
     | {
         "all": "also remove runs that have not been fetched",
         "older-than": "remove programs and models unused for so many days; 0: all",
         "yes": "remove without asking",
         "wait": "seconds to wait while somebody else uses the board",
     }
-    | _JSON,
+    | JSON_HELP,
 )
 def clean(
     c: Context,

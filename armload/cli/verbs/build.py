@@ -5,6 +5,7 @@ from __future__ import annotations
 from invoke.context import Context
 from invoke.tasks import task
 
+from armload.cli.flags import JSON_HELP, SOURCE_HELP
 from armload.cli.verb import Verb
 
 MOST_JOBS = 1024
@@ -17,14 +18,11 @@ MOST_NICE = 19
         "target": "what to build for: the name of a file in toolchains/, such as rk3568",
         "programs": "comma-separated: llama-completion, llama-cli, llama-bench, llama-server, "
         "llama-quantize, llama-perplexity, rpc-server (llama-completion, which bench runs)",
-        "source": "file in toolchains/sources/, llama.cpp folder, or git address (pinned release)",
-        "ref": "branch, tag or commit, if the source is a git repository (its default branch)",
-        "compiler": "zig, gnu (the distribution's cross gcc) or native (zig; native with --on)",
-        "on": "compile on that board, such as an ARM server (this machine)",
+        **SOURCE_HELP,
         "jobs": "parallel compile jobs; 0: one per core (0; with --on, as its file says)",
         "nice": "niceness of the compiler, 0 to 19 (0; with --on, as its file says)",
         "list": "list existing builds instead of building",
-        "json": "print one JSON document",
+        **JSON_HELP,
     },
 )
 def build(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 from invoke.tasks import task
 
+from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _DEFAULT = "builds"
     help={
         "what": "kinds to remove, comma-separated, as the table names them",
         "yes": "remove without asking",
-        "json": "print one JSON document",
+        **JSON_HELP,
     },
 )
 def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = False) -> None:

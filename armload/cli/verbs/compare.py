@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 from invoke.tasks import task
 
+from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SIDE = "a run's id or folder, latest, BOARD:MODEL, or a benchmark's file; sever
         "b": "what is compared with it, named in the same way",
         "fail-if-slower": "exit with 11 if B is certainly slower by more than this, such as 3%, "
         "with 12 if that cannot be told because a run is not valid",
-        "json": "print one JSON document",
+        **JSON_HELP,
     },
 )
 def compare(c: Context, a: str, b: str, fail_if_slower: str = "", json: bool = False) -> None:

@@ -8,6 +8,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
+from armload.cli.flags import SOURCE_HELP
 from armload.cli.verb import Verb, show_error
 
 if TYPE_CHECKING:
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
     help={
         "board": "a board: the name of a file in boards/, such as dayu200; several: a,b,c",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
-        "source": "file in toolchains/sources/, llama.cpp folder, or git address (pinned release)",
-        "ref": "branch, tag or commit, if the source is a git repository (its default branch)",
-        "compiler": "zig, gnu (the distribution's cross gcc) or native (zig; native with --on)",
-        "on": "compile on that board, such as an ARM server (this machine)",
+        **SOURCE_HELP,
         "verify": "read existing files again and replace damaged ones",
         "json": "print one JSON document; for several boards, a list",
     },

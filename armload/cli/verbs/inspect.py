@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 from invoke.tasks import task
 
+from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     help={
         "file": "a program, such as llama-completion",
         "target": "fail unless it runs on this target: a file in toolchains/, such as rk3568",
-        "json": "print one JSON document",
+        **JSON_HELP,
     },
 )
 def inspect(c: Context, file: str, target: str = "", json: bool = False) -> None:

@@ -6,14 +6,13 @@ from invoke.collection import Collection
 from invoke.context import Context
 from invoke.tasks import task
 
+from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
-
-_JSON = {"json": "print one JSON document"}
 
 
 @task(
     klass=Verb,
-    help={"file": "a GGUF file, or any other value of --model, such as demo"} | _JSON,
+    help={"file": "a GGUF file, or any other value of --model, such as demo"} | JSON_HELP,
 )
 def inspect(c: Context, file: str, json: bool = False) -> None:
     """Show a model's tensors, the bytes read per token, and the size of its KV cache.
@@ -45,7 +44,7 @@ def inspect(c: Context, file: str, json: bool = False) -> None:
         "output": "file to write (SHAPE-TYPE-random.gguf in the current folder)",
         "seed": "seed of the weights",
     }
-    | _JSON,
+    | JSON_HELP,
 )
 def synth(
     c: Context,

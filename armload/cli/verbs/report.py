@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 from invoke.tasks import task
 
+from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     help={
         "runs": "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated",
         "output": "folder to write to (a new one in reports/)",
-        "json": "print one JSON document",
+        **JSON_HELP,
     },
 )
 def report(c: Context, runs: list[str], output: str = "", json: bool = False) -> None:

@@ -17,10 +17,11 @@ from urllib.parse import unquote
 
 import pytest
 
+from armload.boards.virtual.process import free_port
 from armload.build.source import Source, choose
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
-from tests.servers import end, free_port
+from tests.servers import end
 
 FILES = 400
 PROVIDE = """

@@ -18,14 +18,8 @@ from types import MappingProxyType
 import pytest
 
 from armload.boards.address import SshAddress
+from armload.boards.virtual.process import free_port
 from armload.core.shell import join, quote
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def make_key(path: Path) -> str:

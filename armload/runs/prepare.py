@@ -106,10 +106,7 @@ def as_wanted(
         largest: the largest file that the engine reads there; none without one.
 
     Raises:
-        BoardError: it cannot be had in that state.
-        UsageError: the engine wants cores that the board does not have.
-        ConnectError: it does not answer.
-        BuildError, MissingToolError, TransferError: a program of ours that it needs cannot be had.
+        ArmloadError: as ``prepare``.
     """
     check_cores(settings, board, found)
     rates = found.rates

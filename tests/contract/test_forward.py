@@ -18,9 +18,9 @@ from armload.boards.hdc import HdcHost
 from armload.boards.host import Host
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
+from armload.boards.virtual.process import free_port
 from tests.contract.conftest import KINDS, reached
 from tests.faults import end_sessions
-from tests.servers import free_port
 from tests.services import (
     Digest,
     Echo,

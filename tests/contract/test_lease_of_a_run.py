@@ -50,10 +50,7 @@ def test_a_renewal_under_way_does_not_cost_a_run_its_lease(
 def test_a_run_keeps_the_board_without_the_laptop_and_frees_it_at_its_end(
     host: Host, workdir: PurePosixPath, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    with taken(host, workdir) as lease:
-        folder = launched(host, workdir, *waiting_for(gate), lease=lease)
-    wait_until_the_run_keeps_it(host, workdir)
+    folder, gate = launched_under_a_lease(host, workdir, tmp_path)
     with pytest.raises(BusyError, match="running run"), taken(host, workdir):
         pytest.fail("a run is under way")
     gate.touch()
@@ -62,9 +59,16 @@ def test_a_run_keeps_the_board_without_the_laptop_and_frees_it_at_its_end(
         assert [claim.run for claim in claims(host, workdir)] == [""]
 
 
-def wait_until_the_run_keeps_it(host: Host, workdir: PurePosixPath) -> None:
+def launched_under_a_lease(
+    host: Host, workdir: PurePosixPath, tmp_path: Path
+) -> tuple[PurePosixPath, Path]:
+    """Start a program that keeps the board until there is a file; return both."""
+    gate = tmp_path / "gate"
+    with taken(host, workdir) as lease:
+        folder = launched(host, workdir, *waiting_for(gate), lease=lease)
     while not any(claim.run == "run" for claim in claims(host, workdir)):
         time.sleep(0.05)
+    return folder, gate
 
 
 def test_a_run_renews_its_lease(host: Host, workdir: PurePosixPath, tmp_path: Path) -> None:
@@ -130,10 +134,7 @@ def children(pid: int) -> list[int]:
 def test_a_lease_that_ones_own_run_keeps_is_released_only_by_force(
     host: Host, workdir: PurePosixPath, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    with taken(host, workdir) as lease:
-        folder = launched(host, workdir, *waiting_for(gate), lease=lease)
-    wait_until_the_run_keeps_it(host, workdir)
+    folder, gate = launched_under_a_lease(host, workdir, tmp_path)
     with pytest.raises(BusyError, match="your run run is still running") as caught:
         release(host, workdir, force=False)
     assert "--force" in caught.value.remedy

@@ -18,10 +18,11 @@ from armload.boards.forward import Relay
 from armload.boards.hdc import HdcHost
 from armload.boards.host import Way
 from armload.boards.ssh import SshHost
+from armload.boards.virtual.process import free_port
 from armload.core.errors import BoardError, ConnectError
 from tests.devices import Hdc, hdc_device
 from tests.faults import end_sessions
-from tests.servers import dropbear, free_port, make_key, openssh
+from tests.servers import dropbear, make_key, openssh
 from tests.services import Echo, cut, echoed, is_listening, service
 
 KEY = "7001005458323933328a01bce01c3800"

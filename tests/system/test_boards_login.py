@@ -20,10 +20,11 @@ import pytest
 from armload.boards.address import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import SshHost
+from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from tests.command_line import BIN
 from tests.faults import Relay
-from tests.servers import dropbear, free_port, make_key, openssh
+from tests.servers import dropbear, make_key, openssh
 
 PASSWORD = "correct horse"
 

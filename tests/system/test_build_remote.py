@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 from armload.boards.address import SshAddress
+from armload.boards.virtual.process import free_port
 from armload.build.compiler import tool
 from tests.person import Person
-from tests.servers import free_port, openssh
+from tests.servers import openssh
 
 pytestmark = pytest.mark.build
 

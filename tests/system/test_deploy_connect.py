@@ -21,10 +21,11 @@ from armload.boards.failures import LoginRefusedError
 from armload.boards.known_keys import pin_key, pinned_keys_file
 from armload.boards.ssh import SshHost
 from armload.boards.trust import fetch_host_key, pin, pinned_key
+from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
 from tests.command_line import BIN
-from tests.servers import behind, free_port, make_key, openssh
+from tests.servers import behind, make_key, openssh
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -20,6 +20,7 @@ from armload.boards.address import SshAddress
 from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
+from armload.boards.virtual.process import free_port
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.deploy.claims import claims
@@ -35,7 +36,7 @@ from armload.runs.follow import stoppable
 from tests.contract.launching import launched
 from tests.contract.leases import taken
 from tests.resuming import resumed
-from tests.servers import free_port, openssh
+from tests.servers import openssh
 from tests.unit.runs import BEFORE, quick_run
 
 TOKENS = 120

@@ -45,6 +45,21 @@ def runs(person: Person) -> dict[str, dict[str, Any]]:
     return found
 
 
+def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]:
+    """Kill a command when so many runs are done; return the journal."""
+    process = person.start(*words)
+    until = time.monotonic() + 300
+    while not list((person.folder / "sweeps").glob("*/journal.jsonl")) or (
+        len(journal(person)) < done
+    ):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    return journal(person)
+
+
 def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
     shown = ann.types(
         *words("-n", "8", "-t", "1,2", "--prompt-tokens", "8,32"),
@@ -73,15 +88,7 @@ def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
 
 def test_a_sweep_whose_laptop_was_killed_goes_on_where_it_stopped(ann: Person) -> None:
     sweep = words("-n", "300", "-t", "1,2", "--repeats", "3")
-    process = ann.start(*sweep)
-    until = time.monotonic() + 300
-    while not list((ann.folder / "sweeps").glob("*/journal.jsonl")) or len(journal(ann)) < 2:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    process.kill()
-    process.communicate()
-    before = journal(ann)
+    before = killed_after(ann, 2, *sweep)
     shown = ann.types(*sweep)
     assert f"of which {len(before)} runs are done" in shown.stderr
     assert journal(ann)[: len(before)] == before
@@ -96,15 +103,7 @@ def test_repeats_of_one_combination_go_on_until_its_median_is_known_or_told_why_
 ) -> None:
     # 31 timed tokens never suffice alone; any seven undisturbed runs do.
     single = words("-n", "32", "-t", "1", "--precision", "95%", "--precision-time", "9999")
-    process = ann.start(*single)
-    until = time.monotonic() + 300
-    while not list((ann.folder / "sweeps").glob("*/journal.jsonl")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    process.kill()
-    process.communicate()
-    before = journal(ann)
+    before = killed_after(ann, 1, *single)
     shown = json.loads(ann.types(*single).stdout)
     combined = shown["combined"]
     assert journal(ann)[: len(before)] == before, "the interrupted command's runs count"

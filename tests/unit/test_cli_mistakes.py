@@ -76,6 +76,23 @@ for line in sys.argv[1:]:
 """
 
 
+def _said(statuses: dict[str, str], folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    """Give each line, which is to end with its status; return what was said to it."""
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, sys.executable, "-c", EACH_LINE, *statuses],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    said = re.split(r"^status ", done.stderr, flags=re.MULTILINE)
+    found = [rest.partition("\n")[0] for rest in said[1:]]
+    assert dict(zip(statuses, found, strict=True)) == statuses, done.stderr
+    return dict(zip(statuses, said, strict=False))
+
+
 def test_a_file_that_may_not_be_read_has_one_status_in_every_verb(tmp_path: Path) -> None:
     board = f"target: rk3568\nreach: {{kind: local}}\nworkdir: {tmp_path / 'work'}\n"
     run_id = "20261122T000000Z-kitchen-model-abcd"
@@ -111,18 +128,7 @@ def test_a_file_that_may_not_be_read_has_one_status_in_every_verb(tmp_path: Path
         "compare file file",
         "compare folder/file file",
     ]
-    done = subprocess.run(
-        [*BOUND_BY_PERMISSIONS, sys.executable, "-c", EACH_LINE, *lines],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    said = re.split(r"^status ", done.stderr, flags=re.MULTILINE)
-    statuses = [rest.partition("\n")[0] for rest in said[1:]]
-    assert dict(zip(lines, statuses, strict=True)) == dict.fromkeys(lines, "1"), done.stderr
-    for line, words in zip(lines, said, strict=False):
+    for line, words in _said(dict.fromkeys(lines, "1"), tmp_path, dict(os.environ)).items():
         assert "Permission denied" in words, line
         assert "permissions" in words, line
 
@@ -142,20 +148,10 @@ def test_a_home_of_somebody_elses_is_in_the_way_only_where_it_is_needed(tmp_path
         "board.up --board virtual": "1",
     }
     kept = {name: os.environ[name] for name in os.environ if not name.startswith(("XDG_", "ARML"))}
-    done = subprocess.run(
-        [*BOUND_BY_PERMISSIONS, sys.executable, "-c", EACH_LINE, *statuses],
-        cwd=tmp_path,
-        env=kept | {"HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    said = re.split(r"^status ", done.stderr, flags=re.MULTILINE)
-    found = [rest.partition("\n")[0] for rest in said[1:]]
-    assert dict(zip(statuses, found, strict=True)) == statuses, done.stderr
-    for (line, status), words in zip(statuses.items(), said, strict=False):
-        assert ("Permission denied" in words and "ARMLOAD_CACHE" in words) == (status == "1"), line
+    said = _said(statuses, tmp_path, kept | {"HOME": str(tmp_path / "home")})
+    for line, words in said.items():
+        is_denied = "Permission denied" in words and "ARMLOAD_CACHE" in words
+        assert is_denied == (statuses[line] == "1"), line
         assert ".yaml" not in words.replace("boards/far.yaml", ""), line
 
 

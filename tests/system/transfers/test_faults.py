@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from armload.boards.address import SshAddress
 from armload.boards.ssh import SshHost
+from armload.boards.virtual.process import free_port
 from tests.faults import At
-from tests.servers import free_port, openssh
+from tests.servers import openssh
 from tests.system.transfers.pushing import SIZE, left_over, over_relay, pushed
 
 

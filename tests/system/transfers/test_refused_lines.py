@@ -14,6 +14,7 @@ from armload.boards.failures import LoginRefusedError
 from armload.boards.host import Completed
 from armload.boards.line import open_line
 from armload.boards.ssh import SshHost
+from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
 from armload.deploy.claims import claims
@@ -25,7 +26,7 @@ from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
 from armload.deploy.stored import list_runs, mark_collected
 from tests.faults import Relay, TwoOfThree
-from tests.servers import free_port, openssh
+from tests.servers import openssh
 from tests.system.transfers.pushing import pushed, through
 
 

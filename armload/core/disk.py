@@ -22,12 +22,11 @@ def is_refusal(error: OSError) -> bool:
 
 
 @contextmanager
-def written_in(folder: Path, remedy: str = CACHE_REMEDY) -> Iterator[None]:
+def written_in(folder: Path) -> Iterator[None]:
     """Turn a full or unwritable disk into an error that says what to do.
 
     Args:
         folder: named where the operating system names no file.
-        remedy: what to do now.
 
     Raises:
         DiskError: the operating system refused to write.
@@ -39,7 +38,7 @@ def written_in(folder: Path, remedy: str = CACHE_REMEDY) -> Iterator[None]:
             raise
         where = error.filename or folder
         raise DiskError(
-            f"{where} on this machine cannot be written: {error.strerror}.", remedy
+            f"{where} on this machine cannot be written: {error.strerror}.", CACHE_REMEDY
         ) from error
 
 

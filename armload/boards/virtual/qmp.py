@@ -14,6 +14,8 @@ from typing import Any, Self
 
 from armload.core.errors import BoardError
 
+_ANSWER_LIMIT_S = 5.0
+
 
 class Qmp:
     """A session with one running QEMU.
@@ -25,9 +27,9 @@ class Qmp:
         BoardError: nothing answers there.
     """
 
-    def __init__(self, path: Path, *, timeout_s: float = 5.0) -> None:
+    def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(timeout_s)
+        self._socket.settimeout(_ANSWER_LIMIT_S)
         try:
             self._socket.connect(str(path))
             self._lines = self._socket.makefile("rb")

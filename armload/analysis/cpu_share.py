@@ -26,4 +26,4 @@ def busy_share(steps: Sequence[Step], threads: int) -> float:
 def switches_per_token(steps: Sequence[Step]) -> float:
     """Return how many times per token a thread had to give way; at least one step."""
     switches = sum(step.involuntary_switches or 0 for step in steps)
-    return switches / sum(step.tokens for step in steps)
+    return switches / sum(step.output_tokens for step in steps)

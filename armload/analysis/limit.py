@@ -60,7 +60,7 @@ def find_limit(
     read = _what_was_read(decode, rate)
     if threads is None or weights_bytes is None:
         return _of_a_foreign_program(decode, board, read)
-    token_s = median(step.duration_s / step.tokens for step in decode)
+    token_s = median(step.duration_s / step.output_tokens for step in decode)
     busy = median(step.cpu_ns / 1e9 / (step.duration_s * threads) for step in decode)
     weights_bytes_per_s = weights_bytes / token_s
     if busy < BUSY_FROM:
@@ -118,7 +118,7 @@ def _what_was_read(decode: Sequence[Step], rate: float) -> str:
     """Say what generating read from storage, where that is too little to be what limits."""
     if not any(step.read_bytes or step.major_faults for step in decode):
         return "nothing was read from storage"
-    tokens = sum(step.tokens for step in decode)
+    tokens = sum(step.output_tokens for step in decode)
     share = sum(storage_s(step, rate) for step in decode) / sum(step.duration_s for step in decode)
     took = "less than 1%" if share < 0.01 else f"about {min(share, 1.0):.0%}"
     if all(step.read_bytes is None for step in decode):
@@ -148,17 +148,17 @@ def _of_a_foreign_program(decode: Sequence[Step], board: BoardRecord, read: str)
 def _storage(
     decode: Sequence[Step], model: ModelRecord, board: BoardRecord, before: Conditions
 ) -> Limit:
-    token_s = median(step.duration_s / step.tokens for step in decode)
+    token_s = median(step.duration_s / step.output_tokens for step in decode)
     free = before.memory_available_bytes
     of_free = f"{format_bytes(free)} of free memory{within_group(before)}"
     if all(step.read_bytes is None for step in decode):
-        faults = median(step.major_faults / step.tokens for step in decode)
+        faults = median(step.major_faults / step.output_tokens for step in decode)
         what = (
             f"each token waited {faults:,.0f} times for pages of the model to be read, "
             f"{token_s:.2g} s in total including compute (this kernel does not count the bytes)"
         )
     else:
-        read_per_token = median((step.read_bytes or 0) / step.tokens for step in decode)
+        read_per_token = median((step.read_bytes or 0) / step.output_tokens for step in decode)
         rate = read_per_token / token_s
         known = board.storage_read_bytes_per_s
         of_known = (

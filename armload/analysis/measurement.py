@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from armload.analysis.run import Run
 from armload.analysis.sanity import doubts_about_text
-from armload.analysis.summary import token_times
+from armload.analysis.summary import prompting, token_times
 from armload.engines.llama_cpp import REPACK_OPTIONS, repacked
 from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.plan import Plan
@@ -28,7 +28,7 @@ def measurement_of(run: Run) -> Measurement:
     if plan is None:
         return _of_a_foreign_program(run)
     times = tuple(token_times(run.steps))
-    prompt_tokens = sum(step.tokens for step in run.steps if step.phase == "prompt")
+    prompt_tokens = sum(step.prompt_tokens for step in prompting(run.steps))
     return Measurement(
         name=run.id,
         work=Work(

@@ -23,8 +23,17 @@ def quantile(samples: Sequence[float], percent: int) -> float:
 
 
 def generating(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps that decoded generated tokens."""
-    return [step for step in steps if step.phase == "generate"]
+    """Return the main model's steps that decoded generated tokens and no prompt."""
+    return [
+        step
+        for step in steps
+        if step.model == 0 and step.generated_tokens > 0 and step.prompt_tokens == 0
+    ]
+
+
+def prompting(steps: Sequence[Step]) -> list[Step]:
+    """Return the main model's steps that processed a prompt and nothing else."""
+    return [step for step in steps if step.model == 0 and step.prompt_tokens == step.tokens]
 
 
 def summarise(
@@ -33,13 +42,17 @@ def summarise(
     """Compute rates and quantiles.
 
     A generating step that carries several tokens counts as that many output tokens of equal time.
+    A draft model's steps count nowhere, nor do those of a server that processed one request's
+    prompt and generated for another.
     What a program reports of itself is taken as it is; only the quantiles are computed then.
     """
     if reported is not None:
         return Summary(**dict(reported), token_s=_token_times(token_times(steps)))
-    prompt = [step for step in steps if step.phase == "prompt"]
-    decode = generating(steps)
-    prompt_tokens, decode_tokens = (sum(step.tokens for step in part) for part in (prompt, decode))
+    prompt, decode = prompting(steps), generating(steps)
+    prompt_tokens = sum(step.prompt_tokens for step in prompt)
+    decode_tokens = sum(step.output_tokens for step in decode)
+    if header is not None and decode:
+        decode_tokens += header.last_accepted_tokens
     prompt_s = sum(step.duration_s for step in prompt)
     decode_s = sum(step.duration_s for step in decode)
     return Summary(
@@ -57,7 +70,11 @@ def summarise(
 
 def token_times(steps: Sequence[Step]) -> list[float]:
     """Return the seconds of every output token but the first, in order."""
-    return [step.duration_s / step.tokens for step in generating(steps) for _ in range(step.tokens)]
+    return [
+        step.duration_s / step.output_tokens
+        for step in generating(steps)
+        for _ in range(step.output_tokens)
+    ]
 
 
 def _token_times(samples: Sequence[float]) -> TokenTimes | None:

@@ -161,11 +161,11 @@ def _doubts_about_storage(
 
 def _doubts_about_the_count(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
     doubts = []
-    generated = sum(step.tokens for step in generating(steps))
+    generated = sum(step.output_tokens for step in generating(steps))
     # The last token is sampled and never decoded.
     if not plan.stop_at_end and generated != plan.n_predict - 1:
         doubts.append(f"{plan.n_predict} tokens were requested, but the trace has {generated + 1}.")
-    read = sum(step.tokens for step in steps if step.phase == "prompt")
+    read = sum(step.prompt_tokens for step in steps if step.model == 0)
     if plan.prompt_tokens is not None and read != plan.prompt_tokens:
         doubts.append(
             f"A prompt of {plan.prompt_tokens} tokens was requested, but {read} were processed."
@@ -312,7 +312,7 @@ def _doubts_about_few(steps: tuple[Step, ...]) -> list[str]:
 
 def _doubts_about_spread(steps: tuple[Step, ...], named: str, board: BoardRecord) -> _Named:
     quiet = without_storage(steps)
-    samples = [step.duration_s / step.tokens for step in quiet]
+    samples = [step.duration_s / step.output_tokens for step in quiet]
     if len(samples) < FEWEST_TOKENS:
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)

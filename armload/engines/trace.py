@@ -7,20 +7,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from armload.core.errors import DataError
 from armload.core.values import Value
 from armload.deploy.traces import is_whole, whole_lines
 
+_COUNTED_AS = {"prompt": "prompt_tokens", "generate": "generated_tokens"}
+
 
 class Step(Value):
-    """One decode step of the engine, timed on the board.
+    """One call into the engine, timed on the board.
 
     Attributes:
         step: number from 0.
-        phase: ``prompt`` or ``generate``.
-        tokens: tokens that went through the model in this step.
+        model: 0 for the main one; a draft model has a number of its own.
+        sequences: that took part; a server has one for each slot.
+        tokens: tokens that went through the model in this step, the sum of the next three.
+        prompt_tokens: of these, tokens that this model did not sample.
+        generated_tokens: of these, tokens that were sampled from an earlier step.
+        speculated_tokens: of these, drafts to be verified.
+        accepted_tokens: drafts of the steps before that were accepted; they are not among
+            this step's tokens.
         start_ns, end_ns: on the board's ``CLOCK_MONOTONIC``.
         major_faults: page faults that had to wait for storage, in this step, all threads.
         read_bytes: bytes that the process had fetched from storage in this step; none
@@ -34,8 +42,13 @@ class Step(Value):
     """
 
     step: int
-    phase: Literal["prompt", "generate"]
+    model: int = 0
+    sequences: int = 1
     tokens: int
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    speculated_tokens: int = 0
+    accepted_tokens: int = 0
     start_ns: int
     end_ns: int
     major_faults: int
@@ -45,6 +58,20 @@ class Step(Value):
     involuntary_switches: int | None = None
     cpu_khz: tuple[int, ...] = ()
     celsius: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_counts(cls, content: Any) -> Any:
+        """Read a step of format 1, which had one sequence, and a phase instead of counts."""
+        if not isinstance(content, dict) or content.get("phase") not in _COUNTED_AS:
+            return content
+        others = {name: value for name, value in content.items() if name != "phase"}
+        return {**others, _COUNTED_AS[content["phase"]]: content.get("tokens")}
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens of the text that this step shows: those sampled before, and accepted drafts."""
+        return self.generated_tokens + self.accepted_tokens
 
     @property
     def duration_s(self) -> float:
@@ -69,6 +96,7 @@ class Trace(Value):
         khz_cores: numbers of the cores whose frequencies the steps hold, in their order and such as
             ``0-3,6``; empty where none reports one, none in a trace that was written before.
         allowed_cores: the cores that the program could use; none where that is not known.
+        last_accepted_tokens: drafts of the main model's last step that were accepted.
     """
 
     format: int
@@ -81,6 +109,14 @@ class Trace(Value):
     start_ns: int
     khz_cores: str | None = None
     allowed_cores: str | None = None
+    last_accepted_tokens: int = 0
+
+
+class Accepted(Value):
+    """Drafts of a model's last step that were accepted: there is no step after it to say so."""
+
+    model: int
+    accepted_tokens: int
 
 
 def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
@@ -93,7 +129,18 @@ def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
         DataError: a line that is whole is not what the trace library writes.
     """
     steps: list[Step] = []
-    header = read_lines(path, lambda content: steps.append(Step.model_validate(content)))
+    last: list[Accepted] = []
+
+    def take(content: dict[str, Any]) -> None:
+        if "step" in content:
+            steps.append(Step.model_validate(content))
+        else:
+            last.append(Accepted.model_validate(content))
+
+    header = read_lines(path, take)
+    accepted = sum(each.accepted_tokens for each in last if each.model == 0)
+    if header is not None and accepted:
+        header = header.model_copy(update={"last_accepted_tokens": accepted})
     return header, tuple(steps)
 
 

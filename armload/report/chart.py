@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from armload.analysis.causes import Cause
 from armload.analysis.frequency import Cores
 from armload.analysis.run import Run
+from armload.analysis.summary import generating, prompting
 from armload.engines.trace import Step
 from armload.report import formatting as words
 from armload.report.drawing import HEIGHT_PIXELS, QUIET, WIDTH_PIXELS, Specification, finish
@@ -128,27 +129,27 @@ def kinds_among(rows: list[dict[str, Any]]) -> list[str]:
 
 def token_rows(run: Run) -> list[dict[str, Any]]:
     """Return a row for each step: its token's number, milliseconds, kind and columns."""
-    prompt = [step for step in run.steps if step.phase == "prompt"]
-    decode = [step for step in run.steps if step.phase == "generate"]
+    prompt, decode = prompting(run.steps), generating(run.steps)
     found, cores = words.causes_of(run), words.used_cores(run)
     rows = [
-        _row(step, number, PROMPT, cores) for number, step in enumerate(prompt, 2 - len(prompt))
+        _row(step, number, PROMPT, step.tokens, cores)
+        for number, step in enumerate(prompt, 2 - len(prompt))
     ]
     number = 1
     for step in decode:
-        number += step.tokens
+        number += step.output_tokens
         usual = FROM_STORAGE if words.reads_storage(step) else IN_MEMORY
         kind = _KIND_OF[found[step.step]] if step.step in found else usual
-        rows.append(_row(step, number, kind, cores))
+        rows.append(_row(step, number, kind, step.output_tokens, cores))
     return rows
 
 
-def _row(step: Step, number: int, kind: str, cores: Cores) -> dict[str, Any]:
+def _row(step: Step, number: int, kind: str, tokens: int, cores: Cores) -> dict[str, Any]:
     return {
         "number": number,
         "kind": kind,
-        "ms": step.duration_s * 1000 / step.tokens,
-        "tokens": step.tokens,
+        "ms": step.duration_s * 1000 / tokens,
+        "tokens": tokens,
         "read_mb": None if step.read_bytes is None else step.read_bytes / 1e6,
         "major_faults": step.major_faults,
         "cpu_share": step.cpu_ns / 1e9 / step.duration_s if step.duration_s else None,

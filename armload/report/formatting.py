@@ -9,6 +9,7 @@ from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.frequency import Cores, cores_of
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure_line
+from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
 from armload.core import values
 from armload.core.shell import join
@@ -182,7 +183,7 @@ def slow_tokens(run: Run) -> str:
         return ""
     counted = Counter(found.values())
     each = ", ".join(f"{counted[cause]} {cause}" for cause in CAUSES if counted[cause])
-    decoded = sum(step.phase == "generate" for step in run.steps)
+    decoded = len(generating(run.steps))
     return f"{len(found)} of {decoded}: {each}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.run import Run
+from armload.analysis.summary import generating
 from armload.core.files import write_whole
 from armload.engines.trace import Step
 from armload.report import formatting as words
@@ -61,9 +62,8 @@ def render_page(run: Run, specification: Specification | None, raw_files: Sequen
 def _slowest(steps: Sequence[Step]) -> list[tuple[int, Step]]:
     numbered: list[tuple[int, Step]] = []
     number = 1
-    for step in steps:
-        if step.phase == "generate":
-            number += step.tokens
-            numbered.append((number, step))
-    numbered.sort(key=lambda each: each[1].duration_s / each[1].tokens, reverse=True)
+    for step in generating(steps):
+        number += step.output_tokens
+        numbered.append((number, step))
+    numbered.sort(key=lambda each: each[1].duration_s / each[1].output_tokens, reverse=True)
     return numbered[:SLOWEST_SHOWN]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.summary import generating, prompting
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import Archive, Source
@@ -60,8 +61,15 @@ class Ran:
     header: Trace
     steps: list[Step]
 
-    def of_phase(self, phase: str) -> list[Step]:
-        return [step for step in self.steps if step.phase == phase]
+    @property
+    def prompts(self) -> list[int]:
+        """Tokens of each step that processed a prompt."""
+        return [step.prompt_tokens for step in prompting(self.steps)]
+
+    @property
+    def generated(self) -> list[int]:
+        """Tokens of each step that generated."""
+        return [step.generated_tokens for step in generating(self.steps)]
 
     def engine_sums(self) -> dict[str, tuple[float, int]]:
         """Return milliseconds and count of ``prompt`` and ``generate``, as the engine says."""

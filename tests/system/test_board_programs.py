@@ -127,7 +127,7 @@ def library_program(folder: Path) -> Path:
     (folder / "main.c").write_text(
         '#include "armload_step.h"\n'
         "int main(void) {\n"
-        "    struct armload_step step = { .tokens = 1 };\n"
+        "    struct armload_step step = { .tokens = 1, .prompt_tokens = 1, .sequences = 1 };\n"
         "    armload_trace_begin(1);\n"
         "    armload_trace_write(&step);\n"
         "    armload_trace_write(&step);\n"

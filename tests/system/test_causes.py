@@ -13,6 +13,7 @@ import pytest
 
 from armload.analysis.causes import causes
 from armload.analysis.run import Run
+from armload.analysis.summary import generating
 from armload.core.progress import Silent
 from armload.engines.trace import Step
 from armload.models.shape import Shape
@@ -51,7 +52,7 @@ def made(shape: Shape, path: Path) -> str:
 
 
 def generated(run: Run) -> list[Step]:
-    return [step for step in run.steps if step.phase == "generate"]
+    return generating(run.steps)
 
 
 @pytest.fixture(scope="module")

@@ -71,8 +71,5 @@ def test_a_real_and_a_made_model_of_one_shape_take_the_same_steps(tmp_path: Path
     steps = {}
     for model in (made, shared("stories260K.gguf")):
         ran = run(engine(None), model, tmp_path, "Once upon a time", *arguments)
-        steps[model.name] = (
-            len(ran.of_phase("prompt")),
-            [step.tokens for step in ran.of_phase("generate")],
-        )
+        steps[model.name] = (len(ran.prompts), ran.generated)
     assert steps["made.gguf"] == steps["stories260K.gguf"] == (1, [1] * 19)

@@ -77,7 +77,7 @@ def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
     assert len(kept) == 12
     for run in kept.values():
         plan = cells[run["place"]["cell"]]["plan"]
-        read = sum(step["tokens"] for step in run["steps"] if step["phase"] == "prompt")
+        read = sum(step["prompt_tokens"] for step in run["steps"])
         assert read == plan["prompt_tokens"]
         assert run["trace"]["threads"] == plan["threads"]
     done = [kept[entry["run"]]["place"] for entry in journal(ann)]

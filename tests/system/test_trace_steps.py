@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.summary import generating, prompting
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.target import load_target
@@ -51,9 +52,11 @@ def test_text_is_the_model_authors_and_each_token_has_its_step(
     ran = run(binary, stories, tmp_path, PROMPT, "-n", "252")
     expected = shared("stories260K.expected.txt").read_text()
     assert ran.text.strip().removeprefix(PROMPT).rstrip() == expected.rstrip()
-    assert [step.tokens for step in ran.of_phase("prompt")] == [PROMPT_TOKENS]
-    assert [step.tokens for step in ran.of_phase("generate")] == [1] * 251
+    assert ran.prompts == [PROMPT_TOKENS]
+    assert ran.generated == [1] * 251
     assert [step.step for step in ran.steps] == list(range(252))
+    assert {(step.model, step.sequences) for step in ran.steps} == {(0, 1)}
+    assert {(step.speculated_tokens, step.accepted_tokens) for step in ran.steps} == {(0, 0)}
     counts = {phase: count for phase, (_, count) in ran.engine_sums().items()}
     assert counts == {"prompt": PROMPT_TOKENS, "generate": 251}
 
@@ -75,7 +78,7 @@ def test_steps_follow_each_other_on_one_clock(
 
 def test_the_header_says_what_ran(binary: Binary, stories: Path, tmp_path: Path) -> None:
     header = run(binary, stories, tmp_path, PROMPT, "-n", "2", "-t", "3").header
-    assert header.format == 1
+    assert header.format == 2
     assert header.clock == "CLOCK_MONOTONIC"
     assert header.threads == 3
     assert header.page_bytes in {4096, 16384, 65536}
@@ -100,8 +103,8 @@ def test_a_prompt_is_told_from_generated_tokens_however_it_is_cut(
     binary: Binary, stories: Path, tmp_path: Path, extra: list[str], prompt_steps: list[int]
 ) -> None:
     ran = run(binary, stories, tmp_path, PROMPT, "-n", "6", *extra)
-    assert [step.tokens for step in ran.of_phase("prompt")] == prompt_steps
-    assert [step.tokens for step in ran.of_phase("generate")] == [1] * 5
+    assert ran.prompts == prompt_steps
+    assert ran.generated == [1] * 5
 
 
 @pytest.mark.parametrize("extra", [[], ["--no-warmup"]])
@@ -109,18 +112,14 @@ def test_a_prompt_of_one_token_is_a_prompt(
     binary: Binary, stories: Path, tmp_path: Path, extra: list[str]
 ) -> None:
     ran = run(binary, stories, tmp_path, "", "-n", "3", *extra)
-    assert [(step.phase, step.tokens) for step in ran.steps] == [
-        ("prompt", 1),
-        ("generate", 1),
-        ("generate", 1),
-    ]
+    assert (ran.prompts, ran.generated) == ([1], [1, 1])
 
 
 def test_one_generated_token_needs_the_prompts_step_alone(
     binary: Binary, stories: Path, tmp_path: Path
 ) -> None:
     ran = run(binary, stories, tmp_path, PROMPT, "-n", "1")
-    assert [(step.phase, step.tokens) for step in ran.steps] == [("prompt", PROMPT_TOKENS)]
+    assert (ran.prompts, len(ran.steps)) == ([PROMPT_TOKENS], 1)
 
 
 def test_the_traces_sums_are_the_engines_within_one_percent(binary: Binary, tmp_path: Path) -> None:
@@ -145,9 +144,9 @@ def test_the_traces_sums_are_the_engines_within_one_percent(binary: Binary, tmp_
 def agree(ran: Ran) -> bool:
     sums = ran.engine_sums()
     assert set(sums) == {"prompt", "generate"}
+    steps = {"prompt": prompting(ran.steps), "generate": generating(ran.steps)}
     return all(
-        1000 * sum(step.duration_s for step in ran.of_phase(phase))
-        == pytest.approx(engine_ms, rel=0.01)
+        1000 * sum(step.duration_s for step in steps[phase]) == pytest.approx(engine_ms, rel=0.01)
         for phase, (engine_ms, _) in sums.items()
     )
 
@@ -217,7 +216,6 @@ def test_a_killed_program_leaves_whole_lines(binary: Binary, stories: Path, tmp_
 def test_the_chat_client_is_traced_too(stories: Path, tmp_path: Path) -> None:
     (client,) = build(load_target("rk3568"), programs=["llama-cli"])
     ran = run(client, stories, tmp_path, PROMPT, "--single-turn", "-n", "20")
-    prompt, *generated = ran.steps
-    assert prompt.phase == "prompt"
-    assert prompt.tokens > PROMPT_TOKENS  # the chat template's words are around it
-    assert [(step.phase, step.tokens) for step in generated] == [("generate", 1)] * 19
+    (prompt_tokens,) = ran.prompts
+    assert prompt_tokens > PROMPT_TOKENS  # the chat template's words are around it
+    assert ran.generated == [1] * 19

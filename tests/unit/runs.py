@@ -120,8 +120,9 @@ def _step(
     begins_ns = start_ns or START_NS + 410_000_000
     return Step(
         step=number,
-        phase="generate" if number else "prompt",
         tokens=tokens,
+        prompt_tokens=0 if number else tokens,
+        generated_tokens=tokens if number else 0,
         start_ns=begins_ns,
         end_ns=begins_ns + round(duration_s * 1e9),
         major_faults=read_bytes // 131_072,

@@ -33,8 +33,9 @@ def step(
     start_ns = 10_000_000_000 + number * 1_000_000_000
     return Step(
         step=number,
-        phase=phase,
         tokens=tokens,
+        prompt_tokens=tokens if phase == "prompt" else 0,
+        generated_tokens=tokens if phase == "generate" else 0,
         start_ns=start_ns,
         end_ns=start_ns + round(duration_s * 1e9),
         major_faults=major_faults,
@@ -49,7 +50,7 @@ def step(
 
 def trace(threads: int = 2) -> Trace:
     return Trace(
-        format=1,
+        format=2,
         clock="CLOCK_MONOTONIC",
         engine_commit="abc",
         page_bytes=4096,

@@ -31,8 +31,9 @@ def a_step(
     start_ns = number * 1_000_000_000
     return Step(
         step=number,
-        phase="generate" if number else "prompt",
         tokens=tokens,
+        prompt_tokens=0 if number else tokens,
+        generated_tokens=tokens if number else 0,
         start_ns=start_ns,
         end_ns=start_ns + round(duration_s * 1e9),
         major_faults=faults,

@@ -56,8 +56,7 @@ def test_each_write_is_a_token_where_the_counts_agree(tmp_path: Path) -> None:
     run = demo_run(tmp_path)
     count = len(WORDS)
     assert run.text == "".join(f" {word}" for word in WORDS) + "\n"
-    assert [step.tokens for step in run.steps] == [1] * (count - 1)
-    assert {step.phase for step in run.steps} == {"generate"}
+    assert [step.generated_tokens for step in run.steps] == [1] * (count - 1)
     assert run.steps[0].start_ns == START_NS + 200_000_000
     assert run.summary.token_s is not None
     assert run.summary.token_s.p50 == pytest.approx(0.1)

@@ -48,6 +48,56 @@ def test_a_line_that_no_trace_library_wrote_is_named(tmp_path: Path, number: int
         read_trace(path)
 
 
+def test_a_trace_of_format_1_has_a_phase_instead_of_counts(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    content = json.loads(step(0).model_dump_json())
+    former = [
+        {**{key: content[key] for key in content if "tokens" not in key}, **of_phase}
+        for of_phase in ({"phase": "prompt", "tokens": 5}, {"phase": "generate", "tokens": 1})
+    ]
+    for each in former:
+        del each["model"], each["sequences"]
+    path.write_text("\n".join(map(json.dumps, [json.loads(lines(0)[0]), *former])) + "\n")
+    _, steps = read_trace(path)
+    assert [each.prompt_tokens for each in steps] == [5, 0]
+    assert [each.generated_tokens for each in steps] == [0, 1]
+    assert {(each.model, each.sequences) for each in steps} == {(0, 1)}
+
+
+def test_a_phase_that_no_trace_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    content = json.loads(step(0).model_dump_json()) | {"phase": "write"}
+    path.write_text(f"{lines(0)[0]}\n{json.dumps(content)}\n")
+    with pytest.raises(DataError, match="line 2: "):
+        read_trace(path)
+
+
+def test_accepted_drafts_are_output_and_those_of_the_last_step_too(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    drafts = {"tokens": 5, "generated_tokens": 1, "speculated_tokens": 4}
+    first = step(0, duration_s=0.5).model_copy(update=drafts)
+    second = step(1, duration_s=0.5).model_copy(update=drafts | {"accepted_tokens": 3})
+    last = json.dumps({"model": 0, "accepted_tokens": 2})
+    both = [first.model_dump_json(), second.model_dump_json()]
+    path.write_text("\n".join([*lines(0), *both, last]) + "\n")
+    header, steps = read_trace(path)
+    summary = summarise(header, steps)
+    assert header is not None
+    assert header.last_accepted_tokens == 2
+    assert summary.decode_tokens == 1 + 1 + 3 + 2
+    assert summary.decode_tps == pytest.approx(7.0)
+
+
+def test_neither_a_draft_model_nor_a_mixed_step_enters_the_rates() -> None:
+    plain = steps_with_prompt([0.1, 0.1])
+    draft = step(9, duration_s=3.0).model_copy(update={"model": 1})
+    mixed = step(10, tokens=8, duration_s=3.0).model_copy(
+        update={"generated_tokens": 3, "prompt_tokens": 5, "sequences": 4}
+    )
+    both, alone = summarise(trace(), (*plain, draft, mixed)), summarise(trace(), plain)
+    assert (both.prefill_tps, both.decode_tps) == (alone.prefill_tps, alone.decode_tps)
+
+
 def test_rates_and_quantiles_follow_from_the_steps() -> None:
     summary = summarise(trace(), steps_with_prompt([0.1, 0.1, 0.1, 0.5]))
     assert summary.prefill_tps == pytest.approx(8 / 0.4)

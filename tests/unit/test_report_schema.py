@@ -53,6 +53,8 @@ def test_a_run_of_the_same_format_that_was_kept_before_a_field_was_added_is_read
 def test_a_run_of_format_1_is_read() -> None:
     run = Run.model_validate_json((FORMER / "run-format-1.json").read_text(encoding="utf-8"))
     assert (run.format, run.engine_name, len(run.steps)) == (2, "llama-completion", 12)
+    assert [step.generated_tokens for step in run.steps] == [0] + [1] * 11
+    assert run.steps[0].prompt_tokens == run.steps[0].tokens
     assert run.fingerprint
     assert run.board.workstation is not None
     assert run.background_processes

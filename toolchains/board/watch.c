@@ -55,7 +55,7 @@ static bool take_writes(int pipe_end)
         ssize_t count = read(pipe_end, buffer, sizeof buffer);
         if (count <= 0)
             return count < 0 && (errno == EAGAIN || errno == EINTR);
-        put_write(clock_ns(CLOCK_MONOTONIC), (size_t)count);
+        put_write(armload_clock_ns(CLOCK_MONOTONIC), (size_t)count);
         pass_on(buffer, (size_t)count);
     }
     return true;
@@ -80,7 +80,7 @@ static void follow(int out, int signals)
 {
     bool more = true;
     do {
-        int64_t wait_ns = looked_ns + LOOK_EVERY_NS - clock_ns(CLOCK_MONOTONIC);
+        int64_t wait_ns = looked_ns + LOOK_EVERY_NS - armload_clock_ns(CLOCK_MONOTONIC);
         struct pollfd files[] = {{.fd = signals, .events = POLLIN},
                                  {.fd = more ? out : -1, .events = POLLIN}};
         poll(files, 2, wait_ns > 0 ? (int)(wait_ns / 1000000) + 1 : 0);
@@ -88,7 +88,7 @@ static void follow(int out, int signals)
             more = take_writes(out);
         if (files[0].revents != 0)
             pass_on_signals(signals);
-        int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+        int64_t now_ns = armload_clock_ns(CLOCK_MONOTONIC);
         if (now_ns - looked_ns >= LOOK_EVERY_NS)
             look(now_ns);
     } while (!has_ended());
@@ -137,7 +137,7 @@ static void put_id(const char *path)
 
 int main(int argc, char **argv)
 {
-    int64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+    int64_t start_ns = armload_clock_ns(CLOCK_MONOTONIC);
     const char *id_file = NULL;
     struct order order = {0};
     if (!read_words(argc, argv, &order, &id_file)) {
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     }
     program.page_bytes = sysconf(_SC_PAGESIZE);
     open_trace();
-    open_sensors();
+    armload_open_sensors();
 
     struct pipes pipes;
     bool whole_writes;
@@ -167,10 +167,10 @@ int main(int argc, char **argv)
 
     open_program(started.program);
     put_id(id_file);
-    trace.last = counters_at(clock_ns(CLOCK_MONOTONIC));
+    trace.last = counters_at(armload_clock_ns(CLOCK_MONOTONIC));
     trace.last.time_ns = start_ns; /* the first write counts from the beginning */
     trace.last.cpu_ns = 0;
-    look(clock_ns(CLOCK_MONOTONIC));
+    look(armload_clock_ns(CLOCK_MONOTONIC));
     follow(pipes.out[0], signals);
 
     int ended = 0;

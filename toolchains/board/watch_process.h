@@ -38,7 +38,7 @@ static int64_t major_faults(void)
 {
     char text[1024];
     long long faults;
-    if (read_text(program.stat, text, sizeof text) <= 0)
+    if (armload_read_text(program.stat, text, sizeof text) <= 0)
         return UNKNOWN;
     const char *rest = strrchr(text, ')'); /* the program's name may hold anything */
     if (rest == NULL || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %lld", &faults) != 1)
@@ -49,7 +49,7 @@ static int64_t major_faults(void)
 static int64_t read_bytes(void)
 {
     char text[512];
-    return read_text(program.io, text, sizeof text) > 0 ? number_after(text, "\nread_bytes:") : UNKNOWN;
+    return armload_read_text(program.io, text, sizeof text) > 0 ? number_after(text, "\nread_bytes:") : UNKNOWN;
 }
 
 /* The kernel counts them for each thread alone. */
@@ -66,7 +66,7 @@ static int64_t switches_of_all_threads(void)
             continue;
         snprintf(path, sizeof path, "%.20s/status", task->d_name);
         int file = openat(dirfd(tasks), path, O_RDONLY | O_CLOEXEC);
-        ssize_t count = read_text(file, text, sizeof text);
+        ssize_t count = armload_read_text(file, text, sizeof text);
         if (file >= 0)
             close(file);
         int64_t switches = count > 0 ? number_after(text, "\nnonvoluntary_ctxt_switches:") : UNKNOWN;
@@ -90,7 +90,7 @@ static int64_t count_switches(int64_t now_ns)
 static struct counters counters_at(int64_t now_ns)
 {
     struct counters now = {.time_ns = now_ns};
-    now.cpu_ns = clock_ns((clockid_t)((~(unsigned)program.id << 3) | 2)); /* clock_getcpuclockid's */
+    now.cpu_ns = armload_clock_ns((clockid_t)((~(unsigned)program.id << 3) | 2)); /* clock_getcpuclockid's */
     now.major_faults = major_faults();
     now.read_bytes = read_bytes();
     now.switches = count_switches(now_ns);
@@ -101,7 +101,7 @@ static void look_at_rss(void)
 {
     char text[128];
     long long size, resident;
-    if (read_text(program.statm, text, sizeof text) <= 0)
+    if (armload_read_text(program.statm, text, sizeof text) <= 0)
         return;
     if (sscanf(text, "%lld %lld", &size, &resident) == 2 && resident > 0)
         program.rss_bytes = resident * program.page_bytes;
@@ -110,7 +110,7 @@ static void look_at_rss(void)
 static bool look_at_peak(void)
 {
     char text[4096];
-    if (read_text(program.status, text, sizeof text) <= 0)
+    if (armload_read_text(program.status, text, sizeof text) <= 0)
         return false;
     int64_t peak_kib = number_after(text, "\nVmPeak:");
     int64_t rss_kib = number_after(text, "\nVmRSS:");

@@ -2,18 +2,12 @@
 #pragma once
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <sys/resource.h>
 
-#include "armload_line.h"
 #include "watch_process.h"
-#include "watch_sensors.h"
 
 enum {
-    TRACE_FORMAT = 1,
-    LINE_BYTES = 4096,
     MOST_STEPS = 200000, /* a program that writes without end must not fill the storage with notes */
-    BLOCK_BYTES = 512,   /* of ru_inblock, whatever the disk's block is */
     MEMORY_CHANGED_BYTES = 1 << 20,
 };
 
@@ -25,41 +19,11 @@ static struct {
     bool is_cut, complained;
 } trace = {.file = -1};
 
-__attribute__((format(printf, 3, 4))) static size_t append(char *line, size_t length,
-                                                           const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    int added = vsnprintf(line + length, LINE_BYTES - length, format, values);
-    va_end(values);
-    return length + (size_t)added;
-}
-
 static size_t append_count(char *line, size_t length, const char *name, int64_t now, int64_t before)
 {
     if (now == UNKNOWN || before == UNKNOWN || now < before) /* a thread that ended takes its count along */
-        return append(line, length, ",\"%s\":null", name);
-    return append(line, length, ",\"%s\":%" PRId64, name, now - before);
-}
-
-/* As the kernel writes a set of cores: 0-3,6. */
-static size_t append_cores(char *line, size_t length, const char *name, const cpu_set_t *cores)
-{
-    length = append(line, length, ",\"%s\":\"", name);
-    const char *comma = "";
-    for (int first = 0; first < CPU_SETSIZE; first++) {
-        if (!CPU_ISSET(first, cores))
-            continue;
-        int last = first;
-        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cores))
-            last++;
-        length = append(line, length, "%s%d", comma, first);
-        if (last > first)
-            length = append(line, length, "-%d", last);
-        comma = ",";
-        first = last;
-    }
-    return append(line, length, "\"");
+        return armload_append(line, length, ",\"%s\":null", name);
+    return armload_append(line, length, ",\"%s\":%" PRId64, name, now - before);
 }
 
 /* A line that is lost shows in the numbers of the writes; the next one may find space again. */
@@ -76,26 +40,24 @@ static bool put_line(const char *line, size_t length)
 
 static void open_trace(void)
 {
-    const char *path = getenv("ARMLOAD_TRACE");
-    if (path == NULL || path[0] == '\0')
-        return;
-    trace.file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (trace.file < 0)
+    const char *path;
+    trace.file = armload_open_trace(&path);
+    if (trace.file < 0 && path != NULL)
         complain("cannot be opened", path);
 }
 
 static void put_header(int64_t start_ns, bool whole_writes)
 {
-    char line[LINE_BYTES];
-    size_t length = append(line, 0,
+    char line[ARMLOAD_LINE_BYTES];
+    size_t length = armload_append(line, 0,
         "{\"format\":%d,\"clock\":\"CLOCK_MONOTONIC\",\"source\":\"watch\",\"page_bytes\":%" PRId64
         ",\"whole_writes\":%s,\"start_ns\":%" PRId64,
-        TRACE_FORMAT, program.page_bytes, whole_writes ? "true" : "false", start_ns);
-    length = append_cores(line, length, "khz_cores", &sensors.core_numbers);
+        ARMLOAD_TRACE_FORMAT, program.page_bytes, whole_writes ? "true" : "false", start_ns);
+    length = armload_append_cores(line, length, "khz_cores", &armload_sensors.core_numbers);
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-        length = append_cores(line, length, "allowed_cores", &allowed);
-    length = append(line, length, "}\n");
+        length = armload_append_cores(line, length, "allowed_cores", &allowed);
+    length = armload_append(line, length, "}\n");
     if (!put_line(line, length)) {
         close(trace.file); /* without its first line no other one can be read */
         trace.file = -1;
@@ -110,28 +72,21 @@ static void put_write(int64_t now_ns, size_t bytes)
     }
     struct counters now = counters_at(now_ns);
     look_at_rss();
-    sense(now_ns);
+    armload_sense(now_ns);
     /* The last words of a program may be read when it has ended already. */
     if (now.cpu_ns == UNKNOWN)
         now.cpu_ns = trace.last.cpu_ns;
-    char line[LINE_BYTES];
-    size_t length = append(line, 0,
+    char line[ARMLOAD_LINE_BYTES];
+    size_t length = armload_append(line, 0,
         "{\"step\":%" PRId64 ",\"phase\":\"write\",\"bytes\":%zu,\"start_ns\":%" PRId64
         ",\"end_ns\":%" PRId64,
         trace.steps++, bytes, trace.last.time_ns, now.time_ns);
     length = append_count(line, length, "major_faults", now.major_faults, trace.last.major_faults);
     length = append_count(line, length, "read_bytes", now.read_bytes, trace.last.read_bytes);
-    length = append(line, length, ",\"rss_bytes\":%" PRId64, program.rss_bytes);
+    length = armload_append(line, length, ",\"rss_bytes\":%" PRId64, program.rss_bytes);
     length = append_count(line, length, "cpu_ns", now.cpu_ns, trace.last.cpu_ns);
     length = append_count(line, length, "involuntary_switches", now.switches, trace.last.switches);
-    length = append(line, length, ",\"cpu_khz\":[");
-    for (int core = 0; core < sensors.core_count; core++)
-        length = append(line, length, core == 0 ? "%ld" : ",%ld", sensors.khz[core]);
-    if (sensors.zone_count > 0 && sensors.millicelsius != NO_TEMPERATURE)
-        length = append(line, length, "],\"celsius\":%.1f}\n", (double)sensors.millicelsius / 1000);
-    else
-        length = append(line, length, "],\"celsius\":null}\n");
-    put_line(line, length);
+    put_line(line, armload_append_sensors(line, length));
     trace.last = now;
 }
 
@@ -143,29 +98,29 @@ static void put_look(int64_t now_ns)
     if (llabs((long long)(program.rss_bytes - trace.noted_rss_bytes)) < MEMORY_CHANGED_BYTES)
         return;
     trace.noted_rss_bytes = program.rss_bytes;
-    char line[LINE_BYTES];
-    size_t length = append(line, 0, "{\"look_ns\":%" PRId64 ",\"rss_bytes\":%" PRId64 "}\n", now_ns,
+    char line[ARMLOAD_LINE_BYTES];
+    size_t length = armload_append(line, 0, "{\"look_ns\":%" PRId64 ",\"rss_bytes\":%" PRId64 "}\n", now_ns,
                            program.rss_bytes);
     put_line(line, length);
 }
 
 static void put_end(int status, const struct rusage *used)
 {
-    char line[LINE_BYTES];
+    char line[ARMLOAD_LINE_BYTES];
     int64_t cpu_ns = ((int64_t)used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000000
                      + ((int64_t)used->ru_utime.tv_usec + used->ru_stime.tv_usec) * 1000;
-    int64_t end_ns = clock_ns(CLOCK_MONOTONIC);
-    size_t length = append(line, 0,
+    int64_t end_ns = armload_clock_ns(CLOCK_MONOTONIC);
+    size_t length = armload_append(line, 0,
         "{\"end_ns\":%" PRId64 ",\"status\":%d,\"writes_left_out\":%" PRId64 ",\"max_rss_bytes\":%" PRId64,
         end_ns, status, trace.left_out, (int64_t)used->ru_maxrss * 1024);
     if (program.max_vms_bytes > 0)
-        length = append(line, length, ",\"max_vms_bytes\":%" PRId64, program.max_vms_bytes);
+        length = armload_append(line, length, ",\"max_vms_bytes\":%" PRId64, program.max_vms_bytes);
     else
-        length = append(line, length, ",\"max_vms_bytes\":null");
-    length = append(line, length,
+        length = armload_append(line, length, ",\"max_vms_bytes\":null");
+    length = armload_append(line, length,
         ",\"major_faults\":%ld,\"read_bytes\":%" PRId64 ",\"cpu_ns\":%" PRId64
         ",\"involuntary_switches\":%ld,\"watch_cpu_ns\":%" PRId64 "}\n",
-        used->ru_majflt, (int64_t)used->ru_inblock * BLOCK_BYTES, cpu_ns, used->ru_nivcsw,
-        clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+        used->ru_majflt, (int64_t)used->ru_inblock * ARMLOAD_BLOCK_BYTES, cpu_ns, used->ru_nivcsw,
+        armload_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     put_line(line, length);
 }

@@ -5,8 +5,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum armload_phase { ARMLOAD_PROMPT, ARMLOAD_GENERATE };
-
 struct armload_counters {
     int64_t time_ns;
     int64_t cpu_ns;
@@ -16,8 +14,13 @@ struct armload_counters {
 };
 
 struct armload_step {
-    enum armload_phase      phase;
-    int64_t                 tokens;
+    int32_t                 model; // 0 is the main one
+    int32_t                 sequences;
+    int64_t                 tokens; // the sum of the next three
+    int64_t                 prompt_tokens;
+    int64_t                 generated_tokens;
+    int64_t                 speculated_tokens;
+    int64_t                 accepted_tokens; // of those speculated before
     struct armload_counters start;
     struct armload_counters end;
 };
@@ -33,3 +36,6 @@ struct armload_counters armload_count_at_end(void);
 
 // Looks at memory, frequencies and temperature, and writes the step as one line.
 void armload_trace_write(const struct armload_step * step);
+
+// Writes what was accepted after a model's last step.
+void armload_trace_accepted(int32_t model, int64_t tokens);

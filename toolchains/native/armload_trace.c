@@ -1,6 +1,7 @@
 #include "armload_trace.h"
 
 #include "armload_log.h"
+#include "armload_sequences.h"
 #include "armload_step.h"
 
 #include <pthread.h>
@@ -10,16 +11,14 @@
 // step follows, or the program ends. A step whose memory is cleared before that was a warm-up or a
 // probe of the model, and is no part of the run.
 static struct {
-    pthread_mutex_t        lock;
-    bool                   held;
-    llama_memory_t         memory;   // of the context that took the step held back
-    struct llama_context * sampled;  // the context whose logits were read since its last step
-    struct armload_step    step;
+    pthread_mutex_t          lock;
+    struct armload_context * held; // took the step held back; NULL if none is
+    struct armload_step      step;
 } state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void release(void) {
-    if (state.held) {
-        state.held = false;
+    if (state.held != NULL) {
+        state.held = NULL;
         armload_trace_write(&state.step);
     }
 }
@@ -37,40 +36,29 @@ static bool before(struct llama_context * ctx, struct armload_step * step) {
     return true;
 }
 
-static void after(struct llama_context * ctx, struct armload_step * step) {
+static void after(struct llama_context * ctx, const struct armload_batch * batch,
+                  struct armload_step * step) {
+    llama_synchronize(ctx);
     step->end = armload_count_at_end();
     pthread_mutex_lock(&state.lock);
     release();
-    step->phase   = state.sampled == ctx && step->tokens == 1 ? ARMLOAD_GENERATE : ARMLOAD_PROMPT;
-    state.step    = *step;
-    state.memory  = llama_get_memory(ctx);
-    state.sampled = NULL;
-    state.held    = true;
+    state.held = armload_context_of(ctx);
+    armload_count_tokens(state.held, batch, step);
+    state.step = *step;
     pthread_mutex_unlock(&state.lock);
 }
 
 #ifdef ARMLOAD_HAS_PROCESS
 
-// Upstream counts a call of one token in n_eval and any other in n_p_eval, and reports 1 for 0.
-// A call of two or more tokens is never counted as 1, so a 1 in n_p_eval is a 0.
-static int64_t counted_in_batches(const struct llama_context * ctx) {
-    const int32_t reported = llama_perf_context(ctx).n_p_eval;
-    return reported > 1 ? reported : 0;
-}
-
 int32_t armload_process(struct llama_context * ctx, enum llama_process_type type,
                         struct llama_batch_ext * batch) {
-    struct armload_step step;
+    struct armload_step step = { 0 };
     if (type != LLAMA_PROCESS_TYPE_DECODE || !before(ctx, &step)) {
         return llama_process(ctx, type, batch);
     }
-    const int64_t counted = counted_in_batches(ctx);
-    const int32_t result  = llama_process(ctx, type, batch);
+    const int32_t result = llama_process(ctx, type, batch);
     if (result == 0) {
-        llama_synchronize(ctx);
-        const int64_t in_batch = counted_in_batches(ctx) - counted;
-        step.tokens = in_batch > 0 ? in_batch : 1;
-        after(ctx, &step);
+        after(ctx, armload_noted_batch(batch), &step);
     }
     return result;
 }
@@ -78,41 +66,109 @@ int32_t armload_process(struct llama_context * ctx, enum llama_process_type type
 #endif
 
 int32_t armload_decode(struct llama_context * ctx, struct llama_batch batch) {
-    struct armload_step step;
+    struct armload_step step = { 0 };
     if (!before(ctx, &step)) {
         return llama_decode(ctx, batch);
     }
-    step.tokens = batch.n_tokens;
     const int32_t result = llama_decode(ctx, batch);
     if (result == 0) {
-        llama_synchronize(ctx);
-        after(ctx, &step);
+        after(ctx, armload_read_batch(&batch), &step);
     }
     return result;
 }
 
-float * armload_get_logits_ith(struct llama_context * ctx, int32_t i) {
+static void note_read(struct llama_context * ctx, int32_t row) {
     if (armload_trace_wanted()) {
         pthread_mutex_lock(&state.lock);
         release();
-        state.sampled = ctx;
+        armload_note_read(armload_context_of(ctx), row);
         pthread_mutex_unlock(&state.lock);
     }
+}
+
+float * armload_get_logits_ith(struct llama_context * ctx, int32_t i) {
+    note_read(ctx, i);
     return llama_get_logits_ith(ctx, i);
 }
 
+#ifdef ARMLOAD_HAS_BACKEND_SAMPLING
+
+// The engine may have sampled by itself, so that nobody reads logits.
+llama_token armload_get_sampled_token_ith(struct llama_context * ctx, int32_t i) {
+    note_read(ctx, i);
+    return llama_get_sampled_token_ith(ctx, i);
+}
+
+#endif
+
+// Locks the context that has this memory; NULL, and nothing is locked, if it took no step.
+static struct armload_context * locked(llama_memory_t memory) {
+    if (!armload_trace_wanted()) {
+        return NULL;
+    }
+    pthread_mutex_lock(&state.lock);
+    struct armload_context * context = armload_context_of_memory(memory);
+    if (context == NULL) {
+        pthread_mutex_unlock(&state.lock);
+    }
+    return context;
+}
+
 void armload_memory_clear(llama_memory_t memory, bool data) {
-    if (armload_trace_wanted()) {
-        pthread_mutex_lock(&state.lock);
-        if (state.memory == memory) {
-            state.held = false;
+    struct armload_context * context = locked(memory);
+    if (context != NULL) {
+        if (state.held == context) {
+            armload_give_back(context, &state.step);
+            state.held = NULL;
         }
+        armload_note_removal(context, -1, -1, -1);
         pthread_mutex_unlock(&state.lock);
     }
     llama_memory_clear(memory, data);
 }
 
+bool armload_memory_seq_rm(llama_memory_t memory, llama_seq_id seq_id, llama_pos p0, llama_pos p1) {
+    const bool               done    = llama_memory_seq_rm(memory, seq_id, p0, p1);
+    struct armload_context * context = done ? locked(memory) : NULL;
+    if (context != NULL) {
+        armload_note_removal(context, seq_id, p0, p1);
+        pthread_mutex_unlock(&state.lock);
+    }
+    return done;
+}
+
+void armload_memory_seq_cp(llama_memory_t memory, llama_seq_id from, llama_seq_id to, llama_pos p0,
+                           llama_pos p1) {
+    struct armload_context * context = locked(memory);
+    if (context != NULL) {
+        armload_note_copy(context, from, to);
+        pthread_mutex_unlock(&state.lock);
+    }
+    llama_memory_seq_cp(memory, from, to, p0, p1);
+}
+
+// No step follows that could record what was accepted.
+static void end(struct armload_context * context) {
+    const int64_t accepted = armload_take_accepted(context);
+    if (accepted > 0) {
+        armload_trace_accepted(armload_model_of(context), accepted);
+    }
+}
+
+void armload_free(struct llama_context * ctx) {
+    if (ctx != NULL && armload_trace_wanted()) {
+        pthread_mutex_lock(&state.lock);
+        release();
+        struct armload_context * context = armload_context_of(ctx);
+        end(context);
+        armload_forget_context(context);
+        pthread_mutex_unlock(&state.lock);
+    }
+    llama_free(ctx);
+}
+
 __attribute__((destructor)) static void at_the_end(void) {
     release();
+    armload_each_context(end);
     armload_finish_log();
 }

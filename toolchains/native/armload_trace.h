@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "armload_batch.h"
 #include "llama.h"
 
 #ifdef __cplusplus
@@ -15,9 +16,17 @@ int32_t armload_process(struct llama_context * ctx, enum llama_process_type type
                         struct llama_batch_ext * batch);
 #endif
 
+#ifdef ARMLOAD_HAS_BACKEND_SAMPLING
+llama_token armload_get_sampled_token_ith(struct llama_context * ctx, int32_t i);
+#endif
+
 int32_t armload_decode(struct llama_context * ctx, struct llama_batch batch);
 float * armload_get_logits_ith(struct llama_context * ctx, int32_t i);
 void    armload_memory_clear(llama_memory_t memory, bool data);
+bool    armload_memory_seq_rm(llama_memory_t memory, llama_seq_id seq_id, llama_pos p0, llama_pos p1);
+void    armload_memory_seq_cp(llama_memory_t memory, llama_seq_id from, llama_seq_id to, llama_pos p0,
+                              llama_pos p1);
+void    armload_free(struct llama_context * ctx);
 
 #ifdef __cplusplus
 }

@@ -86,8 +86,8 @@ def _steps(pieces: Sequence[Write], said: EngineOutput) -> tuple[tuple[Step, ...
 def _step(number: int, write: Write) -> Step:
     return Step(
         step=number,
-        phase="generate",
         tokens=1,
+        generated_tokens=1,
         start_ns=write.start_ns,
         end_ns=write.end_ns,
         major_faults=write.major_faults or 0,

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import requests
 
+from armload.boards.virtual.process import free_port
 from armload.build.builder import build
 from armload.build.source import Source
 from armload.build.target import load_target
 from armload.engines.trace import Step, read_trace
-from tests.servers import free_port
+from tests.recurrent import recurrent_model
 from tests.system.engines import LAST_WITH_DECODE, shared
 
 pytestmark = [
@@ -68,9 +69,12 @@ class Server:
 
 
 @contextmanager
-def serving(program: Path, folder: Path, *options: str) -> Iterator[Server]:
+def serving(
+    program: Path, folder: Path, *options: str, model: Path | None = None
+) -> Iterator[Server]:
     address = f"http://127.0.0.1:{(port := free_port())}"
-    words = [str(program), "-m", str(shared("stories260K.gguf")), "--port", str(port), "-t", "1"]
+    model = model or shared("stories260K.gguf")
+    words = [str(program), "-m", str(model), "--port", str(port), "-t", "1"]
     environment = os.environ | {"ARMLOAD_TRACE": str(folder / "trace.jsonl")}
     with (
         (folder / "log").open("wb") as log,
@@ -114,12 +118,12 @@ def accepted(folder: Path, steps: Sequence[Step]) -> int:
     return sum(step.accepted_tokens for step in steps) + header.last_accepted_tokens
 
 
-def assert_sums_agree(server: Server, folder: Path) -> None:
+def assert_sums_agree(server: Server, folder: Path, *, again: int = 0) -> None:
     steps = steps_of(folder)
     generated = sum(step.generated_tokens for step in steps)
     # Each answer's first token comes out of its prompt; its last is sampled and never decoded.
     decoded = server.sum("predicted_n") - len(server.timings)
-    assert sum(step.prompt_tokens for step in steps) == server.sum("prompt_n")
+    assert sum(step.prompt_tokens for step in steps) == server.sum("prompt_n") + again
     assert sum(step.speculated_tokens for step in steps) == server.sum("draft_n")
     assert accepted(folder, steps) == server.sum("draft_n_accepted")
     assert generated + accepted(folder, steps) == decoded
@@ -184,6 +188,17 @@ def test_drafts_of_which_some_are_refused(program: Path, tmp_path: Path, slots: 
         server.complete_all(PROMPTS, [60] * 4)
     assert_sums_agree(server, tmp_path)
     assert 0 < server.sum("draft_n_accepted") < server.sum("draft_n")
+
+
+@pytest.mark.usefixtures("only_newer")
+def test_drafts_for_a_model_that_cannot_take_tokens_back(program: Path, tmp_path: Path) -> None:
+    model = recurrent_model(shared("stories260K.gguf"), tmp_path / "recurrent.gguf")
+    options = ["-np", "4", "-c", "2048", *drafts(), "--spec-synth-rates", "0.8,0.6,0.4,0.2"]
+    with serving(program, tmp_path, *options, model=model) as server:
+        server.complete_all(PROMPTS, [60] * 4)
+    again = sum(step.prompt_tokens for step in steps_of(tmp_path)) - server.sum("prompt_n")
+    assert again > 0
+    assert_sums_agree(server, tmp_path, again=again)
 
 
 @pytest.mark.usefixtures("only_newer")

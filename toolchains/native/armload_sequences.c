@@ -11,10 +11,10 @@ struct sequence {
     llama_pos first;
     int32_t   drafted;
 
-    int32_t last_read;   // which of these outputs was sampled last; -1 if none
-    bool    goes_on;     // what comes next was sampled there
-    bool    is_verified; // the drafts that were refused are removed
-    bool    is_undone;   // all of the step is removed, to process again what was accepted
+    int32_t last_read;  // which of these outputs was sampled last; -1 if none
+    bool    goes_on;    // what comes next was sampled there
+    bool    is_to_cut;  // drafts that were refused will be removed
+    bool    is_undone;  // all of the step is removed, to process again what was accepted
 };
 
 // An output of the last step: the tool asks for it by its row.
@@ -125,9 +125,11 @@ static void put_output(struct armload_context * context, struct output output) {
 // The tokens of a prompt do not ask for an output each; those that were sampled, and drafts, do.
 static void count_sequence(struct sequence * sequence, struct armload_step * step) {
     const bool all_output = sequence->outputs == sequence->tokens;
-    const int32_t next    = sequence->own > 0 ? 1 : 0;
-    sequence->drafted     = 0;
-    if (sequence->is_undone && all_output && sequence->tokens == sequence->last_read + 2) {
+    const bool is_again =
+        sequence->is_undone && all_output && sequence->tokens == sequence->last_read + 2;
+    const int32_t next = sequence->own > 0 ? 1 : 0;
+    sequence->drafted  = 0;
+    if (is_again) {
         step->generated_tokens += next;
         step->prompt_tokens += sequence->own - next;
     } else if (sequence->goes_on && (all_output || sequence->tokens == 1)) {
@@ -137,10 +139,10 @@ static void count_sequence(struct sequence * sequence, struct armload_step * ste
     } else {
         step->prompt_tokens += sequence->own;
     }
-    sequence->last_read   = -1;
-    sequence->goes_on     = false;
-    sequence->is_verified = false;
-    sequence->is_undone   = false;
+    sequence->is_to_cut = sequence->drafted > 0 || is_again;
+    sequence->last_read = -1;
+    sequence->goes_on   = false;
+    sequence->is_undone = false;
 }
 
 void armload_count_tokens(struct armload_context * context, const struct armload_batch * batch,
@@ -201,13 +203,10 @@ void armload_note_read(struct armload_context * context, int32_t row) {
 
 // The first removal after drafts takes away those that were refused. Any other one begins a prompt.
 static void cut(struct sequence * sequence, llama_pos from) {
-    const bool verifies = sequence->drafted > 0 && sequence->last_read >= 0 && !sequence->is_verified;
+    const bool verifies = sequence->is_to_cut && sequence->last_read >= 0;
+    sequence->is_to_cut = false;
     sequence->is_undone = verifies && from >= 0 && from == sequence->first;
-    if (verifies && from > sequence->first) {
-        sequence->is_verified = true;
-    } else {
-        sequence->goes_on = false;
-    }
+    sequence->goes_on   = sequence->goes_on && verifies && from > sequence->first;
 }
 
 void armload_note_removal(struct armload_context * context, llama_seq_id sequence, llama_pos from,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from armload.build.index import package_index, without_login
+from armload.build.index import package_index, trusted_certificates, without_login
 from armload.core.disk import is_refusal
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
@@ -69,6 +69,7 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
     index = package_index()
     try:
         with PyPISimple(index) if index else PyPISimple() as client:
+            client.s.verify = trusted_certificates() or True
             page = client.get_project_page(wanted.project, timeout=30)
             found = [
                 package
@@ -102,7 +103,7 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
     except (RequestException, UnsupportedRepoVersionError, ValueError) as error:
         raise BuildError(
             f"{label} cannot be fetched from the package index: {without_login(str(error))}.",
-            "Look at the network and at pip's index-url, then run the same command again.",
+            "Look at the network and at pip's index-url and cert, then run the same command again.",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Which package index to ask, as pip would."""
+"""Which package index to ask, and which certificates to trust, as pip would."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from collections.abc import Mapping
 
 PIP_TIMEOUT_S = 30
 _SECTIONS = (":env:", "download", "install", "global")
-"""Where pip keeps ``index-url``; the first that has it counts."""
+"""Where pip keeps its settings; the first that has one counts."""
 
 
 def package_index() -> str | None:
-    """Return the index that pip is configured to use; none when it is not configured.
+    """Return the index that pip is configured to use; none when it is not configured."""
+    return _setting("index-url")
 
-    ``PIP_INDEX_URL`` counts first. Then pip itself is asked, where this Python has it.
-    """
-    chosen = os.environ.get("PIP_INDEX_URL", "").strip()
+
+def trusted_certificates() -> str | None:
+    """Return the file of certificates that pip is configured to trust; none if it is not."""
+    return _setting("cert")
+
+
+def _setting(name: str) -> str | None:
+    # The variable counts first. Then pip itself is asked, where this Python has it.
+    chosen = os.environ.get(f"PIP_{name.upper().replace('-', '_')}", "").strip()
     if chosen:
         return chosen
     settings = _told_by_pip()
-    for section in _SECTIONS:
-        address = settings.get(f"{section}.index-url", "").strip()
-        if address:
-            return address
-    return None
+    values = (settings.get(f"{section}.{name}", "").strip() for section in _SECTIONS)
+    return next(filter(None, values), None)
 
 
 def without_login(text: str) -> str:

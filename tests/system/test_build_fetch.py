@@ -5,13 +5,22 @@ from __future__ import annotations
 import functools
 import http.server
 import io
+import ipaddress
 import os
+import ssl
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from armload.build.source import Archive
 from armload.core.errors import BuildError
@@ -27,6 +36,24 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+@contextmanager
+def served(folder: Path, encrypted: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Serve an index; yield its address."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        scheme = "http"
+        if encrypted:
+            scheme = "https"
+            server.socket = encrypted.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"{scheme}://127.0.0.1:{server.server_address[1]}/simple"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package index with one source archive; yields the archive's path."""
@@ -38,17 +65,47 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         member = tarfile.TarInfo("llama_cpp_python-9.9/vendor/llama.cpp/include/llama.h")
         member.size = len(content)
         tar.addfile(member, io.BytesIO(content))
-    handler = functools.partial(_Quiet, directory=str(tmp_path / "index"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/simple"
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with served(tmp_path / "index") as address:
         monkeypatch.setenv("PIP_INDEX_URL", address)
-        monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield project / FILE
-        server.shutdown()
-        thread.join()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A key for 127.0.0.1 with a certificate that no authority has signed, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "certificate.pem"
+    private = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(key.private_bytes(*private) + signed.public_bytes(Encoding.PEM))
+    return path
+
+
+def test_the_certificates_that_pip_trusts_are_trusted(
+    index: Path, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"):
+        monkeypatch.delenv(name, raising=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with served(tmp_path / "index", context) as address:
+        monkeypatch.setenv("PIP_INDEX_URL", address)
+        source = _archive(sha256=sha256_of(index))
+        with pytest.raises(BuildError, match="certificate verify failed"):
+            source.provide(Silent())
+        monkeypatch.setenv("PIP_CERT", str(certificate))
+        assert (source.provide(Silent()) / "include").is_dir()
 
 
 def _archive(**changes: str) -> Archive:

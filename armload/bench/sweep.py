@@ -147,8 +147,9 @@ def new_sweep(
     if precision is not None:
         parts = (*parts, f"within {precision.share}", f"in {precision.added_s}")
     now = datetime.now(UTC)
+    kind = "sweep" if precision is None else "repeats"
     return Sweep(
-        id=f"{now:%Y%m%dT%H%M%SZ}-sweep-{board}-{secrets.token_hex(2)}",
+        id=f"{now:%Y%m%dT%H%M%SZ}-{kind}-{board}-{secrets.token_hex(2)}",
         fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16],
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
@@ -273,18 +274,19 @@ def find_sweep(reference: str) -> Path | None:
 
     Args:
         reference: a sweep's folder or id, the beginning or the end of its id that holds the word
-            ``sweep``, or ``latest-sweep``.
+            ``sweep`` or ``repeats``, or ``latest-sweep``: the latest of several combinations or of
+            a fixed number of runs.
 
     Raises:
         UsageError: several fit.
     """
     if (Path(reference) / SWEEP_FILE).is_file():
         return Path(reference)
-    if "sweep" not in reference:
+    if "sweep" not in reference and "repeats" not in reference:
         return None
     folders = sweep_folders()
     if reference == "latest-sweep":
-        return folders[-1] if folders else None
+        return next((folder for folder in reversed(folders) if "-sweep-" in folder.name), None)
     found = [
         folder
         for folder in folders

@@ -110,7 +110,7 @@ def test_repeats_of_one_combination_go_on_until_its_median_is_known_or_told_why_
     assert [entry["run"] for entry in journal(ann)] == combined["runs"]
     assert set(combined["runs"]) == set(runs(ann)), "no run is lost or doubled"
     assert shown["id"] in combined["runs"]
-    (cell,) = json.loads(ann.types("show", "latest-sweep", "--json").stdout)["cells"]
+    (cell,) = json.loads(ann.types("show", combined["sweep"], "--json").stdout)["cells"]
     assert cell["runs"] == combined["runs"]
     if combined["reached"]:
         assert combined["counted"] >= 7

@@ -261,6 +261,10 @@ def test_a_cell_whose_weights_were_repacked_in_some_runs_only_is_told_twice() ->
 
 def test_a_sweep_is_named_by_its_id_a_part_of_it_or_as_the_latest() -> None:
     one, two = begin(sweep(identity="aaaa")), begin(sweep(identity="bbbb"))
+    repeats = two.sweep.model_copy(update={"id": "20261122T000000Z-repeats-b-cccc"})
+    assert find_sweep(repeats.id) is None
+    begin(repeats)
+    assert find_sweep("repeats-b-cccc") == two.folder.with_name(repeats.id)
     assert find_sweep("latest-sweep") == two.folder
     assert find_sweep("sweep-b-aaaa") == one.folder
     assert find_sweep(str(one.folder)) == one.folder

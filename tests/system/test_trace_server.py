@@ -213,6 +213,13 @@ def test_drafts_from_the_text_itself(program: Path, tmp_path: Path, slots: int) 
 
 
 @pytest.mark.usefixtures("only_newer")
+def test_tokens_that_the_engine_samples_itself(program: Path, tmp_path: Path) -> None:
+    with serving(program, tmp_path, "-np", "4", "-c", "2048", "--backend-sampling") as server:
+        server.complete_all(PROMPTS, [30] * 4)
+    assert_sums_agree(server, tmp_path)
+
+
+@pytest.mark.usefixtures("only_newer")
 def test_several_answers_to_one_prompt(program: Path, tmp_path: Path) -> None:
     with serving(program, tmp_path, "-np", "4", "-c", "2048") as server:
         answer = server.ask(

@@ -19,7 +19,7 @@ class SshReach(Value):
     Attributes:
         host: a name, an address, or an alias from ``~/.ssh/config``.
         port: 22, or as ``~/.ssh/config`` says, when left out.
-        user: as ``~/.ssh/config`` says, or the laptop's user, when left out.
+        user: as ``~/.ssh/config`` says, or this machine's user, when left out.
         key: a private key file, besides the agent's and the usual ones.
     """
 
@@ -50,14 +50,14 @@ class HdcReach(Value):
 
 
 class VirtualReach(Value):
-    """A virtual ARM machine under QEMU on this laptop.
+    """A virtual ARM machine under QEMU on this machine.
 
     Attributes:
         cpu: QEMU's name of the CPU.
         cores: number of cores; QEMU's board has at most 8.
         memory: of the machine.
         disk: size of its storage.
-        disk_read_bytes_per_s: storage is throttled to this; none for as fast as the laptop.
+        disk_read_bytes_per_s: storage is throttled to this; none for as fast as this machine.
     """
 
     kind: Literal["virtual"]
@@ -69,7 +69,7 @@ class VirtualReach(Value):
 
 
 class EmulatedReach(Value):
-    """The laptop's own shell behind a loopback OpenSSH; programs run under qemu-user.
+    """This machine's own shell behind a loopback OpenSSH; programs run under qemu-user.
 
     Attributes:
         cpu: QEMU's name of the CPU.
@@ -154,9 +154,7 @@ class Board(Value):
     def _is_described(cls, target: str) -> str:
         names = data_names("toolchains")
         if target not in names:
-            raise ValueError(
-                f"no target is called {target!r}; known targets are {', '.join(names)}"
-            )
+            raise ValueError(f"there is no target named {target!r}; available: {', '.join(names)}")
         return target
 
     @field_validator("workdir")

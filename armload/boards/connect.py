@@ -36,7 +36,7 @@ def connect(board: Board, progress: Progress) -> Host:
 
     Raises:
         ConnectError: a virtual board did not come up.
-        MissingToolError: the laptop lacks what a virtual board, or its reach, needs.
+        MissingToolError: this machine lacks what a virtual board, or its reach, needs.
     """
     if isinstance(board.reach, LocalReach):
         from armload.boards.local import LocalHost

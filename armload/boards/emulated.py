@@ -1,6 +1,6 @@
-"""The laptop as a board: its own shell behind a loopback OpenSSH, programs under qemu-user.
+"""This machine as a board: its own shell behind a loopback OpenSSH, programs under qemu-user.
 
-It is quick, and it has SFTP. Memory, storage and processes that it shows are the laptop's.
+It is quick, and it has SFTP. Memory, storage and processes that it shows are this machine's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     Raises:
         ConnectError: the server does not start; with its last lines.
         MissingToolError: OpenSSH or qemu-user cannot be had.
-        DiskError: the laptop's disk is full.
+        DiskError: this machine's disk is full.
         UsageError: the board is not of this kind.
     """
     reach = _reach(board)

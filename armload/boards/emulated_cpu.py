@@ -1,4 +1,4 @@
-"""The CPU that programs see under an emulator, where the board shows the laptop's own."""
+"""The CPU that programs see under an emulator, where the board shows this machine's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armload.core.shell import join
 def features_under_launcher(host: Host, progress: Progress) -> tuple[str, ...]:
     """Return the CPU features that programs meet under a host's launcher; none where unknown.
 
-    A program of ours asks. The shell of such a board is the laptop's own, so the program lies
+    A program of ours asks. The shell of such a board is this machine's own, so the program lies
     there already.
 
     Raises:

@@ -80,7 +80,7 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
                 raise BuildError(
                     f"The package index at {without_login(client.endpoint)} has no source "
                     f"archive of {label}.",
-                    "Look at pip's index-url, or name a folder as the source.",
+                    "Check pip's index-url, or use a folder as the source.",
                 )
             with (
                 written_whole(path) as beside,
@@ -93,17 +93,17 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
     except NoSuchProjectError as error:
         raise BuildError(
             f"The package index has no project {wanted.project!r}.",
-            "Look at pip's index-url, or name a folder as the source.",
+            "Check pip's index-url, or use a folder as the source.",
         ) from error
     except InvalidURL as error:  # whose words may quote half a password
         raise BuildError(
-            "The address of the package index is malformed.",
-            "Look at pip's index-url; in a user or password, write %2F for / and %40 for @.",
+            "The package index's address is malformed.",
+            "Check pip's index-url; in a user name or password, write %2F for / and %40 for @.",
         ) from error
     except (RequestException, UnsupportedRepoVersionError, ValueError) as error:
         raise BuildError(
-            f"{label} cannot be fetched from the package index: {without_login(str(error))}.",
-            "Look at the network and at pip's index-url and cert, then run the same command again.",
+            f"Cannot fetch {label} from the package index: {without_login(str(error))}.",
+            "Check the network and pip's index-url and cert, then repeat the command.",
         ) from error
 
 
@@ -132,8 +132,8 @@ def _check(file: Path, wanted: Wanted, label: str) -> None:
         raise BuildError(
             f"The source archive of {label} has the SHA-256 {actual}, and {wanted.sha256} "
             "was expected.",
-            "It was changed or damaged on its way; it is thrown away. Try again, and if it "
-            "stays so, do not use that index.",
+            "It was changed or damaged in transit and has been deleted. Try again; if it happens "
+            "again, do not use that index.",
         )
 
 
@@ -165,7 +165,7 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
                 count += 1
                 step.update(count)
         if count == 0:
-            raise BuildError(f"{archive}: there is no folder {folder!r} in it.")
+            raise BuildError(f"{archive}: the archive has no folder {folder!r}.")
         beside.chmod(0o755)
         beside.replace(place)
     except (tarfile.TarError, EOFError, OSError) as error:

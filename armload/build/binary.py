@@ -38,7 +38,7 @@ class Binary(Value):
 
     Attributes:
         program: such as ``llama-completion``.
-        path: the file on the laptop.
+        path: the file on this machine.
         sha256: of the file, 64 hexadecimal digits.
         size_bytes: of the file.
         target: name of the target it was built for.

@@ -46,8 +46,8 @@ def build(
 ) -> tuple[Binary, ...]:
     """Return inspected static programs for ``target``; compile them when they are not there.
 
-    A build that is interrupted goes on where it was when it is asked for again. To a build that
-    lacks some of the programs these are added, from what was compiled for the others.
+    An interrupted build resumes when it is requested again. Missing programs are added to an
+    existing build, from what was compiled for the others.
 
     Args:
         programs: names such as ``llama-completion``; empty for the one that measuring needs.
@@ -82,7 +82,7 @@ def build(
         _ask_versions_again(place, lock)
     else:
         waiting = (
-            "Another armload is building from the same source for the same CPU; waiting for it."
+            "Another armload is building from the same source for the same CPU. Waiting for it."
         )
         with written_in(place.parent), locked(lock, progress, waiting=waiting) as held:
             binaries = _finished(place, programs) or _Build(
@@ -196,8 +196,9 @@ class _Build:
             ):
                 name, cpu = order.target.name, order.target.cpu
                 raise DataError(
-                    f"toolchains/{name}.yaml: cpu: {self._compiler.label} knows no CPU {cpu!r}.",
-                    f"Which it knows is at the end of {order.log}.",
+                    f"toolchains/{name}.yaml: cpu: {self._compiler.label} does not support the "
+                    f"CPU {cpu!r}.",
+                    f"The end of {order.log} lists those that it supports.",
                 ) from error
             raise
 

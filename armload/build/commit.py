@@ -104,14 +104,14 @@ class _Fetch:
         with self._progress.step(f"Fetching {self._commit[:12]}", unit="objects") as step:
             words = ["fetch", "--progress", "--no-tags"]
             answer = self._git([*words, "--depth=1", "--", url, wanted], watch=_shown(step))
-            if re.search("unadvertised object|support shallow", answer.said):
+            if re.search("unadvertised object|support shallow", answer.stderr):
                 # An old or plain server gives whole branches only.
                 whole = ["--unshallow"] if (self._mirror / "shallow").exists() else []
                 everything = "+refs/*:refs/armload/all/*"
                 answer = self._git([*words, *whole, "--", url, everything], watch=_shown(step))
         if answer.status == 0:
             return
-        if re.search("not our ref|find remote ref", answer.said):
+        if re.search("not our ref|find remote ref", answer.stderr):
             raise self._no_such_commit()
         raise failure(self._address, answer)
 
@@ -122,14 +122,13 @@ class _Fetch:
         if whole.output.strip() != self._commit:
             raise UsageError(
                 f"{self._address.shown}: {self._commit} is a tag, not a commit.",
-                f"Name its commit: --ref {whole.output.strip()}",
+                f"Use its commit: --ref {whole.output.strip()}",
             )
         if not self._is_there(f"{self._commit}:include/llama.h"):
             raise UsageError(
-                f"{self._address.shown}: its commit {self._commit[:12]} holds no llama.cpp: "
-                "there is no include/llama.h.",
-                "Name a repository whose top folder is llama.cpp's, and a commit of May 2025 or "
-                "later.",
+                f"{self._address.shown}: its commit {self._commit[:12]} does not contain "
+                "llama.cpp: there is no include/llama.h.",
+                "Use a llama.cpp repository and a commit of May 2025 or later.",
             )
 
     def _check_out(self) -> None:
@@ -159,7 +158,8 @@ class _Fetch:
     def _no_such_commit(self) -> UsageError:
         return UsageError(
             f"{self._address.shown}: this repository has no commit {self._commit}.",
-            "Look at the digits; or it has gone since its branch was rewritten.",
+            "Check the digits. The commit may also have been removed when its branch was "
+            "rewritten.",
         )
 
     def _is_there(self, thing: str) -> bool:

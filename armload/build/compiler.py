@@ -64,7 +64,7 @@ def find_compiler(name: str, target: Target) -> Compiler:
         machine = read_machine(_told_here(asking_script(words)))
         return read_system_compiler(machine, words, target, where="this machine")
     except MissingToolError as error:
-        other = "Or let zig compile, which came with armload: --compiler zig."
+        other = "Or use the compiler that comes with armload: --compiler zig."
         raise MissingToolError(error.message, f"{error.remedy} {other}") from error
 
 
@@ -78,9 +78,9 @@ def compiler_name(name: str) -> CompilerName:
         if name == known:
             return known
     raise UsageError(
-        f"There is no compiler {name!r}.",
-        "zig comes with armload; gnu is the distribution's cross compiler for the target; native "
-        "is the machine's own.",
+        f"There is no compiler named {name!r}.",
+        "Available: zig (comes with armload), gnu (the distribution's cross compiler for the "
+        "target), native (the machine's own).",
     )
 
 
@@ -95,7 +95,7 @@ def tool(package: str, folder_name: str, program: str) -> Path:
         if (folder / program).is_file():
             return folder / program
     raise MissingToolError(
-        f"The program {program} is not installed beside armload.",
+        f"The program {program} is not installed in armload's environment.",
         f"Install it: {pip_install(package)}",
     )
 

@@ -38,11 +38,15 @@ def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Fit]:
     for target in targets:
         lenient = target.model_copy(update={"must_use": ()})
         if _complaint(code, lenient):
-            foreign = _complaint(code.model_copy(update={"features": ()}), lenient)
+            other_reason = _complaint(code.model_copy(update={"features": ()}), lenient)
             lacking = _lacking(inspection, target)
-            reason = foreign or f"the CPU lacks {', '.join(lacking)}"
-            if not foreign and inspection.is_stripped and CHECKED_BY_LIBRARIES.issuperset(lacking):
-                reason += ", which the C library may use only where it is; symbols would tell"
+            reason = other_reason or f"the CPU lacks {', '.join(lacking)}"
+            if (
+                not other_reason
+                and inspection.is_stripped
+                and CHECKED_BY_LIBRARIES.issuperset(lacking)
+            ):
+                reason += ", which the C library may check for at run time; symbols would show that"
                 yield Fit(target=target.name, verdict="perhaps", reason=reason)
             else:
                 yield Fit(target=target.name, verdict="no", reason=reason)
@@ -78,4 +82,4 @@ def _unused(inspection: Inspection, target: Target) -> list[str]:
 
 def _wants(inspection: Inspection) -> str:
     wanted = [inspection.interpreter] if inspection.interpreter else []
-    return f"where there is {', '.join([*wanted, *inspection.needed])}"
+    return f"on boards that have {', '.join([*wanted, *inspection.needed])}"

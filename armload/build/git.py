@@ -93,14 +93,14 @@ class Answer(NamedTuple):
     """What git answered.
 
     Attributes:
-        status: its exit status; none when it was ended because it said nothing for too long.
+        status: its exit status; none when it was ended because it printed nothing for too long.
         output: of the program.
-        said: its standard error, without its progress and without any login.
+        stderr: its standard error, without its progress and without any login.
     """
 
     status: int | None
     output: str
-    said: str
+    stderr: str
 
 
 def git(
@@ -124,7 +124,7 @@ def git(
     every = (*_SETTINGS, *(login.settings() if login else ()))
     settings = [word for setting in every for word in ("-c", setting)]
     secrets = login.environment() if login else {}
-    said: list[str] = []
+    stderr: list[str] = []
     with (
         tempfile.TemporaryFile() as output,
         subprocess.Popen(
@@ -144,13 +144,13 @@ def git(
                 if watch:
                     watch(line)
                 if not re.search(r"\d%|^remote: (Enumerating|Counting|Compressing|Total)", line):
-                    said.append(without_login(line))
+                    stderr.append(without_login(line))
             ended = process.poll() is not None
         finally:
             end(process)
         output.seek(0)
         text = output.read().decode(errors="replace")
-    return Answer(process.returncode if ended else None, text, "\n".join(said))
+    return Answer(process.returncode if ended else None, text, "\n".join(stderr))
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
                 *whole, rest = re.split(rb"[\r\n]+", rest + heard)
                 yield from (line.decode(errors="replace") for line in whole)
             elif process.poll() is not None:
-                break  # a child of its own, such as a shared SSH connection, goes on
+                break  # a child of its own, such as a shared SSH connection, still runs
         else:
             return
     if rest:
@@ -182,8 +182,8 @@ def _program() -> str:
     program = shutil.which("git")
     if program is None:
         raise MissingToolError(
-            "git is not installed, and a repository as the source needs it.",
+            "git is not installed; a repository as the source needs it.",
             "Install it (Debian and Ubuntu: apt install git; macOS: xcode-select --install), or "
-            "leave --source out: the pinned source needs no git.",
+            "omit --source: the pinned source needs no git.",
         )
     return program

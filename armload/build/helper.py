@@ -39,7 +39,7 @@ class Helper(Value):
 
     Attributes:
         name: of the program.
-        path: the file on the laptop.
+        path: the file on this machine.
         sha256: of the file, 64 hexadecimal digits.
     """
 
@@ -85,7 +85,7 @@ def _compile(source: Path, target: Target, flags: tuple[str, ...], place: Path) 
             check=False,
         )
         if done.returncode != 0:
-            raise BuildError(f"{source}: it does not compile: {done.stderr.strip()[-2000:]}")
+            raise BuildError(f"{source}: compilation failed: {done.stderr.strip()[-2000:]}")
         check(inspect(made), target)
         shutil.copyfile(made, beside)
     place.chmod(0o755)

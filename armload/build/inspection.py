@@ -64,7 +64,7 @@ def inspect(path: Path) -> Inspection:
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
-    require_file(path, "program", "Give a program's file.")
+    require_file(path, "program", "Give the file of a program.")
     try:
         with path.open("rb") as file:
             _check_magic(path, file.read(len(_MAGIC)))
@@ -85,14 +85,14 @@ def inspect(path: Path) -> Inspection:
         raise unreadable(path, error) from error
     except (ELFError, ValueError) as error:  # an offset or a name in it may make no sense
         raise DataError(
-            f"{path}: this ELF file is damaged or cut short.", "Build, download or copy it again."
+            f"{path}: this ELF file is damaged or truncated.", "Build, download or copy it again."
         ) from error
 
 
 def _check_magic(path: Path, found: bytes) -> None:
     if found != _MAGIC:
         raise DataError(
-            f"{path}: this is no ELF program: it {beginning(found, _MAGIC)}.",
+            f"{path}: this is not an ELF program: it {beginning(found, _MAGIC)}.",
             "Give a program that was compiled for Linux, such as one of those that "
             "'armload build' names.",
         )
@@ -117,7 +117,7 @@ def check(inspection: Inspection, target: Target) -> None:
             "Link it with -static.",
         )
     if not inspection.is_stripped:
-        raise BuildError(f"{path}: it carries symbols or debug information.", "Strip it.")
+        raise BuildError(f"{path}: it contains symbols or debug information.", "Strip it.")
     used = {use.feature for use in inspection.features if not use.guarded}
     for use in inspection.features:
         if use.feature not in target.features and not use.guarded:

@@ -78,7 +78,7 @@ def run_logged(
         try:
             if nice:
                 os.setpriority(os.PRIO_PGRP, process.pid, nice)
-            assert process.stdout is not None  # noqa: S101 - it is a pipe, as asked for above
+            assert process.stdout is not None  # noqa: S101 - it is a pipe, as set above
             for line in process.stdout:
                 file.write(line)
                 file.flush()
@@ -112,12 +112,13 @@ def failure(program: str, status: int, tail: Sequence[str], log: Path) -> Armloa
     is_full = shutil.disk_usage(log.parent).free < FULL_DISK_BYTES
     if is_full or "No space left on device" in shown:
         return DiskError(
-            f"The disk that holds {log.parent} is full.",
-            "Make room (a build takes some 500 MB, source and compiler cache included) or set "
-            "ARMLOAD_CACHE to a folder on another disk, then run the same command again: it goes "
-            "on from here.",
+            f"The disk with {log.parent} is full.",
+            "Free disk space (a build takes some 500 MB, source and compiler cache included) or "
+            "set "
+            "ARMLOAD_CACHE to a folder on another disk, then repeat the command: it resumes from "
+            "here.",
         )
     return BuildError(
         f"{program} failed with status {status}. The end of its output:\n{shown}",
-        f"All of it is in {log}.",
+        f"The full output is in {log}.",
     )

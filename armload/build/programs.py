@@ -46,10 +46,11 @@ def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) 
         wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]
         if not wanted:
             raise UsageError(
-                f"{source}: this llama.cpp has none of {', '.join(MAIN_PROGRAMS)}.",
+                f"{source}: this llama.cpp has no program that continues a prompt "
+                f"({', '.join(MAIN_PROGRAMS)}).",
                 f"It has: {', '.join(offered)}."
                 if offered
-                else "It is older than armload can build: take one of May 2025 or later.",
+                else "It is too old: use llama.cpp of May 2025 or later.",
             )
     return sorted({_chosen(source, program, offered) for program in wanted})
 
@@ -70,7 +71,7 @@ def _chosen(source: str, wanted: str, offered: Sequence[str]) -> str:
 def renamed(wanted: Sequence[str], built: Sequence[str]) -> list[str]:
     """Return a sentence for each program that was built under another name than it was asked."""
     return [
-        f"This llama.cpp has no {program}; its {_OTHER_NAMES[program]} does that work."
+        f"This llama.cpp has no {program}; its {_OTHER_NAMES[program]} replaces it."
         for program in wanted
         if program not in built and _OTHER_NAMES.get(program) in built
     ]

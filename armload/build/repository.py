@@ -86,9 +86,9 @@ def address_of(text: str) -> Address | None:
         raise _malformed() from error
     if parts.scheme not in SCHEMES:
         raise UsageError(
-            f"{shown(text)}: git's address begins with none of "
+            f"{shown(text)}: a git address must begin with one of "
             f"{', '.join(f'{scheme}://' for scheme in SCHEMES)}.",
-            "Or write a folder's path as it is, without a scheme.",
+            "For a folder, give its path without a scheme.",
         )
     is_odd = re.search(r"[\x00-\x20\x7f]", text) or host.startswith("-")
     if is_odd or not parts.path.strip("/") or (not host and parts.scheme != "file"):
@@ -176,7 +176,7 @@ def _found(refs: Mapping[str, str], ref: str) -> str | None:
             found[name] = commit
     if len(set(found.values())) > 1:
         raise UsageError(
-            f"{ref!r} is a branch and a tag, and they are not the same commit.",
+            f"{ref!r} is both a branch and a tag, of different commits.",
             f"Write --ref {' or --ref '.join(found)}.",
         )
     return next(iter(found.values()), None)
@@ -194,19 +194,19 @@ def _unknown_ref(address: Address, refs: Mapping[str, str], ref: str) -> UsageEr
     if re.fullmatch(r"[0-9a-fA-F]{7,39}", ref):
         return UsageError(
             f"{address.shown}: no single branch or tag is a commit that begins with {ref}.",
-            "Name a commit by all of its 40 digits.",
+            "Give all 40 digits of the commit.",
         )
     names = [re.sub(r"^refs/(heads|tags)/", "", name) for name in refs if not name.endswith("^{}")]
     near = difflib.get_close_matches(ref, names, n=5)
     branches = [name.removeprefix("refs/heads/") for name in refs if name.startswith("refs/heads/")]
     hint = (
-        f"The nearest names are: {', '.join(near)}. "
+        f"Similar names: {', '.join(near)}. "
         if near
         else f"Its branches are: {', '.join(branches[:5])}{' …' if len(branches) > 5 else ''}. "
     )
     return UsageError(
         f"{address.shown}: this repository has no branch or tag {ref!r}.",
-        f"{hint}A commit is named by all of its 40 digits.",
+        f"{hint}Give all 40 digits of a commit.",
     )
 
 
@@ -218,33 +218,33 @@ def _with_memory(error: UnreachableError, ref: str, memory: Path) -> BuildError:
     name = "Its default branch" if ref == "HEAD" else repr(ref)
     return UnreachableError(
         f"{error.message} {name} was the commit {commit} when it was last looked up.",
-        f"To build that one, name it: --ref {commit}; if it was built or fetched before, that "
-        "needs no network.",
+        f"To build that commit, use --ref {commit}; this needs no network if it was built or "
+        "fetched before.",
     )
 
 
 def failure(address: Address, answer: Answer) -> ArmloadError:
     """Return the error for a question that a repository did not answer."""
-    lines = without_login(answer.said.replace(address.url, address.shown)).splitlines()
+    lines = without_login(answer.stderr.replace(address.url, address.shown)).splitlines()
     where = f"{address.shown}: "
     if answer.status is None:
         return _unreachable(where, "it does not answer")
     if line := _first(_LOGIN, lines):
         return BuildError(
-            f"{where}there is no such repository, or it wants a login: {line}.",
-            "Look at the address. armload never asks for a password: give git one by a credential "
+            f"{where}there is no such repository, or it needs a login: {line}.",
+            "Check the address. armload never asks for a password: give git one by a credential "
             "helper or an SSH key, so that 'git ls-remote' of this address asks for none.",
         )
     if _first("Host key verification failed", lines):
         return BuildError(
-            f"{where}this machine does not know the host key of that one.",
-            "Connect to it once with ssh and check its key, then run the same command again.",
+            f"{where}its host key is not known on this machine.",
+            "Connect to it once with ssh and check its key, then repeat the command.",
         )
     if line := _first(_UNKNOWN, lines):
-        return UsageError(f"{where}there is no such repository: {line}.", "Look at the address.")
+        return UsageError(f"{where}there is no such repository: {line}.", "Check the address.")
     if line := _first(_NETWORK, lines):
         return _unreachable(where, line)
-    line = _first("^(fatal|error):", lines) or f"it ended with status {answer.status}"
+    line = _first("^(fatal|error):", lines) or f"git exited with status {answer.status}"
     if _LINE_ENDED in line:
         return _unreachable(where, line)
     return GitFailedError(f"{where}git failed: {line}.")
@@ -258,5 +258,5 @@ def _first(pattern: str, lines: Sequence[str]) -> str:
 def _unreachable(where: str, why: str) -> UnreachableError:
     return UnreachableError(
         f"{where}this repository cannot be reached: {why}.",
-        "Look at the network and the address, then run the same command again.",
+        "Check the network and the address, then repeat the command.",
     )

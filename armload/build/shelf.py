@@ -37,7 +37,7 @@ class ShelvedBuild(Value):
         build_id: of its inputs.
         path: its folder.
         state: ``under way`` while an armload works on it; else ``finished`` when it has programs;
-            ``unfinished`` when it has none so far, and the same build goes on from there;
+            ``unfinished`` when it has none so far, and the same build resumes from there;
             ``unreadable`` when it will be made anew.
         reason: why it is unreadable; else empty.
         when_utc: when its last program was finished or, where that is not known, when it was last
@@ -83,13 +83,13 @@ def build_kinds() -> tuple[Kind, ...]:
         ),
         Kind(
             name="zig",
-            what="C and C++ libraries, compiled",
-            again="a minute of the next build",
+            what="compiled C and C++ libraries",
+            again="a minute at the next build",
             items=(*([libraries] if zig else []), *left_over("zig")),
         ),
         Kind(
             name="compilers",
-            what="scripts by which zig is called",
+            what="wrapper scripts of zig",
             again="nothing",
             items=items_of("compilers", locks=_any_build),
         ),
@@ -124,7 +124,7 @@ def _shelved(path: Path, match: re.Match[str]) -> ShelvedBuild:
         state, reason = "unreadable", f"{RECORD_NAME}: {error.strerror}"
     except ValidationError:
         state = "unreadable"
-        reason = f"{RECORD_NAME} is malformed or of another version of armload"
+        reason = f"{RECORD_NAME} is malformed or was written by another version of armload"
     if match["partial"]:
         state, reason = "unreadable", "another version of armload left it unfinished"
     lost = [each.program for each in programs if not _is_there(each)]

@@ -125,8 +125,8 @@ def folder_source(path: Path) -> Folder:
     source = Folder(path=path.absolute())
     if not (source.path / "include" / "llama.h").is_file():
         raise UsageError(
-            f"{source.path}: this folder holds no llama.cpp: there is no include/llama.h.",
-            "Name the top folder of llama.cpp's source.",
+            f"{source.path}: this folder does not contain llama.cpp: there is no include/llama.h.",
+            "Give the top folder of llama.cpp's source.",
         )
     return source
 
@@ -172,8 +172,9 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
     if not name or name in data_names(_KIND):
         if ref:
             raise UsageError(
-                f"--ref {ref}: the source {name or _PINNED!r} is an archive, which has no refs.",
-                "Name a repository beside it: --source https://github.com/ggml-org/llama.cpp",
+                f"--ref {ref}: the source {name or _PINNED!r} is an archive; --ref needs a "
+                "repository.",
+                "Add one: --source https://github.com/ggml-org/llama.cpp",
             )
         return load_named(_KIND, name or _PINNED, Archive)
     folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
@@ -201,8 +202,8 @@ def _nothing_of_that_name(name: str) -> UsageError:
     near = difflib.get_close_matches(name, names, n=3)
     files = ", ".join([*near, *(each for each in names if each not in near)])
     return UsageError(
-        f"--source {shown(name)}: there is no source file and no folder of that name, and it is "
-        "no address of a git repository.",
+        f"--source {shown(name)}: this is neither a source file, nor a folder, nor the address of "
+        "a git repository.",
         f"Give a source file ({files}), a folder of llama.cpp, or a repository such as "
         "https://github.com/ggml-org/llama.cpp with --ref BRANCH, TAG or COMMIT.",
     )

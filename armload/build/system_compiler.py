@@ -87,38 +87,38 @@ class Machine(Value):
     """What a machine has for building.
 
     Attributes:
-        said: each word that the asking script told, and what it told of it.
+        answers: what the probing script printed for each of its keywords.
     """
 
-    said: Mapping[str, str]
+    answers: Mapping[str, str]
 
     @property
     def cmake(self) -> str:
         """CMake's version; empty where there is none."""
-        return self.said.get("cmake", "").removeprefix("cmake version ")
+        return self.answers.get("cmake", "").removeprefix("cmake version ")
 
     @property
     def generator(self) -> str:
         """CMake's name of what drives the build here; empty where there is nothing."""
-        if "ninja" in self.said:
+        if "ninja" in self.answers:
             return "Ninja"
-        return "Unix Makefiles" if "make" in self.said else ""
+        return "Unix Makefiles" if "make" in self.answers else ""
 
     @property
     def tools(self) -> Mapping[str, str]:
         """Versions of CMake and of what drives the build here, by the tool's name."""
         driver = "ninja" if self.generator == "Ninja" else "make"
-        return {"cmake": self.cmake, driver: self.said.get(driver, "")}
+        return {"cmake": self.cmake, driver: self.answers.get(driver, "")}
 
     @property
     def ccache(self) -> str:
         """The path of ccache; empty where there is none."""
-        return self.said.get("ccache", "")
+        return self.answers.get("ccache", "")
 
     @property
     def has_nice(self) -> bool:
         """Programs can be started at a lower priority."""
-        return "nice" in self.said
+        return "nice" in self.answers
 
 
 def words_for(kind: SystemCompilerName, target: Target) -> Words:
@@ -144,7 +144,7 @@ def asking_script(words: Words) -> str:
 def read_machine(output: str) -> Machine:
     """Read what the asking script told; what it lacks is not there."""
     pairs = (line.partition(" ") for line in output.splitlines())
-    return Machine(said={word: rest.strip() for word, _, rest in pairs if rest.strip()})
+    return Machine(answers={word: rest.strip() for word, _, rest in pairs if rest.strip()})
 
 
 def read_system_compiler(
@@ -159,27 +159,27 @@ def read_system_compiler(
         MissingToolError: it is not there, or cannot link statically; says how to get it.
         UsageError: it makes code for another architecture.
     """
-    said = machine.said
+    answers = machine.answers
     for word, program in (("c", words.c), ("cxx", words.cxx)):
-        if word not in said:
+        if word not in answers:
             raise MissingToolError(f"{where}: there is no compiler {program}.", words.how_to_get)
-    made_for = re.sub(r"-.*", "", said.get("machine", "unknown"))
+    made_for = re.sub(r"-.*", "", answers.get("machine", "unknown"))
     if made_for != target.architecture:
         raise UsageError(
-            f"{where}: {words.c} makes code for {made_for}, and the target {target.name!r} is "
+            f"{where}: {words.c} compiles for {made_for}, but the target {target.name!r} is "
             f"{target.architecture}.",
-            "Use the compiler 'zig' or 'gnu', which make code for other machines.",
+            "Use the compiler 'zig' or 'gnu', which can cross-compile.",
         )
-    if "libc.a" not in said:
+    if "libc.a" not in answers:
         raise MissingToolError(
             f"{where}: {words.c} has no static C library (libc.a).",
-            f"{words.how_to_get} On other distributions it may be a package of its own, such as "
+            f"{words.how_to_get} Other distributions may have it in a separate package, such as "
             "glibc-static.",
         )
     return SystemCompiler(
         kind=words.kind,
-        c=said["c"],
-        cxx=said["cxx"],
-        version=said.get("version", "unknown"),
-        libraries={name: said[name] for name in _LIBRARIES if name in said},
+        c=answers["c"],
+        cxx=answers["cxx"],
+        version=answers.get("version", "unknown"),
+        libraries={name: answers[name] for name in _LIBRARIES if name in answers},
     )

@@ -66,7 +66,9 @@ class Target(Value):
                 if feature not in _FEATURES:
                     near = difflib.get_close_matches(feature, sorted(_FEATURES), n=1)
                     meant = f"; did you mean {near[0]!r}?" if near else ""
-                    raise ValueError(f"{feature!r} is no feature of /proc/cpuinfo{meant}")
+                    raise ValueError(
+                        f"{feature!r} is not a CPU feature as /proc/cpuinfo names them{meant}"
+                    )
         return features
 
 
@@ -91,9 +93,9 @@ def _of_this_machine(target: Target) -> Target:
     architecture = machine_architecture()
     if not sys.platform.startswith("linux") or architecture not in _ARCHITECTURES.values():
         raise UsageError(
-            f"The target {target.name!r} is this machine, and armload builds for Linux on "
-            f"aarch64 and x86_64; this is {platform.system()} on {platform.machine()}.",
-            "Name the target of a board, such as armv8-generic.",
+            f"The target {target.name!r} is this machine, but armload builds for Linux on aarch64 "
+            f"and x86_64 only; this is {platform.system()} on {platform.machine()}.",
+            "Choose the target of a board, such as armv8-generic.",
         )
     features = _cpu_features(_CPUINFO.read_text(encoding="utf-8", errors="replace"))
     return target.model_copy(update={"architecture": architecture, "features": features})

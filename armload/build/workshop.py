@@ -76,7 +76,9 @@ class LocalWorkshop:
         with progress.step(f"Configuring for {order.target.name}") as step:
             lines = 0
             if "ziglang" in compiler.tools:
-                step.update(lines, note="the first time, zig also compiles the C and C++ libraries")
+                step.update(
+                    lines, note="first build with zig: also compiles the C and C++ libraries"
+                )
 
             def watch(line: str) -> None:
                 nonlocal lines

@@ -109,7 +109,7 @@ def _zig_program() -> Path:
 
 def _missing() -> MissingToolError:
     return MissingToolError(
-        "The compiler zig is not installed beside armload.",
+        "The compiler zig is not installed in armload's environment.",
         f"Install it: {pip_install('ziglang')}",
     )
 

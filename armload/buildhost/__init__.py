@@ -1,1 +1,1 @@
-"""Building on another machine, such as an ARM server, instead of on the laptop."""
+"""Building on another machine, such as an ARM server, instead of on this machine."""

@@ -44,7 +44,7 @@ from armload.deploy.transfer import push
 TIME_LIMIT_S = 6 * 3600
 UNPACKING_LIMIT_S = 600.0
 _DIGITS = 12
-_GOES_ON = "The build goes on there. The same command finds it and goes on."
+_CONTINUES = "The build continues there. Repeat the command to reattach."
 
 
 def kind_there(board: Board, wanted: str) -> SystemCompilerName:
@@ -54,13 +54,13 @@ def kind_there(board: Board, wanted: str) -> SystemCompilerName:
         wanted: empty for what the file says.
 
     Raises:
-        UsageError: there is no such kind, or it is none for build hosts.
+        UsageError: there is no such kind, or it is not available on build hosts.
     """
     kind = compiler_name(wanted or board.build_host.compiler)
     if kind == "zig":
         raise UsageError(
             "zig compiles on this machine, not on a build host.",
-            "Leave out --on, or say --compiler native or gnu.",
+            "Omit --on, or use --compiler native or gnu.",
         )
     return kind
 
@@ -89,7 +89,7 @@ class RemoteWorkshop:
         self._jobs = jobs if jobs is not None else settings.jobs
         self._nice = nice if nice is not None else settings.nice
         self._folder = settings.folder or board.workdir / "build"
-        self._machine = Machine(said={})
+        self._machine = Machine(answers={})
 
     @property
     def name(self) -> str:
@@ -102,10 +102,10 @@ class RemoteWorkshop:
         return self._machine.tools
 
     def compiler(self, target: Target) -> Compiler:
-        """Return the compiler that is used for a target, which the build host is asked for.
+        """Return the compiler that the build host uses for a target.
 
         Raises:
-            UsageError: it makes no code for that target.
+            UsageError: it cannot compile for that target.
             MissingToolError: it is not there, or CMake and make are not.
             ConnectError: the build host does not answer.
         """
@@ -122,20 +122,20 @@ class RemoteWorkshop:
     def compile(self, order: Order, compiler: Compiler, progress: Progress) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names.
 
-        A build that is under way there is followed, one that ended is taken over.
+        A build in progress there is followed; the programs of one that ended are fetched.
 
         Raises:
             BuildError: they do not compile; with the end of the compiler's output.
             BoardError: the build host has no space, or its folder cannot be written.
-            ConnectError: it does not answer; what is under way goes on there.
-            TransferError: a program did not arrive as it is there.
+            ConnectError: it does not answer; a build in progress continues there.
+            TransferError: a program was damaged in transit.
         """
         parts = self._unpacked(order, progress)
         run = self._under_way(order.work_id)
         if run is None:
             run = self._started(order, compiler, parts)
         else:
-            progress.say(f"{self.name}: this build is known there; going on with it.")
+            progress.say(f"{self.name}: resuming a build that is already there.")
         sums = _sums(self._followed(order, run, progress))
         linked = {name: self._fetched(order, name, sums, progress) for name in order.programs}
         runs = [stored.folder for stored in self._runs(order.work_id)]
@@ -178,7 +178,7 @@ class RemoteWorkshop:
         ]
 
     def _under_way(self, work_id: str) -> PurePosixPath | None:
-        """Return the run for an order that goes on there, or has ended well; none else."""
+        """Return the run for an order if it still runs there or has ended successfully."""
         for run in reversed(self._runs(work_id)):
             if run.state == "running" or (run.state == "ended" and run.status == 0):
                 return run.folder
@@ -219,21 +219,21 @@ class RemoteWorkshop:
                 job=b"{}",
             )
         except BoardError as error:
-            other = self._under_way(order.work_id)  # another laptop asked for the same
+            other = self._under_way(order.work_id)  # another workstation started the same build
             if other is None:
                 raise self._full_disk(error.message) or error from error
             return other
         return run
 
     def _followed(self, order: Order, run: PurePosixPath, progress: Progress) -> str:
-        """Wait for the end of a build there and return what it said, which is the log too."""
-        said = ""
+        """Wait for the end of a build there and return its output, which is also its log."""
+        output = ""
         with progress.step(f"{order.label} on {self.name}", unit="steps") as step:
 
             def grown(steps: int, text: str) -> None:
-                nonlocal said
+                nonlocal output
                 del steps
-                said = text
+                output = text
                 status = next(filter(None, map(read_status, reversed(text.splitlines()))), None)
                 if status is not None:
                     step.update(status.done, total=status.total, note=status.what)
@@ -244,41 +244,39 @@ class RemoteWorkshop:
                 stop(self._host, run)
                 raise
             except ConnectError as error:
-                raise ConnectError(error.message, _GOES_ON) from error
+                raise ConnectError(error.message, _CONTINUES) from error
             except RunError as error:
-                again = "The same command goes on where it was."
+                again = "Repeat the command to resume it."
                 raise BuildError(
-                    f"{error.message} The build there was cut short.", again
+                    f"{error.message} The build there was interrupted.", again
                 ) from error
             finally:
-                order.log.write_text(said, encoding="utf-8")
+                order.log.write_text(output, encoding="utf-8")
         # While it grows, only the end of the text is kept.
         whole = b"".join(self._host.read(run / "stdout"))
         order.log.write_bytes(whole)
-        said = whole.decode("utf-8", "replace")
+        output = whole.decode("utf-8", "replace")
         if exit_status != 0:
-            raise self._failure(order, exit_status, said)
-        return said
+            raise self._failure(order, exit_status, output)
+        return output
 
-    def _failure(self, order: Order, status: int, said: str) -> ArmloadError:
-        return self._full_disk(said) or failure(
-            f"{self.name}: the build", status, said.splitlines()[-LOG_LINES_SHOWN:], order.log
+    def _failure(self, order: Order, status: int, output: str) -> ArmloadError:
+        return self._full_disk(output) or failure(
+            f"{self.name}: the build", status, output.splitlines()[-LOG_LINES_SHOWN:], order.log
         )
 
-    def _full_disk(self, said: str) -> BoardError | None:
+    def _full_disk(self, output: str) -> BoardError | None:
         """Return the error for a full disk, if that is why it failed: few programs say so."""
         free_bytes = ask_space(self._host, [self._folder / "trees"]).free_bytes
         is_full = free_bytes is not None and free_bytes < FULL_DISK_BYTES
-        if not is_full and "No space left on device" not in said:
+        if not is_full and "No space left on device" not in output:
             return None
-        return BoardError(
-            f"{self.name}: the disk that holds {self._folder} is full.", self._make_room()
-        )
+        return BoardError(f"{self.name}: the disk with {self._folder} is full.", self._make_room())
 
     def _make_room(self) -> str:
         return (
-            f"A build takes some 500 MB there. Make room, or name a folder that can be written as "
-            f"'folder' of 'build_host' in boards/{self.name}.yaml. Then run the same command again."
+            "A build takes some 500 MB there. Free disk space, or set 'folder' of 'build_host' "
+            f"in boards/{self.name}.yaml to a writable folder. Then repeat the command."
         )
 
     def _fetched(
@@ -298,14 +296,15 @@ class RemoteWorkshop:
                 step.update(file.tell())
             if digest.hexdigest() != sums.get(name):
                 raise TransferError(
-                    f"{self.name}: {remote} did not arrive as it is there.",
-                    "Run the same command again.",
+                    f"{self.name}: {remote} was damaged in transit.",
+                    "Repeat the command.",
                 )
         return local
 
 
-def _sums(said: str) -> Mapping[str, str]:
-    """Return the SHA-256 of each program, which a build's last lines say."""
+def _sums(output: str) -> Mapping[str, str]:
+    """Return the SHA-256 of each program, which a build prints last."""
     return {
-        name: sha256 for sha256, name in re.findall(r"^([0-9a-f]{64})  (\S+)$", said, re.MULTILINE)
+        name: sha256
+        for sha256, name in re.findall(r"^([0-9a-f]{64})  (\S+)$", output, re.MULTILINE)
     }

@@ -107,7 +107,7 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
 def load_charting_meanwhile() -> None:
     """Load the charting libraries beside other work.
 
-    They take a second; while a board is busy, the laptop is not.
+    They take a second; while a board is busy, this machine is not.
     """
     threading.Thread(target=_load_charting, daemon=True).start()
 

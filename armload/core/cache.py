@@ -115,7 +115,7 @@ def left_over(kind: str) -> Iterator[Item]:
     """Yield what was being freed when armload was stopped."""
     for path in entries(kind):
         if is_left_over(path):
-            label = "the rest of a clean that was stopped"
+            label = "left over from an interrupted clean"
             yield Item(label=label, paths=(path,), size_bytes=disk_usage([path]))
 
 
@@ -153,7 +153,9 @@ def unknown(kinds: Sequence[Kind]) -> Kind:
     items = tuple(
         Item(label=path.name, paths=(path,), size_bytes=disk_usage([path])) for path in paths
     )
-    return Kind(name="other", what="not armload's", again="it is left alone", items=items)
+    return Kind(
+        name="other", what="not armload's", again="nothing: it is never removed", items=items
+    )
 
 
 def disk_usage(paths: Iterable[Path]) -> int:

@@ -30,7 +30,7 @@ def known(process: subprocess.Popen[Any]) -> Iterator[None]:
 
 
 def end_all() -> None:
-    """Ask every known program and its children to end: the threads that wait for them go on."""
+    """Ask every known program and its children to end: the threads that wait for them continue."""
     with _lock:
         for pid in _living:
             with suppress(ProcessLookupError, PermissionError):

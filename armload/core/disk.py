@@ -10,8 +10,8 @@ from pathlib import Path
 
 from armload.core.errors import DiskError, UsageError
 
-READ_REMEDY = "Check its permissions, and those of the folders above it."
-CACHE_REMEDY = "Make room, or set ARMLOAD_CACHE to another folder, then run the same command again."
+READ_REMEDY = "Check its permissions and those of its parent folders."
+CACHE_REMEDY = "Free disk space, or set ARMLOAD_CACHE to another folder, then repeat the command."
 
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
@@ -38,13 +38,13 @@ def written_in(folder: Path) -> Iterator[None]:
             raise
         where = error.filename or folder
         raise DiskError(
-            f"{where} on this machine cannot be written: {error.strerror}.", CACHE_REMEDY
+            f"Cannot write {where} on this machine: {error.strerror}.", CACHE_REMEDY
         ) from error
 
 
 def unreadable(path: Path, error: OSError) -> DiskError:
     """Return the error of a file of this machine that the operating system does not let be read."""
-    return DiskError(f"{path} cannot be read: {error.strerror or error}.", READ_REMEDY)
+    return DiskError(f"Cannot read {path}: {error.strerror or error}.", READ_REMEDY)
 
 
 def is_there(path: Path) -> bool:
@@ -75,5 +75,5 @@ def require_file(path: Path, what: str, remedy: str) -> None:
             raise UsageError(f"There is no {what} {path}.", remedy) from error
         raise unreadable(path, error) from error
     if not stat.S_ISREG(mode):
-        kind = "is a folder, not a file" if stat.S_ISDIR(mode) else "is no regular file"
+        kind = "is a folder, not a file" if stat.S_ISDIR(mode) else "is not a regular file"
         raise UsageError(f"The {what} {path} {kind}.", remedy)

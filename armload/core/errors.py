@@ -75,13 +75,13 @@ class NewerFormatError(DataError):
 
     def __init__(self, where: object, version: int, known: int) -> None:
         super().__init__(
-            f"{where}: its format is {version}, and this armload reads up to {known}.",
-            "A newer armload wrote it. Update this one: git pull && ./setup in its folder.",
+            f"{where}: format {version} is newer than this armload reads (up to {known}).",
+            "Update armload: run 'git pull && ./setup' in its folder.",
         )
 
 
 class MissingToolError(ArmloadError):
-    """A program or package that the laptop needs is not there."""
+    """A program or package that this machine needs is not installed."""
 
     kind = "missing tool"
     exit_status = 4

@@ -19,7 +19,7 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
     """Hold the lock on a file, which is made when missing; yield its descriptor.
 
     The lock ends with the block, or with the last process that has the descriptor: a child
-    that inherits it goes on holding the lock when its parent is killed.
+    that inherits it keeps the lock when its parent is killed.
 
     Args:
         path: the file; it stays, unless who holds the lock deletes it.
@@ -82,14 +82,14 @@ def _holder(path: Path) -> str:
     try:
         taker = int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # it has just been taken, or let go
-        return "Ctrl-C gives up."
+        return "Press Ctrl-C to cancel."
     try:
         os.kill(taker, 0)
     except ProcessLookupError:
-        return "It was killed, but what it started still runs. Ctrl-C gives up."
+        return "It was killed, but its child processes still run. Press Ctrl-C to cancel."
     except PermissionError:  # it is somebody else's
         pass
-    return f"It is process {taker}. Ctrl-C gives up."
+    return f"It is process {taker}. Press Ctrl-C to cancel."
 
 
 def _try(path: Path) -> int | None:

@@ -25,9 +25,9 @@ _MUST_BE = {
     "tuple_type": "a list, such as [one, two]",
     "list_type": "a list, such as [one, two]",
     "path_type": "a path",
-    "dict_type": "keys with values, a line each",
-    "model_type": "keys with values, a line each",
-    "model_attributes_type": "keys with values, a line each",
+    "dict_type": "a mapping (one 'key: value' per line)",
+    "model_type": "a mapping (one 'key: value' per line)",
+    "model_attributes_type": "a mapping (one 'key: value' per line)",
     "greater_than": "more than {gt}",
     "greater_than_equal": "{ge} or more",
     "less_than": "less than {lt}",
@@ -37,7 +37,7 @@ _MUST_BE = {
 
 
 _BOOLEAN_REMEDY = (
-    "YAML reads yes, no, on and off as true and false; put quotation marks around a text."
+    "YAML reads an unquoted yes, no, on or off as true or false; quote it to make it text."
 )
 
 
@@ -103,7 +103,7 @@ def boolean_for_a_number(written: object, read: object) -> Mistake | None:
     """
     if isinstance(written, bool) and isinstance(read, (int, float)) and not isinstance(read, bool):
         must_be = _MUST_BE["int_type" if isinstance(read, int) else "float_type"]
-        words = f"it must be {must_be}, and is {_shown(written)}"
+        words = f"must be {must_be}, but is {_shown(written)}"
         return Mistake(place=(), unknown_key=False, words=words, remedy=_BOOLEAN_REMEDY)
     pairs: Iterable[tuple[int | str, object, object]] = ()
     if isinstance(written, Mapping) and isinstance(read, BaseModel):
@@ -133,21 +133,21 @@ def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:
         return str(context["error"])
     if kind == "union_tag_not_found":
         tags = ", ".join(_tags(_models_at(model, mistake["loc"])))
-        return f"its key {context['discriminator']} is missing; it is one of {tags}"
+        return f"the key {context['discriminator']} is missing; allowed values: {tags}"
     if kind == "union_tag_invalid":
-        return f"{context['tag']!r} is none of {context['expected_tags']}"
+        return f"must be one of {context['expected_tags']}, but is {context['tag']!r}"
     if kind == "string_too_short":
-        return "it must not be empty"
+        return "must not be empty"
     if kind == "too_short":
-        return "the list is empty; give a value, or leave the key out"
+        return "the list is empty; give a value or omit the key"
     must_be = _MUST_BE.get(kind)
     if must_be is None:
-        return mistake["msg"].replace("Input should", "it should")
+        return mistake["msg"].replace("Input should", "should")
     is_size = _is_size(model, mistake["loc"])
     limits = {key: _size(limit) if is_size else _whole(limit) for key, limit in context.items()}
     given = mistake["input"]
     shown = _size(given) if is_size and isinstance(given, int) else _shown(given)
-    return f"it must be {must_be.format_map(limits)}, and is {shown}"
+    return f"must be {must_be.format_map(limits)}, but is {shown}"
 
 
 def _is_size(model: type[BaseModel], place: tuple[int | str, ...]) -> bool:
@@ -184,7 +184,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return "keys with values"
+        return "a mapping"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "a list"
     return repr(value)

@@ -1,4 +1,4 @@
-"""How long work reports that it goes on. The command line decides how that looks."""
+"""How long-running work reports its progress. The command line decides how that looks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Silent:
 
 
 class Labelled:
-    """Shows the work of one of several that go on at once, under its name."""
+    """Shows the work of one of several parallel tasks, under its name."""
 
     def __init__(self, progress: Progress, name: str) -> None:
         self._progress = progress

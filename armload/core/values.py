@@ -61,7 +61,7 @@ def parse_bytes(text: object) -> object:
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if match is None or match.group(2) not in _UNITS:
         allowed = ", ".join(unit for unit in _UNITS if unit)
-        raise ValueError(f"{text!r} is no size; write a number with one of {allowed}")
+        raise ValueError(f"{text!r} is not a size; write a number and a unit ({allowed})")
     return int(float(match.group(1)) * _UNITS[match.group(2)])
 
 
@@ -70,7 +70,7 @@ ByteCount = Annotated[int, BeforeValidator(parse_bytes)]
 
 
 def counted(count: int, thing: str) -> str:
-    """Write a number of things: ``1 token``, ``2 tokens``."""
+    """Write a count with its noun: ``1 token``, ``2 tokens``."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 

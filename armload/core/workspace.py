@@ -1,7 +1,7 @@
-"""Where things lie on the laptop: the data folders, the cache, the runs and their reports.
+"""Locations on this machine: the data folders, the cache, the runs and their reports.
 
 YAML files of ``boards``, ``toolchains`` and ``shapes`` are looked up in the workspace and then in
-the installation, so a person's own file overrides a shipped one. What becomes code on a board or a
+the installation, so a user's own file overrides a shipped one. What becomes code on a board or a
 compiler's input (``deploy``, and the sources in ``toolchains``) comes from the installation alone.
 """
 
@@ -134,10 +134,10 @@ def data_file(kind: str, name: str) -> Path:
     near = difflib.get_close_matches(name, names, n=3)
     names = [*near, *(each for each in names if each not in near)]
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
-    new = f" A new one is a file {kind}/{name}.yaml." if is_a_name else ""
+    new = f" To add it, create {kind}/{name}.yaml." if is_a_name else ""
     raise UsageError(
-        f"No {_ONE_OF.get(kind, 'file')} is called {name!r}.",
-        f"There are: {', '.join(names)}.{new}",
+        f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}.",
+        f"Available: {', '.join(names)}.{new}",
     )
 
 

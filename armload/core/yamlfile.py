@@ -64,9 +64,9 @@ def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node
     root, content = _parsed(path, text)
     if isinstance(content, dict):
         return content, root
-    what = "this file is empty" if content is None else "expected keys and values"
+    what = "this file is empty" if content is None else "expected 'key: value' lines"
     keys = ", ".join(allowed_keys(model))
-    raise DataError(f"{path}, line 1: {what}.", f"Write a line 'key: value'. Keys: {keys}.")
+    raise DataError(f"{path}, line 1: {what}.", f"Keys: {keys}.")
 
 
 def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
@@ -80,30 +80,30 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise DataError(
-            f"{path}, line {line}: this is not valid YAML: {error.problem}.", _remedy(error)
+            f"{path}, line {line}: invalid YAML: {error.problem}.", _remedy(error)
         ) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise DataError(
-            f"{path}, line {line}: text cannot hold the character {error.character:#06x}.",
+            f"{path}, line {line}: the character {error.character:#06x} is not allowed in YAML.",
             "Delete it.",
         ) from error
     except ValueError as error:  # a number or a date that is none
         raise DataError(
-            f"{path}: a value is not what YAML takes it for: {error}.",
-            "Put quotation marks around a text that looks like a date or a number.",
+            f"{path}: invalid date or number: {error}.",
+            "Quote text that looks like a date or a number.",
         ) from error
     except RecursionError as error:
-        raise DataError(f"{path}: its values are nested too deeply.") from error
+        raise DataError(f"{path}: the values are nested too deeply.") from error
 
 
 def _remedy(error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or ""
     if "constructor for the tag" in problem:
-        return "Delete the tag, or put quotation marks around a text that begins with '!'."
+        return "Delete the tag, or quote text that begins with '!'."
     if "undefined alias" in problem or "cannot start any token" in problem:
-        return "Indent with spaces, and put quotation marks around a text with special characters."
-    return "Look at the indentation and the quotes there."
+        return "Indent with spaces, and quote text that contains special characters."
+    return "Check the indentation and quotes on that line."
 
 
 def _refuse_repeated_keys(path: Path, root: yaml.Node) -> None:
@@ -115,9 +115,9 @@ def _refuse_repeated_keys(path: Path, root: yaml.Node) -> None:
             line = key.start_mark.line + 1
             if (key.tag, key.value) in lines:
                 raise DataError(
-                    f"{path}, line {line}: the key {key.value!r} is there already, "
-                    f"in line {lines[key.tag, key.value]}.",
-                    "Keep one of the two.",
+                    f"{path}, line {line}: duplicate key {key.value!r}, first used in line "
+                    f"{lines[key.tag, key.value]}.",
+                    "Delete one of them.",
                 )
             lines[key.tag, key.value] = line
 
@@ -152,7 +152,7 @@ def _read_extended(
             return _merged(inherited, content), (file, *files)
     raise DataError(
         f"{path}, line {_place_of((file,), ('extends',)).line}: it extends {base_name!r}, "
-        f"and there is no other {kind}/{base_name}.yaml."
+        f"but there is no other {kind}/{base_name}.yaml."
     )
 
 
@@ -224,6 +224,6 @@ def _told(mistake: Mistake, files: Sequence[_File]) -> DataError:
     what = (
         f"there is no key {place.key!r}" if mistake.unknown_key else f"{place.key}: {mistake.words}"
     )
-    extended = "" if place.path == files[0].path else f"{files[0].path} extends that file."
+    extended = "" if place.path == files[0].path else f"{files[0].path} extends this file."
     remedy = f"{mistake.remedy} {extended}".strip()
     return DataError(f"{place.path}, line {place.line}: {what}.", remedy)

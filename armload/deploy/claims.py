@@ -28,7 +28,7 @@ class Claim(Value):
     Attributes:
         token: tells it apart from all others.
         owner: who put it up; none when that was not written in time.
-        run: the run that keeps it; empty while a laptop does.
+        run: the run that keeps it; empty while a workstation does.
         held_s: how long it has stood; none when that is not known.
         left_s: how long it lasts when nobody renews it; 0 when it has ended.
     """
@@ -75,17 +75,17 @@ def need_board(host: Host, workdir: PurePosixPath) -> None:
 def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, ...]:
     """End the claims on a board, and return them.
 
-    Without ``force`` only those that have ended by themselves, and those of this laptop that keep
+    Without ``force`` only those that have ended by themselves, and those of this machine that keep
     the board for no run that goes on.
 
     Raises:
-        BusyError: somebody else has it, or a run of this laptop.
+        BusyError: somebody else has it, or a run of this machine.
         ConnectError: the board does not answer.
     """
     found = claims(host, workdir)
-    mine = this_process().laptop
+    mine = this_process().workstation
     lasting = [claim for claim in found if claim.left_s]
-    theirs = [claim for claim in lasting if claim.owner is None or claim.owner.laptop != mine]
+    theirs = [claim for claim in lasting if claim.owner is None or claim.owner.workstation != mine]
     if theirs and not force:
         raise BusyError(
             f"{host.name} is in use by {theirs[0].words}.",

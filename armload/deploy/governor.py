@@ -26,7 +26,7 @@ def check_governor(host: Host, wanted: str) -> None:
     for may, now, names in policies:
         if wanted not in (now, *names.split()):
             raise BoardError(
-                f"{host.name}: no CPU frequency governor is called {wanted!r}.",
+                f"{host.name}: there is no CPU frequency governor {wanted!r}.",
                 f"Available: {', '.join(sorted(offered))}.",
             )
         if may != "yes":

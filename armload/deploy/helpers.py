@@ -21,7 +21,7 @@ def own_program(
 ) -> tuple[str, ...] | None:
     """Return the words that start a program of ours; none where it cannot run.
 
-    It is put on the board first. Under a launcher the shell is the laptop's own, so the program
+    It is put on the board first. Under a launcher the shell is this machine's own, so the program
     lies there already, and runs as all programs do that are built for the board.
 
     Raises:

@@ -15,7 +15,7 @@ class Item(Value):
     """A file that is to lie on a board.
 
     Attributes:
-        local: on the laptop.
+        local: on this machine.
         remote: on the board.
         sha256: of the content, 64 hexadecimal digits.
         executable: whether it is a program.

@@ -157,7 +157,7 @@ def _acquire(
     with progress.step(f"Waiting for {host.name}") as step:
         while other is not None:
             lease.waited = True
-            # A command of this laptop that was killed will never come back for it; its run may.
+            # A command of this machine that was killed will never come back for it; its run may.
             over = other.token if other.owner and other.owner.is_gone() and not other.run else ""
             if not over:
                 waited_s = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Who uses a board: a person, a laptop, and one process of theirs."""
+"""Who uses a board: a person, a workstation, and one process of theirs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import platformdirs
+from pydantic import model_validator
 
 from armload.boards.virtual.process import Started
 from armload.core.files import write_whole
@@ -20,26 +21,35 @@ _UNTOLD = "unknown"
 
 
 class Owner(Value):
-    """One process on one laptop. Its words hold no character that means anything to a shell.
+    """A process on a workstation. Its words hold no character that means anything to a shell.
 
     Attributes:
         user: the person's login name.
-        laptop: the laptop's name, and what tells it apart from another of that name.
+        workstation: its name, and an identifier that tells it apart from others of that name.
         process: the process there.
     """
 
     user: str
-    laptop: str
+    workstation: str
     process: Started
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_key(cls, content: object) -> object:
+        if isinstance(content, dict) and "laptop" in content:  # a lease of an earlier version
+            return {
+                "workstation" if key == "laptop" else key: each for key, each in content.items()
+            }
+        return content
 
     @property
     def who(self) -> str:
-        """The person and the laptop's name, for people."""
-        return f"{self.user}@{self.laptop.rpartition('-')[0]}"
+        """The person and the workstation's name, for people."""
+        return f"{self.user}@{self.workstation.rpartition('-')[0]}"
 
     def is_gone(self) -> bool:
-        """Say whether it was a process of this very laptop that has ended."""
-        return self.laptop == laptop() and not self.process.is_alive()
+        """Say whether it was a process of this machine that has ended."""
+        return self.workstation == workstation_id() and not self.process.is_alive()
 
 
 def this_process() -> Owner:
@@ -47,12 +57,12 @@ def this_process() -> Owner:
     process = Started.of(os.getpid())
     if process is None:
         raise RuntimeError("this process does not exist")
-    return Owner(user=_person(), laptop=laptop(), process=process)
+    return Owner(user=_person(), workstation=workstation_id(), process=process)
 
 
 @cache
-def laptop() -> str:
-    """Return a name that only this laptop has, and only for this person."""
+def workstation_id() -> str:
+    """Return this machine's name with an identifier, which is unique for it and the user."""
     path = Path(platformdirs.user_state_dir("armload")) / "laptop"
     try:
         known = _word(path.read_text(encoding="ascii").strip())
@@ -60,7 +70,7 @@ def laptop() -> str:
         known = secrets.token_hex(6)
         try:
             write_whole(path, known.encode())
-        except OSError:  # a home that cannot be written: the laptop's name must do
+        except OSError:  # a home directory that cannot be written: the host name must do
             known = _UNTOLD
     return f"{_word(socket.gethostname())}-{known}"
 

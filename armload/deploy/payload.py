@@ -20,7 +20,7 @@ class FoundFile(Value):
 
     Attributes:
         name: with the payload's own name before it: ``qwen/config.json``.
-        local: on the laptop.
+        local: on this machine.
         size_bytes: of its content.
         executable: whether it may be run.
     """
@@ -46,7 +46,7 @@ class FoundPayload(Value):
 
     Attributes:
         name: its last name.
-        local: its whole path on the laptop, as it was given.
+        local: its whole path on this machine, as it was given.
         files: its files.
     """
 

@@ -142,7 +142,7 @@ def command(
     """Return the words that start the engine on the board.
 
     Args:
-        program: the same program on the laptop, asked for the options that it knows.
+        program: the same program on this machine, asked for the options that it knows.
         on_board: the program's path on the board.
         model_on_board: the model's path on the board.
         memory_available_bytes: on the board, before the run.

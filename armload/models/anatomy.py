@@ -173,17 +173,17 @@ def _cache(model: Model, facts: Facts) -> Iterator[CacheSize]:
 
 def _notes(facts: Facts) -> Iterator[str]:
     if _has_latent_attention(facts):
-        yield "Latent attention (MLA): the size of its KV cache is not known here."
+        yield "The size of the KV cache of latent attention (MLA) is not computed."
     window = facts.number("attention.sliding_window", 0)
     if window and not _has_latent_attention(facts):
         yield (
-            f"Some layers look back {window:,} tokens only: a long context takes less KV cache "
-            "than this."
+            f"Some layers use a sliding window of {window:,} tokens: a long context takes less "
+            "KV cache than this."
         )
     if facts.has("ssm.state_size"):
-        yield "The state of the recurrent layers, which does not grow, is not counted."
+        yield "The fixed-size state of the recurrent layers is not counted."
     if facts.number("expert_count", 0):
-        yield "Bytes per token count as many experts as are used for one token."
+        yield "Bytes per token count only the experts that are active for a token."
 
 
 def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[Section]:

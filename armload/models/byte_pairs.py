@@ -2,7 +2,7 @@
 
 The first 256 tokens are the bytes, in the order and with the letters of GPT-2; a text that
 consists of nothing else can be read. Words are merged letter by letter from the space before
-them. Further tokens, as many as are asked for, are two or more words in one, and are never read.
+them. Further tokens, as many as requested, are two or more words in one, and are never read.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def cached_checksums(path: Path, progress: Progress) -> Checksums:
     computed = _computed(path, progress)
     if _identity(path) != before:
         raise DataError(
-            f"{path}: the file changed while it was read.", "Wait until it is written, then retry."
+            f"{path}: the file changed while it was read.",
+            "Wait until it is written completely, then retry.",
         )
     with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
         write_whole(remembered, f"{computed.sha256}\n{computed.blocks_sha256}\n".encode())

@@ -1,4 +1,4 @@
-"""The facts that a GGUF header tells, and what is said of a header that lacks them."""
+"""The facts that a GGUF header holds, and the errors of a header that lacks them."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Facts:
         parts = self._metadata.get("split.count", 0)
         if isinstance(parts, int) and parts > 1:
             raise DataError(
-                f"{path}: this is one of {parts} parts of a model.",
+                f"{path}: this file is one of {parts} parts of a split model.",
                 "Join them with `llama-gguf-split --merge FIRST-PART WHOLE.gguf`.",
             )
         embedding = self._tensors.get(EMBEDDING)
         if embedding is None or not embedding.elements or not embedding.shape:
             raise DataError(
-                f"{path}: this GGUF file is no language model: it has no tensor {EMBEDDING!r}.",
+                f"{path}: this GGUF file is not a language model: it has no tensor {EMBEDDING!r}.",
                 "Give the model itself, not its vocabulary, adapter or image projector.",
             )
         self.layers = self.number("block_count")
         if self.layers > len(self._tensors):
             raise DataError(
-                f"{path}: {self.architecture}.block_count says {self.layers} layers, and there "
-                f"are only {len(self._tensors)} tensors.",
-                "The file is damaged: download, copy or convert it again.",
+                f"{path}: {self.architecture}.block_count is {self.layers}, but the file has "
+                f"only {len(self._tensors)} tensors.",
+                "The file is damaged. Download, copy or convert it again.",
             )
 
     def number(self, key: str, default: int | None = None) -> int:
@@ -150,5 +150,5 @@ class Facts:
     def _lacks(self, key: str) -> DataError:
         return DataError(
             f"{self._path}: this GGUF file lacks the metadata key {key!r}.",
-            "Give a language model that was converted with a current llama.cpp.",
+            "Give a language model converted with a current llama.cpp.",
         )

@@ -48,7 +48,7 @@ def resolve(reference: str, progress: Progress) -> Path:
 
     Raises:
         UsageError: there is no such file, shape or file type.
-        MissingToolError: the hub is asked for and its package is not installed.
+        MissingToolError: the model is on the hub, and the hub's package is not installed.
         ConnectError: the hub cannot be reached.
         DiskError: the file cannot be looked at.
     """
@@ -87,9 +87,7 @@ def model_like(reference: str, progress: Progress) -> Path:
     """
     name, separator, file_type = reference.removeprefix(LIKE).partition(":")
     if not separator:
-        raise UsageError(
-            f"{reference!r} names no file type.", f"Write like:{name}:Q4_0, for example."
-        )
+        raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")
     shape, file_type = load_shape(name), check_file_type(file_type)
     # A person's own shape may change under its name.
     sizes = shape.model_dump_json(exclude={"name", "description"})

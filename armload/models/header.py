@@ -101,7 +101,7 @@ def check_whole(path: Path, file_bytes: int, whole_bytes: int) -> None:
     missing = whole_bytes - file_bytes
     if missing > 0:
         raise DataError(
-            f"{path}: the file is cut short: it has {file_bytes} bytes, and "
+            f"{path}: the file is truncated: it has {file_bytes} bytes, and "
             f"{missing} ({format_bytes(missing)}) of its {whole_bytes} are missing.",
             "Download or copy it again.",
         )
@@ -123,7 +123,7 @@ class _Parser:
         for _ in range(key_count):
             key = read.name("metadata key")
             if key in metadata:
-                raise read.bad(f"the metadata key {key!r} is there twice")
+                raise read.bad(f"the metadata key {key!r} occurs twice")
             metadata[key] = read.metadata_value(key)
         return Header(
             version=version,
@@ -136,7 +136,7 @@ class _Parser:
         magic = self._values.bytes_up_to(4)
         if magic != MAGIC:
             raise DataError(
-                f"{self._path}: this is no GGUF file: it {beginning(magic, MAGIC)}.",
+                f"{self._path}: this is not a GGUF file: it {beginning(magic, MAGIC)}.",
                 "Give a model in llama.cpp's GGUF format. A download page or a Git LFS pointer "
                 "saved under the model's name looks like this too.",
             )
@@ -146,7 +146,8 @@ class _Parser:
         if struct.unpack("<I", struct.pack(">I", version))[0] in SUPPORTED_VERSIONS:
             raise DataError(
                 f"{self._path}: this GGUF file is big-endian, and the boards are little-endian.",
-                "Convert it with `gguf-convert-endian FILE little`, or take the usual download.",
+                "Convert it with `gguf-convert-endian FILE little`, or download the little-endian "
+                "file.",
             )
         raise DataError(
             f"{self._path}: GGUF version {version} is not supported, only "
@@ -157,7 +158,7 @@ class _Parser:
     def _alignment(self, metadata: Mapping[str, Scalar | Array]) -> int:
         value = metadata.get("general.alignment", DEFAULT_ALIGNMENT_BYTES)
         if not isinstance(value, int) or value <= 0 or value & (value - 1):
-            raise self._values.bad(f"general.alignment is {value!r}, and must be a power of two")
+            raise self._values.bad(f"general.alignment is {value!r} instead of a power of two")
         return value
 
     def _tensors(self, count: int, alignment: int) -> tuple[Tensor, ...]:
@@ -165,7 +166,7 @@ class _Parser:
         for _ in range(count):
             name = self._values.name("tensor name")
             if name in relative:
-                raise self._values.bad(f"the tensor {name!r} is there twice")
+                raise self._values.bad(f"the tensor {name!r} occurs twice")
             shape = self._shape(name)
             type_name, size_bytes = self._type(name, shape)
             offset_bytes = self._values.number("<Q")
@@ -191,7 +192,7 @@ class _Parser:
         dimensions = self._values.number("<I")
         if dimensions > MOST_DIMENSIONS:
             raise self._values.bad(
-                f"tensor {name!r} has {dimensions} dimensions; at most {MOST_DIMENSIONS} exist"
+                f"tensor {name!r} has {dimensions} dimensions instead of at most {MOST_DIMENSIONS}"
             )
         shape = tuple(self._values.number("<Q") for _ in range(dimensions))
         if math.prod(shape) >= 1 << 63:

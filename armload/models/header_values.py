@@ -43,7 +43,7 @@ class Array:
     Attributes:
         length: number of items.
         items: the items; empty for strings and for long arrays, which are only counted.
-        strings: the strings, where they were asked for.
+        strings: the strings, if they were requested.
     """
 
     length: int
@@ -86,11 +86,11 @@ class ValueReader:
         """Read the name of something."""
         length = self.number("<Q")
         if length >= LONGEST_NAME_BYTES:
-            raise self.bad(f"a {kind} is said to have {length} bytes")
+            raise self.bad(f"a {kind} claims a length of {length} bytes")
         try:
             return self._take(length).decode("utf-8")
         except UnicodeDecodeError:
-            raise self.bad(f"a {kind} is no text") from None
+            raise self.bad(f"a {kind} is not UTF-8") from None
 
     def metadata_value(self, key: str) -> Scalar | Array:
         """Read the type and the value of a metadata key."""
@@ -102,12 +102,10 @@ class ValueReader:
         return self._scalar(self._code(value_type, key))
 
     def check_count(self, what: str, count: int, smallest_bytes: int) -> None:
-        """Check that so many things can be in the rest of the file at all."""
+        """Check that the rest of the file is large enough for that many entries."""
         left = self._size_bytes - self.at
         if count * smallest_bytes > left:
-            raise self.bad(
-                f"it is said to hold {count} {what}, and only {format_bytes(left)} are left"
-            )
+            raise self.bad(f"it claims {count} {what}, but only {format_bytes(left)} are left")
 
     def bad(self, what: str) -> DataError:
         """Return the error for what cannot be, found just before ``at``."""
@@ -153,7 +151,7 @@ class ValueReader:
         content = self._file.read(count) if count <= self._size_bytes - self.at else b""
         if len(content) < count:
             raise DataError(
-                f"{self._path}: the file is cut short: its {self._size_bytes} bytes end inside "
+                f"{self._path}: the file is truncated: its {self._size_bytes} bytes end inside "
                 "the header, before any weights.",
                 "Download or copy it again.",
             )
@@ -163,7 +161,7 @@ class ValueReader:
     def _skip(self, count: int, key: str) -> None:
         if count > self._size_bytes - self.at:
             raise self.bad(
-                f"a value of {key!r} is said to have {count} bytes, and the file ends before"
+                f"a value of {key!r} claims {count} bytes, but the file ends before that"
             )
         self._file.seek(count, 1)
         self.at += count

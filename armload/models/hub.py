@@ -38,12 +38,12 @@ def fetch(reference: str, progress: Progress) -> Path:
     match = _REFERENCE.fullmatch(reference)
     if match is None or ".." in reference:
         raise UsageError(
-            f"{reference!r} names no model on the hub.",
+            f"{reference!r} is not a model on the Hugging Face Hub.",
             "Write hf:ORG/REPO/FILE.gguf, such as hf:ggml-org/models/tinyllamas/stories260K.gguf.",
         )
     if importlib.util.find_spec("huggingface_hub") is None:
         raise MissingToolError(
-            "Models from the hub need the package huggingface_hub.",
+            "Downloading models needs the package huggingface_hub.",
             f"Install it: {pip_install('huggingface_hub', 'tqdm')}",
         )
     return _download(match["repo"], match["file"], progress)
@@ -56,23 +56,23 @@ def _download(repo: str, file: str, progress: Progress) -> Path:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     # Another HTTP library in each generation of the hub's; its errors have this base.
     http_error = cast("type[Exception]", errors.HfHubHTTPError.__bases__[0])
-    progress.say(f"Asking the hub for {repo}/{file}")
+    progress.say(f"Looking up {repo}/{file} on the Hugging Face Hub")
     try:
         _need_answer(repo, file)
         return Path(hf_hub_download(repo, file, tqdm_class=_bar_class(file, progress)))
     except errors.GatedRepoError as error:
         raise UsageError(
-            f"The hub lets only some accounts have {repo}.",
-            f"Accept its conditions on the page of {repo}, then log in with `hf auth login`.",
+            f"Access to {repo} is restricted.",
+            "Accept the conditions on its Hugging Face page, then log in with `hf auth login`.",
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise UsageError(
-            f"The hub has no {repo}, or not for you.",
-            "Check the spelling; if it is private, log in with `hf auth login`.",
+            f"The Hugging Face Hub has no repository {repo}, or it is private.",
+            "Check the spelling; for a private one, log in with `hf auth login`.",
         ) from error
     except errors.RemoteEntryNotFoundError as error:
         raise UsageError(
-            f"The hub's {repo} has no file {file}.", f"Look at the list of files of {repo}."
+            f"{repo} has no file {file}.", "Check the list of files on its Hugging Face page."
         ) from error
     except (
         errors.LocalEntryNotFoundError,
@@ -82,12 +82,12 @@ def _download(repo: str, file: str, progress: Progress) -> Path:
     ) as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise DiskError(
-                f"{repo}/{file} cannot be kept in {constants.HF_HUB_CACHE}: {error.strerror}.",
-                "Make room there and see that it may be written, or set HF_HUB_CACHE to another "
+                f"Cannot write {repo}/{file} to {constants.HF_HUB_CACHE}: {error.strerror}.",
+                "Free disk space or correct the permissions there, or set HF_HUB_CACHE to another "
                 "folder.",
             ) from error
         raise ConnectError(
-            f"The hub cannot be reached for {repo}/{file}: {_first_line(error)}",
+            f"Cannot reach the Hugging Face Hub for {repo}/{file}: {_first_line(error)}",
             "Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or download the file "
             "elsewhere and give its path.",
         ) from error

@@ -44,7 +44,7 @@ def check_file_type(name: str) -> str:
     """
     if name.upper() not in FILE_TYPES:
         raise UsageError(
-            f"No model can be made in {name!r}.", f"There are: {', '.join(FILE_TYPES)}."
+            f"Models cannot be generated in {name!r}.", f"Available: {', '.join(FILE_TYPES)}."
         )
     return name.upper()
 

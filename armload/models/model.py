@@ -11,7 +11,7 @@ class Model(Value):
     """A GGUF file that was read and found whole.
 
     Attributes:
-        path: the file on the laptop.
+        path: the file on this machine.
         sha256: of the whole file, 64 hexadecimal digits.
         size_bytes: of the whole file.
         architecture: ``general.architecture``, such as ``llama``.

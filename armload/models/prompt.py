@@ -44,9 +44,9 @@ def prompt_of(path: Path, tokens: int) -> str:
     whole = [word for word in english_words() if space is not None and space + word in known]
     if len(whole) < _FEWEST_WORDS:
         raise UsageError(
-            f"{path}: no prompt of a length in tokens can be made for this model: its vocabulary "
+            f"{path}: cannot make a prompt of a given length for this model: its vocabulary "
             f"({kind}) has no common English words.",
-            "Give a text with --prompt.",
+            "Give the text of a prompt with --prompt.",
         )
     count = tokens - _begins_with_a_token(header, str(kind))
     text = " ".join(random.Random(_SEED).choices(whole, k=count))  # noqa: S311 - no secret
@@ -54,7 +54,7 @@ def prompt_of(path: Path, tokens: int) -> str:
 
 
 def _begins_with_a_token(header: Header, kind: str) -> bool:
-    said = header.metadata.get("tokenizer.ggml.add_bos_token")
-    if isinstance(said, bool):
-        return said
+    adds_bos = header.metadata.get("tokenizer.ggml.add_bos_token")
+    if isinstance(adds_bos, bool):
+        return adds_bos
     return kind == "llama" or header.metadata.get("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN

@@ -164,7 +164,7 @@ def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
     ):
         if wrong:
             of = f" of {shape.name}" if shape.name else ""
-            raise UsageError(f"No model{of} can be made: {what}.", "Change the shape.")
+            raise UsageError(f"Cannot generate a model{of}: {what}.", "Change the shape.")
 
 
 def _byte_pairs_checks(

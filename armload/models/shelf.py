@@ -19,7 +19,7 @@ def model_kinds() -> tuple[Kind, ...]:
         Kind(
             name="hashes",
             what="checksums of model files",
-            again="one reading of each model",
+            again="reading each model once",
             items=(*([remembered] if hashes else []), *left_over("hashes")),
         ),
     )

@@ -92,7 +92,7 @@ def synthesise(
     """
     if quantisation not in TYPES:
         raise UsageError(
-            f"No model can be made in {quantisation!r}.", f"There are: {', '.join(TYPES)}."
+            f"Models cannot be generated in {quantisation!r}.", f"Available: {', '.join(TYPES)}."
         )
     words = _words(shape)
     planned = matrices(shape, words.words)
@@ -158,7 +158,8 @@ def _check_blocks(planned: Sequence[Matrix], quantisation: str) -> None:
         if matrix.columns % block:
             what = "feed_forward" if matrix.role == "ffn_down" else "width"
             raise UsageError(
-                f"No model can be made: {what} must be a multiple of {block} for {quantisation}.",
+                f"Cannot generate a model: {what} must be a multiple of {block} for "
+                f"{quantisation}.",
                 "Change the shape.",
             )
 
@@ -186,9 +187,9 @@ def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> No
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise DiskError(
-            f"{path}: the model takes {format_bytes(needed)}, and {folder} has room for "
-            f"{format_bytes(free)}.",
-            "Make room, or choose a smaller shape or quantisation.",
+            f"{path}: the model takes {format_bytes(needed)}, but {folder} has "
+            f"{format_bytes(free)} free.",
+            "Free disk space, or choose a smaller shape or quantisation.",
         )
 
 
@@ -239,7 +240,7 @@ def _write_weights(path: Path, tensors: Sequence[_Stored], seed: int, progress: 
     done = 0
     with (
         path.open("ab") as file,
-        progress.step("Making a model of random weights", total=total, unit="B") as step,
+        progress.step("Generating a model with random weights", total=total, unit="B") as step,
     ):
         file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
         for each in tensors:

@@ -73,7 +73,7 @@ def vocabulary(size: int) -> Vocabulary:
     while len(needed) > size:
         count -= 1
         if not count:
-            raise ValueError(f"a vocabulary needs {len(needed)} tokens at least, not {size}")
+            raise ValueError(f"a vocabulary needs at least {len(needed)} tokens, not {size}")
         needed, words = _with_words(count)
     unused = [(f"<unused{number}>", Kind.UNUSED) for number in range(size - len(needed))]
     tokens, kinds = zip(*needed, *unused, strict=True)

@@ -15,7 +15,7 @@ from armload.engines.engine import Engine, Site
 from armload.engines.job import BoardRecord, Job, Place, Workstation
 
 FILE_NAME = "job.json"
-"""The job lies under this name in the run's folder, on the board and on the laptop."""
+"""The job lies under this name in the run's folder, on the board and on this machine."""
 
 
 def new_id(now: datetime, board_name: str, stem: str) -> str:

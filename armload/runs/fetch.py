@@ -24,7 +24,7 @@ from armload.core.workspace import runs_folder
 from armload.deploy.collect import collect
 from armload.deploy.facts import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
-from armload.deploy.owner import laptop
+from armload.deploy.owner import workstation_id
 from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import list_runs, mark_collected
 from armload.deploy.traces import whole_lines
@@ -82,7 +82,9 @@ def pull(board: Board, progress: Progress) -> Pulled:
                 continue
             runs.append(run)
             mark = RunOwner.read(stored.mark)
-            if mark is None or mark.laptop == laptop():  # another's is still to be fetched by it
+            if (
+                mark is None or mark.workstation == workstation_id()
+            ):  # another's is still to be fetched by it
                 tell_it_is_fetched(host, stored.folder)
         return Pulled(runs=tuple(runs), lost=lost)
     finally:
@@ -90,7 +92,7 @@ def pull(board: Board, progress: Progress) -> Pulled:
 
 
 def is_here(run_id: str) -> bool:
-    """Say whether a run lies on this laptop and can be read, by a newer armload if not by us."""
+    """Say whether a run lies on this machine and can be read, by a newer armload if not by us."""
     try:
         store.load(runs_folder() / run_id)
     except NewerFormatError:

@@ -1,4 +1,4 @@
-"""Finding the run that an interrupted command of this laptop has left on a board."""
+"""Finding the run that an interrupted command of this machine has left on a board."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def find_left(connection: Connection, fingerprint: str, progress: Progress) -> S
 def left_run(runs: Sequence[StoredRun], fingerprint: str, now: datetime) -> StoredRun | None:
     """Return the newest run that answers a request, and that nobody waits for any more.
 
-    It goes on or has ended by itself, this laptop started it, the command that did so is not
+    It goes on or has ended by itself, this machine started it, the command that did so is not
     there any more, and the run is not here yet. One that a person stopped, or that a restart
     cut short, answers nothing.
     """

@@ -1,4 +1,4 @@
-"""Runs as folders on the laptop: ``runs/<id>/run.json`` beside the raw files."""
+"""Runs as folders on this machine: ``runs/<id>/run.json`` beside the raw files."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def find(reference: str) -> Path:
                 "Write more of the id.",
             )
     raise UsageError(
-        f"No run is called {reference!r}.",
+        f"There is no run named {reference!r}.",
         f"Similar names: {_nearest(reference, folders)}.",
     )
 

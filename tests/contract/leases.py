@@ -1,4 +1,4 @@
-"""Claims on a board, as others put them up and as this laptop has them."""
+"""Claims on a board, as others put them up and as this machine has them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armload.deploy.owner import Owner
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 SOMEBODY = Owner(
-    user="ann", laptop="thinkpad-0a1b", process=Started(pid=os.getpid(), start_mark="1")
+    user="ann", workstation="thinkpad-0a1b", process=Started(pid=os.getpid(), start_mark="1")
 )
 
 

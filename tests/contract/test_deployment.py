@@ -211,11 +211,11 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
 def test_a_copy_whose_line_broke_leaves_the_board_to_whoever_has_it_by_then(
     emulated: Host, board: Board, tmp_path: Path, what: str
 ) -> None:
-    """As after a night in which the laptop slept, and its lease ran out."""
+    """As after a night in which this machine slept and its lease expired."""
     binary, model = some_binary(tmp_path), some_model(tmp_path)
     layout = Layout(workdir=board.workdir)
     lease = Path(layout.lease)
-    somebody = this_process().model_copy(update={"laptop": "thinkpad-0a1b"})
+    somebody = this_process().model_copy(update={"workstation": "thinkpad-0a1b"})
     until = int(Path("/proc/uptime").read_text().split(".")[0]) + 50
 
     def break_the_line() -> None:

@@ -104,7 +104,7 @@ def test_a_claim_that_was_cut_off_while_it_was_written_ends_like_any_other(
         pass
 
 
-def test_a_command_of_this_laptop_that_was_killed_holds_up_nobody(
+def test_a_command_of_this_machine_that_was_killed_holds_up_nobody(
     host: Host, workdir: PurePosixPath
 ) -> None:
     me = this_process()

@@ -1,4 +1,4 @@
-"""A run has the board until its end, with its laptop or without, on every kind of host."""
+"""A run has the board until its end, with its workstation or without, on every kind of host."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_renewal_under_way_does_not_cost_a_run_its_lease(
     assert follow(host, folder, nothing) == 0
 
 
-def test_a_run_keeps_the_board_without_the_laptop_and_frees_it_at_its_end(
+def test_a_run_keeps_the_board_without_this_machine_and_frees_it_at_its_end(
     host: Host, workdir: PurePosixPath, tmp_path: Path
 ) -> None:
     folder, gate = launched_under_a_lease(host, workdir, tmp_path)

@@ -40,7 +40,7 @@ HELD = "/data/local/tmp/held"
 
 @contextmanager
 def two_people(folder: Path) -> Iterator[tuple[Person, Person]]:
-    """Two people with a laptop each; the second reaches the board of the first by SSH."""
+    """Two people with a workstation each; the second reaches the board of the first by SSH."""
     ann, bob = Person(folder / "ann"), Person(folder / "bob")
     try:
         _share(ann, bob)

@@ -84,9 +84,9 @@ def test_a_wrong_password_is_refused_without_a_word_of_it(
     repository: Repository, tmp_path: Path, seen: list[str], asked: Callable[[], None]
 ) -> None:
     with guarded(tmp_path, USER, "another", asked) as address:
-        with pytest.raises(BuildError, match="wants a login") as caught:
+        with pytest.raises(BuildError, match="needs a login") as caught:
             chosen(with_login(address, repository.folder), "main")
-        with pytest.raises(BuildError, match="wants a login"):
+        with pytest.raises(BuildError, match="needs a login"):
             chosen(f"{address}/{quote(repository.folder.name)}", "main")
     assert not holds(str(caught.value))
     assert not [words for words in seen if holds(words)]

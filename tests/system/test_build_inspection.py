@@ -112,11 +112,11 @@ def test_a_program_for_another_architecture_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no ELF program: it is empty"),
-        (b"GGUF\x03", 'no ELF program: it begins with "GGUF"'),
-        (b"\xcf\xfa\xed\xfe", "no ELF program: it begins with the bytes cf fa ed fe"),
-        (b"\x7fELF", "ELF file is damaged or cut short"),
-        (b"\x7fELF\x02\x01\x01" + b"\0" * 20, "ELF file is damaged or cut short"),
+        (b"", "not an ELF program: it is empty"),
+        (b"GGUF\x03", 'not an ELF program: it begins with "GGUF"'),
+        (b"\xcf\xfa\xed\xfe", "not an ELF program: it begins with the bytes cf fa ed fe"),
+        (b"\x7fELF", "ELF file is damaged or truncated"),
+        (b"\x7fELF\x02\x01\x01" + b"\0" * 20, "ELF file is damaged or truncated"),
     ],
 )
 def test_a_file_that_is_no_program_is_one_clear_error(

@@ -35,7 +35,7 @@ class BuildHost:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
-        self.person = Person(folder / "laptop")
+        self.person = Person(folder / "workstation")
         self.work = folder / "work"
         (self.person.folder / "cache" / "builds").unlink()
         self._shell = folder / "shell"
@@ -102,7 +102,7 @@ def _line_is_cut(port: int) -> None:
             process.kill()
 
 
-def test_a_build_survives_a_cut_line_and_a_killed_laptop_and_the_same_command_completes_it(
+def test_a_build_survives_a_cut_line_and_a_killed_workstation_and_the_same_command_completes_it(
     machine: BuildHost,
 ) -> None:
     with machine.up() as address:
@@ -191,7 +191,7 @@ def test_a_native_compiler_for_another_architecture_is_refused(answering: BuildH
         (answering.folder / "bin" / name).write_text("#!/bin/sh\necho mips-linux-gnu\n")
         (answering.folder / "bin" / name).chmod(0o755)
     done = answering.person.types(*answering.build_words("--compiler", "native"), status=2)
-    assert "builder: cc makes code for mips, and the target 'rk3568' is aarch64" in done.stderr
+    assert "builder: cc compiles for mips, but the target 'rk3568' is aarch64" in done.stderr
 
 
 def test_a_compiler_error_there_shows_the_end_of_its_output_and_where_the_rest_is(

@@ -79,7 +79,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_program(tmp_path: Path) -> 
     (tmp_path / "text").write_text("GGUF")
     text = typed(tmp_path, "text")
     assert (text.returncode, text.stdout) == (3, "")
-    assert "no ELF program" in text.stderr
+    assert "not an ELF program" in text.stderr
     assert "compiled for Linux" in text.stderr
     assert typed(tmp_path, ".").returncode == 2
     assert typed(tmp_path, "text", "--target", "rk3586").returncode == 2

@@ -36,7 +36,7 @@ def test_what_storage_and_memory_give_is_measured_in_the_first_run_of_a_boot(
     assert run["before"]["clusters"] == [
         {"cores": [0, 1], "governor": None, "khz": None, "max_khz": None}
     ]
-    # A laptop with other work reads slower for a moment: one of some measurements is right.
+    # Other work on this machine slows reading for a moment: one of some measurements is right.
     assert any(165e6 / 2 < measured_again(person) < 165e6 * 2 for _ in "123")
     rates = probed(person)["rates"]
     assert rates["storage_others_read_bytes"] is not None

@@ -30,7 +30,7 @@ MODELS = "/data/local/tmp/armload/models"
 PADDING_BYTES = 20_000_000
 
 
-def test_of_two_laptops_one_runs_and_the_other_waits_and_then_runs(
+def test_of_two_workstations_one_runs_and_the_other_waits_and_then_runs(
     people: tuple[Person, Person],
 ) -> None:
     ann, bob = people

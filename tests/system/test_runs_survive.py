@@ -1,4 +1,4 @@
-"""Runs that nothing can lose: killed laptops, a cut in the power, Ctrl-C twice."""
+"""Runs that nothing can lose: killed workstations, a cut in the power, Ctrl-C twice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIST_RUNS = f"(ls {RUNS} 2>/dev/null || true)"
     "stage",
     ["launching", *(pytest.param(stage, marks=in_bulk) for stage in ("present", "copying"))],
 )
-def test_a_laptop_killed_before_its_run_begins_goes_on_with_the_same_command(
+def test_a_workstation_killed_before_its_run_begins_goes_on_with_the_same_command(
     people: tuple[Person, Person], stage: str
 ) -> None:
     ann, _ = people
@@ -66,7 +66,7 @@ def test_a_laptop_killed_before_its_run_begins_goes_on_with_the_same_command(
 
 
 @pytest.mark.parametrize("stage", ["running", pytest.param("ended", marks=in_bulk)])
-def test_a_laptop_killed_in_a_run_takes_it_over_with_the_same_command(
+def test_a_workstation_killed_in_a_run_takes_it_over_with_the_same_command(
     people: tuple[Person, Person], stage: str
 ) -> None:
     ann, _ = people
@@ -133,10 +133,10 @@ def text_seen(ann: Person, here: set[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "laptop", ["killed", *(pytest.param(each, marks=in_bulk) for each in AGAIN)]
+    "workstation", ["killed", *(pytest.param(each, marks=in_bulk) for each in AGAIN)]
 )
 def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
-    people: tuple[Person, Person], laptop: str
+    people: tuple[Person, Person], workstation: str
 ) -> None:
     ann, _ = people
     words = benches(60, model="demo")
@@ -147,12 +147,12 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
         process = ann.start(*words, "--new")
         waits_until(lambda: steps_seen(ann, here) >= wanted and text_seen(ann, here) != "", process)
         seen, text = steps_seen(ann, here), text_seen(ann, here)
-        if laptop == "killed":
+        if workstation == "killed":
             process.kill()
             process.communicate()
         power_cut(ann)
         stack.pop_all()  # with its power; whoever waits for the board switches it on
-    if laptop == "awake":
+    if workstation == "awake":
         out, err = process.communicate(timeout=300)
         assert process.returncode == 9, err
         cut = json.loads(out)
@@ -161,7 +161,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
         new = known(ann) - here
         found = [json.loads((ann.runs / each / "run.json").read_text()) for each in new]
         (cut,) = [run for run in found if run["exit"]["kind"] != "done"]
-    assert len(cut["steps"]) >= seen, "what the laptop has seen is kept"
+    assert len(cut["steps"]) >= seen, "what this machine has seen is kept"
     assert cut["text"].startswith(text)
     assert (cut["exit"]["kind"], cut["exit"]["status"]) == ("restart", None)
     assert "restarted" in cut["exit"]["meaning"]

@@ -86,7 +86,7 @@ def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
     assert "12/12" in shown.stderr
 
 
-def test_a_sweep_whose_laptop_was_killed_goes_on_where_it_stopped(ann: Person) -> None:
+def test_a_sweep_whose_workstation_was_killed_goes_on_where_it_stopped(ann: Person) -> None:
     sweep = words("-n", "300", "-t", "1,2", "--repeats", "3")
     before = killed_after(ann, 2, *sweep)
     shown = ann.types(*sweep)
@@ -157,7 +157,7 @@ def test_a_sweep_in_which_nothing_works_fails_and_keeps_why(ann: Person) -> None
     [
         (("-t", f"1,{4 * (os.cpu_count() or 1)}"), 2, "cores"),
         (("--context", "256,9999", "-n", "8"), 2, "trained for 512"),
-        (("-n", "8,abc"), 2, "--n-predict: it must be a whole number, and is 'abc'"),
+        (("-n", "8,abc"), 2, "--n-predict: must be a whole number, but is 'abc'"),
         (("--plan", "plan.yaml"), 3, "plan.yaml, line 2: there is no key 'thread'"),
         (("--plan", "none.yaml"), 2, "no plan file"),
     ],

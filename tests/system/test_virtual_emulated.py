@@ -1,4 +1,4 @@
-"""The laptop as a board: a real OpenSSH server, ARM programs under qemu-user."""
+"""This machine as a board: a real OpenSSH server, ARM programs under qemu-user."""
 
 from __future__ import annotations
 

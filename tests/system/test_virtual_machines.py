@@ -118,10 +118,10 @@ def test_its_storage_is_not_quicker_than_its_file_says(host: SshHost) -> None:
     began = time.monotonic()
     assert host.run("cat /data/big >/dev/null && rm /data/big").status == 0
     rate = size_mb / (time.monotonic() - began)
-    assert rate < 25  # a busy laptop makes it slower, nothing makes it quicker
+    assert rate < 25  # a busy workstation makes it slower, nothing makes it quicker
 
 
-def test_it_is_told_of_a_full_disk_of_the_laptops_instead_of_standing_still(cache: Path) -> None:
+def test_it_is_told_of_a_full_disk_of_this_machine_instead_of_standing_still(cache: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("a small file system takes root")
     board = virtual_board("test-full", SMALL)

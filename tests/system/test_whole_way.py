@@ -74,7 +74,7 @@ def test_the_run_says_what_it_ran_on(story: dict[str, Any]) -> None:
 
 
 def test_the_engines_own_sums_agree_with_the_trace(person: Person) -> None:
-    # A laptop with other work can only drive the two apart, for a moment: one of some runs agrees.
+    # Other work on this machine can only drive the two apart for a moment: one of some runs agrees.
     assert any(sums_agree(person.benches("-n", "24")) for _ in "12345")
 
 
@@ -175,7 +175,7 @@ def test_ctrl_c_in_a_build_leaves_one_that_goes_on(person: Person, tmp_path: Pat
         person.environment["ARMLOAD_CACHE"] = usual
 
 
-def test_a_killed_laptop_loses_nothing(person: Person) -> None:
+def test_a_killed_workstation_loses_nothing(person: Person) -> None:
     before = set(json.loads(person.types("show", "--json").stdout))
     with held_engine(person) as engine:
         process = person.start("bench", "--board", "mine", "-n", "16", "--repeats", "1")
@@ -231,7 +231,7 @@ def test_an_engine_that_refuses_its_arguments_is_told_in_words(person: Person) -
     assert "--frobnicate" in failed.stderr
 
 
-def test_a_cut_model_never_leaves_the_laptop(person: Person, tmp_path: Path) -> None:
+def test_a_cut_model_never_leaves_this_machine(person: Person, tmp_path: Path) -> None:
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(shared("stories260K.gguf").read_bytes()[:-1000])
     refused = person.types("bench", "--board", "mine", "--model", str(cut), status=3)

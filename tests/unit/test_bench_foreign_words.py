@@ -1,4 +1,4 @@
-"""A command line that names things on the laptop names them on the board."""
+"""A command line that names things on this machine names them on the board."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ HASTY = (
     [0.0891, 0.0260, 0.0547, 0.0410, 0.0372, 0.0642, 0.2077],
     [0.0164, 0.0121, 0.0121, 0.0097, 0.0081, 0.0064, 0.0071],
 )
-"""Three runs of one command on a virtual board whose laptop was busy."""
+"""Three runs of one command on a virtual board whose workstation was busy."""
 
 
 def test_runs_of_few_tokens_are_told_apart_only_where_all_tokens_are() -> None:

@@ -83,7 +83,7 @@ def test_both_sides_of_a_comparison_open_their_own_files_only(
 
 
 def test_a_name_that_nothing_fits_opens_nothing(many: Path, opened: list[str]) -> None:
-    with pytest.raises(UsageError, match="No run is called 'kitchn'") as caught:
+    with pytest.raises(UsageError, match="There is no run named 'kitchn'") as caught:
         store.find("kitchn")
     assert "kitchen-llama" in caught.value.remedy
     assert opened == []

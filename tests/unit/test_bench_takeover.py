@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.virtual.process import Started
-from armload.deploy.owner import laptop, this_process
+from armload.deploy.owner import this_process, workstation_id
 from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import StoredRun
 from armload.runs import resume as takeover
@@ -17,7 +17,7 @@ from armload.runs.resume import cut_runs, left_run
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GONE = Started(pid=os.getpid(), start_mark="0")
-MINE = RunOwner(fingerprint="ab", laptop=laptop(), process=GONE)
+MINE = RunOwner(fingerprint="ab", workstation=workstation_id(), process=GONE)
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def test_the_newest_of_several_is_taken() -> None:
         {"mark": ""},
         {"mark": "rubbish"},
         {"mark": MINE.model_copy(update={"fingerprint": "cd"}).word},
-        {"mark": MINE.model_copy(update={"laptop": "another-0a1b"}).word},
+        {"mark": MINE.model_copy(update={"workstation": "another-0a1b"}).word},
         {"mark": MINE.model_copy(update={"process": this_process().process}).word},
         {"state": "ended", "status": 143, "stopped": True},
         {"state": "ended", "status": 0, "collected": True},

@@ -62,18 +62,20 @@ def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
     assert reasons(steps_with_prompt([0.1] * 8), beside(("stress-ng", 0.93))) == ()
 
 
-def test_a_virtual_board_s_neighbours_are_those_of_the_laptop() -> None:
-    on_laptop = board_record().model_copy(update={"workstation": Workstation(cores=2, load=8.13)})
+def test_a_virtual_board_s_neighbours_are_those_of_this_machine() -> None:
+    on_workstation = board_record().model_copy(
+        update={"workstation": Workstation(cores=2, load=8.13)}
+    )
     prompt = step(0, phase="prompt", tokens=8)
     steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
-    (contended,) = reasons((prompt, *steps), beside(), n_predict=21, board=on_laptop)
+    (contended,) = reasons((prompt, *steps), beside(), n_predict=21, board=on_workstation)
     assert "End other programs on this machine" in contended
     assert "its load was 8.1 on 2 cores when the run began" in contended
     uneven = steps_with_prompt([0.1] * 18 + [1.0] * 4)
-    (unsteady,) = reasons(uneven, beside(), n_predict=23, board=on_laptop)
+    (unsteady,) = reasons(uneven, beside(), n_predict=23, board=on_workstation)
     assert "End other programs on this machine" in unsteady
     (real,) = reasons(uneven, beside(), n_predict=23)
-    assert "laptop" not in real
+    assert "this machine" not in real
 
 
 def beside(*background_processes: tuple[str, float], kernel: bool = False) -> Around:

@@ -99,7 +99,7 @@ def test_a_wrong_value_of_a_virtual_board_is_told(
     ("reach", "said"),
     [
         ("{kind: local, host: a}", "there is no key 'reach.host'"),
-        ("{kind: hdc, key: ''}", "reach.key: it must not be empty"),
+        ("{kind: hdc, key: ''}", "reach.key: must not be empty"),
         ("{kind: usb}", "'ssh', 'local', 'hdc', 'virtual', 'qemu-user'"),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_reach_that_makes_no_sense_is_told(boards: Path, reach: str, said: str
         load_board("mine")
 
 
-def test_only_the_laptop_as_a_board_may_have_a_work_folder_in_the_cache(
+def test_only_this_machine_as_a_board_may_have_a_work_folder_in_the_cache(
     boards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARMLOAD_CACHE", "/cache")
@@ -131,8 +131,8 @@ def test_a_virtual_board_declares_what_its_own_machine_is_made_with(boards: Path
 def test_a_size_out_of_range_is_told_as_sizes_are_written(boards: Path) -> None:
     content = _VIRTUAL.format(**{**_VIRTUAL_VALUES, "memory": "10 MiB"})
     (boards / "small.yaml").write_text(content)
-    with pytest.raises(DataError, match=r"it must be 64 MiB or more, and is 10 MiB\.$"):
+    with pytest.raises(DataError, match=r"must be 64 MiB or more, but is 10 MiB\.$"):
         load_board("small")
     (boards / "small.yaml").write_text("extends: virtual\nreach:\n  disk_read_bytes_per_s: 0 MB\n")
-    with pytest.raises(DataError, match=r"it must be more than 0 B, and is '0 MB'\.$"):
+    with pytest.raises(DataError, match=r"must be more than 0 B, but is '0 MB'\.$"):
         load_board("small")

@@ -42,7 +42,7 @@ def test_a_program_runs_where_the_cpu_has_all_that_it_uses() -> None:
 
 def test_what_only_symbols_could_tell_of_a_stripped_program_is_left_open() -> None:
     (verdict, reason) = verdicts(program("asimddp", "sve", "mte"))[1]
-    assert (verdict, "symbols would tell" in reason) == ("perhaps", True)
+    assert (verdict, "symbols would show that" in reason) == ("perhaps", True)
     told = program("asimddp", "sve", "mte", is_stripped=False)
     assert verdicts(told)[1] == ("no", "the CPU lacks sve, mte")
 
@@ -61,7 +61,7 @@ def test_a_dynamic_program_runs_where_its_loader_is_unless_the_cpu_is_wrong() ->
     )
     assert verdicts(dynamic) == [
         ("no", "the CPU lacks asimddp"),
-        ("perhaps", "where there is /lib/ld.so, libc.so.6, libm.so.6"),
+        ("perhaps", "on boards that have /lib/ld.so, libc.so.6, libm.so.6"),
     ]
 
 

@@ -117,7 +117,7 @@ def test_a_program_is_taken_under_the_name_that_the_source_has_for_it(
     folder = llama_cpp(tmp_path, {"tool": f"add_executable({has} main.cpp)"})
     assert chosen(folder, [asked]) == [has]
     assert chosen(folder, [asked, has]) == [has]
-    assert renamed([asked], [has]) == [f"This llama.cpp has no {asked}; its {has} does that work."]
+    assert renamed([asked], [has]) == [f"This llama.cpp has no {asked}; its {has} replaces it."]
     assert renamed([has], [has]) == []
 
 

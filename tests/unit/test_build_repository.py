@@ -118,7 +118,7 @@ def test_one_repository_has_one_folder_however_it_is_spelt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "told"),
+    ("stderr", "kind", "message"),
     [
         ("fatal: repository 'https://x.org/y/' not found", UsageError, "no such repository"),
         ("ERROR: Repository not found.", UsageError, "no such repository"),
@@ -126,11 +126,11 @@ def test_one_repository_has_one_folder_however_it_is_spelt() -> None:
         (
             "fatal: could not read Username for 'https://github.com': terminal prompts disabled",
             BuildError,
-            "wants a login",
+            "needs a login",
         ),
-        ("git@github.com: Permission denied (publickey).", BuildError, "wants a login"),
-        ("fatal: Authentication failed for 'https://x.org/y/'", BuildError, "wants a login"),
-        ("Host key verification failed.", BuildError, "does not know the host key"),
+        ("git@github.com: Permission denied (publickey).", BuildError, "needs a login"),
+        ("fatal: Authentication failed for 'https://x.org/y/'", BuildError, "needs a login"),
+        ("Host key verification failed.", BuildError, "host key is not known"),
         (
             "fatal: unable to access 'https://x.org/y/': Could not resolve host: x.org",
             BuildError,
@@ -146,12 +146,14 @@ def test_one_repository_has_one_folder_however_it_is_spelt() -> None:
         ("", BuildError, "status 128"),
     ],
 )
-def test_git_s_words_become_one_clear_error(said: str, kind: type[Exception], told: str) -> None:
+def test_git_s_words_become_one_clear_error(
+    stderr: str, kind: type[Exception], message: str
+) -> None:
     address = address_of("https://x.org/y")
     assert address is not None
-    error = failure(address, Answer(128, "", said))
+    error = failure(address, Answer(128, "", stderr))
     assert isinstance(error, kind)
-    assert told in error.message
+    assert message in error.message
     assert error.message.startswith("https://x.org/y: ")
     assert error.message.count("\n") == 0
 
@@ -159,5 +161,5 @@ def test_git_s_words_become_one_clear_error(said: str, kind: type[Exception], to
 def test_an_address_that_git_repeats_is_shown_without_its_login() -> None:
     address = address_of("https://me:s3cret@x.org/y")
     assert address is not None
-    said = "fatal: unable to access 'https://me:s3cret@x.org/y/': Connection refused"
-    assert "s3cret" not in str(failure(address, Answer(128, "", said)))
+    stderr = "fatal: unable to access 'https://me:s3cret@x.org/y/': Connection refused"
+    assert "s3cret" not in str(failure(address, Answer(128, "", stderr)))

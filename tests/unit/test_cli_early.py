@@ -35,12 +35,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("watch", "--put", "text", "--", "text"), 2, "is not executable"),
         (("watch", "--put", "text", "--", "./other"), 2, "not among the files of --put"),
         (("watch", "--put", "broken", "--", "broken"), 3, "broken"),
-        (("bench", *MODEL, "--compiler", "cc"), 2, "There is no compiler 'cc'"),
-        (("bench", *MODEL, "--on", "nowhere"), 2, "No board is called 'nowhere'"),
+        (("bench", *MODEL, "--compiler", "cc"), 2, "There is no compiler named 'cc'"),
+        (("bench", *MODEL, "--on", "nowhere"), 2, "There is no board named 'nowhere'"),
         (("bench", *MODEL, "--prompt", "a" * 100_001), 2, "100001 bytes long"),
         (("build", "--on", "virtual", "--source", "nowhere"), 2, "--source nowhere"),
         (("build", "--on", "virtual", "--compiler", "zig"), 2, "not on a build host"),
-        (("deploy", *MODEL, "--board", "virtual,nowhere"), 2, "No board is called 'nowhere'"),
+        (("deploy", *MODEL, "--board", "virtual,nowhere"), 2, "There is no board named 'nowhere'"),
     ],
 )
 def test_a_mistake_is_told_before_a_board_is_reached(

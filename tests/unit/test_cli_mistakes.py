@@ -16,14 +16,14 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["board.probe", "--board", "vitual"], 2, "No board is called 'vitual'"),
-        (["build", "--target", "rk3586"], 2, "No target is called 'rk3586'"),
-        (["build", "--source", "llama-cp"], 2, "no source file and no folder of that name"),
-        (["build", "--ref", "master"], 2, "is an archive, which has no refs"),
+        (["board.probe", "--board", "vitual"], 2, "There is no board named 'vitual'"),
+        (["build", "--target", "rk3586"], 2, "There is no target named 'rk3586'"),
+        (["build", "--source", "llama-cp"], 2, "neither a source file, nor a folder"),
+        (["build", "--ref", "master"], 2, "is an archive; --ref needs a repository"),
         (["build", "--source", "file:///nowhere/x", "--ref", "x"], 2, "no such repository"),
         (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),
-        (["bench", "--n-predict", "0"], 2, "--n-predict: it must be 1 or more"),
-        (["bench", "--n-predict", "abc"], 2, "--n-predict: it must be a whole number"),
+        (["bench", "--n-predict", "0"], 2, "--n-predict: must be 1 or more"),
+        (["bench", "--n-predict", "abc"], 2, "--n-predict: must be a whole number"),
         (["build", "--jobs", "many"], 2, "--jobs 'many'"),
         (["bench", "--board", "dayu200", "--context", "100000"], 2, "was trained for"),
         (["bench", "--engine-args", "it's"], 2, "--engine-args"),
@@ -35,7 +35,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["show", "nothing"], 2, "o run"),
         (["bench", "--reference", "nothing"], 2, "o run"),
         (["bench", "--model", "README.md"], 3, 'begins with "# ar" instead of "GGUF"'),
-        (["bench", "--model", "/dev/null"], 2, "/dev/null is no regular file"),
+        (["bench", "--model", "/dev/null"], 2, "/dev/null is not a regular file"),
         (["bench", "--plan", "none.yaml"], 2, "A plan file holds options of armload bench"),
         (["bench", "--board", "dayu200,virtual"], 2, "Only armload deploy takes several"),
         (["inspect", "README.md"], 3, "compiled for Linux"),
@@ -159,7 +159,7 @@ def test_a_home_of_somebody_elses_is_in_the_way_only_where_it_is_needed(tmp_path
 def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: str) -> None:
     done = run("armload", "board.probe", "--board", name)
     assert done.returncode == 2
-    assert f"No board is called {name!r}" in done.stderr
+    assert f"There is no board named {name!r}" in done.stderr
     assert ".yaml" not in done.stderr
 
 

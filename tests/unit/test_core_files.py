@@ -71,7 +71,7 @@ def test_sizes_are_read_with_their_units(text: object, count: int) -> None:
 
 @pytest.mark.parametrize("text", ["2 gigs", "", "-1 MB", "1 e6"])
 def test_a_size_without_a_known_unit_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)
 
 

@@ -41,7 +41,10 @@ def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
         with locked(path, progress, waiting="Waiting for the other one."):
             assert holder.wait() != 0
         (said,) = progress.said
-        assert said == f"Waiting for the other one. It is process {holder.pid}. Ctrl-C gives up."
+        assert (
+            said
+            == f"Waiting for the other one. It is process {holder.pid}. Press Ctrl-C to cancel."
+        )
         assert progress.steps == ["Waiting"]
     with locked(path, progress, waiting="Waiting again."):
         pass

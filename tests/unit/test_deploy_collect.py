@@ -70,7 +70,7 @@ def test_what_makes_no_sense_is_a_failed_transfer(tmp_path: Path, output: bytes)
 def test_runs_are_listed() -> None:
     lines = [
         "ended 143 - - one",
-        "running - - ab:laptop-1:7:8 two words",
+        "running - - ab:workstation-1:7:8 two words",
         "interrupted restart - - three",
         "ended - collected - four",
         "stopped 143 - - five",
@@ -85,7 +85,7 @@ def test_runs_are_listed() -> None:
     ]
     assert [run.stopped for run in found] == [False, False, False, False, True]
     assert [run.collected for run in found] == [False, False, False, True, False]
-    assert [run.mark for run in found] == ["", "ab:laptop-1:7:8", "", "", ""]
+    assert [run.mark for run in found] == ["", "ab:workstation-1:7:8", "", "", ""]
     assert found[1].folder == RUNS / "two words"
 
 

@@ -83,7 +83,7 @@ except DiskError as error:
 """
 
 
-def test_a_full_disk_of_the_laptop_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_of_this_machine_is_told(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
     if unshare is None or os.geteuid() != 0:
         pytest.skip("a small file system takes root and unshare")

@@ -54,7 +54,7 @@ def test_storage_is_slowed_only_when_the_boards_file_says_so() -> None:
     assert "throttling" not in option(words(VirtualReach(kind="virtual")), "-drive")
 
 
-def test_only_the_laptop_itself_reaches_the_machine_and_the_machine_reaches_nothing() -> None:
+def test_only_this_machine_itself_reaches_the_machine_and_the_machine_reaches_nothing() -> None:
     network = option(words(VirtualReach(kind="virtual")), "-netdev").split(",")
     assert "restrict=on" in network
     assert [word for word in network if word.startswith("hostfwd=")] == [

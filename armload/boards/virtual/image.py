@@ -1,7 +1,7 @@
 """What every virtual board boots: a kernel, and the programs of its root file system.
 
 The image folder holds ``kernel``, ``base.cpio`` and ``packages.json``. It depends on no
-machine and may be copied to a laptop that has no apt; ``ARMLOAD_IMAGES`` names it there.
+machine and may be copied to a workstation that has no apt; ``ARMLOAD_IMAGES`` names it there.
 """
 
 from __future__ import annotations

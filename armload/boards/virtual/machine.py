@@ -43,7 +43,7 @@ from armload.core.progress import Progress
 from armload.core.shell import render
 
 BOOT_LIMIT_S = 120.0
-"""A machine that has not answered by then never will, even on a busy laptop."""
+"""A machine that has not answered by then never will, even on a busy workstation."""
 
 _DISK = "disk.img"
 _POWER_OFF_LIMIT_S = 15.0
@@ -58,7 +58,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
     Raises:
         ConnectError: it does not come up; with the last lines from its console.
         MissingToolError: QEMU or the packages cannot be had.
-        DiskError: the laptop's disk is full.
+        DiskError: this machine's disk is full.
         UsageError: the board is not a virtual one.
     """
     reach = _reach(board)

@@ -212,7 +212,7 @@ def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
 
     Raises:
         MissingToolError: no apt, no archive, or no network.
-        DiskError: no room on the laptop, here as in all that is done with it.
+        DiskError: no room on this machine, here as in all that is done with it.
     """
     require_apt()
     (cache_folder() / "packages").mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ class Wiring(Value):
     Attributes:
         kernel, initramfs: what it boots.
         disk: its storage.
-        port: on this laptop's loopback, that leads to its SSH server.
+        port: on this machine's loopback, that leads to its SSH server.
         qmp, console: sockets for QEMU's control protocol and for the serial line.
         console_log, qemu_log: what came over the serial line, what QEMU itself said.
         pid_file: written by QEMU.
@@ -170,7 +170,7 @@ def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> 
         *("-kernel", str(wiring.kernel), "-initrd", str(wiring.initramfs)),
         *("-append", "console=ttyAMA0 quiet loglevel=4 panic=5"),
         *("-drive", ",".join(f"{key}={value}" for key, value in drive.items())),
-        # Otherwise a full disk of the laptop's would stop the machine without a word.
+        # Otherwise a full disk of this machine's would stop the machine without a word.
         *("-device", "virtio-blk-pci,drive=storage,werror=report,rerror=report"),
         *("-netdev", f"user,id=network,ipv6=off,restrict=on,hostfwd={forward}"),
         *("-device", "virtio-net-pci,id=nic,netdev=network,romfile="),

@@ -1,4 +1,4 @@
-"""Want of room on the laptop, as the programs that make virtual boards say it."""
+"""Too little disk space on this machine, as the tools that make virtual boards report it."""
 
 from __future__ import annotations
 

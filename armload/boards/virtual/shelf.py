@@ -76,7 +76,7 @@ def _is_machine(folder: Path) -> bool:
 
 
 def _is_emulated(folder: Path) -> bool:
-    """Say whether a board is this laptop's own shell; one never started before is not known."""
+    """Say whether a board is this machine's own shell; one never started before is not known."""
     return (folder / "sshd_config").exists()
 
 

@@ -1,4 +1,4 @@
-"""What is kept on the laptop about a board that runs there."""
+"""What is kept on this machine about a board that runs there."""
 
 from __future__ import annotations
 

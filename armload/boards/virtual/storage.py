@@ -55,7 +55,7 @@ def make_disk(path: Path, size_bytes: int) -> None:
 
     Raises:
         MissingToolError: there is no mke2fs, or it failed.
-        DiskError: no room on the laptop.
+        DiskError: no room on this machine.
     """
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:

@@ -106,7 +106,7 @@ def _chosen(what: str, kinds: Sequence[Kind]) -> list[Kind]:
     for name in names or [what]:
         if name not in by_name:
             raise UsageError(
-                f"--what {name}: there is no such kind.", f"It is one of: {', '.join(by_name)}."
+                f"--what {name}: there is no such kind.", f"Available: {', '.join(by_name)}."
             )
     return [by_name[name] for name in dict.fromkeys(names)]
 

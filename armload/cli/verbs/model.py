@@ -86,7 +86,7 @@ def _given(like: str) -> str:
 
     if not like:
         raise UsageError(
-            "--like is missing: which shape?", f"There are: {', '.join(data_names(SHAPES))}."
+            "--like is missing: which shape?", f"Available: {', '.join(data_names(SHAPES))}."
         )
     return like
 

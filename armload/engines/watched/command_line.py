@@ -1,4 +1,4 @@
-"""A foreign program's command line, as it is typed on the laptop and as it is on the board."""
+"""A foreign program's command line, as it is typed on this machine and as it is on the board."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Command(Value):
 
     Attributes:
         words: with what was put there by its path on the board.
-        program: the file on the laptop that the first word is; none for one that is on the
+        program: the file on this machine that the first word is; none for one that is on the
             board already.
         library_folders: on the board, that hold shared libraries which were put there.
     """
@@ -33,7 +33,7 @@ class Command(Value):
 def for_board(words: Sequence[str], payload: Sequence[Payload], layout: Layout) -> Command:
     """Replace each word that names a payload, or something in it, by its path on the board.
 
-    A payload is named by its path on the laptop or by its own name: ``qwen/config.json`` is that
+    A payload is named by its path on this machine or by its own name: ``qwen/config.json`` is that
     file of the folder ``qwen``. So is what follows the first ``=`` of an option.
 
     Raises:

@@ -29,7 +29,7 @@ def with_wheel(
         order: how long it may take, and what else it needs.
         model: an MNN model's folder, with its ``config.json``.
         tokens: to generate, at most.
-        folder: on the laptop, for the prompt's file while the order lasts.
+        folder: on this machine, for the prompt's file while the order lasts.
 
     Raises:
         UsageError: the folder holds no MNN model, or the prompt is empty or no text.

@@ -120,7 +120,7 @@ def test_a_governor_that_cannot_be_had_is_refused_in_words(
         with pytest.raises(BoardError, match="schedutil, and this user may not change it"):
             check_governor(host, "performance")
         with pytest.raises(
-            BoardError, match="no CPU frequency governor is called 'quick'"
+            BoardError, match="there is no CPU frequency governor 'quick'"
         ) as caught:
             check_governor(host, "quick")
         assert "performance, powersave, schedutil" in caught.value.remedy

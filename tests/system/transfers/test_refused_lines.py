@@ -125,7 +125,7 @@ def test_waiting_for_a_board_outlives_its_server(tmp_path: Path) -> None:
     workdir = PurePosixPath(tmp_path / "work")
     lease = Path(Layout(workdir=workdir).lease)
     lease.mkdir(parents=True)
-    somebody = this_process().model_copy(update={"laptop": "thinkpad-0a1b"})
+    somebody = this_process().model_copy(update={"workstation": "thinkpad-0a1b"})
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     until = int(Path("/proc/uptime").read_text().split(".")[0]) + 1000
     claim = lease / f"other.{boot}.{until}"

@@ -1,4 +1,4 @@
-"""Runs that come home to a laptop whose disk is full: the board keeps them, and others come."""
+"""Fetching runs to a workstation whose disk is full: the board keeps them; others are fetched."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LARGE = NAMES[1]
 
 
 @pytest.fixture
-def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def workstation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to work in that holds 2 MB."""
-    with small_disk(tmp_path / "laptop", 2) as folder:
+    with small_disk(tmp_path / "workstation", 2) as folder:
         (folder / "boards").mkdir()
         monkeypatch.chdir(folder)
         yield folder
@@ -68,7 +68,7 @@ def board(tmp_path: Path) -> Board:
 
 
 def test_a_pull_names_the_run_that_does_not_fit_and_brings_home_the_others(
-    laptop: Path, board: Board
+    workstation: Path, board: Board
 ) -> None:
     progress = At(0, lambda: None)
     pulled = pull(board, progress)
@@ -81,17 +81,17 @@ def test_a_pull_names_the_run_that_does_not_fit_and_brings_home_the_others(
     assert "armload pull --board my-board" in pulled.lost[LARGE].remedy
     collected = {run.id for run in list_runs(LocalHost(board.name), board.workdir) if run.collected}
     assert LARGE not in collected, "the board may not be cleaned of it"
-    subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=100m", str(workstation)], check=True)
     pulled = pull(board, Silent())
     assert ([run.id for run in pulled.runs], dict(pulled.lost)) == ([LARGE], {})
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
-    laptop: Path, board: Board, words: tuple[str, ...]
+    workstation: Path, board: Board, words: tuple[str, ...]
 ) -> None:
     content = board.model_dump(mode="json", include={"target", "reach", "workdir"})
-    (laptop / "boards" / "my-board.yaml").write_text(yaml.safe_dump(content))
+    (workstation / "boards" / "my-board.yaml").write_text(yaml.safe_dump(content))
 
     def pulls() -> subprocess.CompletedProcess[str]:
         command = [str(BIN / "armload"), "pull", "--board", "my-board", *words]
@@ -108,17 +108,17 @@ def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
         assert pulled["runs"] == [NAMES[0], NAMES[2]]
         (failed,) = pulled["failed"]
         assert (failed["run"], failed["error"]["kind"]) == (LARGE, "disk")
-    subprocess.run(["mount", "-o", "remount,size=100m", str(laptop)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=100m", str(workstation)], check=True)
     assert pulls().returncode == 0
     assert pulls().returncode == 0, "there is nothing left to fetch"
 
 
-def test_a_run_that_has_just_ended_is_told_in_the_same_way(laptop: Path, board: Board) -> None:
+def test_a_run_that_has_just_ended_is_told_in_the_same_way(workstation: Path, board: Board) -> None:
     on_board: PurePosixPath = Layout(workdir=board.workdir).run(LARGE)
     with pytest.raises(DiskError, match="No space left on device") as caught:
         fetch(LocalHost(board.name), board, on_board, Silent())
     assert "armload pull --board my-board" in caught.value.remedy
-    assert laptop.is_dir()
+    assert workstation.is_dir()
 
 
 @pytest.mark.parametrize(
@@ -132,17 +132,17 @@ def test_a_run_that_has_just_ended_is_told_in_the_same_way(laptop: Path, board: 
     ],
 )
 def test_every_verb_ends_with_the_same_status_where_this_machine_cannot_be_written(
-    laptop: Path, board: Board, words: tuple[str, ...]
+    workstation: Path, board: Board, words: tuple[str, ...]
 ) -> None:
     content = board.model_dump(mode="json", include={"target", "reach", "workdir"})
-    (laptop / "boards" / "my-board.yaml").write_text(yaml.safe_dump(content))
-    subprocess.run(["mount", "-o", "remount,ro", str(laptop)], check=True)
+    (workstation / "boards" / "my-board.yaml").write_text(yaml.safe_dump(content))
+    subprocess.run(["mount", "-o", "remount,ro", str(workstation)], check=True)
     done = subprocess.run(
         [str(BIN / "armload"), *words],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "ARMLOAD_CACHE": str(laptop / "cache")},
+        env={**os.environ, "ARMLOAD_CACHE": str(workstation / "cache")},
     )
     assert done.returncode == DiskError.exit_status, done.stderr
     assert re.search("Read-only file system|has room for", done.stderr)

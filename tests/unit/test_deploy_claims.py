@@ -1,0 +1,17 @@
+"""Claims on a board, as their files on the board say them."""
+
+from __future__ import annotations
+
+import json
+
+from armload.deploy.claims import parse_claims
+
+OWNER = {"user": "ann", "process": {"pid": 7, "start_mark": "8"}}
+
+
+def test_a_lease_of_an_earlier_version_still_names_its_owner() -> None:
+    for key in ("laptop", "workstation"):
+        holder = json.dumps({**OWNER, key: "thinkpad-0a1b"})
+        (claim,) = parse_claims(f"boot-1 100\n#claim t.boot-1.160\n{holder}\n40\n\n")
+        assert claim.words == "ann@thinkpad for 60 s, copying or preparing"
+        assert claim.left_s == 60

@@ -23,7 +23,7 @@ _TICKS_PER_S = 100  # Linux shows them so to every program (USER_HZ), whatever t
 _FIRST = 1
 _KERNEL = 2  # the process that all of the kernel's own threads descend from
 _LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd")
-"""The servers that our own connection ends at; what they start counts like anything else."""
+"""The servers of our own connection; processes that they start count like any other."""
 
 # A name may hold anything, a line like this one too, but not the twenty numbers after it.
 _ENTRY = re.compile(
@@ -81,7 +81,7 @@ def read_background_processes(folder: Path) -> tuple[BackgroundProcess, ...] | N
         return None
     if _FIRST not in moments[1].processes:  # this user is shown no processes but their own
         return None
-    return _strangers(*moments)
+    return _background_processes(*moments)
 
 
 def _moments(content: bytes) -> list[_Moment]:
@@ -104,7 +104,7 @@ def _moments(content: bytes) -> list[_Moment]:
     return moments
 
 
-def _strangers(before: _Moment, after: _Moment) -> tuple[BackgroundProcess, ...]:
+def _background_processes(before: _Moment, after: _Moment) -> tuple[BackgroundProcess, ...]:
     stayed = {
         pid
         for pid, process in after.processes.items()
@@ -159,5 +159,5 @@ def _counted_before(before: Mapping[int, _Process], stayed: set[int]) -> Mapping
 def busiest(
     background_processes: Sequence[BackgroundProcess], *, share: float
 ) -> BackgroundProcess | None:
-    """Return the busiest stranger, if it had that share of a core."""
+    """Return the busiest background process, if it had that share of a core."""
     return next((each for each in background_processes if each.share >= share), None)

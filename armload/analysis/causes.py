@@ -2,7 +2,7 @@
 
 A token is slow when it stands out from the tokens around it, or, where its neighbours are as
 slow, from the run. It is explained by what differs in its columns from what is usual there; what
-nothing explains is called so.
+that nothing explains is classed as unexplained.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def _cause(columns: _Columns, index: int, others: npt.NDArray[np.intp], usual_s:
         return "throttling"
     usual_busy = float(np.median(columns.busy[others]))
     switches = float(np.median(columns.switches[others]))
-    is_pushed_aside = columns.switches[index] - switches >= max(MORE_SWITCHES, switches / 2)
-    if columns.busy[index] < (1 - BUSY_DROP) * usual_busy or is_pushed_aside:
+    is_preempted = columns.switches[index] - switches >= max(MORE_SWITCHES, switches / 2)
+    if columns.busy[index] < (1 - BUSY_DROP) * usual_busy or is_preempted:
         return "contention"
     return "unexplained"
 

@@ -34,13 +34,13 @@ _SEES_SHARE = 0.03
 
 
 class Side(Value):
-    """Repeats of one thing.
+    """Repeats of one measurement.
 
     Attributes:
         names: of the measurements.
         work, way: what was done and how.
         doubts: reasons against single measurements, each with its name.
-        garbage: why the speed counts for nothing; empty when it counts.
+        garbage: why the output is garbage and the speed meaningless; else empty.
     """
 
     names: tuple[str, ...]
@@ -120,7 +120,7 @@ def _alone(pair: Pair) -> Comparison:
         b=_side(pair.b),
         finding="not comparable",
         measured=(),
-        differences=(f"only {pair.only} has runs of this plan", *nearest),
+        differences=(f"only {pair.only} has runs with these settings", *nearest),
     )
 
 
@@ -131,7 +131,7 @@ def _compared(one: Group, other: Group) -> Comparison:
     against = list(differences(one[0], other[0], shared[0])) if shared else []
     against += [f"{label}: {side.garbage}" for label, side in (("A", a), ("B", b)) if side.garbage]
     if not measured:
-        against.append("there is no figure that both sides have")
+        against.append("the two sides have no figure in common")
     return Comparison(
         a=a,
         b=b,
@@ -182,14 +182,14 @@ def _notes(one: Group, other: Group, measured: tuple[Measured, ...]) -> list[str
     a, b = one[0], other[0]
     notes = []
     if not can_be_checked(a.work, b.work):
-        names = " / ".join(each.work.model or "not said" for each in (a, b))
+        names = " / ".join(each.work.model or "unknown" for each in (a, b))
         notes.append(f"Whether the model is the same cannot be checked: {names}.")
     if a.way.threads != b.way.threads:
         notes.append(f"Threads differ: {a.way.threads} / {b.way.threads}.")
     if a.way.repacked is not b.way.repacked:
         notes.append(
-            f"Weights repacked: {_repacked(a.way)} / {_repacked(b.way)}, so other kernels ran. "
-            "armload repacks where memory allows it; --engine-args --no-repack makes both alike."
+            f"Weights repacked: {_repacked(a.way)} / {_repacked(b.way)}, so different kernels "
+            "ran. armload repacks if memory allows; --engine-args --no-repack makes both alike."
         )
     if a.way.options != b.way.options:
         notes.append(f"Options differ: {a.way.options or 'none'} / {b.way.options or 'none'}.")
@@ -197,8 +197,8 @@ def _notes(one: Group, other: Group, measured: tuple[Measured, ...]) -> list[str
         notes.append(f"Programs: {a.way.engine} / {b.way.engine}.")
     if measured and measured[0].ratio.unit != "runs":
         notes.append(
-            f"With fewer than {FEWEST_RUNS} runs a side, what differs from run to run is not "
-            "seen: the interval allows for it."
+            f"With fewer than {FEWEST_RUNS} runs per side, variation between runs is unknown; the "
+            "interval is widened to allow for it."
         )
     if a.text is not None and b.text is not None:
         same_model = (a.work.model_sha256, a.work.prompt, a.work.sampling) == (
@@ -213,7 +213,7 @@ def _notes(one: Group, other: Group, measured: tuple[Measured, ...]) -> list[str
 
 
 def _repacked(way: Method) -> str:
-    return "not known" if way.repacked is None else "yes" if way.repacked else "no"
+    return "unknown" if way.repacked is None else "yes" if way.repacked else "no"
 
 
 def _runs_needed(one: Group, other: Group, shared: list[Measure]) -> int | None:

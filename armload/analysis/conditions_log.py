@@ -12,8 +12,7 @@ from armload.deploy.facts import read_facts
 from armload.deploy.traces import any_cut
 
 Cache = Literal["dropped", "evicted", "as found"]
-"""What a cold run did to the files that the board held in memory: all forgotten, the model alone,
-or nothing."""
+"""What was dropped from the board's page cache before a run: all of it, the model, or nothing."""
 
 
 class Swapped(Value):
@@ -33,8 +32,8 @@ def read_after(folder: Path) -> Conditions | None:
 
 def read_cache(folder: Path) -> Cache | None:
     """Read what became of the page cache; none for a run that left it alone."""
-    said = _text(folder / "cache").strip()
-    return next((word for word in get_args(Cache) if word == said), None)
+    noted = _text(folder / "cache").strip()
+    return next((word for word in get_args(Cache) if word == noted), None)
 
 
 def read_governor(folder: Path) -> str | None:

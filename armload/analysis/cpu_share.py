@@ -1,4 +1,4 @@
-"""How much of the CPU the engine's threads had, and how often they were pushed aside."""
+"""How much of the CPU the engine's threads had, and how often they were preempted."""
 
 from __future__ import annotations
 

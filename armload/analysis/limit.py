@@ -59,7 +59,7 @@ def find_limit(
     threads, weights_bytes = header.threads, model.bytes_per_token
     read = _what_was_read(decode, rate)
     if threads is None or weights_bytes is None:
-        return _of_a_foreign_program(decode, board, read)
+        return _of_a_watched_program(decode, board, read)
     token_s = median(step.duration_s / step.output_tokens for step in decode)
     busy = median(step.cpu_ns / 1e9 / (step.duration_s * threads) for step in decode)
     weights_bytes_per_s = weights_bytes / token_s
@@ -103,8 +103,8 @@ def _the(kind: RateKind | None) -> str:
 def _nothing_decoded(header: Trace | None) -> Limit:
     if header is None:
         sentence, advice = (
-            "The engine ended before it decoded anything.",
-            "Check how the program ended.",
+            "The engine ended before it decoded any token.",
+            "See how the program ended.",
         )
     elif header.source == "watch":
         sentence, advice = "Without times per token, the limit cannot be determined.", ""
@@ -128,8 +128,8 @@ def _what_was_read(decode: Sequence[Step], rate: float) -> str:
     return f"reading storage took {took} of the time ({per_token} per token)"
 
 
-def _of_a_foreign_program(decode: Sequence[Step], board: BoardRecord, read: str) -> Limit:
-    """Say what can be said without knowing threads and weights."""
+def _of_a_watched_program(decode: Sequence[Step], board: BoardRecord, read: str) -> Limit:
+    """Describe the limit as far as it is known without threads and weights."""
     busy = median(step.cpu_ns / 1e9 / step.duration_s for step in decode)
     return Limit(
         cause="unknown",
@@ -139,7 +139,7 @@ def _of_a_foreign_program(decode: Sequence[Step], board: BoardRecord, read: str)
             "cannot be "
             "told apart."
         ),
-        advice="Try more threads, if the program has an option for them."
+        advice="Try more threads if the program has an option for it."
         if busy < BUSY_FROM * board.cores
         else "",
     )
@@ -171,7 +171,8 @@ def _storage(
         )
     target = ROOM_TO_STAY * free
     advice = (
-        f"Use a model file smaller than {format_bytes(target)}: then no token reads from storage."
+        f"Use a model file smaller than {format_bytes(target)}: then no token needs to be read "
+        "from storage."
     )
     if model.size_bytes is None:
         why = f"there were {of_free}"
@@ -181,7 +182,7 @@ def _storage(
     else:
         why = f"the model's {format_bytes(model.size_bytes)} did not stay in the {of_free}"
         if model.size_bytes <= target:
-            advice = "Find out what used the memory during the run: before it, the model fitted."
+            advice = "Find out what else used memory during the run: the model fitted before it."
     return Limit(cause="storage", sentence=f"Limited by storage: {what}; {why}.", advice=advice)
 
 

@@ -26,7 +26,7 @@ def measurement_of(run: Run) -> Measurement:
     """Return what a comparison needs of a run."""
     plan = run.plan
     if plan is None:
-        return _of_a_foreign_program(run)
+        return _of_a_watched_program(run)
     times = tuple(token_times(run.steps))
     prompt_tokens = sum(step.prompt_tokens for step in prompting(run.steps))
     return Measurement(
@@ -61,7 +61,7 @@ def measurement_of(run: Run) -> Measurement:
     )
 
 
-def _of_a_foreign_program(run: Run) -> Measurement:
+def _of_a_watched_program(run: Run) -> Measurement:
     summary = run.summary
     watched = run.watched
     return Measurement(
@@ -90,7 +90,7 @@ def _of_a_foreign_program(run: Run) -> Measurement:
 
 
 def _options(plan: Plan, run: Run) -> list[str]:
-    """Name what was asked for beyond threads, in the command line's words."""
+    """Return the options beyond threads, as on the command line."""
     options = {
         "cpus": plan.cpus,
         "batch": plan.batch_tokens,

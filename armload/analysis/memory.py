@@ -1,4 +1,4 @@
-"""Whether a model fits into a board's memory, said before minutes are spent on it."""
+"""A warning, before a run, if a model does not fit into a board's memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def doubt_about_memory(need: MemoryNeed, board: Board, now: Conditions, measured
     if need.own_bytes > free_bytes:
         return (
             f"warning: {board.name} has {format_bytes(free_bytes)} of memory free"
-            f"{within_group(now)}, and the context alone needs {format_bytes(need.own_bytes)}: the "
-            "kernel will most likely kill the run. Use a smaller --context."
+            f"{within_group(now)}, but the context alone needs {format_bytes(need.own_bytes)}: "
+            "the kernel will most likely kill the run. Use a smaller --context."
         )
     short_bytes = need.weights_bytes + need.own_bytes - free_bytes
     if short_bytes <= 0:

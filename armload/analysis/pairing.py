@@ -78,7 +78,7 @@ def seconds_of(each: Measurement, measure: Measure) -> float | None:
 
 
 def differences(one: Measurement, other: Measurement, measure: Measure) -> list[str]:
-    """Return what makes it another work; what one side does not say stands against nothing."""
+    """Return what makes the two workloads differ; a value that one side lacks is not compared."""
     a, b = one.work, other.work
     found = []
     if can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
@@ -115,15 +115,13 @@ def _refuse_doubles(a: Sequence[Measurement], b: Sequence[Measurement]) -> None:
     both = [name for name in names_a if name in set(names_b)]
     if both:
         raise UsageError(
-            f"{both[0]} would be compared with itself.",
-            "Name two different runs: armload show lists them.",
+            f"{both[0]} is on both sides.",
+            "Compare different runs; 'armload show' lists them.",
         )
     for side, names in (("A", names_a), ("B", names_b)):
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise UsageError(
-                f"{side} names {twice} twice: one run is not its own repetition.", "Name it once."
-            )
+            raise UsageError(f"{side} lists {twice} twice.", "List each run once.")
 
 
 def _groups(side: Sequence[Measurement], label: str) -> list[Group]:
@@ -134,9 +132,8 @@ def _groups(side: Sequence[Measurement], label: str) -> list[Group]:
         engines = sorted({each.way.engine for each in group})
         if len(engines) > 1:
             raise UsageError(
-                f"{label} mixes programs, so its runs are not repeats of one thing: "
-                f"{' and '.join(engines)}.",
-                "Put one program's runs on each side.",
+                f"{label} mixes runs of different programs: {' and '.join(engines)}.",
+                "Give runs of a single program on each side.",
             )
     return list(groups.values())
 

@@ -148,17 +148,17 @@ def interval_of_figures(figures: Sequence[float]) -> Interval | None:
 
 
 def counts(run: Run) -> bool:
-    """Tell whether a run's median is a figure for the others: it lacks nothing but tokens."""
+    """Say whether a run's median counts: nothing is wrong with it but too few tokens."""
     return run.summary.token_s is not None and _names(run) <= {"few tokens"}
 
 
 def stop(
     runs: Sequence[Run], wanted: Precision, *, added_s: float, a_run_s: float | None
 ) -> Stop | None:
-    """Decide whether to make another run of a combination; none means to go on.
+    """Decide whether to run a combination again; none means that it is to be run again.
 
     Args:
-        wanted: how exactly the median is to be known, and in how long.
+        wanted: how precisely the median is to be known, and in how much time.
         added_s: how long the runs after the first took.
         a_run_s: how long another takes; none where that is not known.
     """
@@ -166,7 +166,7 @@ def stop(
         return None
     last = runs[-1]
     if not counts(last) and not _names(last) <= _DISTURBANCES | {"few tokens"}:
-        return Stop(reached=False, why=f"a repeat would not mend this: {last.verdict.reasons[0]}")
+        return Stop(reached=False, why=f"a repeat would not change this: {last.verdict.reasons[0]}")
     if last.summary.token_s is None:
         return Stop(reached=False, why="no output token was timed.")
     found = known(runs)
@@ -180,7 +180,7 @@ def stop(
 
 
 def middle(runs: Sequence[Run]) -> Run:
-    """Return the run that stands for all: whose median is nearest to that of those that count.
+    """Return the representative run: the median nearest to that of all runs that count.
 
     Where none counts it is the last one.
     """
@@ -195,10 +195,10 @@ def middle(runs: Sequence[Run]) -> Run:
 
 
 def judged_together(runs: Sequence[Run]) -> list[Run]:
-    """Return runs whose verdicts know of their repeats.
+    """Return runs with verdicts that take their repeats into account.
 
-    A run that lacks tokens for its spread is valid where it and its repeats show the median as
-    exactly as a single run has to, or as was asked for. All other runs are returned as they are.
+    A run with too few tokens for its spread is valid if it and its repeats determine the median
+    as precisely as a single run must, or as was requested. Others are returned unchanged.
     """
     groups: dict[str, dict[str, Run]] = {}
     for run in runs:

@@ -66,7 +66,7 @@ class Summary(Value):
         ttft_s: from the process's start to the end of the prompt's last step, with model loading.
         prefill_tps: prompt tokens per second of prompt steps.
         decode_tps: generated tokens per second of generating steps; none without such steps.
-            Of a foreign program these two, and the sums below, are what it says itself.
+            For a watched program these two, and the sums below, are as the program reports them.
         token_s: time per output token; none without generating steps.
         wall_s: from the process's start to its last step's end.
         prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading.

@@ -13,7 +13,7 @@ from typing import Literal
 from armload.core.values import Value
 
 SAME_CHARACTER = 24
-"""So often in a row at the end, a character stands for nothing."""
+"""A character repeated so often at the end is garbage."""
 
 SAME_RULER_CHARACTER = 100
 """The same for characters that people draw lines with."""
@@ -40,7 +40,7 @@ class Departure(Value):
         kind: ``same``; ``differs``; or ``other model``, where another text is to be expected.
         at_character: how many characters are the same before that; none when all are.
         at_word: how many whole words are.
-        here, there: how this text and the reference's go on.
+        here, there: how this text and the reference continue.
     """
 
     reference: str
@@ -52,13 +52,13 @@ class Departure(Value):
 
 
 def doubts_about_text(text: str, *, of_words: bool = False) -> list[str]:
-    """Return what shows that a text is no language; nothing when there is none to see.
+    """Return the evidence that a text is garbage; empty if there is none.
 
     Args:
-        of_words: its prompt was words without sense, after which a loop shows nothing.
+        of_words: its prompt was meaningless words, after which a loop is no evidence.
     """
     if not text.strip():
-        return ["The model wrote nothing but white space."]
+        return ["The text contains only white space."]
     doubts = []
     # A token may end inside a character, and so may the last one.
     if "\ufffd" in text[:-1]:
@@ -69,7 +69,7 @@ def doubts_about_text(text: str, *, of_words: bool = False) -> list[str]:
     end = text.rstrip()
     last = len(end) - len(end.rstrip(end[-1]))
     if last >= (SAME_RULER_CHARACTER if end[-1] in _RULERS else SAME_CHARACTER):
-        doubts.append(f"The text ends in one character over and over: {end[-8:]!r}.")
+        doubts.append(f"The text ends in a repeated character: {end[-8:]!r}.")
     elif not of_words and (end[-1] not in _RULERS or last < SAME_CHARACTER):
         doubts += _doubts_about_a_loop(end)
     return doubts
@@ -146,9 +146,9 @@ def departure(text: str, reference: str, *, name: str, same_model: bool = True) 
 def departure_line(found: Departure) -> str:
     """Say it in a sentence."""
     if found.kind == "same":
-        return f"The text is the one of {found.reference}."
+        return f"The text equals that of {found.reference}."
     cause = ", of another model, prompt or sampling" if found.kind == "other model" else ""
     return (
-        f"The text departs from that of {found.reference}{cause} after {found.at_word} words "
+        f"The text differs from that of {found.reference}{cause} after {found.at_word} words "
         f"(character {found.at_character}): {found.here!r} instead of {found.there!r}."
     )

@@ -22,14 +22,14 @@ CONFIDENCE = 0.95
 """Of every interval."""
 
 FEWEST_TOKENS = 8
-"""Fewer say nothing about their own spread."""
+"""The spread of fewer cannot be estimated."""
 
 FEWEST_RUNS = 4
 """Of each side. All of four lie by chance below all of four others in 1 of 35 draws; of three
 and three in 1 of 10, so three could not be told apart with 95 % confidence by any method."""
 
 RUN_TO_RUN = 0.05
-"""What one run of the same thing may take more than another, where no repeats show it."""
+"""Assumed variation between repeated runs, where no repeats show it."""
 
 _SEED = 20260101
 _DRAWS = 2000
@@ -84,7 +84,7 @@ def median_interval(times: Sequence[float]) -> Interval | None:
 
 
 def interval_of_runs(figures: Sequence[float]) -> Interval | None:
-    """Return the interval of the median over runs of one thing; none for fewer than 4 runs."""
+    """Return the interval of the median over repeated runs; none for fewer than 4."""
     import numpy as np
 
     if len(figures) < FEWEST_RUNS:
@@ -175,7 +175,7 @@ def own_doubt(times: Sequence[float]) -> float:
 
 
 def spread_of(runs: Sequence[float]) -> float:
-    """Return how much runs of the same thing differ: standard deviation over mean."""
+    """Return the relative spread of repeated runs: standard deviation over mean."""
     import numpy as np
 
     return float(np.std(runs, ddof=1) / np.mean(runs)) if len(runs) > 1 else 0.0
@@ -188,7 +188,7 @@ def runs_to_see(share: float, spread: float) -> int:
 
     Args:
         share: the difference, 0.03 for 3 %.
-        spread: of runs of the same thing, as ``spread_of`` gives it.
+        spread: of repeated runs, as ``spread_of`` gives it.
     """
     normal = NormalDist()
     width = normal.inv_cdf(1 - (1 - CONFIDENCE) / 2) + normal.inv_cdf(_DETECTION)

@@ -31,15 +31,15 @@ THROTTLED_BELOW, THROTTLED_FROM = 0.95, 0.10
 """A tenth of the time below 95 % of the frequency that the run has reached is throttling."""
 
 BELOW_THE_MAXIMUM = 0.90
-"""A core that never comes nearer to the highest frequency that it has is held back."""
+"""A core that stays below this share of its maximum frequency is throttled."""
 
-STRANGER_NAMED_FROM = 0.10
-"""Share of a core from which a stranger is named as what pushed the engine aside."""
+NAMED_FROM_SHARE = 0.10
+"""Share of a core from which a process is named as the one that preempted the engine."""
 
 SWAPPED_FROM_BYTES = 1 << 20
 
 MEDIAN_WITHIN = 0.10
-"""A median that is not known better than this is no figure to compare."""
+"""A median that is known less precisely than this cannot be compared."""
 
 _ARM = {"asimd", "neon"}
 _SPREAD_NEEDS_STEPS = 10
@@ -65,7 +65,7 @@ def judge(
 ) -> Verdict:
     """Collect every reason to doubt the run; it is valid when there is none.
 
-    Without a plan, as for a watched program, nobody knows how many tokens were asked for; without
+    Without a plan, as for a watched program, nobody knows how many tokens were requested; without
     a text the program was to write none.
     """
     found = [
@@ -174,7 +174,7 @@ def _doubts_about_the_count(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
 
 
 def _named(background_processes: Sequence[BackgroundProcess]) -> str:
-    found = busiest(background_processes, share=STRANGER_NAMED_FROM)
+    found = busiest(background_processes, share=NAMED_FROM_SHARE)
     if found is None:
         return ""
     return f"{found.name}{' (the kernel)' if found.kernel else ''}, {found.share:.0%} of a core"
@@ -237,8 +237,8 @@ def _doubts_from_the_start(
     return [
         (
             f"Throttled from the start: the fastest cores never ran above {highest / 1e6:.2f} of "
-            f"their {fastest / 1e6:.2f} GHz{governed}{heat}. Let the board cool with --cool-to"
-            f"{or_set_it}."
+            f"their {fastest / 1e6:.2f} GHz{governed}{heat}. Let the board cool first "
+            f"(--cool-to){or_set_it}."
         )
     ]
 
@@ -258,9 +258,9 @@ def _doubts_about_frequency(steps: tuple[Step, ...], cores: Cores) -> list[str]:
     heat = f", at up to {max(degrees):.0f} °C" if degrees else ""
     return [
         (
-            f"Throttled: for {share:.0%} of the time no core of the run was above "
+            f"Throttled: for {share:.0%} of the time none of the run's cores was above "
             f"{THROTTLED_BELOW * highest / 1e6:.2f} GHz, down to {lowest / 1e6:.2f} of "
-            f"{highest / 1e6:.2f} GHz{heat}. Let it cool with --cool-to, or use "
+            f"{highest / 1e6:.2f} GHz{heat}. Let the board cool first (--cool-to), or use "
             "--governor performance."
         )
     ]
@@ -303,8 +303,8 @@ def _doubts_about_few(steps: tuple[Step, ...]) -> list[str]:
         return []
     return [
         (
-            f"Too few tokens: {timed} after the first {'was' if timed == 1 else 'were'} timed, and "
-            f"fewer than {FEWEST_TOKENS} are too few to estimate their spread. "
+            f"Too few tokens: {timed} after the first {'was' if timed == 1 else 'were'} timed; "
+            f"estimating their spread takes {FEWEST_TOKENS}. "
             f"Use -n {FEWEST_TOKENS + 1} or more."
         )
     ]
@@ -334,7 +334,7 @@ def _doubts_about_spread(steps: tuple[Step, ...], named: str, board: BoardRecord
     advice = (
         f"Use -n {wanted} or more, or allow more time for repeats (--precision-time)."
         if wanted <= _MORE_TOKENS_HELP * len(samples)
-        else f"Stop other processes {_where_else(board)}, or run it several times, with --repeats."
+        else f"Stop other processes {_where_else(board)}, or use --repeats."
     )
-    doubt = f"Too few tokens for their spread: the median is known to {off:.0%} only. {advice}"
+    doubt = f"Too few tokens for their spread: the median is known only within {off:.0%}. {advice}"
     return [("few tokens", doubt)]

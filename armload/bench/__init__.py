@@ -1,1 +1,1 @@
-"""Plans, traces and runs: what was asked for, what happened, and what it means."""
+"""Benchmarks: the options, single runs, repeats and sweeps."""

@@ -1,4 +1,4 @@
-"""What a person asks a benchmark to run: one value or several of each thing.
+"""The options of a benchmark, each with one value or several.
 
 The same on the command line and in a plan file. Every combination of what is listed is a cell.
 """
@@ -79,10 +79,10 @@ class Options(Value):
         kv_type: of the cache; keys and values apart are ``q8_0/q4_0``.
         flash_attention: on, off or auto.
         engine_args: further arguments for the engine, quoted as one text.
-        cold: with what the board has in memory forgotten first.
+        cold: drop the board's page cache first.
         temperature, seed, stop_at_end, time_limit: the same for all.
         cool_to: degrees Celsius that the board's hottest sensor shows before each run.
-        governor: of the CPU's frequency while a run goes on.
+        governor: of the CPU frequency during a run.
         repeats: runs of every combination that count.
         warmups: runs of every combination before them that do not.
     """
@@ -124,9 +124,7 @@ class Options(Value):
             try:
                 shlex.split(text)
             except ValueError as error:
-                raise ValueError(
-                    f"{text!a}: {error}; quote it as a shell's command line"
-                ) from error
+                raise ValueError(f"{text!a}: {error}; quote it as in a shell") from error
         return several
 
     @field_validator("*")
@@ -146,14 +144,14 @@ class Options(Value):
         return value
 
     def over(self, other: Options) -> Options:
-        """Return these options, and the other's where these say nothing.
+        """Return these options, and the other's for those that are not set here.
 
-        Prompts are one thing, whether they are texts or lengths.
+        ``prompt`` and ``prompt_tokens`` count as one option.
         """
-        said = {name: getattr(self, name) for name in self.model_fields_set}
-        if {"prompt", "prompt_tokens"} & said.keys():
-            said = {"prompt": (), "prompt_tokens": (), **said}
-        return other.model_copy(update=said)
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        if {"prompt", "prompt_tokens"} & given.keys():
+            given = {"prompt": (), "prompt_tokens": (), **given}
+        return other.model_copy(update=given)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -190,7 +188,7 @@ _MEANINGS: Mapping[str, Callable[[Any], object]] = {
     "kv_type": kv_halves,
     "engine_args": lambda text: tuple(shlex.split(text)),
 }
-"""What two ways of writing a thing have in common."""
+"""What two spellings of a value have in common."""
 
 _EACH_ONCE = "use repeats to run a combination more than once"
 
@@ -234,7 +232,7 @@ def read_options(path: Path) -> Options:
 
 
 def typed_options(typed: Mapping[str, object]) -> Options:
-    """Check what a person has typed as options.
+    """Check the options of a command line.
 
     Raises:
         UsageError: a value is out of its range, or two options exclude each other; names the
@@ -251,7 +249,7 @@ def typed_options(typed: Mapping[str, object]) -> Options:
             raise UsageError(
                 f"--prompt {text}: is this a text, or a length in tokens?",
                 f"For a prompt of that many tokens, use --prompt-tokens {text.strip()}; for the "
-                f'text itself, write prompt: "{text}" into a --plan file.',
+                f'text itself, write prompt: "{text}" in a --plan file.',
             )
     try:
         return Options.model_validate(typed)

@@ -1,4 +1,4 @@
-"""What a person means by the words that name runs."""
+"""Resolving the references of a command line to the folders of runs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from armload.runs import store
 
 
 def single_words(words: str) -> list[str]:
-    """Take apart what stands with commas between; a path that holds a comma is one word.
+    """Split a comma-separated list; a path that contains a comma stays whole.
 
     Raises:
-        UsageError: there is nothing beside a comma.
+        UsageError: an entry is empty.
     """
     references = [words] if is_there(Path(words)) else words.split(",")
     if not all(reference.strip() for reference in references):
         raise UsageError(
-            f"{words!r}: a run's name is missing beside a comma.",
-            "Several runs are written A1,A2,A3.",
+            f"{words!r}: an entry of this list is empty.",
+            "Separate several runs by single commas: A1,A2,A3.",
         )
     return [reference.strip() for reference in references]
 
 
 def folders_of(words: str) -> list[Path]:
-    """Return the folders of the runs that are meant, in the order in which they are named.
+    """Return the folders of the referenced runs, in the same order.
 
     Args:
         words: a run, as ``store.find`` takes it, or its ``run.json``; a sweep, as
@@ -49,6 +49,7 @@ def _folders_of(reference: str) -> list[Path]:
     folders = load_journal(sweep).run_folders()
     if not folders:
         raise UsageError(
-            f"{sweep}: none of its runs is here.", "The command that began it goes on with it."
+            f"{sweep}: none of its runs is on this machine.",
+            "Repeat the command that started it to resume it.",
         )
     return folders

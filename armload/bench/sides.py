@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.analysis.foreign import read_foreign
+from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import judged_together
 from armload.bench.references import folders_of, single_words
@@ -29,6 +29,6 @@ def read_side(words: str) -> list[Measurement]:
 def _read_one(reference: str) -> list[Measurement]:
     path = Path(reference)
     if path.is_file() and path.name != store.RUN_FILE:
-        return read_foreign(path)
+        return read_benchmark_file(path)
     runs = [store.load(folder) for folder in folders_of(reference)]
     return [measurement_of(run) for run in judged_together(runs)]

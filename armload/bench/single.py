@@ -17,8 +17,8 @@ from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.runs.pipeline import Request, execute, session
 
-Told = Callable[[Sequence[Run]], None]
-"""Is shown the runs so far after each of them."""
+Report = Callable[[Sequence[Run]], None]
+"""Called with the runs so far after each of them."""
 
 
 def bench(
@@ -55,7 +55,7 @@ def bench_until_known(
     progress: Progress,
     *,
     reference: Run | None = None,
-    told: Told,
+    report: Report,
 ) -> tuple[Journal, list[Run], Stop]:
     """Run a plan again and again until its median time per token is known exactly enough.
 
@@ -64,10 +64,10 @@ def bench_until_known(
 
     Args:
         wanted: how exactly, and in how long.
-        told: is shown the runs after each of them.
+        report: called with the runs after each of them.
 
     Raises:
-        ArmloadError, KeyboardInterrupt: as for ``bench``; the same command goes on from there.
+        ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
     """
     model = model_called(model_name, progress)
     plan = whole_plan(plan, model)
@@ -89,6 +89,6 @@ def bench_until_known(
                 took_s = time.monotonic() - began_s
                 journal.note(Entry(cell=0, round=number, run=run.id, took_s=took_s))
                 runs.append(run)
-                told(runs)
+                report(runs)
                 new = True
     return journal, judged_together(runs), stop

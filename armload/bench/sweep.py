@@ -41,7 +41,7 @@ FORMAT = 2
 """Of ``sweep.json``; in format 1 ``fingerprint`` was called ``asked_for``."""
 
 OLDEST_TO_GROW = timedelta(days=1)
-"""Runs of longer ago are no repeats of those of now."""
+"""Older runs are not repeats of new ones."""
 
 SWEEP_FILE, JOURNAL_FILE, LOCK_FILE = "sweep.json", "journal.jsonl", ".lock"
 
@@ -162,7 +162,7 @@ def new_sweep(
 
 
 class Journal:
-    """What is done of a sweep."""
+    """The record of a sweep's completed runs."""
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
         self.folder = folder
@@ -171,8 +171,8 @@ class Journal:
 
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
-        """Keep others of the same sweep away within the block, and read first what they did."""
-        words = f"{self.sweep.id} goes on in another terminal; waiting for it."
+        """Hold the sweep's lock within the block; first reread what others have done."""
+        words = f"{self.sweep.id} is running in another terminal. Waiting for it."
         with locked(self.folder / LOCK_FILE, progress, waiting=words):
             self.entries = list(_entries(self.folder / JOURNAL_FILE))
             yield
@@ -199,10 +199,10 @@ class Journal:
         return {cell: judged_together(its_runs) for cell, its_runs in runs.items()}, errors
 
     def stop(self, wanted: Precision, runs: Sequence[Run]) -> Stop | None:
-        """Decide whether a cell that grows is to have another run; none means that it is.
+        """Decide whether a cell needs another repeat; none means that it does.
 
         Args:
-            wanted: how exactly its median is to be known.
+            wanted: how precisely its median is to be known.
         """
         took_s = [entry.took_s for entry in self.entries if entry.took_s is not None]
         # Building and copying were part of the first only.
@@ -221,7 +221,7 @@ class Journal:
         return [folder for folder in folders if (folder / store.RUN_FILE).is_file()]
 
     def note(self, entry: Entry) -> None:
-        """Add a line that lasts, also when this machine loses its power right after."""
+        """Add an entry durably, so that it survives a power failure right afterwards."""
         self.entries.append(entry)
         lines = (each.model_dump_json() + "\n" for each in self.entries)
         write_whole(self.folder / JOURNAL_FILE, "".join(lines).encode())
@@ -235,13 +235,13 @@ def begin(sweep: Sweep) -> Journal:
 
 
 def unfinished(sweep: Sweep, progress: Progress) -> Journal | None:
-    """Return the latest sweep of the same command that was not done to its end."""
+    """Return the latest sweep of the same command that is incomplete."""
     journal = _latest(sweep, progress)
     return journal if journal and journal.missing() else None
 
 
 def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | None:
-    """Return the latest sweep of the same command that was to grow, and that was interrupted."""
+    """Return the latest interrupted sweep of the same command whose repeats are adaptive."""
     oldest = f"{datetime.now(UTC) - OLDEST_TO_GROW:%Y%m%dT%H%M%SZ}"
     journal = _latest(sweep, progress, since=oldest)
     if journal is None:
@@ -270,7 +270,7 @@ def sweep_folders() -> list[Path]:
 
 
 def find_sweep(reference: str) -> Path | None:
-    """Return the folder of a sweep that a person means; none where a run may be meant.
+    """Return the folder of the referenced sweep; none if the reference may be a run.
 
     Args:
         reference: a sweep's folder or id, the beginning or the end of its id that holds the word
@@ -278,7 +278,7 @@ def find_sweep(reference: str) -> Path | None:
             a fixed number of runs.
 
     Raises:
-        UsageError: several fit.
+        UsageError: several match.
     """
     if (Path(reference) / SWEEP_FILE).is_file():
         return Path(reference)
@@ -294,7 +294,8 @@ def find_sweep(reference: str) -> Path | None:
     ]
     if len(found) > 1:
         raise UsageError(
-            f"{reference!r} may be {found[-1].name} or {found[-2].name}.", "Write more of the id."
+            f"{reference!r} is ambiguous: {found[-1].name} or {found[-2].name}.",
+            "Give more of the id.",
         )
     return found[0] if found else None
 
@@ -333,6 +334,6 @@ def _read(path: Path, content: bytes, kind: type[Read]) -> Read:
         return kind.model_validate(fields)
     except ValueError as error:
         raise DataError(
-            f"{path}: this is no record of a sweep: {told(error, kind)}.",
-            "It was changed. --new starts the sweep again; its runs stay.",
+            f"{path}: this is not a valid record of a sweep: {told(error, kind)}.",
+            "The file was modified. Use --new to start the sweep again; its runs are kept.",
         ) from error

@@ -16,8 +16,8 @@ from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.pipeline import Request, execute, session
 
-Told = Callable[[Place, Run | ArmloadError], None]
-"""Is told how each run ended, or why it could not be started."""
+Report = Callable[[Place, Run | ArmloadError], None]
+"""Is called with how each run ended, or why it could not be started."""
 
 
 def run_sweep(
@@ -30,9 +30,9 @@ def run_sweep(
     warmups: int,
     reference: Run | None = None,
     begun: Callable[[Journal], None],
-    told: Told,
+    report: Report,
 ) -> Journal:
-    """Run every plan with every model, and note each run as soon as it is home.
+    """Run every plan with every model, and record each run as soon as it is fetched.
 
     A run that fails is a result like any other. What an interrupted command of the same kind has
     done is not done again, unless ``request.new`` says so.
@@ -45,13 +45,12 @@ def run_sweep(
         warmups: runs of every cell before them.
         reference: a run whose text those of all runs must be.
         begun: is shown the sweep before its first run.
-        told: is told of every run.
+        report: called for every run.
 
     Raises:
         UsageError: a cell does not suit its model or the board, or two names are of one model; none
             was run then.
-        ConnectError, BusyError: the board stayed away, or is somebody else's; the same command
-            goes on from there.
+        ConnectError, BusyError: the board stayed away, or is somebody else's; repeating the command resumes from there.
         KeyboardInterrupt: likewise.
     """
     models = [model_called(name, progress) for name in model_names]
@@ -88,7 +87,7 @@ def run_sweep(
                         ended = error
                         entry = Entry(cell=place.cell, round=place.round, error=error.message)
                     journal.note(entry)
-                    told(place, ended)
+                    report(place, ended)
                     new = True
                 step.update(total)
     return journal
@@ -101,5 +100,5 @@ def _refuse_doubles(names: Sequence[str], models: Sequence[Model]) -> None:
         if other != name:
             raise UsageError(
                 f"--model: {other} and {name} are the same file.",
-                "List it once; --repeats runs a combination more than once.",
+                "List it once; use --repeats to run a combination more than once.",
             )

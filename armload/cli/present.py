@@ -60,11 +60,11 @@ def repeat_and_present(
     progress = terminal.progress()
     load_charting_meanwhile()
 
-    def told(runs: Sequence[Run]) -> None:
+    def report(runs: Sequence[Run]) -> None:
         progress.say(progress_line(runs))
 
     journal, runs, stop = bench_until_known(
-        *(request, model_name, plan, wanted, progress), reference=reference, told=told
+        *(request, model_name, plan, wanted, progress), reference=reference, report=report
     )
     last = runs[-1]
     run = middle(runs) if last.exit.status == 0 else last

@@ -40,7 +40,7 @@ def sweep_and_present(
         lines.append(Lines(journal.sweep, done))
         progress.say(lines[0].head())
 
-    def told(place: Place, outcome: Run | ArmloadError) -> None:
+    def report(place: Place, outcome: Run | ArmloadError) -> None:
         progress.say(lines[0].line(place, outcome))
 
     journal = run_sweep(
@@ -52,7 +52,7 @@ def sweep_and_present(
         warmups=options.warmups or 0,
         reference=reference,
         begun=begun,
-        told=told,
+        report=report,
     )
     outcomes = show_sweep(journal, as_json=as_json)
     if not any(run.exit.status == 0 for each in outcomes if each.cell for run in each.cell.runs):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from armload.core.values import Value
-from armload.models.facts import Facts
+from armload.models.metadata import Metadata
 from armload.models.header import Header, Tensor
 from armload.models.model import Model
 
@@ -110,7 +110,7 @@ class Anatomy(Model):
     notes: tuple[str, ...]
 
 
-def anatomy_of(model: Model, facts: Facts, header: Header) -> Anatomy:
+def anatomy_of(model: Model, metadata: Metadata, header: Header) -> Anatomy:
     """Return what a model consists of, as far as its header tells.
 
     Raises:
@@ -119,26 +119,26 @@ def anatomy_of(model: Model, facts: Facts, header: Header) -> Anatomy:
     whole_bytes = max(header.file_bytes, header.whole_bytes)
     return Anatomy(
         **dict(model),
-        title=facts.word("general.name"),
+        title=metadata.word("general.name"),
         whole_bytes=whole_bytes,
         missing_bytes=whole_bytes - header.file_bytes,
-        width=facts.number("embedding_length", 0),
-        feed_forward=facts.number("feed_forward_length", 0),
-        heads=facts.number("attention.head_count", 0),
-        kv_heads=facts.kv_heads,
-        experts=facts.number("expert_count", 0),
-        experts_used=facts.number("expert_used_count", 0),
-        sliding_window=facts.number("attention.sliding_window", 0),
-        tokenizer=_tokenizer(facts),
+        width=metadata.number("embedding_length", 0),
+        feed_forward=metadata.number("feed_forward_length", 0),
+        heads=metadata.number("attention.head_count", 0),
+        kv_heads=metadata.kv_heads,
+        experts=metadata.number("expert_count", 0),
+        experts_used=metadata.number("expert_used_count", 0),
+        sliding_window=metadata.number("attention.sliding_window", 0),
+        tokenizer=_tokenizer(metadata),
         types=tuple(_types(header.tensors)),
-        cache=tuple(_cache(model, facts)),
+        cache=tuple(_cache(model, metadata)),
         sections=tuple(_sections(header.tensors, whole_bytes)),
-        notes=tuple(_notes(facts)),
+        notes=tuple(_notes(metadata)),
     )
 
 
-def _tokenizer(facts: Facts) -> str:
-    kind, rule = facts.word("tokenizer.ggml.model"), facts.word("tokenizer.ggml.pre")
+def _tokenizer(metadata: Metadata) -> str:
+    kind, rule = metadata.word("tokenizer.ggml.model"), metadata.word("tokenizer.ggml.pre")
     return f"{kind} ({rule})" if rule else kind
 
 
@@ -152,17 +152,17 @@ def _types(tensors: Sequence[Tensor]) -> Iterator[TypeShare]:
         yield TypeShare(type=name, tensors=len(sizes), size_bytes=sum(sizes), share=share)
 
 
-def _has_latent_attention(facts: Facts) -> bool:
-    return facts.has("attention.kv_lora_rank")
+def _has_latent_attention(metadata: Metadata) -> bool:
+    return metadata.has("attention.kv_lora_rank")
 
 
-def _cache(model: Model, facts: Facts) -> Iterator[CacheSize]:
-    values = sum(facts.kv_heads) * sum(facts.head_widths)
-    if not values or _has_latent_attention(facts):
+def _cache(model: Model, metadata: Metadata) -> Iterator[CacheSize]:
+    values = sum(metadata.kv_heads) * sum(metadata.head_widths)
+    if not values or _has_latent_attention(metadata):
         return
     for name, (block_values, block_bytes) in CACHE_TYPES.items():
         # llama.cpp refuses a type whose blocks do not divide a head.
-        if all(width % block_values == 0 for width in facts.head_widths):
+        if all(width % block_values == 0 for width in metadata.head_widths):
             per_token = values // block_values * block_bytes
             yield CacheSize(
                 type=name,
@@ -171,18 +171,18 @@ def _cache(model: Model, facts: Facts) -> Iterator[CacheSize]:
             )
 
 
-def _notes(facts: Facts) -> Iterator[str]:
-    if _has_latent_attention(facts):
+def _notes(metadata: Metadata) -> Iterator[str]:
+    if _has_latent_attention(metadata):
         yield "The size of the KV cache of latent attention (MLA) is not computed."
-    window = facts.number("attention.sliding_window", 0)
-    if window and not _has_latent_attention(facts):
+    window = metadata.number("attention.sliding_window", 0)
+    if window and not _has_latent_attention(metadata):
         yield (
             f"Some layers use a sliding window of {window:,} tokens: a long context takes less "
             "KV cache than this."
         )
-    if facts.has("ssm.state_size"):
+    if metadata.has("ssm.state_size"):
         yield "The fixed-size state of the recurrent layers is not counted."
-    if facts.number("expert_count", 0):
+    if metadata.number("expert_count", 0):
         yield "Bytes per token count only the experts that are active for a token."
 
 

@@ -1,4 +1,4 @@
-"""The facts about a GGUF model that decide how fast it can run."""
+"""The metadata about a GGUF model that decide how fast it can run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from armload.core.disk import require_file, unreadable
 from armload.core.progress import Progress, Silent
 from armload.models.anatomy import Anatomy, anatomy_of
 from armload.models.checksum import cached_sha256
-from armload.models.facts import Facts
+from armload.models.metadata import Metadata
 from armload.models.header import Header, check_whole, read_header
 from armload.models.model import Model
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:
-    """Read a GGUF file's facts; check first that the file is whole, then take its checksum.
+    """Read a GGUF file's metadata; check first that the file is whole, then take its checksum.
 
     Raises:
         UsageError: there is no such file.
@@ -42,7 +42,7 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
         header = read_header(path)
-        anatomy = anatomy_of(_model(path, header), Facts(path, header), header)
+        anatomy = anatomy_of(_model(path, header), Metadata(path, header), header)
         if anatomy.missing_bytes:
             return anatomy
         return anatomy.model_copy(update={"sha256": cached_sha256(path, progress or Silent())})
@@ -52,17 +52,17 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
 
 def _model(path: Path, header: Header) -> Model:
     """Return the model without its checksum."""
-    facts = Facts(path, header)
+    metadata = Metadata(path, header)
     return Model(
         path=path,
         size_bytes=header.file_bytes,
-        architecture=facts.architecture,
-        quantisation=facts.quantisation,
-        parameters=facts.parameters,
-        layers=facts.layers,
-        context_length=facts.number("context_length"),
-        vocabulary=facts.vocabulary,
-        bytes_per_token=facts.bytes_per_token,
-        kv_bytes_per_token=facts.kv_bytes_per_token,
+        architecture=metadata.architecture,
+        quantisation=metadata.quantisation,
+        parameters=metadata.parameters,
+        layers=metadata.layers,
+        context_length=metadata.number("context_length"),
+        vocabulary=metadata.vocabulary,
+        bytes_per_token=metadata.bytes_per_token,
+        kv_bytes_per_token=metadata.kv_bytes_per_token,
         sha256="",
     )

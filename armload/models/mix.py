@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from armload.core.errors import UsageError
 from armload.models.blocks import FLOATS, elements_per_block
-from armload.models.plan import Matrix
+from armload.models.tensors import Matrix
 from armload.models.shape import Shape
 
 FILE_TYPES: Mapping[str, str] = {

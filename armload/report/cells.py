@@ -45,7 +45,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cell:
-    """Repeats of one thing.
+    """Repeats of one measurement.
 
     Attributes:
         runs: all of them, at least one, the oldest first.

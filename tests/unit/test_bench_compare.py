@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.compare import Comparison, compare
-from armload.analysis.foreign import read_foreign
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
@@ -145,7 +145,7 @@ def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
     ]
     alone, other = compare(repacked, [*repeats("c", 4), *not_repacked])
     assert alone.finding == "no difference"
-    assert other.differences[0] == "only B has runs of this plan"
+    assert other.differences[0] == "only B has runs with these settings"
     assert "weights repacked: yes / no" in other.differences
     compared = one(repacked, not_repacked)
     assert compared.finding == "slower"
@@ -173,7 +173,7 @@ def test_garbage_is_never_the_faster_one() -> None:
     quick = measurement_of(quick_run(text="," * 60).model_copy(update={"id": "other"}))
     compared = one([measurement_of(quick_run())], [quick])
     assert compared.finding == "not comparable"
-    assert "over and over" in sentence(compared)
+    assert "repeated character" in sentence(compared)
 
 
 def test_a_run_that_failed_is_not_comparable() -> None:
@@ -192,7 +192,7 @@ def test_times_that_cannot_be_give_no_ratio() -> None:
     odd = run.model_copy(update={"id": "odd", "summary": summary, "steps": steps})
     compared = one([measurement_of(run)], [measurement_of(odd)])
     assert compared.finding == "not comparable"
-    assert "no figure that both sides have" in sentence(compared)
+    assert "no figure in common" in sentence(compared)
 
 
 def test_a_text_that_departs_is_noted() -> None:
@@ -222,8 +222,8 @@ def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
         "not comparable",
     ]
     assert [each.differences for each in found[1:]] == [
-        ("only A has runs of this plan", "output tokens (n_predict): 32 / 16"),
-        ("only B has runs of this plan", "output tokens (n_predict): 16 / 24"),
+        ("only A has runs with these settings", "output tokens (n_predict): 32 / 16"),
+        ("only B has runs with these settings", "output tokens (n_predict): 16 / 24"),
     ]
 
 
@@ -231,7 +231,7 @@ def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
     both, alone = repeats("a", 1), repeats("aa", 1)
     way = alone[0].way.model_copy(update={"threads": 4})
     found = compare([*both, alone[0].model_copy(update={"way": way})], repeats("b", 1))
-    assert found[1].differences == ("only A has runs of this plan", "threads: 4 / 2")
+    assert found[1].differences == ("only A has runs with these settings", "threads: 4 / 2")
 
 
 def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
@@ -245,7 +245,7 @@ def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
 def test_two_programs_on_one_side_are_no_repeats() -> None:
     a = repeats("a", 2)
     other = a[1].model_copy(update={"way": a[1].way.model_copy(update={"engine": "another"})})
-    with pytest.raises(UsageError, match="mixes programs"):
+    with pytest.raises(UsageError, match="mixes runs of different programs"):
         compare([a[0], other], repeats("b", 1))
 
 
@@ -256,7 +256,7 @@ def test_a_run_and_llama_bench_are_compared_by_what_both_have(tmp_path: Path) ->
         LLAMA_BENCH | {"n_gen": 32, "type_v": "f16"},
     ]
     path.write_text(json.dumps(tests))
-    (compared,) = compare([measurement_of(quick_run())], read_foreign(path))
+    (compared,) = compare([measurement_of(quick_run())], read_benchmark_file(path))
     assert [each.measure for each in compared.measured] == ["decode"]
     assert compared.measured[0].ratio.unit == "none"
     assert compared.finding == "faster"
@@ -268,7 +268,7 @@ def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:
     one_path, other_path = tmp_path / "a.txt", tmp_path / "b.txt"
     one_path.write_text(LLM_DEMO)
     other_path.write_text(LLM_DEMO.replace("11.00", "9.00"))
-    compared = one(read_foreign(one_path), read_foreign(other_path))
+    compared = one(read_benchmark_file(one_path), read_benchmark_file(other_path))
     assert [each.finding for each in compared.measured] == ["slower", "no difference"]
 
 

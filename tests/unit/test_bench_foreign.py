@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from armload.analysis.foreign import read_foreign
+from armload.analysis.benchmark_file import read_benchmark_file
 from armload.core.errors import DataError
 
 # The fields and figures of llama.cpp's own example in tools/llama-bench/README.md.
@@ -89,7 +89,7 @@ def written(folder: Path, content: object) -> Path:
 
 
 def test_every_repetition_of_llama_bench_is_a_measurement(tmp_path: Path) -> None:
-    found = read_foreign(written(tmp_path, [PREFILL, LLAMA_BENCH]))
+    found = read_benchmark_file(written(tmp_path, [PREFILL, LLAMA_BENCH]))
     assert [each.decode_tps for each in found[1:]] == pytest.approx(
         LLAMA_BENCH["samples_ts"], rel=1e-5
     )
@@ -104,36 +104,36 @@ def test_every_repetition_of_llama_bench_is_a_measurement(tmp_path: Path) -> Non
 
 def test_llama_bench_s_jsonl_is_read_too(tmp_path: Path) -> None:
     text = "\n".join(json.dumps(each) for each in (PREFILL, LLAMA_BENCH)) + "\n"
-    assert len(read_foreign(written(tmp_path, text))) == 6
-    assert len(read_foreign(written(tmp_path, json.dumps(LLAMA_BENCH)))) == 5
+    assert len(read_benchmark_file(written(tmp_path, text))) == 6
+    assert len(read_benchmark_file(written(tmp_path, json.dumps(LLAMA_BENCH)))) == 5
 
 
 def test_a_test_without_samples_gives_its_mean_and_a_mixed_one_nothing(tmp_path: Path) -> None:
     alone = {key: value for key, value in LLAMA_BENCH.items() if not key.startswith("samples")}
-    (one,) = read_foreign(written(tmp_path, [alone, LLAMA_BENCH | {"n_prompt": 512}]))
+    (one,) = read_benchmark_file(written(tmp_path, [alone, LLAMA_BENCH | {"n_prompt": 512}]))
     assert one.decode_tps == 119.844681
 
 
 @pytest.mark.parametrize("text", [LLM_DEMO, CLI_DEMO], ids=["llm_demo", "cli_demo"])
 def test_mnn_s_demo_is_read_in_both_its_layouts(tmp_path: Path, text: str) -> None:
-    (one,) = read_foreign(written(tmp_path, text))
+    (one,) = read_benchmark_file(written(tmp_path, text))
     assert (one.prefill_tps, one.decode_tps) == (319.66, 11.0)
     assert (one.work.prompt_tokens, one.work.output_tokens) == (15, 63)
 
 
 def test_each_summary_of_mnn_s_demo_is_a_measurement(tmp_path: Path) -> None:
-    found = read_foreign(written(tmp_path, LLM_DEMO + LLM_DEMO.replace("11.00", "12.00")))
+    found = read_benchmark_file(written(tmp_path, LLM_DEMO + LLM_DEMO.replace("11.00", "12.00")))
     assert [each.decode_tps for each in found] == [11.0, 12.0]
     assert found[0].name != found[1].name
 
 
 def test_a_speed_of_nothing_is_none(tmp_path: Path) -> None:
-    (one,) = read_foreign(written(tmp_path, LLM_DEMO.replace("11.00", "inf")))
+    (one,) = read_benchmark_file(written(tmp_path, LLM_DEMO.replace("11.00", "inf")))
     assert one.decode_tps is None
 
 
 def test_mnn_s_llm_bench_is_read(tmp_path: Path) -> None:
-    found = read_foreign(written(tmp_path, LLM_BENCH))
+    found = read_benchmark_file(written(tmp_path, LLM_BENCH))
     assert [(each.prefill_tps, each.decode_tps) for each in found] == [
         (320.5, None),
         (None, 11.25),
@@ -148,8 +148,8 @@ def test_mnn_s_llm_bench_is_read(tmp_path: Path) -> None:
         ("hello", "no figures"),
         ("", "no figures"),
         ([], "no figures"),
-        ("[{", "no whole JSON"),
-        (json.dumps([LLAMA_BENCH])[:-40], "no whole JSON"),
+        ("[{", "JSON document is incomplete"),
+        (json.dumps([LLAMA_BENCH])[:-40], "JSON document is incomplete"),
         ([{"a": 1}], "model_filename"),
         ([LLAMA_BENCH | {"avg_ts": 0}], "0.avg_ts"),
         ([LLAMA_BENCH | {"samples_ns": [0]}], "0.samples_ns.0"),
@@ -161,7 +161,7 @@ def test_mnn_s_llm_bench_is_read(tmp_path: Path) -> None:
 def test_what_is_no_such_file_is_named(tmp_path: Path, content: object, said: str) -> None:
     path = written(tmp_path, content)
     with pytest.raises(DataError) as caught:
-        read_foreign(path)
+        read_benchmark_file(path)
     assert said in caught.value.message
     assert str(path) in caught.value.message
     assert caught.value.remedy
@@ -171,4 +171,4 @@ def test_bytes_that_are_no_text_are_no_figures(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(bytes(range(256)) * 10)
     with pytest.raises(DataError, match="no figures"):
-        read_foreign(path)
+        read_benchmark_file(path)

@@ -115,7 +115,7 @@ def test_a_sweep_that_is_done_is_not_gone_on_with() -> None:
     ("name", "spoil", "said"),
     [
         (SWEEP_FILE, lambda text: text.replace('"format": 2', '"format": 3'), "its format is 3"),
-        (SWEEP_FILE, lambda text: text[:40], "no record of a sweep"),
+        (SWEEP_FILE, lambda text: text[:40], "not a valid record of a sweep"),
         (JOURNAL_FILE, lambda text: "{}\n" + text, "a sweep: cell: this key is missing"),
     ],
 )
@@ -283,7 +283,7 @@ def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> N
     names = [folder.name for folder in folders_of("latest-sweep")]
     assert names == [run(10, number=number).id for number in (1, 2)]
     begin(sweep(identity="zzzz"))
-    with pytest.raises(UsageError, match="none of its runs is here"):
+    with pytest.raises(UsageError, match="none of its runs is on this machine"):
         folders_of("latest-sweep")
 
 
@@ -311,5 +311,5 @@ def test_two_names_of_one_model_are_refused_before_anything_runs(
             repeats=1,
             warmups=0,
             begun=lambda _: None,
-            told=lambda *_: None,
+            report=lambda *_: None,
         )

@@ -114,7 +114,7 @@ def test_the_gate_does_not_open_for_what_cannot_be_compared(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["compare", "kitchen-a0", "kitchen-a0"], "compared with itself"),
+        (["compare", "kitchen-a0", "kitchen-a0"], "on both sides"),
         (["compare", "kitchen-a0", "kitchen-x9"], "There is no run named 'kitchen-x9'"),
         (["compare", "kitchen-a0"], "B is missing"),
         (["compare"], "A and B are missing"),

@@ -11,7 +11,7 @@ import pytest
 
 from armload.models.blocks import bytes_per_row
 from armload.models.mix import mixed_types
-from armload.models.plan import constants, matrices
+from armload.models.tensors import constants, matrices
 from armload.models.shape import Shape, load_shape
 
 NO_WORDS = range(1)

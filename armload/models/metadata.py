@@ -1,4 +1,4 @@
-"""The facts that a GGUF header holds, and the errors of a header that lacks them."""
+"""The metadata of a GGUF header, and the errors of a header that lacks keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTPUT = "output.weight"
 PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
 
 
-class Facts:
+class Metadata:
     """What the header of a language model says; asked only for what is needed.
 
     Every method raises DataError where the header lacks a key or has nonsense for it.

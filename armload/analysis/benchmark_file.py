@@ -1,4 +1,4 @@
-"""One file of another engine's figures, whatever wrote it."""
+"""Reading a file of results that another benchmark wrote, whichever it was."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from armload.engines.watched.mnn import llm_bench_figures, llm_demo_figures
 LARGEST_BYTES = 64 << 20
 
 
-def read_foreign(path: Path) -> list[Measurement]:
+def read_benchmark_file(path: Path) -> list[Measurement]:
     """Read what a benchmark wrote.
 
     It may be ``llama-bench -o json`` (or ``jsonl``), MNN's ``llm_bench -j``, or MNN's ``llm_demo``
     (formerly ``cli_demo``).
 
     Raises:
-        DataError: it is none of them, or is cut short.
+        DataError: it is none of them, or is truncated.
         DiskError: it cannot be read.
     """
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise DataError(
-                f"{path}: this is larger than any benchmark's output.", "Name the right file."
+                f"{path}: this file is too large for a benchmark's output.", "Check the file name."
             )
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
@@ -41,8 +41,8 @@ def read_foreign(path: Path) -> list[Measurement]:
         found = llama_bench_figures(path, content)
     if not found:
         raise DataError(
-            f"{path}: no figures are in it that armload reads.",
-            "It reads llama-bench -o json, MNN's llm_bench -j, and what MNN's llm_demo prints.",
+            f"{path}: this file contains no results that armload can read.",
+            "Supported: llama-bench -o json, MNN's llm_bench -j, and the output of MNN's llm_demo.",
         )
     return found
 
@@ -60,6 +60,6 @@ def _json(path: Path, text: str) -> object:
             return [json.loads(line) for line in lines]
         except ValueError:
             raise DataError(
-                f"{path}: this is no whole JSON document: {error}.",
-                "Let the benchmark end; what it writes before is cut short.",
+                f"{path}: this JSON document is incomplete or malformed: {error}.",
+                "Wait until the benchmark has ended; its output is incomplete before.",
             ) from error

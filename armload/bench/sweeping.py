@@ -43,14 +43,15 @@ def run_sweep(
         plans: what to run with each of them.
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
-        reference: a run whose text those of all runs must be.
+        reference: a run with the expected output.
         begun: is shown the sweep before its first run.
         report: called for every run.
 
     Raises:
         UsageError: a cell does not suit its model or the board, or two names are of one model; none
             was run then.
-        ConnectError, BusyError: the board stayed away, or is somebody else's; repeating the command resumes from there.
+        ConnectError, BusyError: the board stayed unreachable, or is in use; repeating the command
+            resumes from there.
         KeyboardInterrupt: likewise.
     """
     models = [model_called(name, progress) for name in model_names]

@@ -257,7 +257,7 @@ def _latest(sweep: Sweep, progress: Progress, since: str = "") -> Journal | None
         try:
             journal = load_journal(folder)
         except (DataError, DiskError) as error:
-            progress.say(f"left out: {error.message}")
+            progress.say(f"skipped: {error.message}")
             continue
         if journal.sweep.fingerprint == sweep.fingerprint:
             return journal

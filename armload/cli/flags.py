@@ -107,10 +107,10 @@ def abbreviated(argument: Argument) -> Argument:
 def with_default(argument: Argument) -> Argument:
     """Let an option's help end with what is taken when it is left out, in brackets."""
     default = argument.default
-    told = argument.help or ""
-    is_told = told.endswith((f"({default})", f"({default!r})"))
-    if isinstance(default, str) and default and not argument.positional and not is_told:
-        argument.help = f"{told} ({default})"
+    text = argument.help or ""
+    has_default = text.endswith((f"({default})", f"({default!r})"))
+    if isinstance(default, str) and default and not argument.positional and not has_default:
+        argument.help = f"{text} ({default})"
     return argument
 
 

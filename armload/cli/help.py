@@ -37,8 +37,8 @@ def columns(pairs: Sequence[tuple[str, str | None]], *, widest: int = 0) -> str:
 
 
 def _paragraph(text: str) -> str:
-    said, _, example = text.partition(_EXAMPLE)
-    parts = [_filled(said)] if said else []
+    about, _, example = text.partition(_EXAMPLE)
+    parts = [_filled(about)] if about else []
     return "\n".join([*parts, f"{_EXAMPLE}{example}"] if example else parts)
 
 

@@ -18,7 +18,7 @@ def amount(option: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise UsageError(f"--{option} {text!a}: a number of 0 or more is needed.")
+        raise UsageError(f"--{option} {text!a}: must be a number of 0 or more.")
     return number
 
 
@@ -34,7 +34,7 @@ def whole_number(option: str, text: str, *, most: int | None = None) -> int | No
         return None
     if not text.isdecimal() or (most is not None and int(text) > most):
         upto = "or more" if most is None else f"to {most}"
-        raise UsageError(f"--{option} {text!a}: a whole number is needed, 0 {upto}.")
+        raise UsageError(f"--{option} {text!a}: must be a whole number, 0 {upto}.")
     return int(text)
 
 
@@ -51,5 +51,5 @@ def share(option: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number < 1 or not text.endswith("%"):
-        raise UsageError(f"--{option} {text!a}: a percentage is needed, such as 5%.")
+        raise UsageError(f"--{option} {text!a}: must be a percentage, such as 5%.")
     return number

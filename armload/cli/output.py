@@ -32,7 +32,7 @@ def output_folder(text: str) -> Path:
 
     path = Path(text).expanduser()
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is no folder.", "Give --output the name of a folder.")
+        raise UsageError(f"{path} is not a folder.", "Give --output the name of a folder.")
     if path.exists() and any(path.iterdir()):
         raise UsageError(
             f"{path} exists already and is not empty.", "Delete it, or give another --output."

@@ -5,7 +5,7 @@ that word is ``--help``, and it knows neither optional ones nor lists. So verbs 
 argument a default, which leaves Invoke nothing to fill, and words that are no options and would
 otherwise be answered with "No idea what … is" fill the positional ones here.
 
-What follows ``--`` Invoke joins to one string, in which no word with a space can be told from two.
+Invoke joins what follows ``--`` to one string, in which a word with a space looks like two.
 Here each such word fills a positional argument too, whatever it looks like: a NUL, which no word
 of a command line can hold, goes before it while Invoke parses.
 """
@@ -44,7 +44,7 @@ def _handle(machine: ParseMachine, token: str) -> None:
     argument = _unfilled(machine)
     if machine.waiting_for_flag_value and not token:
         flag = cast("Argument", machine.flag)
-        machine.error(f"{to_flag(str(flag.name))} needs a value, and it is empty.")
+        machine.error(f"{to_flag(str(flag.name))} must not be empty.")
     if token.startswith(_BEHIND_DASHES) and machine.current_state != "unknown":
         word = token.removeprefix(_BEHIND_DASHES)
         if argument is None:

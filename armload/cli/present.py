@@ -100,7 +100,7 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
                 continue
             terminal.show(whole(f"{label:8} {path}"))
     if run.exit.status != 0:
-        remedy = f"{run.exit.remedy} Everything that came back lies in {folder}."
+        remedy = f"{run.exit.remedy} What was fetched is in {folder}."
         raise RunError(f"{run.board.name}: {run.exit.meaning}", remedy.strip())
 
 

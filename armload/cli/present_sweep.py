@@ -33,10 +33,7 @@ def sweep_and_present(
     def begun(journal: Journal) -> None:
         done = len(journal.entries)
         if done:
-            progress.say(
-                f"Going on with {journal.sweep.id}, of which {done} runs are done. "
-                "(--new starts another.)"
-            )
+            progress.say(f"Resuming {journal.sweep.id}: {done} runs are done. (--new starts over.)")
         lines.append(Lines(journal.sweep, done))
         progress.say(lines[0].head())
 
@@ -57,8 +54,8 @@ def sweep_and_present(
     outcomes = show_sweep(journal, as_json=as_json)
     if not any(run.exit.status == 0 for each in outcomes if each.cell for run in each.cell.runs):
         raise RunError(
-            f"{journal.sweep.board}: no run of the sweep came to its end.",
-            "The table says why; the runs are kept.",
+            f"{journal.sweep.board}: no run of the sweep completed.",
+            "The table shows why; the runs are kept.",
         )
 
 

@@ -60,10 +60,10 @@ Run language models on ARM boards: build llama.cpp, deploy it, time every token,
 the speed. Try 'armload demo' first: it needs no board.
 """
 _EXIT_STATUSES = """
-Exit statuses: 0 done, 1 fault, or a file or disk here that cannot be read or written, 2 wrong
-argument, 3 malformed file, 4 tool missing, 5 build, 6 no connection, 7 board unable, 8 transfer,
-9 run failed, 10 board in use, 11 slower than compare was told to allow, 12 comparison inconclusive,
-130 interrupted.
+Exit statuses: 0 success, 1 internal error, or a local file or disk that cannot be read or written,
+2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed, 6 no connection, 7 board error,
+8 transfer failed, 9 run failed, 10 board in use, 11 slower than compare allows,
+12 comparison inconclusive, 130 interrupted.
 """
 
 
@@ -74,7 +74,8 @@ class _Armload(Program):
         except ParseError as error:
             verb = f"{error.context.name} " if error.context and error.context.name else ""
             raise Exit(
-                f"error: {_in_our_words(str(error))}\n{_meant(error)}See: armload {verb}--help",
+                f"error: {_in_our_words(str(error), verb)}\n{_meant(error)}See: armload "
+                f"{verb}--help",
                 code=UsageError.exit_status,
             ) from error
 
@@ -127,14 +128,17 @@ class _Armload(Program):
         ]
 
 
-def _in_our_words(complaint: str) -> str:
-    """Say what the parser's library says without that library's own words."""
+def _in_our_words(complaint: str, verb: str) -> str:
+    """Reword a complaint of the parser's library."""
     lacking = re.match(r"Flag <Argument: ([\w-]+).*> needed value and was not given one", complaint)
     if lacking:
-        return f"--{lacking[1].replace('_', '-')} needs a value behind it."
+        return f"--{lacking[1].replace('_', '-')} needs a value."
     unknown = re.match(r"No idea what '(-.*)' is!", complaint)
     if unknown:
         return f"There is no option {unknown[1]!r}."
+    word = re.match(r"No idea what (.*) is!", complaint)
+    if word:
+        return f"There is no {'argument' if verb else 'verb'} {word[1]}."
     return complaint
 
 

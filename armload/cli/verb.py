@@ -29,10 +29,9 @@ from armload.core.errors import (
 read_positional_arguments()
 
 _PLACES = (
-    "What is built and fetched lies in the folder that ARMLOAD_CACHE names, runs lie below the "
-    "current folder."
+    "Builds and downloads are stored in the folder ARMLOAD_CACHE, runs below the current folder."
 )
-_ELSEWHERE = "Look at that place, or write to another one."
+_ELSEWHERE = "Check that location, or use another one."
 
 
 class Verb(Task[Any]):
@@ -95,8 +94,8 @@ class Verb(Task[Any]):
         except ArmloadError as error:
             raise failed(error) from error
         except KeyboardInterrupt:
-            said = "Interrupted. What was built, fetched and copied so far is kept."
-            raise failed(InterruptionError(said)) from None
+            message = "Interrupted. What was built, fetched and copied so far is kept."
+            raise failed(InterruptionError(message)) from None
         except BrokenPipeError:
             discard_output()  # the reader has seen enough
             raise Exit(code=0) from None
@@ -125,7 +124,7 @@ def disk_error(error: OSError) -> DiskError:
     remedy = _ELSEWHERE
     if is_refusal(error) and not is_output:
         is_denied = error.errno == errno.EACCES
-        what = READ_REMEDY if is_denied else "Make room, or see that it may be written."
+        what = READ_REMEDY if is_denied else "Free disk space, or correct the permissions there."
         remedy = f"{what} {_PLACES}"
     if is_output:  # the interpreter must not try to write the rest of it there
         discard_output()

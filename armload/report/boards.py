@@ -46,7 +46,7 @@ def boards_table(boards: Sequence[Board]) -> Rows:
         Column(heading="board"),
         Column(heading="target"),
         Column(heading="reached by", below=""),
-        Column(heading="what it is", is_prose=True, below=""),
+        Column(heading="description", is_prose=True, below=""),
     )
     for board in boards:
         table.add(
@@ -95,7 +95,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:
-        folder = "cannot be written"
+        folder = "not writable"
     elif not found.workdir_executable:
         folder = "programs in it cannot be executed"
     if found.workdir_obstacle is not None:

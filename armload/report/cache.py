@@ -48,22 +48,22 @@ def builds_table(builds: Sequence[ShelvedBuild]) -> Rows:
         Column(heading="target"),
         Column(heading="size", is_number=True),
         Column(heading="when (UTC)"),
-        Column(heading="what it is", is_prose=True, below=""),
+        Column(heading="description", is_prose=True, below=""),
     )
     for build in builds:
         state = Text(build.state, style=_STYLES[build.state])
-        told = _told(build)
+        programs_there = _programs_of(build)
         table.add(
             Text(build.build_id, style="bold"),
             build.programs[0].target if build.programs else "-",
             format_bytes(build.size_bytes),
             build.when_utc[:16].replace("T", " "),
-            Text.assemble(state, ": ", told) if told else state,
+            Text.assemble(state, ": ", programs_there) if programs_there else state,
         )
     return table
 
 
-def _told(build: ShelvedBuild) -> str:
+def _programs_of(build: ShelvedBuild) -> str:
     if not build.programs:
         return build.reason
     one = build.programs[0]
@@ -72,12 +72,12 @@ def _told(build: ShelvedBuild) -> str:
 
 
 def kinds_table(kinds: Sequence[Kind], chosen: Sequence[Kind]) -> Rows:
-    """Lay out the kinds of things in the cache; those that are to be freed stand out."""
+    """Lay out the kinds of files in the cache, those to be freed in bold."""
     table = Rows(
         Column(heading="kind"),
         Column(heading="size", is_number=True),
-        Column(heading="what it is", is_prose=True),
-        Column(heading="to have it again", is_prose=True, below="to have it again: "),
+        Column(heading="contents", is_prose=True),
+        Column(heading="cost to restore", is_prose=True, below="cost to restore: "),
     )
     for kind in kinds:
         if kind.items or kind in chosen:

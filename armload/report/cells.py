@@ -149,7 +149,7 @@ class Cell:
             return ""
         return (
             f"Too few repeats for their spread: the median of the decode rate is not known within "
-            f"{KNOWN_WITHIN:.0%}. {more} more would do."
+            f"{KNOWN_WITHIN:.0%}. {more} more are needed."
         )
 
     @property

@@ -10,7 +10,7 @@ from armload.report import formatting as words
 from armload.report.layout import Column, Facts, Prose, Rows
 
 TIMES_FROM = 2.0
-"""From here on a ratio is said as a number of times, below as a percentage."""
+"""From this ratio on it is shown as a factor, below as a percentage."""
 
 _STYLES = {"faster": "green", "slower": "red", "no difference": "bold", "not comparable": "yellow"}
 
@@ -39,13 +39,13 @@ def sentence(compared: Comparison) -> str:
     interval = span(first.ratio.low, first.ratio.high)
     if compared.finding == "not comparable":
         return (
-            f"Not comparable: {'; '.join(compared.differences)}. For what it is worth: B takes "
+            f"Not comparable: {'; '.join(compared.differences)}. The figures anyway: B takes "
             f"{figures}, {change(first.ratio.ratio)}."
         )
     if compared.finding == "no difference":
         return (
-            f"No difference to be seen: B takes {figures}, and anything from {interval} "
-            "fits what was measured (95 % confidence)."
+            f"No significant difference: B takes {figures}; the 95 % confidence interval is "
+            f"{interval}."
         )
     return (
         f"B is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
@@ -71,11 +71,11 @@ def advice(compared: Comparison) -> str:
         return ""
     needed = compared.runs_to_see_3_percent
     if needed is None:
-        return "Repeat both: from 4 runs a side on, the spread from run to run is seen."
+        return "Repeat both: with 4 or more runs per side, the variation between runs is measured."
     runs = min(len(compared.a.names), len(compared.b.names))
     if needed <= runs:
         return ""
-    return f"At this spread it takes {needed} runs a side to see a difference of 3 %."
+    return f"At this spread, {needed} runs per side are needed to detect a difference of 3 %."
 
 
 def comparison_view(compared: Comparison) -> Group:
@@ -83,16 +83,16 @@ def comparison_view(compared: Comparison) -> Group:
     notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
     for side in (compared.a, compared.b):
         notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in side.doubts]
-    said = Text(sentence(compared), style=_STYLES[compared.finding])
+    finding = Text(sentence(compared), style=_STYLES[compared.finding])
     if advice(compared):
-        said = Text.assemble(said, " ", (advice(compared), "bold"))
+        finding = Text.assemble(finding, " ", (advice(compared), "bold"))
     sides = Facts([("A", _side(compared.a)), ("B", _side(compared.b))])
     figures: list[RenderableType] = []
     if compared.measured:
         figures = [Text(""), _figures(compared), Text("")]
     if compared.finding == "not comparable":  # before figures that would be read as a result
-        return Group(sides, Prose(said), *notes, *figures)
-    return Group(sides, *notes, *figures, Prose(said))
+        return Group(sides, Prose(finding), *notes, *figures)
+    return Group(sides, *notes, *figures, Prose(finding))
 
 
 def _side(side: Side) -> str:

@@ -1,4 +1,4 @@
-"""Errors as JSON: alone, or beside the results of a verb that does several things."""
+"""Errors as JSON: alone, or beside the results of a verb that does several tasks."""
 
 from __future__ import annotations
 

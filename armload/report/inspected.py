@@ -46,10 +46,10 @@ def _facts(inspection: Inspection) -> Facts:
         ("size", format_bytes(inspection.size_bytes)),
         ("architecture", inspection.architecture),
         ("linked", _linked(inspection)),
-        ("stripped", "yes" if inspection.is_stripped else "no: it carries symbols"),
+        ("stripped", "yes" if inspection.is_stripped else "no: it contains symbols"),
     ]
     if not inspection.features and inspection.architecture == "aarch64":
-        rows.append(("CPU features", "none but those that every 64-bit ARM CPU has"))
+        rows.append(("CPU features", "only those of every 64-bit ARM CPU"))
     return Facts(rows)
 
 

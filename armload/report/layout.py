@@ -74,7 +74,7 @@ class Prose:
 
 
 class Facts:
-    """Labels, and beside each what is to be said; beneath it where the terminal is narrow."""
+    """Labels with their values beside them; beneath them where the terminal is narrow."""
 
     def __init__(self, rows: Iterable[tuple[str, Text | str]]) -> None:
         self._rows = [(label, _text(value)) for label, value in rows]

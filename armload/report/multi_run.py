@@ -21,7 +21,7 @@ from armload.report.drawing import png, svg
 from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure
 from armload.report.html import render
-from armload.report.ranking import fastest, not_told_from
+from armload.report.ranking import as_fast_as, fastest
 from armload.report.settings import subject
 
 PAGE_NAME = "report.html"
@@ -139,7 +139,7 @@ def headline(cells: Sequence[Cell]) -> str:
         tried = (
             "No run" if any(cell.counted for cell in cells) else "No token was generated: no run"
         )
-        return f"{tried} is valid, so there is no figure to rely on"
+        return f"{tried} is valid, so there are no reliable figures"
     tps = best.decode_tps.value
     speed = (
         f"{words.seconds(1 / tps)} per token (mean)"
@@ -153,7 +153,7 @@ def headline(cells: Sequence[Cell]) -> str:
 
 
 def _without_a_rate(cells: Sequence[Cell]) -> str:
-    """Say what valid runs tell that have no rate, such as those of programs that say none."""
+    """Summarize valid runs without a rate, such as those of programs that report none."""
     valid = [run for cell in cells for run in cell.valid]
     if len(cells) == len(valid) == 1:
         return words.headline(valid[0])
@@ -165,15 +165,15 @@ def _without_a_rate(cells: Sequence[Cell]) -> str:
 def rivals(cells: Sequence[Cell]) -> str:
     """Say how many others may be as fast as the best; nothing where none may."""
     best = fastest(cells)
-    alike = not_told_from(best, cells) if best else []
+    alike = as_fast_as(best, cells) if best else []
     if not alike:
         return ""
-    others = "one other cannot" if len(alike) == 1 else f"{len(alike)} others cannot"
-    return f"Not clearly the fastest: {others} be told from it with 95 % confidence."
+    others = "one other" if len(alike) == 1 else f"{len(alike)} others"
+    return f"Not clearly the fastest: {others} may be as fast (95 % confidence)."
 
 
 def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
-    """Say how many runs of how many things there are, and how many only prepared for them."""
+    """Say how many runs of how many settings there are, and how many warm-ups."""
     models = {run.model.sha256 or subject(run): run for run in (cell.runs[0] for cell in cells)}
     if len(models) == 1:
         run = next(iter(models.values()))
@@ -190,7 +190,7 @@ def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
 
 
 def verdict(cells: Sequence[Cell]) -> str:
-    """Say how many runs may be believed, and what becomes of the others."""
+    """Say how many runs are valid, and how the others are treated."""
     runs = sum(len(cell.runs) for cell in cells)
     valid = sum(len(cell.valid) for cell in cells)
     if valid == runs:
@@ -198,19 +198,19 @@ def verdict(cells: Sequence[Cell]) -> str:
         return few.get(runs, f"All {runs} runs are valid.")
     if valid == 0:
         return "Do not rely on these figures: no run is valid."
-    said = f"{runs - valid} of {runs} runs {'is' if runs - valid == 1 else 'are'} not valid"
-    return f"{said}: shown as such, and left out of every median that has valid ones."
+    sentence = f"{runs - valid} of {runs} runs {'is' if runs - valid == 1 else 'are'} not valid"
+    return f"{sentence}: marked as such, and excluded from a median if it has valid runs."
 
 
 def table_sentence(cells: Sequence[Cell]) -> str:
     """Say what the table's figures are."""
     if all(len(cell.runs) == 1 for cell in cells):
-        return "Each row is one run; below a rate, what it may be with 95 % confidence."
-    doubtful = " (where none is, of all that have figures)"
+        return "Each row is one run; below a rate is its 95 % confidence interval."
+    doubtful = " (of all with figures, if none is valid)"
     without = any(cell.counted and not cell.is_valid for cell in cells)
     return (
-        f"Each row is the median of its valid runs{doubtful if without else ''}; below a rate, its "
-        "interval of 95 % confidence. Maximum and peak memory are those of the worst run."
+        f"Each row is the median of its valid runs{doubtful if without else ''}; below a rate is "
+        "its 95 % confidence interval. Maximum and peak memory are those of the worst run."
     )
 
 
@@ -220,8 +220,8 @@ def doubts(cells: Sequence[Cell]) -> list[Doubt]:
     for cell in cells:
         for run in cell.runs:
             if not run.verdict.valid:
-                said = (cell.label, " ".join(run.verdict.reasons), run.exit.remedy)
-                found.setdefault(said, []).append(run.id)
+                row = (cell.label, " ".join(run.verdict.reasons), run.exit.remedy)
+                found.setdefault(row, []).append(run.id)
     for cell in cells:
         if cell.too_few:
             found[cell.label, cell.too_few, ""] = [run.id for run in cell.counted]

@@ -1,4 +1,4 @@
-"""Which cell is the fastest, and which cannot be told from it."""
+"""Which cell is the fastest, and which may be as fast."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fastest(cells: Iterable[Cell], measure: Measure = "decode") -> Cell | None:
     return max(rated, key=lambda cell: tps_of(cell, measure), default=None)
 
 
-def not_told_from(best: Cell, cells: Iterable[Cell], measure: Measure = "decode") -> list[Cell]:
+def as_fast_as(best: Cell, cells: Iterable[Cell], measure: Measure = "decode") -> list[Cell]:
     """Return the other valid cells that may be as fast, with 95 % confidence."""
     return [
         cell

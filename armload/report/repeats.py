@@ -65,7 +65,7 @@ def together(runs: Sequence[Run], stop: Stop) -> Facts:
     if found:
         interval = found.interval_s
         between = (
-            f", 95 % sure {words.seconds(interval.low)} to {words.seconds(interval.high)}"
+            f", 95 % CI {words.seconds(interval.low)} to {words.seconds(interval.high)}"
             if interval
             else ""
         )
@@ -101,5 +101,5 @@ def _counts(runs: Sequence[Run], found: Known | None) -> str:
 
 def _width(found: Known) -> str:
     if found.within is None:
-        return "its interval takes more runs"
+        return "an interval needs more runs"
     return f"known within {found.within:.1%}"

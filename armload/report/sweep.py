@@ -28,7 +28,7 @@ def names_of_cells(sweep: Sweep) -> list[Settings]:
     """Return what tells each cell from the others, by what it is; of one cell, its model."""
     each = [{MODEL: cell.model, **choices_of(cell.plan)} for cell in sweep.cells]
     names = differing(each) or [MODEL]
-    return [{name: said[name] for name in names} for said in each]
+    return [{name: settings[name] for name in names} for settings in each]
 
 
 class Lines:
@@ -100,7 +100,7 @@ class Outcome:
 
     @property
     def doubt(self) -> str:
-        """The first thing that is to be said against its figures; nothing where there is none."""
+        """The first reason to doubt its figures; empty if there is none."""
         if self.error:
             return self.error
         if self.cell is None:
@@ -114,7 +114,7 @@ def outcomes_of(
 ) -> list[Outcome]:
     """Return what became of each cell, in the sweep's order.
 
-    A cell is told twice where free memory allowed only some of its runs to repack the weights.
+    A cell is listed twice if free memory allowed only some of its runs to repack the weights.
 
     Args:
         runs: of each cell, without warm-ups.
@@ -180,14 +180,14 @@ def sweep_table(outcomes: Sequence[Outcome]) -> Rows:
 
 
 def notes(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return what is to be said against single cells, each thing once, and of the fastest."""
+    """Return the doubts about single cells, each once, and about the fastest."""
     cells: dict[str, list[str]] = {}
     for each in outcomes:
         if each.doubt:
             cells.setdefault(each.doubt, []).append(_in_a_line(each.name))
-    said = [f"{'; '.join(names)}: {doubt}" for doubt, names in cells.items()]
+    doubts = [f"{'; '.join(names)}: {doubt}" for doubt, names in cells.items()]
     rivalry = rivals([each.cell for each in outcomes if each.cell is not None])
-    return [*said, rivalry] if rivalry else said
+    return [*doubts, rivalry] if rivalry else doubts
 
 
 class SweptCell(Value):

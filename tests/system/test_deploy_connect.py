@@ -228,10 +228,10 @@ def test_a_pinned_key_is_replaced_with_a_word_of_warning(
         for _ in range(2)
     ]
     former = fingerprint(tmp_path / "other.pub")
-    assert "Another key is pinned for 127.0.0.1" in said[0].stderr
+    assert "replaces the pinned key of 127.0.0.1" in said[0].stderr
     assert said[0].stderr.count(former) == 2
     assert [json.loads(each.stdout)["replaced_fingerprint"] for each in said] == [former, None]
-    assert "That key is pinned already." in said[1].stderr
+    assert "This key is already pinned." in said[1].stderr
 
 
 def test_a_refused_login_names_the_keys_that_were_tried(

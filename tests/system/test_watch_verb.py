@@ -304,4 +304,4 @@ def test_a_board_without_the_wheel_is_told_so(person: Person) -> None:
     words = ("watch", "--board", "here", "--mnn-python", "models/qwen", "--python", "/bin/false")
     assert "cannot import MNN.llm" in person.types(*words, status=7).stderr
     assert "no config.json" in person.types("watch", "--mnn-python", ".", status=2).stderr
-    assert "is needed" in person.types("watch", status=2).stderr
+    assert "Give a program" in person.types("watch", status=2).stderr

@@ -277,16 +277,18 @@ def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
     assert said.startswith("B is slower: ")
     assert "95 % confidence" in said
     none = one(repeats("a", 6), repeats("b", 6))
-    assert sentence(none).startswith("No difference to be seen")
+    assert sentence(none).startswith("No significant difference")
 
 
 def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -> None:
-    assert "4 runs a side" in advice(one(repeats("a", 1), repeats("b", 1)))
+    assert "4 or more runs per side" in advice(one(repeats("a", 1), repeats("b", 1)))
     wild = [
         each.model_copy(update={"token_s": tuple(t * (0.925 + n / 20) for t in each.token_s)})
         for n, each in enumerate(repeats("a", 4))
     ]
-    assert "runs a side to see a difference of 3 %" in advice(one(wild, repeats("b", 4)))
+    assert "runs per side are needed to detect a difference of 3 %" in advice(
+        one(wild, repeats("b", 4))
+    )
     assert advice(one(repeats("a", 6), repeats("b", 6, 1.1))) == ""
 
 

@@ -152,7 +152,7 @@ def test_repeats_that_lie_far_apart_ask_for_more_of_them() -> None:
 
     assert too_few(range(100, 108)) == ""
     assert too_few((60, 180)) == "", "two runs know nothing of their spread"
-    assert "more would do" in too_few((60, 80, 100, 120, 140, 160))
+    assert "more are needed" in too_few((60, 80, 100, 120, 140, 160))
 
 
 def test_cells_are_called_by_what_tells_them_apart() -> None:

@@ -118,7 +118,7 @@ def test_the_gate_does_not_open_for_what_cannot_be_compared(folder: Path) -> Non
         (["compare", "kitchen-a0", "kitchen-x9"], "There is no run named 'kitchen-x9'"),
         (["compare", "kitchen-a0"], "B is missing"),
         (["compare"], "A and B are missing"),
-        (["compare", "latest", "kitchen-a0", "--fail-if-slower", "much"], "no percentage"),
+        (["compare", "latest", "kitchen-a0", "--fail-if-slower", "much"], "must be a percentage"),
     ],
 )
 @pytest.mark.parametrize("face", ["armload"])

@@ -29,7 +29,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["bench", "--engine-args", "it's"], 2, "--engine-args"),
         (["bench", "--precision", "5%", "--repeats", "3"], 2, "Leave one out"),
         (["bench", "--precision", "5%", "--threads", "1,2"], 2, "Leave one out"),
-        (["bench", "--precision", "5"], 2, "a percentage is needed"),
+        (["bench", "--precision", "5"], 2, "must be a percentage"),
         (["bench", "--precision-time", "soon"], 2, "--precision-time"),
         (["show", "--run", "nothing"], 2, "o run"),
         (["show", "nothing"], 2, "o run"),
@@ -175,9 +175,9 @@ def test_near_names_are_offered() -> None:
         (["bench", "--bord", "x"], "armload bench --help"),
         (["bench", "-n"], "--n-predict needs a value"),
         (["bench", "--borad", "x"], "Did you mean '--board'"),
-        (["bench", "--governor"], "--governor needs a value behind it."),
-        (["show", "--run", ""], "--run needs a value, and it is empty."),
-        (["show", "--run="], "--run needs a value, and it is empty."),
+        (["bench", "--governor"], "--governor needs a value."),
+        (["show", "--run", ""], "--run must not be empty."),
+        (["show", "--run="], "--run must not be empty."),
     ],
 )
 def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: str) -> None:

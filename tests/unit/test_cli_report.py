@@ -76,7 +76,7 @@ def test_a_report_makes_its_own_folder_and_no_other(folder: Path) -> None:
     (folder / "a-file").touch()
     no_folder = typed(folder, "report", "latest", "--output", "a-file")
     assert no_folder.returncode == 2
-    assert "a-file is no folder." in no_folder.stderr
+    assert "a-file is not a folder." in no_folder.stderr
     assert {path.name for path in folder.iterdir()} == before | {"a-file"}
     nowhere = typed(folder, "report", "latest", "--output", "/proc/x")
     assert nowhere.returncode == 1

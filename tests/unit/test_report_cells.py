@@ -11,7 +11,7 @@ from armload.analysis.run import Run
 from armload.engines.job import Place
 from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, cells_of, estimate
-from armload.report.ranking import fastest, fastest_of_each, not_told_from
+from armload.report.ranking import as_fast_as, fastest, fastest_of_each
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.runs import planned as with_plan
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
@@ -161,7 +161,7 @@ def test_a_run_s_own_tokens_may_leave_its_rate_in_more_doubt_than_that() -> None
     assert rate.value / rate.low == pytest.approx(1.05 * doubt)
 
 
-def test_what_may_be_as_fast_is_not_told_from_the_best() -> None:
+def test_what_may_be_as_fast_is_as_fast_as_the_best() -> None:
     best, alike, slower = cells_of(
         [
             *(made_run(threads=4, repeat=repeat) for repeat in range(5)),
@@ -169,7 +169,7 @@ def test_what_may_be_as_fast_is_not_told_from_the_best() -> None:
             *(made_run(threads=8, repeat=repeat) for repeat in range(5)),
         ]
     )
-    assert not_told_from(best, [best, alike, slower]) == [alike]
+    assert as_fast_as(best, [best, alike, slower]) == [alike]
 
 
 def test_of_too_many_cells_the_fastest_of_each_series_stay() -> None:

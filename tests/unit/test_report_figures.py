@@ -104,7 +104,7 @@ def test_colours_and_shapes_are_one_each_for_every_line() -> None:
 def test_the_best_number_of_threads_is_said_and_marked() -> None:
     figure = threads(SWEEP, "decode")
     assert said(figure) == (
-        "Q4_0 is fastest with 4 threads: 6.98 tokens/s (6.93 to 7.02, 95 % sure), 2.9 times as "
+        "Q4_0 is fastest with 4 threads: 6.98 tokens/s (6.93 to 7.02, 95 % CI), 2.9 times as "
         "fast as with 1 thread; Q8_0 with 4 threads (4.15)."
     )
     best = [
@@ -135,18 +135,20 @@ def test_a_doubtful_cell_is_never_the_best_number_of_threads() -> None:
 
 def test_thread_counts_that_cannot_be_told_from_the_best_are_named() -> None:
     runs = [made_run(threads=each, repeat=repeat) for each in (1, 4, 8) for repeat in range(5)]
-    assert "not to be told" not in said(threads(cells_of(runs), "decode"))
+    assert "significantly" not in said(threads(cells_of(runs), "decode"))
     close = made_run(threads=4)
     plan = planned(close, threads=3).plan
     trace = close.trace.model_copy(update={"threads": 3}) if close.trace else None
     three = close.model_copy(update={"id": "three", "plan": plan, "trace": trace})
-    assert "not to be told from 3" in said(threads(cells_of([*runs, three]), "decode"))
+    assert "not significantly faster than with 3" in said(
+        threads(cells_of([*runs, three]), "decode")
+    )
 
 
 def test_the_best_is_said_to_be_the_last_tried_where_the_board_has_more_cores() -> None:
     cells = cells_of([made_run(threads=each) for each in (1, 2, 4)])
-    assert "with 4 threads, the most that was tried:" in said(threads(cells, "decode"))
-    assert "most that was tried" not in said(threads(SWEEP, "decode"))
+    assert "with 4 threads, the most tried:" in said(threads(cells, "decode"))
+    assert "most tried" not in said(threads(SWEEP, "decode"))
 
 
 def test_rates_that_are_far_apart_have_a_scale_for_both() -> None:
@@ -195,7 +197,7 @@ def test_time_beside_size_says_that_reading_decides() -> None:
     cells = cells_of(from_storage(size_ratio=2.67, time_ratio=2.73))
     assert said(models(cells)) == (
         "Q8_0 takes 2.73 times as long per token as Q2_K, and reads 2.67 times as many bytes: "
-        "the run is limited by what is read from storage."
+        "reading from storage is the limit."
     )
     time, size = rows(models(cells), "ratios")
     assert (time["text"], size["text"]) == ("2.73", "2.67")
@@ -205,8 +207,8 @@ def test_time_beside_size_says_that_reading_decides() -> None:
 @pytest.mark.parametrize(
     ("time_ratio", "conclusion"),
     [
-        (1.2, "a byte of the larger one costs less, so reading is not all that takes time"),
-        (4.0, "a byte of the larger one costs more, so computing takes time beside reading"),
+        (1.2, "the larger one takes less time per byte, so not all time is spent reading"),
+        (4.0, "the larger one takes longer per byte, so compute takes time in addition to reading"),
     ],
 )
 def test_time_and_size_apart_say_so(time_ratio: float, conclusion: str) -> None:
@@ -285,9 +287,9 @@ def test_long_times_are_in_seconds() -> None:
 
 
 def test_the_quickest_and_the_steadiest_are_named_and_never_a_doubtful_one() -> None:
-    assert said(distribution(SWEEP)).startswith("Quickest is Q4_0, 4 threads: half")
+    assert said(distribution(SWEEP)).startswith("Fastest is Q4_0, 4 threads: half")
     cells = cells_of([made_run(threads=4, throttled=True), made_run(threads=1)])
-    assert said(distribution(cells)).startswith("Quickest is 1 thread: half")
+    assert said(distribution(cells)).startswith("Fastest is 1 thread: half")
     assert "4 threads (not valid): median" in str(rows(distribution(cells), "medians"))
 
 

@@ -45,7 +45,7 @@ def test_everything_is_shown_and_fits_the_terminal(width: int) -> None:
     shown = console.file.getvalue()
     assert max(map(len, shown.splitlines())) <= width
     for word in (
-        *("[red]program", INSPECTION.sha256, "8.0 MB", "aarch64", "no: it carries symbols"),
+        *("[red]program", INSPECTION.sha256, "8.0 MB", "aarch64", "no: it contains symbols"),
         *("/lib/ld-linux-aarch64.so.1, libc.so.6", "1,909", "0x15f16a4", "sdot", "[bold]ggml"),
         *("the CPU lacks asimddp", "does not run", "runs"),
     ):
@@ -58,4 +58,4 @@ def test_a_program_that_uses_no_feature_says_so() -> None:
     console = Console(width=80, file=io.StringIO())
     console.print(inspection_table(INSPECTION.model_copy(update={"features": ()}), FITS))
     assert isinstance(console.file, io.StringIO)
-    assert "none but those that every 64-bit ARM CPU has" in console.file.getvalue()
+    assert "only those of every 64-bit ARM CPU" in console.file.getvalue()

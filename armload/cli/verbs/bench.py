@@ -45,17 +45,17 @@ from armload.engines.defaults import (
         "--precision needs)",
         "warmups": "runs before these that are excluded from the results (0)",
         "precision": "repeat a single combination until its median time per token is known this "
-        f"exactly ({DEFAULT_PRECISION:.0%})",
+        "precisely ({DEFAULT_PRECISION:.0%})",
         "precision-time": f"seconds that these repeats may add ({DEFAULT_PRECISION_TIME_S})",
         "cold": "drop the board's page cache before each run: the model is read from storage",
         "cool-to": "before each run, wait until the hottest sensor reads this temperature or less",
         "governor": "CPU frequency governor during each run, such as performance",
-        "time-limit": f"end a run on the board after so many seconds ({DEFAULT_TIME_LIMIT_S})",
-        "wait": f"seconds to wait while somebody else uses the board ({DEFAULT_WAIT_S})",
+        "time-limit": f"stop a run on the board after this many seconds ({DEFAULT_TIME_LIMIT_S})",
+        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "new": "start over instead of resuming an interrupted run or sweep",
-        "reference": "expected output: the text must equal that run's; a run as for show",
+        "reference": "run whose text is the expected output, given as for show",
         **SOURCE_HELP,
-        "json": "print one JSON document: the run (of repeats, the middle one), or the sweep",
+        "json": "print one JSON document: the run (of repeats, the median one), or the sweep",
     },
 )
 def bench(
@@ -190,9 +190,9 @@ def bench(
     },
 )
 def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
-    """Fetch finished runs from a board that are not here yet.
+    """Fetch the finished runs on a board that have not been fetched yet.
 
-    A run that cannot be fetched does not stop the others; the exit status tells.
+    A run that cannot be fetched does not stop the others; the exit status is then not 0.
     Example: armload pull --board dayu200
     """
     del c

@@ -36,7 +36,7 @@ def list_boards(c: Context, json: bool = False) -> None:
         try:
             boards.append(load_board(name))
         except ArmloadError as error:
-            terminal.progress().say(f"left out: {error}")
+            terminal.progress().say(f"skipped: {error}")
     if json:
         show_document(ValueList[Board](tuple(boards)))
     else:
@@ -45,9 +45,9 @@ def list_boards(c: Context, json: bool = False) -> None:
 
 @task(klass=Verb, help=BOARD_HELP | JSON_HELP)
 def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
-    """Ask a board what it is: CPU features, memory, storage, tools.
+    """Show a board's CPU features, memory, storage and tools.
 
-    The speeds of memory and storage are measured once per boot, while nobody uses the board.
+    Memory and storage bandwidth are measured once per boot, while the board is not in use.
     Example: armload board.probe --board dayu200
     """
     del c
@@ -72,7 +72,11 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
             rates, missing = measure(host, chosen, found, progress)
             found = found.model_copy(update={"rates": rates})
         else:
-            why = "the board is in use" if users else "its folder cannot be written or run from"
+            why = (
+                "the board is in use"
+                if users
+                else "programs cannot be written to its work folder or run there"
+            )
             missing = Missing.of(found.rates, f"not measured, because {why}")
     finally:
         host.close()
@@ -114,21 +118,21 @@ def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) ->
     from armload.core.errors import UsageError
 
     if not board:
-        raise UsageError("Which board?", "armload board.trust --board BOARD")
+        raise UsageError("--board is missing.", "Example: armload board.trust --board dayu200")
     chosen = load_board(board)
     key = fetch_host_key(chosen)
     former = pinned_key(key)
     terminal.say(f"{board} shows {key.kind} {key.fingerprint}")
     if former is not None and former.line == key.line:
-        terminal.say("That key is pinned already.")
+        terminal.say("This key is already pinned.")
     elif former is not None:
         terminal.say(
-            f"Another key is pinned for {key.host} port {key.port}, which this one would replace: "
-            f"{former.kind} {former.fingerprint}. Someone may be listening in, unless the board "
-            "was set up anew."
+            f"This replaces the pinned key of {key.host} port {key.port}: {former.kind} "
+            f"{former.fingerprint}. Unless the board was reinstalled, another machine may be "
+            "impersonating it."
         )
-    if not yes and not terminal.confirm("Is that the board's own key? Pin it?"):
-        raise UsageError("Nothing was pinned.", "Say --yes to pin it without a question.")
+    if not yes and not terminal.confirm("Is this the board's key? Pin it?"):
+        raise UsageError("Nothing was pinned.", "Use --yes to pin it without confirmation.")
     path = pin(key)
     replaced = former.fingerprint if former is not None and former.line != key.line else None
     if json:
@@ -154,7 +158,7 @@ def up(c: Context, board: str = "virtual", json: bool = False) -> None:
         show_document(address)
     else:
         login = f"ssh -p {address.port} -i {address.key} {address.user}@{address.host}"
-        terminal.show(whole(f"{board} is up: {login}"))
+        terminal.show(whole(f"{board} is running: {login}"))
 
 
 @task(klass=Verb, help=BOARD_HELP | JSON_HELP)
@@ -174,17 +178,17 @@ def down(c: Context, board: str = "virtual", json: bool = False) -> None:
     if json:
         show_document(StoppedBoard(was_up=was_up))
         return
-    terminal.show(f"{board} {'is down.' if was_up else 'was not up.'}")
+    terminal.show(f"{board} {'is stopped.' if was_up else 'was not running.'}")
 
 
 @task(
     klass=Verb,
     help=BOARD_HELP
-    | {"force": "also end somebody else's lease; a program that runs there keeps running"}
+    | {"force": "also end another user's lease; a running program is not stopped"}
     | JSON_HELP,
 )
 def release(c: Context, board: str = "", force: bool = False, json: bool = False) -> None:
-    """End a lease on a board: your own, or one that nobody uses any more.
+    """End a lease on a board: your own, or an abandoned one.
 
     Example: armload board.release --board dayu200
     """
@@ -199,7 +203,7 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
     from armload.deploy.claims import release as end_lease
 
     if not board:
-        raise UsageError("Which board?", "armload board.release --board BOARD")
+        raise UsageError("--board is missing.", "Example: armload board.release --board dayu200")
     chosen = load_board(board)
     host = connect(chosen, terminal.progress())
     try:
@@ -212,7 +216,7 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
     for each in ended:
         terminal.show(f"Released: {each.words}.")
     if not ended:
-        terminal.show(f"Nobody uses {board}.")
+        terminal.show(f"{board} is not in use.")
 
 
 @task(
@@ -220,9 +224,9 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
     help=BOARD_HELP
     | {
         "all": "also remove runs that have not been fetched",
-        "older-than": "remove programs and models unused for so many days; 0: all",
+        "older-than": "remove programs and models unused for this many days; 0: all",
         "yes": "remove without asking",
-        "wait": "seconds to wait while somebody else uses the board",
+        "wait": "seconds to wait while the board is in use",
     }
     | JSON_HELP,
 )
@@ -235,9 +239,10 @@ def clean(
     wait: str = "600",
     json: bool = False,
 ) -> None:
-    """Remove fetched runs, and programs and models long unused, from a board.
+    """Remove fetched runs and long unused programs and models from a board.
 
-    What is running or being copied is never touched. Example: armload board.clean --board dayu200
+    Files that are in use or being copied are never removed.
+    Example: armload board.clean --board dayu200
     """
     del c
     from armload.boards.board import load_board
@@ -251,15 +256,15 @@ def clean(
     from armload.runs.cleaning import clean as clean_board
 
     if not board:
-        raise UsageError("Which board?", "armload board.clean --board BOARD")
+        raise UsageError("--board is missing.", "Example: armload board.clean --board dayu200")
 
     def agreed(entries: Sequence[Entry]) -> bool:
         if yes:
             return True
         terminal.say(contents_table(entries))
-        if terminal.confirm(f"Remove all this from {board}?"):
+        if terminal.confirm(f"Remove these from {board}?"):
             return True
-        raise UsageError("Nothing was removed.", "Say --yes to remove it without a question.")
+        raise UsageError("Nothing was removed.", "Use --yes to remove it without confirmation.")
 
     done = clean_board(
         load_board(board),
@@ -273,9 +278,9 @@ def clean(
     elif done.removed:
         terminal.show(contents_table(done.removed))
         freed = format_bytes(done.freed_bytes)
-        terminal.show(f"Removed; {freed} are free again on {board}.")
+        terminal.show(f"Removed; {freed} freed on {board}.")
     else:
-        terminal.show(f"Nothing on {board} is needed no more.")
+        terminal.show(f"There is nothing to remove on {board}.")
 
 
 collection = Collection("board", list_boards, probe, trust, up, down, release, clean)

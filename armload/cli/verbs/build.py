@@ -19,8 +19,8 @@ MOST_NICE = 19
         "programs": "comma-separated: llama-completion, llama-cli, llama-bench, llama-server, "
         "llama-quantize, llama-perplexity, rpc-server (llama-completion, which bench runs)",
         **SOURCE_HELP,
-        "jobs": "parallel compile jobs; 0: one per core (0; with --on, as its file says)",
-        "nice": "niceness of the compiler, 0 to 19 (0; with --on, as its file says)",
+        "jobs": "parallel compile jobs; 0: one per core (0; with --on, from the board's file)",
+        "nice": "niceness of the compiler, 0 to 19 (0; with --on, from the board's file)",
         "list": "list existing builds instead of building",
         **JSON_HELP,
     },

@@ -21,7 +21,7 @@ _DEFAULT = "builds"
 @task(
     klass=Verb,
     help={
-        "what": "kinds to remove, comma-separated, as the table names them",
+        "what": "kinds from the table to remove, comma-separated",
         "yes": "remove without asking",
         **JSON_HELP,
     },
@@ -38,7 +38,7 @@ def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = Fals
     from armload.report.cache import cleaned_cache, kinds_table
 
     progress = terminal.progress()
-    with progress.step("Looking at the cache"):
+    with progress.step("Reading the cache"):
         kinds = _kinds()
         shown = [*kinds, unknown(kinds)]
     chosen = _chosen(what, kinds)
@@ -61,8 +61,8 @@ def _is_meant(plan: Sequence[Decision], *, yes: bool) -> bool:
 
     say = terminal.progress().say
     for decision in plan:
-        said = f"{decision.kind}: {decision.item.label}, {format_bytes(decision.item.size_bytes)}"
-        say(f"stays  {said}: {decision.reason}" if decision.reason else f"goes   {said}")
+        line = f"{decision.kind}: {decision.item.label}, {format_bytes(decision.item.size_bytes)}"
+        say(f"stays  {line}: {decision.reason}" if decision.reason else f"goes   {line}")
     if all(decision.reason for decision in plan):
         say("There is nothing to free.")
         return False
@@ -78,7 +78,7 @@ def _complain(done: Sequence[Decision], what: str) -> None:
     if failed:
         raise ArmloadError(
             f"Not freed: {'; '.join(decision.reason for decision in failed)}.",
-            "Change its rights, or delete it as the user it belongs to.",
+            "Change its permissions, or delete it as its owner.",
         )
     if any(decision.fate == "goes" for decision in done):
         if terminal.can_ask():  # and the answer was no
@@ -86,7 +86,7 @@ def _complain(done: Sequence[Decision], what: str) -> None:
             return
         raise UsageError(
             f"Nothing was freed; {_size(done, 'goes')} could be.",
-            f"To free it without a question: armload clean --what {what} --yes",
+            f"To free it without confirmation: armload clean --what {what} --yes",
         )
 
 

@@ -23,14 +23,14 @@ _SIDE = "a run's id or folder, latest, BOARD:MODEL, or a benchmark's file; sever
     positional=["a", "b"],
     help={
         "a": f"the baseline: {_SIDE}",
-        "b": "what is compared with it, named in the same way",
-        "fail-if-slower": "exit with 11 if B is certainly slower by more than this, such as 3%, "
-        "with 12 if that cannot be told because a run is not valid",
+        "b": "what to compare with it, given in the same way",
+        "fail-if-slower": "exit with 11 if B is slower by more than this, such as 3%, with 95 % "
+        "confidence; with 12 if runs that are not valid leave that open",
         **JSON_HELP,
     },
 )
 def compare(c: Context, a: str, b: str, fail_if_slower: str = "", json: bool = False) -> None:
-    """Say whether B is faster or slower than A, and how sure that is.
+    """Say whether B is faster or slower than A, with the confidence interval.
 
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """
@@ -65,7 +65,7 @@ def _share(text: str) -> float:
         share = -1.0
     if not 0 <= share < 10:
         raise UsageError(
-            f"--fail-if-slower {text}: this is no percentage.", "Write it as --fail-if-slower 3%."
+            f"--fail-if-slower {text}: must be a percentage.", "Example: --fail-if-slower 3%"
         )
     return share
 
@@ -90,7 +90,7 @@ def _gate(compared: Sequence[Comparison], allowed: float, as_typed: str) -> None
     if slower:
         raise SlowerError(
             f"Slower than {as_typed} allows: {' '.join(sentence(each) for each in slower)}",
-            "Both sides are kept; look at them with armload show ID.",
+            "Look at the runs with: armload show ID",
         )
     if doubtful:
         doubts = [doubt for each in doubtful for doubt in (*each.a.doubts, *each.b.doubts)]

@@ -16,7 +16,7 @@ _DEMO_N_PREDICT = "96"
         "board": "a board; virtual-dayu200 has the memory and storage of a small real one",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
         "n-predict": "tokens to generate",
-        "json": "print one JSON document: the run in the middle of its repeats",
+        "json": "print one JSON document: the median run of the repeats",
     },
 )
 def demo(
@@ -26,7 +26,7 @@ def demo(
     n_predict: str = _DEMO_N_PREDICT,
     json: bool = False,
 ) -> None:
-    """Try everything without a board: from source to every token's time.
+    """Run the whole pipeline on a virtual board, from source to the time of every token.
 
     Builds, boots a virtual ARM board, deploys, runs until the median time per token is known
     within 5 % or a minute of repeats has passed, and says what limited the run.

@@ -57,7 +57,7 @@ def deploy(
 
     names = board_names(board)
     for name in names:
-        load_board(name)  # a misspelt one is told before the others are served
+        load_board(name)  # a misspelt name is reported before any board is served
     progress = terminal.progress()
     request = Request(board=names[0], source=source, ref=ref, compiler=compiler, on=on)
     chosen = model_called(model, progress)

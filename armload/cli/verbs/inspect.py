@@ -61,5 +61,5 @@ def _all_targets() -> list[Target]:
         try:
             targets.append(load_target(name))
         except ArmloadError as error:
-            terminal.progress().say(f"left out: {error}")
+            terminal.progress().say(f"skipped: {error}")
     return targets

@@ -12,7 +12,7 @@ from armload.cli.verb import Verb
 
 @task(
     klass=Verb,
-    help={"file": "a GGUF file, or any other value of --model, such as demo"} | JSON_HELP,
+    help={"file": "a model, as for --model of bench"} | JSON_HELP,
 )
 def inspect(c: Context, file: str, json: bool = False) -> None:
     """Show a model's tensors, the bytes read per token, and the size of its KV cache.
@@ -54,7 +54,7 @@ def synth(
     seed: str = "1",
     json: bool = False,
 ) -> None:
-    """Make a model of random weights with the tensors of a published one.
+    """Generate a model with random weights and the tensors of a published one.
 
     Example: armload model.synth --like llama-3.1-8b --quant Q2_K
     """
@@ -95,7 +95,9 @@ def _seed(seed: str) -> int:
     from armload.core.errors import UsageError
 
     if not (seed.isascii() and seed.isdigit()):
-        raise UsageError(f"--seed {seed}: it is no whole number from 0 up.", "Take 1, say.")
+        raise UsageError(
+            f"--seed {seed}: must be a whole number of 0 or more.", "Example: --seed 1"
+        )
     return int(seed)
 
 

@@ -14,7 +14,7 @@ from armload.cli.verb import Verb
 if TYPE_CHECKING:
     from armload.analysis.run import Run
 
-_RUN = "id of a run or sweep, or its end; latest, latest:TEXT, BOARD:MODEL, or latest-sweep"
+_RUN = "id of a run or sweep, or the end of one; latest, latest:TEXT, BOARD:MODEL, or latest-sweep"
 _SHOWN = 20
 
 
@@ -70,7 +70,10 @@ def _count(text: str) -> int:
     from armload.core.errors import UsageError
 
     if not text.isascii() or not text.isdigit():
-        raise UsageError(f"--last {text!a}: this is no number of runs.", "Say --last 50, or 0.")
+        raise UsageError(
+            f"--last {text!a}: must be a whole number of 0 or more.",
+            "Example: --last 50; 0 lists all runs.",
+        )
     return int(text)
 
 
@@ -83,4 +86,4 @@ def _readable(folders: list[Path]) -> Iterator[Run]:
         try:
             yield store.load(folder)
         except ArmloadError as error:
-            terminal.progress().say(f"left out: {error}")
+            terminal.progress().say(f"skipped: {error}")

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
         "name": "name of the model (the largest file or folder of --put besides the program)",
         "mnn-python": "folder of an MNN model to run with MNN's Python wheel on the board",
         "prompt": f"with --mnn-python: text to answer ({SEED_PROMPT!r})",
-        "n-predict": f"with --mnn-python: most tokens to generate ({SEED_N_PREDICT})",
+        "n-predict": f"with --mnn-python: maximum number of tokens to generate ({SEED_N_PREDICT})",
         "python": "with --mnn-python: the board's Python that has the wheel (python3)",
-        "time-limit": f"end the run on the board after so many seconds ({DEFAULT_TIME_LIMIT_S})",
-        "wait": f"seconds to wait while somebody else uses the board ({DEFAULT_WAIT_S})",
+        "time-limit": f"stop the run on the board after this many seconds ({DEFAULT_TIME_LIMIT_S})",
+        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "new": "start over instead of resuming an interrupted run",
         "json": "print one JSON document: the run",
     },
@@ -74,7 +74,7 @@ def watch(
 
     if bool(command) == bool(mnn_python):
         raise UsageError(
-            "Either a program behind --, or --mnn-python and an MNN model's folder, is needed.",
+            "Give a program after --, or an MNN model's folder with --mnn-python.",
             "Example: armload watch --board kitchen --put llm_demo -- llm_demo --help",
         )
     request = Request(board=board, wait_s=amount("wait", wait), new=new)
@@ -115,7 +115,7 @@ def _reads(text: str) -> Reads:
         if text == known:
             reads: Reads = known
             return reads
-    raise UsageError(f"--reads {text!a}: there are {', '.join(get_args(Reads))}.")
+    raise UsageError(f"--reads {text!a}: must be one of {', '.join(get_args(Reads))}.")
 
 
 def _time_limit_s(text: str) -> float:
@@ -125,5 +125,5 @@ def _time_limit_s(text: str) -> float:
 
     limit_s = amount("time-limit", text)
     if not 0 < limit_s <= LONGEST_RUN_S:
-        raise UsageError(f"--time-limit {text!a}: 1 to {LONGEST_RUN_S} seconds.")
+        raise UsageError(f"--time-limit {text!a}: must be 1 to {LONGEST_RUN_S} seconds.")
     return limit_s

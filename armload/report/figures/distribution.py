@@ -47,8 +47,8 @@ def _sentence(cells: Sequence[Cell]) -> str:
     valid = [cell for cell in cells if cell.is_valid] or list(cells)
     steady = min(valid, key=_tail)
     first = min(valid, key=lambda cell: cell.token_s("p50") or 0.0)
-    whose = f"Quickest is {first.doubted_label}: " if len(cells) > 1 else ""
-    said = (
+    whose = f"Fastest is {first.doubted_label}: " if len(cells) > 1 else ""
+    sentence = (
         f"{whose}half of the tokens took "
         f"{words.seconds(first.token_s('p50'))} or less, 99 % of them "
         f"{words.seconds(first.token_s('p99'))} or less, the slowest "
@@ -56,14 +56,14 @@ def _sentence(cells: Sequence[Cell]) -> str:
     )
     if len(cells) > 1:
         steadiest = (
-            "It is the steadiest, too:"
+            "It is also the steadiest:"
             if steady is first
             else f"Steadiest is {steady.doubted_label}:"
         )
-        said += (
+        sentence += (
             f" {steadiest} 99 % of its tokens take at most {_tail(steady):.2f} times the median."
         )
-    return said[0].upper() + said[1:]
+    return sentence[0].upper() + sentence[1:]
 
 
 def _tail(cell: Cell) -> float:
@@ -102,7 +102,7 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
     specification = finish(
         chart,
         title=TITLE,
-        subtitle=f"{sentence} Dashed: half of the tokens, which is where the medians lie.",
+        subtitle=f"{sentence} Dashed: the medians.",
         legend_columns=columns_for(names),
     )
     specification["datasets"] = {"tokens": rows, "medians": medians}

@@ -53,15 +53,17 @@ def _sentence(cells: Sequence[Cell]) -> str:
     most = max(cells, key=lambda cell: cell.max_rss_bytes or _peak(cell))
     peak = most.max_rss_bytes or _peak(most)
     free = _free(most)
-    said = (
+    sentence = (
         f"Most is taken by {most.doubted_label}: "
         if len(cells) > 1
         else "At its peak the program took "
     )
     if peak > free:
-        return f"{said}{words.size(peak)}, more than the {words.size(free)} that were free before."
+        return (
+            f"{sentence}{words.size(peak)}, more than the {words.size(free)} that were free before."
+        )
     share = f"{peak / free:.0%}".replace("%", " %")
-    return f"{said}{words.size(peak)}, {share} of the {words.size(free)} that were free before."
+    return f"{sentence}{words.size(peak)}, {share} of the {words.size(free)} that were free before."
 
 
 def _shown(cell: Cell) -> Run:

@@ -96,13 +96,13 @@ def _conclusion(pair: Pair) -> str:
     off = pair.time.ratio / pair.size_ratio
     if abs(off - 1) <= ALIKE_WITHIN:
         if limits == {"storage"}:
-            return "the run is limited by what is read from storage"
+            return "reading from storage is the limit"
         if "compute" in limits:
-            return "time goes with size, though computing takes it"
-        return "the run is limited by what is read"
+            return "time is proportional to size, although compute is the limit"
+        return "reading the weights is the limit"
     if off < 1:
-        return "a byte of the larger one costs less, so reading is not all that takes time"
-    return "a byte of the larger one costs more, so computing takes time beside reading"
+        return "the larger one takes less time per byte, so not all time is spent reading"
+    return "the larger one takes longer per byte, so compute takes time in addition to reading"
 
 
 def _but_model(cell: Cell) -> str:
@@ -171,7 +171,7 @@ def _specification(pairs: Sequence[Pair], sentence: str) -> Specification:
         width=WIDTH_PIXELS, height=step * len(order) + gap
     )
     specification = finish(
-        chart, title=TITLE, subtitle=f"{sentence} Black lines: intervals of 95 %."
+        chart, title=TITLE, subtitle=f"{sentence} Black lines: 95 % confidence intervals."
     )
     specification["datasets"] = {
         "ratios": rows,

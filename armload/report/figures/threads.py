@@ -15,7 +15,7 @@ from armload.report.drawing import (
     finish,
 )
 from armload.report.figures.figure import Figure, Rows, colour_and_shape, legend_line
-from armload.report.ranking import Measure, fastest, not_told_from, rate_of, tps_of
+from armload.report.ranking import Measure, as_fast_as, fastest, rate_of, tps_of
 
 NOT_VALID = "not valid: not counted"
 
@@ -66,11 +66,11 @@ def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
     bests = {series: fastest(cells, measure) for series, cells in lines.items()}
     known = {series: best for series, best in bests.items() if best}
     if not known:
-        return f"No {measure} rate is valid, so no number of threads can be called the best."
+        return f"No {measure} rate is valid, so the best number of threads is unknown."
     first = max(known, key=lambda series: tps_of(known[series], measure))
-    said = _clause(known[first], lines[first], measure)
+    clause = _clause(known[first], lines[first], measure)
     if len(lines) > 1:
-        said = f"{first} {said[0].lower()}{said[1:]}"
+        clause = f"{first} {clause[0].lower()}{clause[1:]}"
     others = sorted(
         (series for series in known if series != first),
         key=lambda series: tps_of(known[series], measure),
@@ -81,31 +81,31 @@ def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
             f"{series} with {_count(known[series])} ({words.rate(tps_of(known[series], measure))})"
             for series in others
         )
-        said += f"; {', '.join(named)}"
-    return f"{said}."
+        clause += f"; {', '.join(named)}"
+    return f"{clause}."
 
 
 def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
     is_last = best is cells[-1] and (best.threads or 0) < best.runs[0].board.cores
-    tried = ", the most that was tried" if is_last else ""
-    said = f"Is fastest with {_count(best)}{tried}: {_in_words(rate_of(best, measure))}"
+    tried = ", the most tried" if is_last else ""
+    clause = f"Is fastest with {_count(best)}{tried}: {_in_words(rate_of(best, measure))}"
     valid = [cell for cell in cells if cell.is_valid]
-    alike = not_told_from(best, valid, measure)
+    alike = as_fast_as(best, valid, measure)
     fewest = valid[0]
     if fewest is not best and fewest not in alike:
         times = tps_of(best, measure) / tps_of(fewest, measure)
-        said += f", {times:.1f} times as fast as with {_count(fewest)}"
+        clause += f", {times:.1f} times as fast as with {_count(fewest)}"
     if alike:
         counts = " and ".join(str(cell.threads) for cell in alike)
-        said += f", not to be told from {counts}"
-    return said
+        clause += f", not significantly faster than with {counts}"
+    return clause
 
 
 def _in_words(rate: Estimate | None) -> str:
     if rate is None:
         return words.UNKNOWN
     low, high = words.rate(rate.low), words.rate(rate.high)
-    return f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95 % sure)"
+    return f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95 % CI)"
 
 
 def _specification(
@@ -158,7 +158,7 @@ def _specification(
     specification = finish(
         chart,
         title=title,
-        subtitle=f"{sentence} Medians over the runs with intervals of 95 %; ringed: the best.",
+        subtitle=f"{sentence} Medians of the runs, with 95 % confidence intervals; circled: best.",
         legend_columns=columns_for([*series, NOT_VALID]),
     )
     specification["datasets"] = {"rates": points, "doubtful": doubtful}

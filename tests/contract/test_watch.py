@@ -27,7 +27,7 @@ from armload.deploy.payload import read_payload
 from armload.engines.watched.output import Reads
 from armload.engines.watched.trace import read_watching
 from armload.runs.assemble import assemble
-from tests.foreign_engine import compiled_engine
+from tests.engine_stand_in import compiled_engine
 from tests.programs import without_loader
 from tests.unit.watched import watched_job
 

@@ -18,8 +18,8 @@ import pytest
 
 from armload.boards.ssh import SshHost
 from armload.build.target import machine_architecture
+from tests.engine_stand_in import compiled_engine
 from tests.faults import Relay
-from tests.foreign_engine import compiled_engine
 from tests.person import Person
 from tests.programs import without_loader
 from tests.servers import openssh

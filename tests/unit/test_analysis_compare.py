@@ -17,7 +17,7 @@ from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement
 from armload.report.comparison import advice, change, comparison_view, sentence, span
 from tests.unit.runs import failed_run, quick_run, storage_run
-from tests.unit.test_bench_foreign import LLAMA_BENCH, LLM_DEMO
+from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO
 
 
 def repeats(

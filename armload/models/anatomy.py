@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from armload.core.values import Value
-from armload.models.metadata import Metadata
 from armload.models.header import Header, Tensor
+from armload.models.metadata import Metadata
 from armload.models.model import Model
 
 CACHE_TYPES: Mapping[str, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}

@@ -1,4 +1,4 @@
-"""The metadata about a GGUF model that decide how fast it can run."""
+"""The metadata of a GGUF model that decides how fast it can run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from armload.core.disk import require_file, unreadable
 from armload.core.progress import Progress, Silent
 from armload.models.anatomy import Anatomy, anatomy_of
 from armload.models.checksum import cached_sha256
-from armload.models.metadata import Metadata
 from armload.models.header import Header, check_whole, read_header
+from armload.models.metadata import Metadata
 from armload.models.model import Model
 
 

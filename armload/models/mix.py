@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from armload.core.errors import UsageError
 from armload.models.blocks import FLOATS, elements_per_block
-from armload.models.tensors import Matrix
 from armload.models.shape import Shape
+from armload.models.tensors import Matrix
 
 FILE_TYPES: Mapping[str, str] = {
     "F32": "F32",

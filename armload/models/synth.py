@@ -18,8 +18,8 @@ from armload.models.blocks import TYPES, bytes_per_row, elements_per_block, rand
 from armload.models.byte_pairs import byte_pairs_vocabulary, smallest_text
 from armload.models.describe import describe
 from armload.models.mix import check_file_type, mixed_types
-from armload.models.tensors import Constant, Matrix, constants, matrices
 from armload.models.shape import BytePairs, SentencePieces, Shape, check_shape
+from armload.models.tensors import Constant, Matrix, constants, matrices
 from armload.models.vocabulary import Vocabulary, smallest_vocabulary, vocabulary
 
 if TYPE_CHECKING:

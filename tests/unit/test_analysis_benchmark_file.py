@@ -145,9 +145,9 @@ def test_mnn_s_llm_bench_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("hello", "no figures"),
-        ("", "no figures"),
-        ([], "no figures"),
+        ("hello", "no results"),
+        ("", "no results"),
+        ([], "no results"),
         ("[{", "JSON document is incomplete"),
         (json.dumps([LLAMA_BENCH])[:-40], "JSON document is incomplete"),
         ([{"a": 1}], "model_filename"),
@@ -170,5 +170,5 @@ def test_what_is_no_such_file_is_named(tmp_path: Path, content: object, said: st
 def test_bytes_that_are_no_text_are_no_figures(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(bytes(range(256)) * 10)
-    with pytest.raises(DataError, match="no figures"):
+    with pytest.raises(DataError, match="no results"):
         read_benchmark_file(path)

@@ -199,7 +199,7 @@ def test_a_text_that_departs_is_noted() -> None:
     run = quick_run()
     other = run.model_copy(update={"id": "other", "text": run.text[:30] + "else"})
     notes = one([measurement_of(run)], [measurement_of(other)]).notes
-    assert any("departs" in note and "character 30" in note for note in notes)
+    assert any("differs" in note and "character 30" in note for note in notes)
 
 
 def test_plans_are_compared_one_by_one_and_repeats_pooled() -> None:
@@ -236,7 +236,7 @@ def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
 
 def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
     figures = measurement_of(quick_run())
-    with pytest.raises(UsageError, match="with itself"):
+    with pytest.raises(UsageError, match="is on both sides"):
         compare([figures], [figures])
     with pytest.raises(UsageError, match="twice"):
         compare([figures, figures], repeats("b", 1))

@@ -155,7 +155,7 @@ def test_a_text_that_departs_from_its_reference_is_not_valid(tmp_path: Path) -> 
     found, verdict = compared(run, other, tmp_path)
     assert found.at_character == 40
     assert [finding.name for finding in verdict.findings or ()] == ["reference"]
-    assert "departs from that of 20261121T000000Z-r" in verdict.reasons[0]
+    assert "differs from that of 20261121T000000Z-r" in verdict.reasons[0]
     _, verdict = compared(run, run, tmp_path)
     assert verdict.valid
     killed = run.model_copy(update={"exit": Exit(status=137, meaning="killed")})

@@ -114,7 +114,7 @@ def test_a_sweep_that_is_done_is_not_gone_on_with() -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "said"),
     [
-        (SWEEP_FILE, lambda text: text.replace('"format": 2', '"format": 3'), "its format is 3"),
+        (SWEEP_FILE, lambda text: text.replace('"format": 2', '"format": 3'), "format 3 is newer"),
         (SWEEP_FILE, lambda text: text[:40], "not a valid record of a sweep"),
         (JOURNAL_FILE, lambda text: "{}\n" + text, "a sweep: cell: this key is missing"),
     ],
@@ -270,7 +270,7 @@ def test_a_sweep_is_named_by_its_id_a_part_of_it_or_as_the_latest() -> None:
     assert find_sweep(str(one.folder)) == one.folder
     assert find_sweep("latest") is None
     assert find_sweep("aaaa") is None, "the end of a run's id may be meant"
-    with pytest.raises(UsageError, match="may be"):
+    with pytest.raises(UsageError, match="is ambiguous"):
         find_sweep("20261121T000000Z-sweep")
 
 

@@ -81,7 +81,7 @@ def test_a_report_makes_its_own_folder_and_no_other(folder: Path) -> None:
     nowhere = typed(folder, "report", "latest", "--output", "/proc/x")
     assert nowhere.returncode == 1
     assert "/proc/x: No such file or directory." in nowhere.stderr
-    assert "write to another one" in nowhere.stderr
+    assert "use another one" in nowhere.stderr
     assert "ARMLOAD_CACHE" not in nowhere.stderr
 
 

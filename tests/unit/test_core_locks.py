@@ -59,7 +59,7 @@ def test_who_holds_a_lock_may_be_a_child_of_a_process_that_was_killed(tmp_path: 
         path.write_text(f"{gone.pid}\n")
         progress = Ended(holder)
         with locked(path, progress, waiting="Another one builds."):
-            assert "It was killed, but what it started still runs." in progress.said[0]
+            assert "It was killed, but its child processes still run." in progress.said[0]
 
 
 def test_a_lock_is_taken_at_once_or_not_at_all(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Facts of GGUF files, and what is said of files that are none."""
+"""Metadata of GGUF files, and errors of malformed ones."""
 
 from __future__ import annotations
 

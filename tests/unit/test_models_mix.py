@@ -11,8 +11,8 @@ import pytest
 
 from armload.models.blocks import bytes_per_row
 from armload.models.mix import mixed_types
-from armload.models.tensors import constants, matrices
 from armload.models.shape import Shape, load_shape
+from armload.models.tensors import constants, matrices
 
 NO_WORDS = range(1)
 

@@ -20,9 +20,9 @@ from armload.core.progress import Silent, Step
 from armload.models.blocks import TYPES
 from armload.models.gguf import read_model
 from armload.models.header import read_header
-from armload.models.tensors import LOGIT_DEVIATION
 from armload.models.shape import Shape
 from armload.models.synth import GENERATION, synthesise
+from armload.models.tensors import LOGIT_DEVIATION
 from armload.models.vocabulary import Kind, vocabulary
 
 SMALL = Shape(

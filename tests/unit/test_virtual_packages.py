@@ -94,6 +94,6 @@ def test_a_full_disk_of_this_machine_is_told(tmp_path: Path) -> None:
     )
     disk, remedy, file, same_remedy = done.stdout.splitlines()
     assert disk == f"The disk of this machine is full: {tmp_path}/disk.img cannot be written."
-    assert "on this machine cannot be written: No space left on device" in file
+    assert "on this machine: No space left on device" in file
     assert remedy == same_remedy
     assert "ARMLOAD_CACHE" in remedy

@@ -117,7 +117,7 @@ def test_a_build_survives_a_cut_line_and_a_killed_workstation_and_the_same_comma
 
     with machine.up() as address:
         done = machine.person.types(*machine.build_words())
-        assert "going on with it" in done.stderr
+        assert "resuming a build" in done.stderr
         (binary,) = json.loads(done.stdout)
         assert binary["program"] == PROGRAM
         assert binary["architecture"] == "aarch64"
@@ -208,7 +208,7 @@ def test_a_compiler_error_there_shows_the_end_of_its_output_and_where_the_rest_i
     broken.chmod(0o755)
     done = answering.person.types(*answering.build_words(), status=5)
     assert "ggml-rpc.cpp:1: error: no luck" in done.stderr
-    log = Path(done.stderr.rpartition("All of it is in ")[2].strip().rstrip("."))
+    log = Path(done.stderr.rpartition("The full output is in ")[2].strip().rstrip("."))
     assert "no luck" in log.read_text()
     after = done.stderr.partition("The end of its output:\n")[2]
     assert len(after.splitlines()) == 31
@@ -243,7 +243,7 @@ def test_a_build_host_whose_disk_is_full_says_so_and_with_room_the_build_complet
     try:
         done = answering.person.types(*answering.build_words(), status=7)
         assert "builder: no space for" in done.stderr or "is full" in done.stderr
-        assert "Make room" in done.stderr
+        assert "Free disk space" in done.stderr
         subprocess.run(["mount", "-o", "remount,size=2g", str(folder)], check=True)
         done = answering.person.types(*answering.build_words())
         assert json.loads(done.stdout)[0]["program"] == PROGRAM

@@ -148,7 +148,7 @@ def test_yaml_says_on_and_off_as_it_likes(tmp_path: Path) -> None:
         ("threads: [1, 0]\n", "line 1: threads"),
         ("repeats: 2\nthreads: [1, 1]\n", "line 2: threads: 1 is listed twice"),
         ("- threads\n", "expected 'key: value' lines"),
-        ("threads: [1\n", "not valid YAML"),
+        ("threads: [1\n", "invalid YAML"),
         ("engine_args: '-x \"a'\n", "No closing quotation"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a person means by the words that name runs."""
+"""References on the command line are resolved to the folders of runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_so_many_names_that_no_file_could_be_called_so_are_read(runs: Path) -> N
 
 @pytest.mark.parametrize("words", ["", "0001,,0002", "0001,"])
 def test_a_missing_name_is_named(runs: Path, words: str) -> None:
-    with pytest.raises(UsageError, match="beside a comma"):
+    with pytest.raises(UsageError, match="of this list is empty"):
         folders_of(words)
 
 

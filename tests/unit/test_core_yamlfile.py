@@ -169,7 +169,7 @@ def test_a_mistake_is_told_of_the_file_that_holds_it(
     ("content", "said"),
     [
         (b"target: \xff\xfe\n", "this is not UTF-8 text"),
-        (b"description: 2026-13-45\n", "month must be in 1..12[\\s\\S]*quotation marks"),
+        (b"description: 2026-13-45\n", "month must be in 1..12[\\s\\S]*Quote text"),
         (b"[" * 5000, "nested too deeply"),
     ],
     ids=["encoding", "date", "depth"],

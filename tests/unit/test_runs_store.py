@@ -136,7 +136,7 @@ def test_several_runs_with_commas_are_one_side(here: Path) -> None:
 
 def test_a_comma_too_many_is_named(here: Path) -> None:
     name = kept(here, 1).id
-    with pytest.raises(UsageError, match="beside a comma"):
+    with pytest.raises(UsageError, match="of this list is empty"):
         read_side(f"{name},,")
 
 
@@ -163,7 +163,7 @@ def a_list(content: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (newer, f"its format is {FORMAT + 1}"),
+        (newer, f"format {FORMAT + 1}"),
         (half, "not a JSON document"),
         (without_summary, "summary: this key is missing."),
         (with_odd_key, "speed: there is no such key."),

@@ -130,21 +130,27 @@ def assert_sums_agree(server: Server, folder: Path, *, again: int = 0) -> None:
 
 
 def test_four_slots(program: Path, tmp_path: Path) -> None:
-    counts = [40, 25, 60, 33]
     with serving(program, tmp_path, "-np", "4", "-c", "2048") as server:
-        server.complete_all(PROMPTS, counts)
-        server.complete_all(PROMPTS, counts)
+        # On a busy machine one answer may be there before the next request arrives.
+        for _ in range(20):
+            server.complete_all(PROMPTS, [140, 125, 160, 133])
+            steps = steps_of(tmp_path)
+            if any(step.generated_tokens == step.sequences == 4 for step in steps):
+                break
+        else:
+            pytest.fail("the four slots never worked together")
     assert_sums_agree(server, tmp_path)
-    steps = steps_of(tmp_path)
-    assert max(step.sequences for step in steps) > 1
-    assert any(step.generated_tokens == step.sequences > 1 for step in steps)
 
 
 def test_a_prompt_in_small_batches(program: Path, tmp_path: Path) -> None:
     with serving(program, tmp_path, "-np", "4", "-c", "2048", "-b", "8") as server:
-        server.complete_all([REPEATED, *PROMPTS[1:]], [30] * 4)
+        for _ in range(20):
+            server.complete_all([REPEATED, *PROMPTS[1:]], [30] * 4)
+            if any(step.prompt_tokens and step.generated_tokens for step in steps_of(tmp_path)):
+                break
+        else:
+            pytest.fail("no step processed a prompt and generated")
     assert_sums_agree(server, tmp_path)
-    assert any(step.prompt_tokens and step.generated_tokens for step in steps_of(tmp_path))
 
 
 def test_a_prompt_that_adds_one_token_to_an_answer_is_a_prompt(

@@ -24,7 +24,7 @@ static void put(struct armload_batch * noted, struct armload_entry entry) {
 }
 
 const struct armload_batch * armload_read_batch(const struct llama_batch * batch) {
-    static struct armload_batch read;
+    static _Thread_local struct armload_batch read;
     read.rows  = batch->n_tokens;
     read.count = 0;
     for (int32_t row = 0; row < batch->n_tokens; row++) {

@@ -33,7 +33,7 @@ struct armload_batch {
 // As realloc; the program ends if there is no memory.
 void * armload_resized(void * items, size_t bytes);
 
-// Valid until the next call, which must not come meanwhile.
+// Valid until the thread's next call.
 const struct armload_batch * armload_read_batch(const struct llama_batch * batch);
 
 #ifdef ARMLOAD_HAS_PROCESS

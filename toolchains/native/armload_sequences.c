@@ -11,10 +11,10 @@ struct sequence {
     llama_pos first;
     int32_t   drafted;
 
-    int32_t last_read;  // which of these outputs was sampled last; -1 if none
-    bool    goes_on;    // what comes next was sampled there
-    bool    is_to_cut;  // drafts that were refused will be removed
-    bool    is_undone;  // all of the step is removed, to process again what was accepted
+    int32_t last_read; // which of these outputs was sampled last; -1 if none
+    bool    goes_on;   // what comes next was sampled there
+    bool    is_to_cut; // drafts that were refused will be removed
+    bool    is_undone; // all of the step is removed, to process again what was accepted
 };
 
 // An output of the last step: the tool asks for it by its row.
@@ -28,7 +28,7 @@ struct armload_context {
     const struct llama_context * ctx; // NULL if it was freed
     llama_memory_t               memory;
     int32_t                      model;
-    int64_t                      steps;    // that it took
+    int64_t                      steps; // that it took
     int64_t                      accepted;
     int32_t                      sequence_count;
     struct sequence *            sequences;

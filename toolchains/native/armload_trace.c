@@ -139,12 +139,12 @@ bool armload_memory_seq_rm(llama_memory_t memory, llama_seq_id seq_id, llama_pos
 
 void armload_memory_seq_cp(llama_memory_t memory, llama_seq_id from, llama_seq_id to, llama_pos p0,
                            llama_pos p1) {
+    llama_memory_seq_cp(memory, from, to, p0, p1);
     struct armload_context * context = locked(memory);
     if (context != NULL) {
         armload_note_copy(context, from, to);
         pthread_mutex_unlock(&state.lock);
     }
-    llama_memory_seq_cp(memory, from, to, p0, p1);
 }
 
 // No step follows that could record what was accepted.

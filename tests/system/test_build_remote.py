@@ -24,6 +24,10 @@ from tests.servers import openssh
 
 pytestmark = pytest.mark.build
 
+exhaustive = pytest.mark.exhaustive(
+    covers=["armload/build", "armload/buildhost", "deploy/build.sh.j2"]
+)
+
 PROGRAM = "ggml-rpc-server"
 """The program that takes the least to compile."""
 NEEDED = ("busybox", "make", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++")
@@ -194,6 +198,7 @@ def test_a_native_compiler_for_another_architecture_is_refused(answering: BuildH
     assert "builder: cc compiles for mips, but the target 'rk3568' is aarch64" in done.stderr
 
 
+@exhaustive
 def test_a_compiler_error_there_shows_the_end_of_its_output_and_where_the_rest_is(
     answering: BuildHost,
 ) -> None:
@@ -231,7 +236,7 @@ def test_a_build_host_whose_folder_cannot_be_written_says_which_setting_to_chang
     assert "build_host" in done.stderr
 
 
-@pytest.mark.exhaustive(covers=["armload/build", "armload/buildhost", "deploy/build.sh.j2"])
+@exhaustive
 def test_a_build_host_whose_disk_is_full_says_so_and_with_room_the_build_completes(
     answering: BuildHost,
 ) -> None:

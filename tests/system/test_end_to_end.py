@@ -20,6 +20,7 @@ from tests.system.engines import shared
 from tests.system.people import ENGINE_RUNS, add_by_ssh, held_engine, switched_on
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
+again = pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "toolchains"])
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,6 +74,7 @@ def test_the_run_says_what_it_ran_on(story: dict[str, Any]) -> None:
     assert story["memory"]["max_rss_bytes"] >= max(s["rss_bytes"] for s in story["steps"])
 
 
+@again
 def test_the_engines_own_sums_agree_with_the_trace(person: Person) -> None:
     # Other work on this machine can only drive the two apart for a moment: one of some runs agrees.
     assert any(sums_agree(person.benches("-n", "24")) for _ in "12345")
@@ -175,6 +177,7 @@ def test_ctrl_c_in_a_build_leaves_one_that_goes_on(person: Person, tmp_path: Pat
         person.environment["ARMLOAD_CACHE"] = usual
 
 
+@again
 def test_a_killed_workstation_loses_nothing(person: Person) -> None:
     before = set(json.loads(person.types("show", "--json").stdout))
     with held_engine(person) as engine:

@@ -102,6 +102,7 @@ def nothing_lost_nothing_doubled(
     assert json.loads(ann.types("pull", "--board", "mine", "--json").stdout)["runs"] == []
 
 
+@in_bulk
 def test_new_starts_another_run_beside_the_one_that_was_left(people: tuple[Person, Person]) -> None:
     ann, _ = people
     words = benches(72)

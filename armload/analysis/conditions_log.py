@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
 from armload.core.values import Value
-from armload.deploy.facts import read_facts
+from armload.deploy.exit_record import read_exit_record
 from armload.deploy.traces import any_cut
 
 Cache = Literal["dropped", "evicted", "as found"]
@@ -68,7 +68,7 @@ def storage_was_full(folder: Path) -> bool:
     """
     trace = folder / "trace.jsonl"
     content = trace.read_bytes() if trace.is_file() else b""
-    facts = read_facts(folder)
+    facts = read_exit_record(folder)
     return (
         (folder / "full").exists()
         or "No space left on device" in _text(folder / "stderr")

@@ -78,7 +78,7 @@ def bench_until_known(
         sweep = new_sweep(name, [(model, plan)], binary, repeats=1, warmups=0, precision=wanted)
         journal = (None if request.new else growing(sweep, wanted, progress)) or begin(sweep)
         with journal.locked(progress):
-            runs = journal.outcomes()[0].get(0, [])
+            runs = journal.results()[0].get(0, [])
             # Only the first can be one that an interrupted command has left on the board.
             new = request.new
             while (stop := journal.stop(wanted, runs)) is None:

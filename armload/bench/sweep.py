@@ -50,8 +50,8 @@ def _renamed(former: dict[str, object]) -> dict[str, object]:
     return {"fingerprint" if key == "asked_for" else key: former[key] for key in former}
 
 
-class Cell(Value):
-    """One combination of what was listed.
+class SweepCell(Value):
+    """One combination of the values listed.
 
     Attributes:
         model: the file's name.
@@ -86,7 +86,7 @@ class Sweep(Value):
     started_utc: str
     armload: str
     board: str
-    cells: tuple[Cell, ...]
+    cells: tuple[SweepCell, ...]
     repeats: int
     warmups: int
     precision: Precision | None = None
@@ -140,7 +140,7 @@ def new_sweep(
 ) -> Sweep:
     """Describe a sweep that starts now."""
     named = tuple(
-        Cell(model=model.name, fingerprint=fingerprint(plan, binary, model), plan=plan)
+        SweepCell(model=model.name, fingerprint=fingerprint(plan, binary, model), plan=plan)
         for model, plan in cells
     )
     parts = (board, *(cell.fingerprint for cell in named), str(repeats), str(warmups))
@@ -182,7 +182,7 @@ class Journal:
         done = {(entry.cell, entry.round) for entry in self.entries}
         return [place for place in self.sweep.places() if (place.cell, place.round) not in done]
 
-    def outcomes(self) -> tuple[dict[int, list[Run]], dict[int, str]]:
+    def results(self) -> tuple[dict[int, list[Run]], dict[int, str]]:
         """Return each cell's runs without the warm-ups, and why a cell could not be started.
 
         A run whose folder is gone, or cannot be read any more, is left out.
@@ -246,7 +246,7 @@ def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | No
     journal = _latest(sweep, progress, since=oldest)
     if journal is None:
         return None
-    runs, _ = journal.outcomes()
+    runs, _ = journal.results()
     return journal if journal.stop(wanted, runs.get(0, ())) is None else None
 
 

@@ -15,7 +15,7 @@ def features_under_launcher(host: Host, progress: Progress) -> tuple[str, ...]:
     there already.
 
     Raises:
-        ConnectError: the line broke.
+        ConnectError: the connection dropped.
         BuildError, MissingToolError: the program cannot be compiled.
     """
     done = host.run(join([*host.launcher, helper(CPU_FEATURES, progress).path.resolve()]))

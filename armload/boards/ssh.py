@@ -22,9 +22,9 @@ from armload.boards.failures import SwitchedOffError, translated
 from armload.boards.forward import Passage, Relay, relayed
 from armload.boards.framing import after_mark, marked, reason, receiving, shell_line, size_of
 from armload.boards.host import Completed, Piece, Way
-from armload.boards.line import Line, open_line
 from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.boards.sending import told_chunks
+from armload.boards.ssh_connection import Line, open_line
 from armload.boards.ssh_forward import open_passage
 from armload.boards.system_ssh import SystemSsh
 from armload.core.errors import BoardError, ConnectError

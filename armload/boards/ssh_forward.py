@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from armload.boards.address import SshAddress
 from armload.boards.bulk import NotBegunError
 from armload.boards.forward import End, Passage
-from armload.boards.line import Line, open_line
+from armload.boards.ssh_connection import Line, open_line
 from armload.boards.system_ssh import SystemSsh
 from armload.core.errors import ConnectError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from armload.boards.address import SshAddress
 from armload.boards.board import Board, RealReach, SshReach
 from armload.boards.known_keys import pin_key, pinned_keys_file, pinned_line
-from armload.boards.line import ServerKey, shown_key
+from armload.boards.ssh_connection import ServerKey, shown_key
 from armload.core.errors import UsageError
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from armload.build.binary import Binary
 from armload.build.record import RECORD_NAME, read_record
 from armload.core.cache import (
-    Item,
+    CacheItem,
     Kind,
     disk_usage,
     entries,
@@ -64,7 +64,7 @@ def shelved_builds() -> list[ShelvedBuild]:
 def build_kinds() -> tuple[Kind, ...]:
     """Return what builds leave in the cache: themselves, sources, the compiler's libraries."""
     zig = tuple(path for path in entries("zig") if not is_left_over(path))
-    libraries = Item(label="all", paths=zig, size_bytes=disk_usage(zig), locks=_any_build)
+    libraries = CacheItem(label="all", paths=zig, size_bytes=disk_usage(zig), locks=_any_build)
     return (
         Kind(
             name="builds",
@@ -158,14 +158,14 @@ def _changed_utc(*paths: Path) -> str:
     return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="seconds")
 
 
-def _builds() -> Iterator[Item]:
+def _builds() -> Iterator[CacheItem]:
     by_id: dict[str, list[ShelvedBuild]] = {}
     for build in shelved_builds():
         by_id.setdefault(build.build_id, []).append(build)
     for build_id, builds in by_id.items():
         targets = {program.target for build in builds for program in build.programs}
         lock = _lock(builds[0].path.parent, build_id)
-        yield Item(
+        yield CacheItem(
             label=f"{build_id} ({', '.join(targets) or builds[0].state})",
             paths=(*(build.path for build in builds), lock),
             size_bytes=sum(build.size_bytes for build in builds),

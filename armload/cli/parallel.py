@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(Generic[Result]):
+class BoardResult(Generic[Result]):
     """How the work for one board ended.
 
     Attributes:
@@ -41,7 +41,7 @@ def board_names(text: str) -> list[str]:
     return named
 
 
-def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[Outcome[Result]]:
+def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[BoardResult[Result]]:
     """Do the work for all names in parallel and wait for it.
 
     An interruption does not wait: what the threads have started is ended, and they end with
@@ -50,14 +50,14 @@ def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[Outcome
     Raises:
         Exception: any but an ``ArmloadError`` that the work raised.
     """
-    outcomes: dict[str, Outcome[Result]] = {}
+    outcomes: dict[str, BoardResult[Result]] = {}
     faults: list[BaseException] = []
 
     def do(name: str) -> None:
         try:
-            outcomes[name] = Outcome(name=name, result=work(name))
+            outcomes[name] = BoardResult(name=name, result=work(name))
         except ArmloadError as error:
-            outcomes[name] = Outcome(name=name, error=error)
+            outcomes[name] = BoardResult(name=name, error=error)
         except BaseException as fault:  # noqa: BLE001 - raised again below
             faults.append(fault)
 

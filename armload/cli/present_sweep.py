@@ -11,7 +11,7 @@ from armload.cli.document import show_document
 from armload.core.errors import ArmloadError, RunError
 from armload.engines.job import Place
 from armload.report.layout import Prose, whole
-from armload.report.sweep import Lines, Outcome, notes, outcomes_of, sweep_table, swept_cells
+from armload.report.sweep import CellResult, Lines, cell_results, notes, sweep_table, swept_cells
 from armload.runs.pipeline import Request
 
 
@@ -37,8 +37,8 @@ def sweep_and_present(
         lines.append(Lines(journal.sweep, done))
         progress.say(lines[0].head())
 
-    def report(place: Place, outcome: Run | ArmloadError) -> None:
-        progress.say(lines[0].line(place, outcome))
+    def report(place: Place, result: Run | ArmloadError) -> None:
+        progress.say(lines[0].line(place, result))
 
     journal = run_sweep(
         request,
@@ -51,23 +51,23 @@ def sweep_and_present(
         begun=begun,
         report=report,
     )
-    outcomes = show_sweep(journal, as_json=as_json)
-    if not any(run.exit.status == 0 for each in outcomes if each.cell for run in each.cell.runs):
+    results = show_sweep(journal, as_json=as_json)
+    if not any(run.exit.status == 0 for each in results if each.cell for run in each.cell.runs):
         raise RunError(
             f"{journal.sweep.board}: no run of the sweep completed.",
             "The table shows why; the runs are kept.",
         )
 
 
-def show_sweep(journal: Journal, *, as_json: bool) -> list[Outcome]:
+def show_sweep(journal: Journal, *, as_json: bool) -> list[CellResult]:
     """Show what is done of a sweep, and return what became of its cells."""
-    outcomes = outcomes_of(journal.sweep, *journal.outcomes())
+    results = cell_results(journal.sweep, *journal.results())
     if as_json:
-        show_document(swept_cells(journal.sweep, outcomes))
-        return outcomes
-    terminal.show(sweep_table(outcomes))
-    for note in notes(outcomes):
+        show_document(swept_cells(journal.sweep, results))
+        return results
+    terminal.show(sweep_table(results))
+    for note in notes(results):
         terminal.show(Prose(note, style="dim"))
     terminal.show(whole(f"sweep    {journal.folder}"))
     terminal.show(whole(f"page     armload report {journal.sweep.id}"))
-    return outcomes
+    return results

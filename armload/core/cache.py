@@ -34,7 +34,7 @@ def _not_busy() -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class CacheItem:
     """Something in the cache that goes as a whole or stays.
 
     Attributes:
@@ -73,7 +73,7 @@ class Kind:
     name: str
     what: str
     again: str
-    items: tuple[Item, ...]
+    items: tuple[CacheItem, ...]
 
     @property
     def size_bytes(self) -> int:
@@ -93,7 +93,7 @@ class Decision:
     """
 
     kind: str
-    item: Item
+    item: CacheItem
     fate: Fate
     reason: str = ""
 
@@ -111,12 +111,12 @@ def is_left_over(path: Path) -> bool:
     return path.name.startswith(_ASIDE)
 
 
-def left_over(kind: str) -> Iterator[Item]:
+def left_over(kind: str) -> Iterator[CacheItem]:
     """Yield what was being freed when armload was stopped."""
     for path in entries(kind):
         if is_left_over(path):
             label = "left over from an interrupted clean"
-            yield Item(label=label, paths=(path,), size_bytes=disk_usage([path]))
+            yield CacheItem(label=label, paths=(path,), size_bytes=disk_usage([path]))
 
 
 def items_of(
@@ -125,14 +125,14 @@ def items_of(
     locks: Callable[[], Mapping[Path, str]] = _no_locks,
     busy: Callable[[], str] = _not_busy,
     but: str = "",
-) -> tuple[Item, ...]:
+) -> tuple[CacheItem, ...]:
     """Return an item for each entry of a kind's folder, save those whose name fits ``but``."""
     own = [
         path for path in entries(kind) if not is_left_over(path) and not fnmatchcase(path.name, but)
     ]
     return (
         *(
-            Item(
+            CacheItem(
                 label=path.name,
                 paths=(path,),
                 size_bytes=disk_usage([path]),
@@ -151,7 +151,7 @@ def unknown(kinds: Sequence[Kind]) -> Kind:
     names = {kind.name for kind in kinds}
     paths = [path for path in entries("") if path.name not in names and path not in known]
     items = tuple(
-        Item(label=path.name, paths=(path,), size_bytes=disk_usage([path])) for path in paths
+        CacheItem(label=path.name, paths=(path,), size_bytes=disk_usage([path])) for path in paths
     )
     return Kind(
         name="other", what="not armload's", again="nothing: it is never removed", items=items
@@ -222,7 +222,7 @@ def _freed(decision: Decision) -> Decision:
     return replace(decision, fate="in use" if reason else "freed", reason=reason)
 
 
-def free(item: Item) -> str:
+def free(item: CacheItem) -> str:
     """Delete an item, unless it is in use; return why it stays, or nothing.
 
     An item that is being deleted is out of its place at once, so that nobody takes a part for

@@ -39,12 +39,12 @@ class Entry(Value):
     used_days: float | None
 
 
-class Wish(Value):
-    """What a person wants to be rid of.
+class Selection(Value):
+    """Which files on a board to remove.
 
     Attributes:
-        uncollected: runs, too, that nobody has fetched.
-        unused_days: programs and models that were not run for so long.
+        uncollected: also runs that have not been fetched.
+        unused_days: programs and models unused for this long.
     """
 
     uncollected: bool = False
@@ -86,14 +86,14 @@ def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tupl
     return tuple(found)
 
 
-def removable(entries: Sequence[Entry], wish: Wish) -> list[Entry]:
+def removable(entries: Sequence[Entry], selection: Selection) -> list[Entry]:
     """Return what may go: never what a program that runs now needs."""
     return [
         entry
         for entry in entries
         if entry.state in {"collected", "unstarted"}
-        or (entry.state == "uncollected" and wish.uncollected)
-        or (entry.state == "unused" and (entry.used_days or 0) >= wish.unused_days)
+        or (entry.state == "uncollected" and selection.uncollected)
+        or (entry.state == "unused" and (entry.used_days or 0) >= selection.unused_days)
     ]
 
 

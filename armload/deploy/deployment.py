@@ -18,12 +18,12 @@ from armload.core.shell import join
 from armload.core.values import Value
 from armload.deploy.claims import need_board
 from armload.deploy.helpers import put_helper
-from armload.deploy.item import Stored, parse_stored, stored_script
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.deploy.retry import Patience, patiently
 from armload.deploy.space import need_space
 from armload.deploy.transfer import PATIENCE_S, deliver
+from armload.deploy.upload import Stored, parse_stored, stored_script
 
 _ASKED_AT_ONCE = 100
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from armload.boards.mounts import free_bytes
 from armload.core.values import Value, format_bytes
-from armload.deploy.facts import Cut, Facts, Peaks, read_facts, read_peaks
+from armload.deploy.exit_record import Cut, ExitRecord, Peaks, read_exit_record, read_peaks
 
 Kind = Literal[
     "done",
@@ -73,42 +73,44 @@ def explain(
         memory_total_bytes: of the board, where known.
         filesystem: of the work folder, where known.
     """
-    facts = read_facts(folder)
-    if facts is None:
+    record = read_exit_record(folder)
+    if record is None:
         return _cut_short(cut)
-    status = facts.status
+    status = record.status
     if status == 0:
         return Exit(kind="done", status=0, meaning="done")
-    if facts.finished and not facts.limit:
+    if record.finished and not record.limit:
         return Exit(kind="done", status=0, meaning="done: stopped after its work was done")
-    if facts.unleased:
+    if record.unleased:
         return Exit(
             kind="no lease",
             status=status,
             meaning="not started: the lease had expired, and another user has the board",
             remedy="Repeat the command.",
         )
-    if facts.limit:
+    if record.limit:
         return Exit(
             kind="time limit",
             status=status,
             meaning="stopped by its time limit",
             remedy="Use a higher --time-limit or fewer tokens.",
         )
-    if facts.stopped:
+    if record.stopped:
         return Exit(kind="stopped", status=status, meaning="stopped on request")
-    free = free_bytes(facts.df, filesystem) if facts.df else None
-    if "No space left on device" in facts.said or (free is not None and free < _FULL_BELOW_BYTES):
+    free = free_bytes(record.df, filesystem) if record.df else None
+    if "No space left on device" in record.stderr_end or (
+        free is not None and free < _FULL_BELOW_BYTES
+    ):
         left = "" if free is None else f" ({format_bytes(free)} free)"
         return Exit(
             kind="no space",
             status=status,
-            meaning=f"the board's storage is full{left}: {facts.said or 'a write failed'}",
+            meaning=f"the board's storage is full{left}: {record.stderr_end or 'a write failed'}",
             remedy="Free space on the board: armload board.clean",
         )
     if status > 128:
-        return _signalled(facts, lacking, read_peaks(folder), memory_total_bytes)
-    return _left(facts)
+        return _signalled(record, lacking, read_peaks(folder), memory_total_bytes)
+    return _left(record)
 
 
 def _cut_short(cut: Cut | None) -> Exit:
@@ -125,9 +127,9 @@ def _cut_short(cut: Cut | None) -> Exit:
 
 
 def _signalled(
-    facts: Facts, lacking: Sequence[str], peaks: Peaks | None, memory_total_bytes: int | None
+    record: ExitRecord, lacking: Sequence[str], peaks: Peaks | None, memory_total_bytes: int | None
 ) -> Exit:
-    status = facts.status
+    status = record.status
     try:
         name = signal.Signals(status - 128).name
     except ValueError:
@@ -143,8 +145,8 @@ def _signalled(
             "in boards/.",
         )
     if name == "SIGKILL":
-        return _killed(facts, peaks, memory_total_bytes)
-    last = f": {facts.said}" if facts.said else ""
+        return _killed(record, peaks, memory_total_bytes)
+    last = f": {record.stderr_end}" if record.stderr_end else ""
     if name == "SIGABRT":
         return Exit(kind="abort", status=status, meaning=f"the program aborted (SIGABRT){last}")
     if name in _CRASHES:
@@ -152,12 +154,12 @@ def _signalled(
     return Exit(kind="signal", status=status, meaning=f"ended by {name}{last}")
 
 
-def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -> Exit:
+def _killed(record: ExitRecord, peaks: Peaks | None, memory_total_bytes: int | None) -> Exit:
     used = f"; it was using {format_bytes(peaks.resident_bytes)}" if peaks else ""
-    if facts.killed_line or facts.oom:
+    if record.killed_line or record.oom:
         return Exit(
             kind="out of memory",
-            status=facts.status,
+            status=record.status,
             meaning=f"killed by the kernel: the board ran out of memory{used}",
             remedy=_LESS_MEMORY,
         )
@@ -165,7 +167,7 @@ def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -
     if least is not None and memory_total_bytes and least < _MEMORY_GONE_BELOW * memory_total_bytes:
         return Exit(
             kind="out of memory",
-            status=facts.status,
+            status=record.status,
             meaning="killed (SIGKILL), most likely by the out-of-memory killer: only "
             f"{format_bytes(least)} of "
             f"{format_bytes(memory_total_bytes)} were left{used}",
@@ -173,47 +175,49 @@ def _killed(facts: Facts, peaks: Peaks | None, memory_total_bytes: int | None) -
         )
     return Exit(
         kind="killed",
-        status=facts.status,
+        status=record.status,
         meaning=f"killed from outside (SIGKILL); no out-of-memory kill was recorded{used}",
     )
 
 
-def _left(facts: Facts) -> Exit:
-    status, said = facts.status, facts.said
-    if re.search(r"\x7fELF|Exec format error|cannot execute binary|not executable: ", said):
+def _left(record: ExitRecord) -> Exit:
+    status, stderr_end = record.status, record.stderr_end
+    if re.search(r"\x7fELF|Exec format error|cannot execute binary|not executable: ", stderr_end):
         return Exit(
             kind="wrong format",
             status=status,
             meaning="the program cannot run on the board: it was built for another kind of machine",
             remedy="armload's programs need a 64-bit ARM kernel.",
         )
-    lacking = re.search("not found|No such file", said) is not None
+    lacking = re.search("not found|No such file", stderr_end) is not None
     if (status == 127 or (status == 126 and lacking)) and (
-        facts.there or "error while loading shared libraries" in said
+        record.there or "error while loading shared libraries" in stderr_end
     ):
         return Exit(
             kind="no loader",
             status=status,
             meaning="the program exists, but its loader or a library that it needs was not "
-            f"found: {said}",
+            f"found: {stderr_end}",
             remedy="It is not statically linked: rebuild it with armload build.",
         )
     if status == 127:
         return Exit(
             kind="not found",
             status=status,
-            meaning=f"the program was not found: {said}",
+            meaning=f"the program was not found: {stderr_end}",
             remedy="Deploy again.",
         )
     if status == 126:
-        lacks = "" if facts.executable else " (it is not executable)"
+        lacks = "" if record.executable else " (it is not executable)"
         return Exit(
             kind="not permitted",
             status=status,
-            meaning=f"the program cannot be run on the board{lacks}: {said}",
+            meaning=f"the program cannot be run on the board{lacks}: {stderr_end}",
             remedy="Deploy again. If that does not help, the work folder is mounted noexec, or "
             "a security policy forbids execution: set another 'workdir' in the board's file.",
         )
     return Exit(
-        kind="exit status", status=status, meaning=f"exit {status}: {said or 'it gave no reason'}"
+        kind="exit status",
+        status=status,
+        meaning=f"exit {status}: {stderr_end or 'it gave no reason'}",
     )

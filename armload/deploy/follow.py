@@ -9,7 +9,7 @@ from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
 from armload.core.shell import render
-from armload.deploy.facts import Cut
+from armload.deploy.exit_record import Cut
 from armload.deploy.retry import PATIENCE_S, Patience, patiently
 from armload.deploy.traces import whole_lines
 

@@ -11,9 +11,9 @@ from armload.build.helper import ARCHITECTURES, Helper, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.deploy.claims import need_board
-from armload.deploy.item import Item
 from armload.deploy.layout import Layout
 from armload.deploy.transfer import deliver
+from armload.deploy.upload import Upload
 
 
 def own_program(
@@ -67,7 +67,7 @@ def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> 
         BoardError, ConnectError, TransferError: as for ``push``.
     """
     remote = layout.program(ours.sha256, ours.name)
-    item = Item(local=ours.path, remote=remote, sha256=ours.sha256, executable=True)
+    upload = Upload(local=ours.path, remote=remote, sha256=ours.sha256, executable=True)
     still_ours = partial(need_board, host, layout.workdir)
-    deliver(host, item, None, progress, still_ours=still_ours)
+    deliver(host, upload, None, progress, still_ours=still_ours)
     return remote

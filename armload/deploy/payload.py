@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.item import Item
 from armload.deploy.layout import Layout
+from armload.deploy.upload import Upload
 from armload.models.checksum import cached_sha256
 
 
@@ -94,10 +94,10 @@ class Payload(FoundPayload):
         place = layout.program if self.is_program else layout.model
         return place(self.sha256, self.name).parent
 
-    def items(self, layout: Layout) -> tuple[Item, ...]:
+    def items(self, layout: Layout) -> tuple[Upload, ...]:
         """Return its files with the places where they are to lie on a board."""
         return tuple(
-            Item(
+            Upload(
                 local=file.local,
                 remote=self.folder(layout) / file.name,
                 sha256=file.sha256,

@@ -12,8 +12,8 @@ from armload.boards.obstacle import TRIAL_BYTES, obstacle_said, read_obstacle
 from armload.core.errors import BoardError
 from armload.core.shell import render
 from armload.core.values import Value, counted, format_bytes
-from armload.deploy.item import Item, Stored
 from armload.deploy.layout import Layout
+from armload.deploy.upload import Stored, Upload
 
 SPARE_BYTES = 4 << 20
 """Left free on the board, for the run's own files."""
@@ -56,22 +56,22 @@ class Space(Value):
         )
 
 
-def need_space(host: Host, items: Sequence[Item], stored: Sequence[Stored]) -> None:
-    """Make the items' folders, and make sure that what is missing of all of them fits.
+def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) -> None:
+    """Make the uploads' folders, and make sure that what is missing of all of them fits.
 
     Raises:
         BoardError: it does not, or a folder cannot be made or written.
-        ConnectError: the line broke.
+        ConnectError: the connection dropped.
     """
     lacking = {
-        item: item.size_bytes - min(state.part_bytes, item.size_bytes)
-        for item, state in zip(items, stored, strict=True)
+        upload: upload.size_bytes - min(state.part_bytes, upload.size_bytes)
+        for upload, state in zip(uploads, stored, strict=True)
         if state.state in {"part", "absent"}
     }
     if not lacking:
         return
-    space = ask_space(host, list(dict.fromkeys(item.remote.parent for item in lacking)))
-    workdir = Layout.around(items[0].remote).workdir
+    space = ask_space(host, list(dict.fromkeys(upload.remote.parent for upload in lacking)))
+    workdir = Layout.around(uploads[0].remote).workdir
     space.need(host, _named(list(lacking)), workdir, sum(lacking.values()))
 
 
@@ -80,7 +80,7 @@ def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> Space:
 
     Raises:
         BoardError: a folder cannot be made or written.
-        ConnectError: the line broke.
+        ConnectError: the connection dropped.
     """
     workdir = Layout.around(folders[0]).workdir
     done = host.run(render("space.sh.j2", {"folders": folders, "workdir": workdir}))
@@ -140,10 +140,10 @@ def refusal(
     return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
 
 
-def _named(items: Sequence[Item]) -> str:
-    largest = sorted(items, key=lambda item: item.size_bytes, reverse=True)[:_MOST_NAMED]
-    names = [f"{item.remote.name} ({format_bytes(item.size_bytes)})" for item in largest]
-    more = len(items) - len(largest)
+def _named(uploads: Sequence[Upload]) -> str:
+    largest = sorted(uploads, key=lambda upload: upload.size_bytes, reverse=True)[:_MOST_NAMED]
+    names = [f"{upload.remote.name} ({format_bytes(upload.size_bytes)})" for upload in largest]
+    more = len(uploads) - len(largest)
     return " and ".join([*names, *([counted(more, "more file")] if more else [])])
 
 

@@ -10,7 +10,7 @@ from armload.boards.host import Host
 from armload.core.errors import TransferError
 from armload.core.shell import render
 from armload.core.values import Value
-from armload.deploy.facts import Cut
+from armload.deploy.exit_record import Cut
 from armload.deploy.layout import Layout
 
 

@@ -1,4 +1,4 @@
-"""How much of what a broken transfer left on a board is good."""
+"""How much of an interrupted upload on a board is intact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.host import Host
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import render
-from armload.deploy.item import Item
+from armload.deploy.upload import Upload
 from armload.models.checksum import BLOCK_BYTES
 
 NO_TOOL = "none"
@@ -27,9 +27,14 @@ def patience_s(size_bytes: int) -> float:
 
 
 def good_prefix_bytes(
-    host: Host, item: Item, part_bytes: int, *, known_good_bytes: int, helper: PurePosixPath | None
+    host: Host,
+    upload: Upload,
+    part_bytes: int,
+    *,
+    known_good_bytes: int,
+    helper: PurePosixPath | None,
 ) -> int:
-    """Return how many of the first bytes of an item's part are as in the local file.
+    """Return how many of the first bytes of an upload's part are as in the local file.
 
     With the helper it is the longest good run of whole blocks, found in one reading. With a
     board's own tools, which sum whole files only, a few lengths are tried. Where there is no
@@ -37,30 +42,30 @@ def good_prefix_bytes(
 
     Args:
         part_bytes: length of the part; a file of that length lies there.
-        known_good_bytes: so many were found good since the line was opened first.
+        known_good_bytes: so many were found good since the first connection.
         helper: our program on the board that sums blocks; none where it cannot run.
 
     Raises:
-        ConnectError: the line broke.
+        ConnectError: the connection dropped.
     """
-    length = min(part_bytes, item.size_bytes)
+    length = min(part_bytes, upload.size_bytes)
     if length == 0:
         return 0
     if helper is not None:
-        return _good_blocks_bytes(host, item, min(known_good_bytes, length), length, helper)
+        return _good_blocks_bytes(host, upload, min(known_good_bytes, length), length, helper)
     for tail in _SPOILT_TAILS_BYTES:
         candidate = length - tail
         if candidate <= 0:
             break
-        script = render("prefix.sh.j2", {"length": candidate, "path": item.part, "helper": ""})
+        script = render("prefix.sh.j2", {"length": candidate, "path": upload.part, "helper": ""})
         theirs = host.run(script, timeout_s=patience_s(candidate)).text
-        if theirs in {NO_TOOL, _sum(item.local, candidate)}:
+        if theirs in {NO_TOOL, _sum(upload.local, candidate)}:
             return candidate
     return 0
 
 
 def _good_blocks_bytes(
-    host: Host, item: Item, known_good: int, length: int, helper: PurePosixPath
+    host: Host, upload: Upload, known_good: int, length: int, helper: PurePosixPath
 ) -> int:
     good = known_good // BLOCK_BYTES * BLOCK_BYTES
     script = render(
@@ -70,11 +75,11 @@ def _good_blocks_bytes(
             "block": BLOCK_BYTES,
             "skip": good,
             "length": length - good,
-            "path": item.part,
+            "path": upload.part,
         },
     )
     theirs = host.run(script, timeout_s=patience_s(length - good)).text.split()
-    for their_sum, our_sum in zip(theirs, _block_sums(item.local, good, length), strict=False):
+    for their_sum, our_sum in zip(theirs, _block_sums(upload.local, good, length), strict=False):
         if their_sum != our_sum:
             break
         good = min(good + BLOCK_BYTES, length)

@@ -13,10 +13,10 @@ from armload.core.errors import BoardError, ConnectError, TransferError
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import format_bytes
-from armload.deploy.item import Item, Stored, parse_stored, stored_script
 from armload.deploy.retry import Patience
 from armload.deploy.space import need_space, refusal, why_refused
 from armload.deploy.sums import NO_TOOL, good_prefix_bytes, patience_s
+from armload.deploy.upload import Stored, Upload, parse_stored, stored_script
 from armload.models.checksum import BLOCK_BYTES, cached_checksums
 
 PATIENCE_S = 60.0
@@ -58,23 +58,23 @@ def push(
         BoardError: no space, or the folder cannot be written.
         TransferError: the content differs after it was sent twice.
     """
-    item = Item(local=local, remote=remote, sha256=sha256, executable=executable)
-    return deliver(host, item, None, progress, helper=helper, patience_s=patience_s)
+    upload = Upload(local=local, remote=remote, sha256=sha256, executable=executable)
+    return deliver(host, upload, None, progress, helper=helper, patience_s=patience_s)
 
 
-def what_is_stored(host: Host, item: Item) -> Stored:
-    """Ask a board what of an item it has.
+def what_is_stored(host: Host, upload: Upload) -> Stored:
+    """Ask a board how much of an upload it has.
 
     Raises:
         ConnectError: it does not answer.
     """
-    (stored,) = parse_stored([item], host.run(stored_script([item])).stdout)
+    (stored,) = parse_stored([upload], host.run(stored_script([upload])).stdout)
     return stored
 
 
 def deliver(
     host: Host,
-    item: Item,
+    upload: Upload,
     stored: Stored | None,
     progress: Progress,
     *,
@@ -90,16 +90,16 @@ def deliver(
     board over meanwhile: then theirs is left alone.
     """
     patience = Patience(patience_s)
-    return _Delivery(host, item, progress, helper, patience, still_ours, cold=cold).run(stored)
+    return _Delivery(host, upload, progress, helper, patience, still_ours, cold=cold).run(stored)
 
 
 class _Delivery:
-    """One item's way to a board, over as many lines as it takes."""
+    """Uploads one file to a board, over as many connections as it takes."""
 
     def __init__(
         self,
         host: Host,
-        item: Item,
+        upload: Upload,
         progress: Progress,
         helper: PurePosixPath | None,
         patience: Patience,
@@ -108,7 +108,7 @@ class _Delivery:
         cold: bool,
     ) -> None:
         self._host = host
-        self._item = item
+        self._upload = upload
         self._progress = progress
         self._helper = helper
         self._patience = patience
@@ -123,7 +123,7 @@ class _Delivery:
         while True:
             try:
                 if stored is None:
-                    stored = what_is_stored(self._host, self._item)
+                    stored = what_is_stored(self._host, self._upload)
                     if self._patience.away:
                         self._still_ours()
                 if self._arrived(stored):
@@ -140,19 +140,19 @@ class _Delivery:
         if self._helper is not None and not self._blocks_sha256:
             self._blocks_sha256 = self._sum_of_blocks()
         if stored.state == "unchecked":
-            if self._accepted(self._item.remote):
+            if self._accepted(self._upload.remote):
                 return True
             self._progress.say(
-                f"{self._item.remote.name} on {self._host.name} is damaged; sending it again."
+                f"{self._upload.remote.name} on {self._host.name} is damaged; sending it again."
             )
-            self._remove(self._item.remote)
+            self._remove(self._upload.remote)
             stored = Stored(state="absent")
-        need_space(self._host, [self._item], [stored])
+        need_space(self._host, [self._upload], [stored])
         self._send(stored)
-        return self._accepted(self._item.part)
+        return self._accepted(self._upload.part)
 
     def _send(self, stored: Stored) -> None:
-        name, size = self._item.remote.name, self._item.size_bytes
+        name, size = self._upload.remote.name, self._upload.size_bytes
         with self._progress.step(f"Copying {name}", total=size, unit="B") as step:
             if stored.part_bytes:
                 step.update(0, note="checking the file on the board")
@@ -169,7 +169,7 @@ class _Delivery:
 
             try:
                 self._host.send_file(
-                    self._item.local, self._item.part, offset_bytes=offset, sent=sent
+                    self._upload.local, self._upload.part, offset_bytes=offset, sent=sent
                 )
             except BoardError as error:
                 self._still_ours()
@@ -178,7 +178,7 @@ class _Delivery:
     def _offset_bytes(self, stored: Stored) -> int:
         offset = good_prefix_bytes(
             self._host,
-            self._item,
+            self._upload,
             stored.part_bytes,
             known_good_bytes=self._known_good_bytes,
             helper=self._helper,
@@ -189,24 +189,24 @@ class _Delivery:
         return offset
 
     def _keep_synced(self) -> None:
-        values = {"part": self._item.part, "token": secrets.token_hex(8)}
+        values = {"part": self._upload.part, "token": secrets.token_hex(8)}
         self._host.run(render("keep_synced.sh.j2", values))
 
     def _explained(self, error: BoardError) -> BoardError:
-        item = self._item
-        folder = item.remote.parent
+        upload = self._upload
+        folder = upload.remote.parent
         why = why_refused(self._host, folder, error.message, folder.parent.parent)
         if not why.remedy:
             return error
-        there = what_is_stored(self._host, item).part_bytes
+        there = what_is_stored(self._host, upload).part_bytes
         return BoardError(
-            f"{self._host.name}: {why.words}. {format_bytes(there)} of {item.remote.name} "
-            f"({format_bytes(item.size_bytes)}) were copied; repeat the command to resume.",
+            f"{self._host.name}: {why.words}. {format_bytes(there)} of {upload.remote.name} "
+            f"({format_bytes(upload.size_bytes)}) were copied; repeat the command to resume.",
             why.remedy,
         )
 
     def _accepted(self, source: PurePosixPath) -> bool:
-        label = f"Checking {self._item.remote.name} on {self._host.name}"
+        label = f"Checking {self._upload.remote.name} on {self._host.name}"
         with self._progress.step(label) as step:
             said = self._accept(source, verified=False)
             if said == NO_TOOL:
@@ -214,52 +214,53 @@ class _Delivery:
                 digest = hashlib.sha256()
                 for chunk in self._host.read(source):
                     digest.update(chunk)
-                if digest.hexdigest() == self._item.sha256:
+                if digest.hexdigest() == self._upload.sha256:
                     said = self._accept(source, verified=True)
             return said == "accepted"
 
     def _accept(self, source: PurePosixPath, *, verified: bool) -> str:
-        item = self._item
+        upload = self._upload
         script = render(
             "accept.sh.j2",
             {
                 "source": source,
-                "remote": item.remote,
-                "sha256": item.sha256,
+                "remote": upload.remote,
+                "sha256": upload.sha256,
                 "blocks_sha256": self._blocks_sha256,
                 "block": BLOCK_BYTES,
-                "executable": item.executable,
+                "executable": upload.executable,
                 "verified": verified,
                 "helper": self._helper or "",
                 "cold": self._cold,
             },
         )
-        done = self._host.run(script, timeout_s=patience_s(item.size_bytes))
+        done = self._host.run(script, timeout_s=patience_s(upload.size_bytes))
         if done.status != 0:
             self._still_ours()
-            folder = item.remote.parent
-            complaint = f"{item.remote} cannot be moved into place"
+            folder = upload.remote.parent
+            complaint = f"{upload.remote} cannot be moved into place"
             raise refusal(self._host, folder, complaint, reason(done.stderr), folder.parent.parent)
         return done.text
 
     def _sum_of_blocks(self) -> str:
-        item = self._item
-        ours = cached_checksums(item.local, self._progress)
-        if ours.sha256 != item.sha256:
+        upload = self._upload
+        ours = cached_checksums(upload.local, self._progress)
+        if ours.sha256 != upload.sha256:
             raise TransferError(
-                f"{item.local}: the file has changed since its checksum was computed.",
+                f"{upload.local}: the file has changed since its checksum was computed.",
                 "Wait until it is completely written, then repeat the command.",
             )
         return ours.blocks_sha256
 
     def _after_a_difference(self) -> Stored:
         """Return the state to go on from once a file has arrived that is not as it was sent."""
-        item = self._item
+        upload = self._upload
         self._still_ours()
         if self._differed:
-            self._remove(item.part)
+            self._remove(upload.part)
             raise TransferError(
-                f"{self._host.name}: {item.remote} still differs from {item.local} after a second "
+                f"{self._host.name}: {upload.remote} still differs from {upload.local} after a "
+                "second "
                 "copy.",
                 "If the local file did not change during the copy, the board's storage or "
                 "memory is "
@@ -267,10 +268,10 @@ class _Delivery:
             )
         self._differed = True
         self._known_good_bytes = 0
-        self._progress.say(f"{item.remote.name} differs on {self._host.name}; sending it again.")
+        self._progress.say(f"{upload.remote.name} differs on {self._host.name}; sending it again.")
         if self._helper is None:  # where it differs cannot be told
-            self._remove(item.part)
-        return what_is_stored(self._host, item)
+            self._remove(upload.part)
+        return what_is_stored(self._host, upload)
 
     def _remove(self, path: PurePosixPath) -> None:
         beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))

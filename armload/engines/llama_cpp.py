@@ -181,15 +181,15 @@ def _if_offered(program: Path, option: str, *values: str) -> list[str]:
     return [option, *values] if offers(program, option) else []
 
 
-def _flash_attention(program: Path, wish: FlashAttention) -> list[str]:
+def _flash_attention(program: Path, mode: FlashAttention) -> list[str]:
     if offers(program, "[on|off|auto]"):
-        return ["-fa", wish]
-    if wish == "auto":  # until August 2025 it was a flag
+        return ["-fa", mode]
+    if mode == "auto":  # until August 2025 it was a flag
         raise UsageError(
             "--flash-attention auto: this release of llama.cpp supports only on and off.",
             "Use --flash-attention on or off.",
         )
-    return ["-fa"] if wish == "on" else []
+    return ["-fa"] if mode == "on" else []
 
 
 _END_OF_TEXT = b" [end of text]\n"

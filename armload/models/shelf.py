@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from armload.core.cache import Item, Kind, disk_usage, entries, is_left_over, items_of, left_over
+from armload.core.cache import (
+    CacheItem,
+    Kind,
+    disk_usage,
+    entries,
+    is_left_over,
+    items_of,
+    left_over,
+)
 
 
 def model_kinds() -> tuple[Kind, ...]:
     """Return models that armload made, and the checksums that it remembers."""
     hashes = tuple(path for path in entries("hashes") if not is_left_over(path))
-    remembered = Item(label="all", paths=hashes, size_bytes=disk_usage(hashes))
+    remembered = CacheItem(label="all", paths=hashes, size_bytes=disk_usage(hashes))
     return (
         Kind(
             name="models",

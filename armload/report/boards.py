@@ -15,7 +15,7 @@ from armload.deploy.claims import Claim
 from armload.deploy.clean import Entry
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
-from armload.report.layout import Column, Facts, Rows, whole
+from armload.report.layout import Column, Details, Rows, whole
 
 _BESIDE_OTHERS = ", while other programs were busy: may be too low"
 
@@ -81,9 +81,9 @@ def contents_table(entries: Sequence[Entry]) -> Rows:
     return table
 
 
-def probe_table(board: Board, found: Probe, missing: Missing, *, in_use: str) -> Facts:
+def probe_table(board: Board, found: Probe, missing: Missing, *, in_use: str) -> Details:
     """Lay out what a board answered, why it has no rates, and who uses it."""
-    return Facts([*_probe_rows(board, found, missing), ("in use by", in_use or "nobody")])
+    return Details([*_probe_rows(board, found, missing), ("in use by", in_use or "nobody")])
 
 
 def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str, str]]:

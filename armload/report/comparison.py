@@ -7,7 +7,7 @@ from rich.text import Text
 
 from armload.analysis.compare import Comparison, Measured, Side
 from armload.report import formatting as words
-from armload.report.layout import Column, Facts, Prose, Rows
+from armload.report.layout import Column, Details, Prose, Rows
 
 TIMES_FROM = 2.0
 """From this ratio on it is shown as a factor, below as a percentage."""
@@ -86,7 +86,7 @@ def comparison_view(compared: Comparison) -> Group:
     finding = Text(sentence(compared), style=_STYLES[compared.finding])
     if advice(compared):
         finding = Text.assemble(finding, " ", (advice(compared), "bold"))
-    sides = Facts([("A", _side(compared.a)), ("B", _side(compared.b))])
+    sides = Details([("A", _side(compared.a)), ("B", _side(compared.b))])
     figures: list[RenderableType] = []
     if compared.measured:
         figures = [Text(""), _figures(compared), Text("")]

@@ -11,7 +11,7 @@ from armload.build.binary import FeatureUse
 from armload.build.fit import Fit
 from armload.build.inspection import Inspection
 from armload.core.values import format_bytes
-from armload.report.layout import Column, Facts, Rows, whole
+from armload.report.layout import Column, Details, Rows, whole
 
 _VERDICTS = {
     "runs": ("runs", "green"),
@@ -36,10 +36,10 @@ def inspection_table(inspection: Inspection, fits: Sequence[Fit]) -> Group:
     """Lay out what a program is, the CPU features that it uses, and where it runs."""
     features = _features(inspection.features)
     between: list[RenderableType] = [] if features.is_empty else [features, Text("")]
-    return Group(_facts(inspection), Text(""), *between, _fits(fits))
+    return Group(_details(inspection), Text(""), *between, _fits(fits))
 
 
-def _facts(inspection: Inspection) -> Facts:
+def _details(inspection: Inspection) -> Details:
     rows: list[tuple[str, str | Text]] = [
         ("file", whole(str(inspection.path))),
         ("sha256", inspection.sha256),
@@ -50,7 +50,7 @@ def _facts(inspection: Inspection) -> Facts:
     ]
     if not inspection.features and inspection.architecture == "aarch64":
         rows.append(("CPU features", "only those of every 64-bit ARM CPU"))
-    return Facts(rows)
+    return Details(rows)
 
 
 def _linked(inspection: Inspection) -> str:

@@ -73,7 +73,7 @@ class Prose:
             yield _line(line)
 
 
-class Facts:
+class Details:
     """Labels with their values beside them; beneath them where the terminal is narrow."""
 
     def __init__(self, rows: Iterable[tuple[str, Text | str]]) -> None:
@@ -148,7 +148,7 @@ class Rows:
                 yield Text("")
             entries = [(each, text) for each, text in zip(headings, row, strict=True) if text]
             yield from (Prose(text) for heading, text in entries if not heading)
-            yield Facts((heading, text) for heading, text in entries if heading)
+            yield Details((heading, text) for heading, text in entries if heading)
 
     def _side_by_side(
         self, numbers: Sequence[int], widths: Sequence[int], room: int

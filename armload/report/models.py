@@ -10,12 +10,12 @@ from rich.text import Text
 from armload.core.values import format_bytes
 from armload.models.anatomy import Anatomy, Section
 from armload.report import formatting as words
-from armload.report.layout import Column, Facts, Prose, Rows, whole
+from armload.report.layout import Column, Details, Prose, Rows, whole
 
 
 def anatomy_table(anatomy: Anatomy) -> Group:
     """Lay out a model's facts, its types, its KV cache, its layers, and what they leave out."""
-    return Group(Facts(_rows(anatomy)), *_parts(anatomy))
+    return Group(Details(_rows(anatomy)), *_parts(anatomy))
 
 
 def _parts(anatomy: Anatomy) -> Iterator[RenderableType]:

@@ -9,7 +9,7 @@ from armload.analysis.run import Run
 from armload.bench.sweep import Sweep
 from armload.core.values import Value
 from armload.report import formatting as words
-from armload.report.layout import Facts
+from armload.report.layout import Details
 
 
 class Combined(Value):
@@ -58,7 +58,7 @@ def progress_line(runs: Sequence[Run]) -> str:
     return f"run {len(runs)}: {words.seconds(median_s)} per token (median){together}"
 
 
-def together(runs: Sequence[Run], stop: Stop) -> Facts:
+def together(runs: Sequence[Run], stop: Stop) -> Details:
     """Lay out the combined figure with its interval, how many runs it is of, and why they ended."""
     found = known(runs)
     rows = [("runs", _counts(runs, found))]
@@ -71,7 +71,7 @@ def together(runs: Sequence[Run], stop: Stop) -> Facts:
         )
         rows.append(("median", f"{words.seconds(found.p50_s)} per token{between}; {_width(found)}"))
     rows.append(("stopped", stop.why))
-    return Facts(rows)
+    return Details(rows)
 
 
 def together_json(sweep: Sweep, runs: Sequence[Run], wanted: Precision, stop: Stop) -> Combined:

@@ -83,8 +83,8 @@ def _kind(doubt: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What became of one of a sweep's cells.
+class CellResult:
+    """The result of one of a sweep's cells.
 
     Attributes:
         number: of the cell in the sweep.
@@ -109,10 +109,10 @@ class Outcome:
         return next(iter(reasons), self.cell.too_few)
 
 
-def outcomes_of(
+def cell_results(
     sweep: Sweep, runs: Mapping[int, Sequence[Run]], errors: Mapping[int, str]
-) -> list[Outcome]:
-    """Return what became of each cell, in the sweep's order.
+) -> list[CellResult]:
+    """Return the result of each cell, in the sweep's order.
 
     A cell is listed twice if free memory allowed only some of its runs to repack the weights.
 
@@ -130,7 +130,7 @@ def outcomes_of(
         return {**name, REPACKED: repacked} if is_mixed else name
 
     return [
-        Outcome(
+        CellResult(
             number=number,
             name=named(name, cell),
             cell=cell,
@@ -141,10 +141,10 @@ def outcomes_of(
     ]
 
 
-def sweep_table(outcomes: Sequence[Outcome]) -> Rows:
+def sweep_table(results: Sequence[CellResult]) -> Rows:
     """Lay out a sweep, one cell a line, the fastest marked."""
     table = Rows(
-        *(Column(heading=name, below="" if name == MODEL else None) for name in outcomes[0].name),
+        *(Column(heading=name, below="" if name == MODEL else None) for name in results[0].name),
         *(
             Column(heading=heading, is_number=True)
             for heading in (
@@ -159,9 +159,9 @@ def sweep_table(outcomes: Sequence[Outcome]) -> Rows:
         ),
         Column(heading="", below=""),
     )
-    cells = [each.cell for each in outcomes if each.cell is not None]
+    cells = [each.cell for each in results if each.cell is not None]
     best = fastest(cells) if len(cells) > 1 else None
-    for each in outcomes:
+    for each in results:
         cell = each.cell
         is_best = cell is not None and cell is best
         decode = cell.decode_tps if cell else None
@@ -179,14 +179,14 @@ def sweep_table(outcomes: Sequence[Outcome]) -> Rows:
     return table
 
 
-def notes(outcomes: Sequence[Outcome]) -> list[str]:
+def notes(results: Sequence[CellResult]) -> list[str]:
     """Return the doubts about single cells, each once, and about the fastest."""
     cells: dict[str, list[str]] = {}
-    for each in outcomes:
+    for each in results:
         if each.doubt:
             cells.setdefault(each.doubt, []).append(_in_a_line(each.name))
     doubts = [f"{'; '.join(names)}: {doubt}" for doubt, names in cells.items()]
-    rivalry = rivals([each.cell for each in outcomes if each.cell is not None])
+    rivalry = rivals([each.cell for each in results if each.cell is not None])
     return [*doubts, rivalry] if rivalry else doubts
 
 
@@ -231,27 +231,27 @@ class SweptCells(Value):
     cells: tuple[SweptCell, ...]
 
 
-def swept_cells(sweep: Sweep, outcomes: Sequence[Outcome]) -> SweptCells:
-    """Return what a sweep's outcomes say, for programs."""
+def swept_cells(sweep: Sweep, results: Sequence[CellResult]) -> SweptCells:
+    """Return what a sweep's results say, for programs."""
     return SweptCells(
         sweep=sweep.id,
         board=sweep.board,
         repeats=sweep.repeats,
         cells=tuple(
             _swept(sweep.cells[each.number].model, sweep.cells[each.number].plan, each)
-            for each in outcomes
+            for each in results
         ),
     )
 
 
-def _swept(model: str, plan: Plan, outcome: Outcome) -> SweptCell:
-    cell = outcome.cell
+def _swept(model: str, plan: Plan, result: CellResult) -> SweptCell:
+    cell = result.cell
     if cell is None:
-        return SweptCell(model=model, plan=plan, error=outcome.error)
+        return SweptCell(model=model, plan=plan, error=result.error)
     return SweptCell(
         model=model,
         plan=plan,
-        error=outcome.error,
+        error=result.error,
         runs=tuple(run.id for run in cell.runs),
         ended=sum(run.exit.status == 0 for run in cell.runs),
         valid=len(cell.valid),
@@ -269,7 +269,7 @@ def _value(estimate: Estimate | None) -> float | None:
     return estimate.value if estimate else None
 
 
-def _remark(each: Outcome, *, is_best: bool) -> Text:
+def _remark(each: CellResult, *, is_best: bool) -> Text:
     cell = each.cell
     if each.error or (cell is not None and not cell.counted):
         return Text("failed", style="red")

@@ -12,15 +12,15 @@ from rich.text import Text
 
 from armload.analysis.run import Run
 from armload.report import formatting as words
-from armload.report.layout import Column, Facts, Prose, Rows, whole
+from armload.report.layout import Column, Details, Prose, Rows, whole
 
 
 def run_table(run: Run) -> Group:
     """Lay out one run: what ran where, its figures, and what limited it."""
     if not run.steps and run.summary.decode_tps is None:
-        return Group(_facts(run))
+        return Group(_details(run))
     limit = Text.assemble(run.limit.sentence, " ", (words.advice(run), "bold"))
-    return Group(_facts(run), Text(""), _figures(run), Text(""), Prose(limit))
+    return Group(_details(run), Text(""), _figures(run), Text(""), Prose(limit))
 
 
 def list_table(runs: Sequence[Run]) -> Rows:
@@ -58,7 +58,7 @@ def list_table(runs: Sequence[Run]) -> Rows:
     return table
 
 
-def _facts(run: Run) -> Facts:
+def _details(run: Run) -> Details:
     rows: list[tuple[str, str | Text]] = [
         ("run", whole(run.id)),
         ("board", words.board_line(run)),
@@ -77,7 +77,7 @@ def _facts(run: Run) -> Facts:
     if run.exit.remedy:
         ended = Text.assemble(ended, "\n", (run.exit.remedy, "bold"))
     rows += [("exit", ended), ("verdict", _verdict(run, short=False))]
-    return Facts((label, value) for label, value in rows if value)
+    return Details((label, value) for label, value in rows if value)
 
 
 def _figures(run: Run) -> Rows:

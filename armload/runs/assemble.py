@@ -19,7 +19,7 @@ from armload.analysis.verdict import Around, judge
 from armload.core.errors import DataError
 from armload.core.mistakes import told
 from armload.deploy.exit_reason import Exit, explain
-from armload.deploy.facts import read_cut, read_peaks
+from armload.deploy.exit_record import read_cut, read_peaks
 from armload.engines.every import engine_called
 from armload.engines.job import Job
 from armload.engines.output import Memory, Output

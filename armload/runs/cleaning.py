@@ -8,7 +8,7 @@ from armload.boards.board import Board
 from armload.boards.connect import connect, is_blank
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.clean import Entry, Wish, contents, removable, remove
+from armload.deploy.clean import Entry, Selection, contents, removable, remove
 from armload.deploy.lease import leased
 
 
@@ -22,7 +22,7 @@ class Cleaned(Value):
 
 def clean(
     board: Board,
-    wish: Wish,
+    selection: Selection,
     progress: Progress,
     *,
     agreed: Callable[[Sequence[Entry]], bool],
@@ -41,7 +41,7 @@ def clean(
     host = connect(board, progress)
     try:
         found = contents(host, board.workdir)
-        chosen = removable(found, wish)
+        chosen = removable(found, selection)
         if not chosen or not agreed(chosen):
             return Cleaned(removed=(), kept=found, freed_bytes=0)
         with leased(
@@ -54,7 +54,7 @@ def clean(
             # While a person thought, or somebody else had the board, it may have changed.
             found = contents(host, board.workdir)
             names = {entry.name for entry in chosen}
-            gone = [entry for entry in removable(found, wish) if entry.name in names]
+            gone = [entry for entry in removable(found, selection) if entry.name in names]
             with progress.step(f"Cleaning {board.name}"):
                 remove(host, board.workdir, gone)
         return Cleaned(

@@ -22,7 +22,7 @@ from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.collect import collect
-from armload.deploy.facts import CUT_FILE, Cut
+from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
 from armload.deploy.owner import workstation_id
 from armload.deploy.run_owner import RunOwner

@@ -11,7 +11,7 @@ from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
-from armload.deploy.facts import Cut
+from armload.deploy.exit_record import Cut
 from armload.deploy.follow import CutShortError, stop
 from armload.deploy.follow import follow as follow_on_board
 from armload.deploy.lease import Lease

@@ -20,12 +20,12 @@ from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
 from armload.deploy.deployment import deploy
 from armload.deploy.helpers import put_helper
-from armload.deploy.item import Item, stored_script
 from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
 from armload.deploy.payload import read_payload
 from armload.deploy.transfer import push
+from armload.deploy.upload import Upload, stored_script
 from armload.models.model import Model
 from armload.runs.placing import Deployed, place
 from tests.contract.conftest import NAME
@@ -196,7 +196,7 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
     remote = Path(deployed(verify=False).model)
     assert not deployed(verify=True).sent
     remote.write_bytes(bytes(remote.stat().st_size))
-    item = Item(
+    item = Upload(
         local=model.path, remote=PurePosixPath(remote), sha256=model.sha256, executable=False
     )
     lines = emulated.run(stored_script([item])).text.splitlines()

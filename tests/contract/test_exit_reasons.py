@@ -17,7 +17,7 @@ from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import Exit, explain
-from armload.deploy.facts import read_peaks
+from armload.deploy.exit_record import read_peaks
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout

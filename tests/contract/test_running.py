@@ -17,7 +17,7 @@ from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, ConnectError, RunError
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
-from armload.deploy.facts import read_peaks
+from armload.deploy.exit_record import read_peaks
 from armload.deploy.follow import follow, stop
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs

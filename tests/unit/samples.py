@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from armload.analysis.repeats import Precision
-from armload.bench.sweep import Cell, Sweep
+from armload.bench.sweep import Sweep, SweepCell
 from armload.boards.conditions import ClusterState, Conditions
 from armload.build.binary import Binary, FeatureUse
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
@@ -116,7 +116,7 @@ def binary(
 
 
 def sweep_of(
-    *cells: Cell,
+    *cells: SweepCell,
     identity: str = "one",
     begun: datetime = datetime(2026, 11, 21, tzinfo=UTC),
     repeats: int = 1,
@@ -136,8 +136,8 @@ def sweep_of(
     )
 
 
-def plan_cells(*plans: Plan, model: str = "m.gguf") -> tuple[Cell, ...]:
-    return tuple(Cell(model=model, fingerprint=str(plan), plan=plan) for plan in plans)
+def plan_cells(*plans: Plan, model: str = "m.gguf") -> tuple[SweepCell, ...]:
+    return tuple(SweepCell(model=model, fingerprint=str(plan), plan=plan) for plan in plans)
 
 
 def board_record(

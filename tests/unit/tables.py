@@ -14,7 +14,7 @@ from armload.build.binary import FeatureUse
 from armload.build.fit import Fit
 from armload.build.inspection import Inspection
 from armload.build.shelf import ShelvedBuild
-from armload.core.cache import Item, Kind
+from armload.core.cache import CacheItem, Kind
 from armload.core.workspace import data_names
 from armload.deploy.clean import Entry
 from armload.deploy.rates import Missing
@@ -26,7 +26,7 @@ from armload.report.cache import builds_table, kinds_table
 from armload.report.comparison import comparison_view
 from armload.report.inspected import inspection_table
 from armload.report.models import anatomy_table
-from armload.report.sweep import outcomes_of, sweep_table
+from armload.report.sweep import cell_results, sweep_table
 from armload.report.table import list_table, run_table
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.samples import binary, plan_cells, sweep_of
@@ -112,7 +112,7 @@ def _sweep() -> RenderableType:
         for number, cell in enumerate(cells[:5])
     }
     sweep = sweep_of(*cells, repeats=3)
-    return sweep_table(outcomes_of(sweep, runs, {5: "kitchen: no space left."}))
+    return sweep_table(cell_results(sweep, runs, {5: "kitchen: no space left."}))
 
 
 def _threads() -> RenderableType:
@@ -121,7 +121,7 @@ def _threads() -> RenderableType:
         number: [made_run(Q4, cell.plan.threads or 1, repeat=n, throttled=n == 2) for n in range(3)]
         for number, cell in enumerate(cells)
     }
-    return sweep_table(outcomes_of(sweep_of(*cells, repeats=3), runs, {}))
+    return sweep_table(cell_results(sweep_of(*cells, repeats=3), runs, {}))
 
 
 def _comparison(*, same: bool) -> RenderableType:
@@ -133,7 +133,7 @@ def _comparison(*, same: bool) -> RenderableType:
 
 def _kinds() -> RenderableType:
     def kind(name: str, what: str, again: str) -> Kind:
-        item = Item(label=name, paths=(HOME / name,), size_bytes=1_234_567_890)
+        item = CacheItem(label=name, paths=(HOME / name,), size_bytes=1_234_567_890)
         return Kind(name=name, what=what, again=again, items=(item,))
 
     kinds = [

@@ -34,9 +34,9 @@ from armload.report.cells import cells_of
 from armload.report.settings import differing, settings_of
 from armload.report.sweep import (
     Lines,
+    cell_results,
     names_of_cells,
     notes,
-    outcomes_of,
     sweep_table,
     swept_cells,
 )
@@ -140,7 +140,7 @@ def test_warm_ups_count_nowhere_and_a_lost_run_is_left_out() -> None:
         if number < 2:
             store.save(each, runs_folder() / each.id)
         journal.note(Entry(cell=0, round=number, run=each.id))
-    runs, errors = journal.outcomes()
+    runs, errors = journal.results()
     assert [each.summary.decode_tps for each in runs[0]] == [11]
     assert errors == {}
 
@@ -226,21 +226,21 @@ def _printed(table: object) -> str:
 def test_the_table_marks_the_fastest_valid_cell() -> None:
     cells = sweep(Plan(threads=1), Plan(threads=2), Plan(threads=4))
     runs = {0: [run(10)], 1: [run(50, valid=False)], 2: [run(20)]}
-    outcomes = outcomes_of(cells, runs, {})
-    shown = _printed(sweep_table(outcomes))
+    results = cell_results(cells, runs, {})
+    shown = _printed(sweep_table(results))
     (best,) = [line for line in shown.splitlines() if "fastest" in line]
     assert best.split()[0] == "4"
     assert "throttled" in shown
-    assert notes(outcomes)[0] == "threads 2: Throttled: it was hot."
+    assert notes(results)[0] == "threads 2: Throttled: it was hot."
 
 
 def test_a_cell_that_failed_stays_in_the_table() -> None:
     ended = Exit(kind="signal", status=137, meaning="Killed.")
     dead = failed_run().model_copy(update={"exit": ended})
     cells = sweep(Plan(threads=1), Plan(threads=2))
-    outcomes = outcomes_of(cells, {0: [dead]}, {1: "no space"})
-    assert _printed(sweep_table(outcomes)).count("failed") == 2
-    said = json.loads(as_json(swept_cells(cells, outcomes)))["cells"]
+    results = cell_results(cells, {0: [dead]}, {1: "no space"})
+    assert _printed(sweep_table(results)).count("failed") == 2
+    said = json.loads(as_json(swept_cells(cells, results)))["cells"]
     assert [(cell["ended"], cell["error"]) for cell in said] == [(0, ""), (0, "no space")]
 
 
@@ -248,14 +248,14 @@ def test_a_cell_whose_weights_were_repacked_in_some_runs_only_is_told_twice() ->
     cells = sweep(Plan(threads=1), Plan(threads=2))
     short = run(20)
     short = short.model_copy(update={"id": "short", "command": (*short.command, "--no-repack")})
-    outcomes = outcomes_of(cells, {0: [run(10), short], 1: [run(30)]}, {})
-    names = [(each.name["threads"], each.name["weights repacked"]) for each in outcomes]
+    results = cell_results(cells, {0: [run(10), short], 1: [run(30)]}, {})
+    names = [(each.name["threads"], each.name["weights repacked"]) for each in results]
     assert sorted(names) == [("1", "no"), ("1", "yes"), ("2", "yes")]
-    said = json.loads(as_json(swept_cells(cells, outcomes)))["cells"]
+    said = json.loads(as_json(swept_cells(cells, results)))["cells"]
     assert sorted(
         (cell["plan"]["threads"], cell["weights_repacked"], len(cell["runs"])) for cell in said
     ) == [(1, False, 1), (1, True, 1), (2, True, 1)]
-    plain = outcomes_of(cells, {0: [run(10)], 1: [run(30)]}, {})
+    plain = cell_results(cells, {0: [run(10)], 1: [run(30)]}, {})
     assert "weights repacked" not in plain[0].name
 
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from armload.analysis.repeats import Precision, Stop
 from armload.analysis.run import Run
 from armload.boards.address import SshAddress
-from armload.boards.line import ServerKey
 from armload.boards.probe import parse_probe
+from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
 from armload.cli.document import show_document
@@ -36,7 +36,7 @@ from armload.models.synth import synthesise_like
 from armload.report.boards import ProbedBoard
 from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
 from armload.report.repeats import RepeatedRun, together_json
-from armload.report.sweep import outcomes_of, swept_cells
+from armload.report.sweep import cell_results, swept_cells
 from armload.runs import store
 from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
@@ -188,8 +188,8 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
             for verb in ("bench", "demo")
             for run in (quick_run(), failed_run())
         ),
-        ("bench", swept_cells(SWEEP, outcomes_of(SWEEP, {0: [quick_run()]}, {}))),
-        ("bench", swept_cells(SWEEP, outcomes_of(SWEEP, {}, {0: "no space"}))),
+        ("bench", swept_cells(SWEEP, cell_results(SWEEP, {0: [quick_run()]}, {}))),
+        ("bench", swept_cells(SWEEP, cell_results(SWEEP, {}, {0: "no space"}))),
         ("build", ValueList[Binary](BINARIES)),
         ("deploy", Deployed(program=ON_BOARD, model=ON_BOARD, sent=True)),
         ("board.probe", PROBED),

@@ -9,7 +9,16 @@ import pytest
 
 from armload.boards.virtual.shelf import board_kinds
 from armload.build.shelf import build_kinds
-from armload.core.cache import Item, Kind, decide, disk_usage, free, free_all, items_of, unknown
+from armload.core.cache import (
+    CacheItem,
+    Kind,
+    decide,
+    disk_usage,
+    free,
+    free_all,
+    items_of,
+    unknown,
+)
 from armload.core.progress import Silent
 from armload.models.shelf import model_kinds
 from armload.report.shelf import report_kinds
@@ -77,7 +86,7 @@ def test_what_another_process_took_since_it_was_looked_at_stays(cache: Path) -> 
 def test_what_became_busy_since_it_was_looked_at_stays(cache: Path) -> None:
     answers = iter(["", "it runs"])
     path = filled(cache / "machines" / "one")
-    item = Item(label="one", paths=(path,), size_bytes=1, busy=lambda: next(answers))
+    item = CacheItem(label="one", paths=(path,), size_bytes=1, busy=lambda: next(answers))
     kind = Kind(name="machines", what="", again="", items=(item,))
     (done,) = free_all(decide([kind]), Silent())
     assert (done.fate, done.reason) == ("in use", "it runs")
@@ -103,7 +112,7 @@ def test_the_rest_of_a_clean_that_was_stopped_goes_with_the_next(cache: Path) ->
 
 
 def test_what_cannot_be_deleted_is_named_and_the_rest_goes(cache: Path) -> None:
-    stubborn = Item(label="stubborn", paths=(Path("/proc/self"),), size_bytes=1)
+    stubborn = CacheItem(label="stubborn", paths=(Path("/proc/self"),), size_bytes=1)
     filled(cache / "sources" / "b")
     kind = Kind(name="sources", what="", again="", items=(stubborn, *items_of("sources")))
     done = free_all(decide([kind]), Silent())

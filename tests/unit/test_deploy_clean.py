@@ -8,7 +8,7 @@ import pytest
 
 from armload.boards.local import LocalHost
 from armload.core.errors import TransferError
-from armload.deploy.clean import DAY_S, Wish, contents, parse_contents, removable
+from armload.deploy.clean import DAY_S, Selection, contents, parse_contents, removable
 
 NOW_S = 1_800_000_000
 LINES = f"""#entry collected - runs/20261121T-a b
@@ -26,9 +26,9 @@ LINES = f"""#entry collected - runs/20261121T-a b
 """.splitlines()
 
 
-def names(wish: Wish) -> list[str]:
+def names(selection: Selection) -> list[str]:
     entries = parse_contents(LINES, now_s=NOW_S, board_name="b")
-    return [entry.name.name for entry in removable(entries, wish)]
+    return [entry.name.name for entry in removable(entries, selection)]
 
 
 def test_sizes_and_ages_are_read() -> None:
@@ -38,13 +38,18 @@ def test_sizes_and_ages_are_read() -> None:
 
 
 def test_runs_at_home_and_what_is_long_unused_go_by_default() -> None:
-    assert names(Wish()) == ["20261121T-a b", "20261121T-e", "2c3d"]
+    assert names(Selection()) == ["20261121T-a b", "20261121T-e", "2c3d"]
 
 
 def test_more_goes_when_it_is_asked_for_but_nothing_that_runs() -> None:
-    assert names(Wish(uncollected=True)) == ["20261121T-a b", "20261121T-c", "20261121T-e", "2c3d"]
-    assert names(Wish(unused_days=1)) == ["20261121T-a b", "20261121T-e", "2c3d", "4e5f"]
-    everything = names(Wish(uncollected=True, unused_days=0))
+    assert names(Selection(uncollected=True)) == [
+        "20261121T-a b",
+        "20261121T-c",
+        "20261121T-e",
+        "2c3d",
+    ]
+    assert names(Selection(unused_days=1)) == ["20261121T-a b", "20261121T-e", "2c3d", "4e5f"]
+    everything = names(Selection(uncollected=True, unused_days=0))
     assert everything == ["20261121T-a b", "20261121T-c", "20261121T-e", "2c3d", "4e5f", "6a7b"]
 
 

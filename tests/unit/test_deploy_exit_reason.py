@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.deploy.exit_reason import explain
-from armload.deploy.facts import Cut, Peaks, read_peaks
+from armload.deploy.exit_record import Cut, Peaks, read_peaks
 
 
 def folder(tmp_path: Path, **files: str) -> Path:

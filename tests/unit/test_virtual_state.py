@@ -19,7 +19,7 @@ from armload.boards.virtual.state import (
     socket_path,
 )
 from armload.core.progress import Silent
-from armload.deploy.clean import Wish
+from armload.deploy.clean import Selection
 from armload.runs.cleaning import clean
 from armload.runs.fetch import pull
 
@@ -120,7 +120,7 @@ def test_nothing_is_started_to_say_that_a_board_never_was(cache: Path) -> None:
         asked.append(entries)
         return True
 
-    cleaned = clean(board, Wish(), Silent(), agreed=agreed, wait_s=0)
+    cleaned = clean(board, Selection(), Silent(), agreed=agreed, wait_s=0)
     assert (cleaned.removed, asked) == ((), [])
     assert not cache.exists()
     machine_folder(board).mkdir(parents=True)

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from armload.boards.virtual.room import in_english
+from armload.boards.virtual.disk_full import in_english
 from armload.core.errors import MissingToolError
 from armload.core.values import Value
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from armload.boards.virtual.disk_full import in_english, reports_full_disk
 from armload.boards.virtual.mirrors import Archive, archives
-from armload.boards.virtual.room import in_english, tells_no_room
 from armload.core.disk import CACHE_REMEDY
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.locks import locked
@@ -289,7 +289,7 @@ def _failure(command: list[str], output: str) -> ArmloadError:
     reason = " ".join(lines[:3] or output.splitlines()[-1:])
     verb = next((word for word in command[1:] if word in ("update", "install", "download")), "")
     message = f"{' '.join(filter(None, (command[0], verb)))} failed: {reason}"
-    if tells_no_room(output):
+    if reports_full_disk(output):
         return DiskError(f"The disk of this machine is full: {message}", CACHE_REMEDY)
     return MissingToolError(
         message,

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import powered_state
-from armload.core.cache import Item, Kind, disk_usage, entries, is_left_over, items_of, left_over
+from armload.core.cache import (
+    CacheItem,
+    Kind,
+    disk_usage,
+    entries,
+    is_left_over,
+    items_of,
+    left_over,
+)
 from armload.core.workspace import cache_folder
 
 _PID_FILES = ("qemu.pid", "sshd.pid")
@@ -19,7 +27,7 @@ _EMULATED = "qemu-user"  # the work folder that the shipped board of this name h
 def board_kinds() -> tuple[Kind, ...]:
     """Return what virtual boards leave in the cache."""
     work = cache_folder() / _EMULATED
-    emulated = Item(
+    emulated = CacheItem(
         label="work folder of the board qemu-user",
         paths=(work,),
         size_bytes=disk_usage([work]),
@@ -49,7 +57,7 @@ def board_kinds() -> tuple[Kind, ...]:
             again="not possible: unfetched runs on them are lost",
             items=(
                 *(
-                    Item(
+                    CacheItem(
                         label=path.name,
                         paths=(path,),
                         size_bytes=disk_usage([path]),

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from armload.boards.virtual import cpio
-from armload.boards.virtual.room import in_english, tells_no_room
+from armload.boards.virtual.disk_full import in_english, reports_full_disk
 from armload.core.disk import CACHE_REMEDY
 from armload.core.errors import DiskError, MissingToolError
 from armload.core.workspace import data_path
@@ -72,7 +72,7 @@ def make_disk(path: Path, size_bytes: int) -> None:
     )
     if done.returncode != 0:
         beside.unlink()
-        if tells_no_room(done.stderr):
+        if reports_full_disk(done.stderr):
             raise DiskError(
                 f"The disk of this machine is full: {path} cannot be written.", CACHE_REMEDY
             )

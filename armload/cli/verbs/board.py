@@ -251,7 +251,7 @@ def clean(
     from armload.cli.numbers import amount
     from armload.core.errors import UsageError
     from armload.core.values import format_bytes
-    from armload.deploy.clean import Wish
+    from armload.deploy.clean import Selection
     from armload.report.boards import contents_table
     from armload.runs.cleaning import clean as clean_board
 
@@ -268,7 +268,7 @@ def clean(
 
     done = clean_board(
         load_board(board),
-        Wish(uncollected=all, unused_days=amount("older-than", older_than)),
+        Selection(uncollected=all, unused_days=amount("older-than", older_than)),
         terminal.progress(),
         agreed=agreed,
         wait_s=amount("wait", wait),

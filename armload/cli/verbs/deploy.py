@@ -12,7 +12,7 @@ from armload.cli.flags import SOURCE_HELP
 from armload.cli.verb import Verb, show_error
 
 if TYPE_CHECKING:
-    from armload.cli.parallel import Outcome
+    from armload.cli.parallel import BoardResult
     from armload.report.failure import DeployedBoard
     from armload.runs.placing import Deployed
 
@@ -95,7 +95,7 @@ def _show(name: str, done: Deployed, *, verify: bool) -> None:
     terminal.show(f"{word} on {name}:\n  {done.program}\n  {done.model}")
 
 
-def _outcome(outcome: Outcome[Deployed]) -> DeployedBoard:
+def _outcome(outcome: BoardResult[Deployed]) -> DeployedBoard:
     from armload.report.failure import DeployedBoard, Failure
 
     placed = dict(outcome.result) if outcome.result is not None else {}

@@ -14,8 +14,8 @@ import pytest
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.core.errors import BoardError
-from armload.deploy.item import Item, Stored
 from armload.deploy.space import SPARE_BYTES, ask_space, need_space
+from armload.deploy.upload import Stored, Upload
 from tests.faults import At
 from tests.system.transfers.pushing import SIZE, left_over, pushed
 
@@ -58,7 +58,7 @@ def test_files_that_fit_alone_and_not_together_are_refused_together(
 ) -> None:
     names = ("one", "two")
     items = [
-        Item(
+        Upload(
             local=file,
             remote=PurePosixPath(small_storage / "models" / name / name),
             sha256="0" * 64,

@@ -12,8 +12,8 @@ import pytest
 from armload.boards.address import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.host import Completed
-from armload.boards.line import open_line
 from armload.boards.ssh import SshHost
+from armload.boards.ssh_connection import open_line
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent

@@ -13,6 +13,6 @@ def in_english() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
 
 
-def tells_no_room(output: str) -> bool:
+def reports_full_disk(output: str) -> bool:
     """Say whether a program complains, in English, that the disk is full."""
     return _SAID.search(output) is not None

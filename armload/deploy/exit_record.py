@@ -1,4 +1,4 @@
-"""What a run's files say of its end."""
+"""What the files in a run's folder record about its end."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ Cut = Literal["restart", "lost"]
 """What ended a run without an exit status: the board's restart, or the end of the run's script."""
 
 CUT_FILE = "cut"
-"""Holds that word, in the folder of a run that was fetched after it was cut short."""
+"""Holds that word, in the folder of a run that was fetched after it was interrupted."""
 
 _LAST_LINES = 3
 _LAST_BYTES = 1 << 16
 
 
-class Facts(Value):
-    """What a run's script noted when its program had ended.
+class ExitRecord(Value):
+    """What a run's script recorded when its program had ended.
 
     Attributes:
         status: exit status.
-        df: the lines of ``df`` for the run's folder; none where it gave no figures.
+        df: the lines of ``df`` for the run's folder; none if it gave no figures.
         there, executable: whether the program's file is there, and may be executed.
         killed_line: what the kernel's log says of the program's end; empty when nothing.
         oom: the kernel counted a process that was killed for want of memory meanwhile.
         limit, stopped, finished: the board ended it at its time limit; a person did; armload did,
             because its work was done.
         unleased: somebody else had the board before the run began, or while it ran.
-        said: the last lines of standard error.
+        stderr_end: the last lines of standard error.
     """
 
     status: int
@@ -42,7 +42,7 @@ class Facts(Value):
     stopped: bool
     finished: bool
     unleased: bool
-    said: str
+    stderr_end: str
 
 
 class Peaks(Value):
@@ -58,14 +58,14 @@ class Peaks(Value):
     least_available_bytes: int | None
 
 
-def read_facts(folder: Path) -> Facts | None:
+def read_exit_record(folder: Path) -> ExitRecord | None:
     """Read how a run ended; none when it left no exit status."""
     try:
         first, *lines = (folder / "exit").read_text(encoding="utf-8", errors="replace").splitlines()
         status = int(first)
     except (OSError, ValueError):
         return None
-    return Facts(
+    return ExitRecord(
         status=status,
         df=_df(lines),
         there="#program there" in lines,
@@ -76,7 +76,7 @@ def read_facts(folder: Path) -> Facts | None:
         stopped=(folder / "stopped").exists(),
         finished=(folder / "finished").exists(),
         unleased=(folder / "unleased").exists(),
-        said=_last_words(folder / "stderr"),
+        stderr_end=_last_words(folder / "stderr"),
     )
 
 
@@ -99,14 +99,16 @@ def read_peaks(folder: Path) -> Peaks | None:
 def read_cut(folder: Path) -> Cut | None:
     """Read what ended a run without an exit status; none where nothing did, or nobody knows."""
     path = folder / CUT_FILE
-    said = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
-    return next((cut for cut in get_args(Cut) if cut == said), None)
+    stderr_end = (
+        path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+    )
+    return next((cut for cut in get_args(Cut) if cut == stderr_end), None)
 
 
 def _df(lines: list[str]) -> list[str]:
-    """Return what ``df`` said; nothing where it gave no figures."""
-    said = [line for line in lines if line.strip() and line[0] not in "#[<"]
-    return said if any("%" in line for line in said[1:]) else []
+    """Return what ``df`` stderr_end; nothing where it gave no figures."""
+    stderr_end = [line for line in lines if line.strip() and line[0] not in "#[<"]
+    return stderr_end if any("%" in line for line in stderr_end[1:]) else []
 
 
 def _last_words(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""A file that is to lie on a board, and what of it lies there."""
+"""A file to upload to a board, and how much of it is there."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from armload.core.shell import render
 from armload.core.values import Value
 
 
-class Item(Value):
-    """A file that is to lie on a board.
+class Upload(Value):
+    """A file to upload to a board.
 
     Attributes:
         local: on this machine.
@@ -38,7 +38,7 @@ class Item(Value):
 
 
 class Stored(Value):
-    """What of an item lies on a board.
+    """What of an upload lies on a board.
 
     Attributes:
         state: ``present`` was checked before and has not changed since.
@@ -49,25 +49,25 @@ class Stored(Value):
     part_bytes: int = 0
 
 
-def stored_script(items: Sequence[Item]) -> str:
+def stored_script(uploads: Sequence[Upload]) -> str:
     """Return the script whose output ``parse_stored`` reads."""
-    return render("stored.sh.j2", {"files": items})
+    return render("stored.sh.j2", {"files": uploads})
 
 
-def parse_stored(items: Sequence[Item], output: bytes) -> tuple[Stored, ...]:
-    """Read what the script said of these items; what makes no sense counts as not there."""
+def parse_stored(uploads: Sequence[Upload], output: bytes) -> tuple[Stored, ...]:
+    """Read what the script said of these uploads; what makes no sense counts as not there."""
     lines = iter(output.decode("utf-8", "replace").splitlines())
     for line in lines:
         if line == "#armload files":
             break
-    return tuple(_stored(item, lines) for item in items)
+    return tuple(_stored(upload, lines) for upload in uploads)
 
 
-def _stored(item: Item, lines: Iterator[str]) -> Stored:
+def _stored(upload: Upload, lines: Iterator[str]) -> Stored:
     word = next(lines, "")
     if word == "present":
         record, mark = next(lines, ""), next(lines, "")
-        as_recorded = record == f"{item.sha256} {mark}"
+        as_recorded = record == f"{upload.sha256} {mark}"
         return Stored(state="present" if as_recorded else "unchecked")
     if word == "part":
         length = next(lines, "").strip()

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from armload.core.errors import DataError
-from armload.core.mistakes import told
+from armload.core.mistakes import explain_mistake
 from armload.engines.measurement import Measurement, Method, Work
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -54,7 +54,8 @@ def llama_bench_figures(path: Path, content: object) -> list[Measurement]:
         tests = _TESTS.validate_python(content if isinstance(content, list) else [content])
     except ValidationError as error:
         raise DataError(
-            f"{path}: {told(error, _Test)}.", "armload reads what llama-bench -o json writes."
+            f"{path}: {explain_mistake(error, _Test)}.",
+            "armload reads what llama-bench -o json writes.",
         ) from error
     found = []
     for number, test in enumerate(tests):

@@ -34,7 +34,7 @@ def bench(
     Args:
         request: where, and with which source.
         model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE`` or ``demo``.
-        reference: a run whose text this one's is compared with.
+        reference: a run with the expected output.
 
     Raises:
         ArmloadError: as for ``execute``, or the board has not what it needs.

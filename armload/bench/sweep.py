@@ -27,7 +27,7 @@ from armload.core.disk import unreadable
 from armload.core.errors import ArmloadError, DataError, DiskError, NewerFormatError, UsageError
 from armload.core.files import write_whole
 from armload.core.locks import locked
-from armload.core.mistakes import told
+from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
@@ -334,6 +334,6 @@ def _read(path: Path, content: bytes, kind: type[Read]) -> Read:
         return kind.model_validate(fields)
     except ValueError as error:
         raise DataError(
-            f"{path}: this is not a valid record of a sweep: {told(error, kind)}.",
+            f"{path}: this is not a valid record of a sweep: {explain_mistake(error, kind)}.",
             "The file was modified. Use --new to start the sweep again; its runs are kept.",
         ) from error

@@ -36,7 +36,7 @@ class Carrier:
     Args:
         words: the program and its arguments; it runs a command that was wrapped by ``marked``.
         begin_within_s: how long the program may take to run the command.
-        broken_status: the status with which the program says that its line broke.
+        broken_status: the exit status with which the program reports a dropped connection.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Carrier:
         self._broken_status = broken_status
 
     def check(self) -> bytes:
-        """Run the command, for its beginning alone; return what the program said on the way.
+        """Run the command for its first part alone; return its standard error so far.
 
         Raises:
             NotBegunError: it does not come to that.
         """
         with self.started(subprocess.DEVNULL) as running:
-            return running.said()
+            return running.stderr()
 
     @contextlib.contextmanager
     def started(self, stdin: int) -> Iterator[_Running]:
@@ -68,19 +68,19 @@ class Carrier:
         Raises:
             NotBegunError: it does not come to that.
         """
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as stderr:
             try:
                 process = subprocess.Popen(
                     self._words,
                     stdin=stdin,
                     stdout=subprocess.PIPE,
-                    stderr=said,
+                    stderr=stderr,
                     bufsize=0,
                     start_new_session=True,  # so that its own children end with it
                 )
             except OSError as error:
                 raise NotBegunError(f"{self._words[0]} cannot be run: {error.strerror}") from error
-            running = _Running(process, said)
+            running = _Running(process, stderr)
             with known(process):
                 try:
                     running.begin(self._begin_within_s)
@@ -152,18 +152,18 @@ class Carrier:
     def _check_done(self, running: _Running, complaint: str) -> None:
         status = running.process.returncode
         if status < 0 or status == self._broken_status:
-            said = running.said().decode("utf-8", "replace").strip().splitlines()
-            detail = f": {said[-1].rstrip('.')}" if said else ""
+            stderr = running.stderr().decode("utf-8", "replace").strip().splitlines()
+            detail = f": {stderr[-1].rstrip('.')}" if stderr else ""
             raise ConnectError(f"{self._name}: the connection dropped{detail}.")
         if status != 0:
-            raise BoardError(f"{self._name}: {complaint}: {reason(running.said())}.")
+            raise BoardError(f"{self._name}: {complaint}: {reason(running.stderr())}.")
 
 
 class _Running:
-    def __init__(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
         self.process = process
         self._stdout = cast("IO[bytes]", process.stdout)
-        self._said = said
+        self._stderr = stderr
         self._deadline: float | None = None
         self._silence_s = 0.0
         self._blocks = after_mark(self._raw())
@@ -177,7 +177,7 @@ class _Running:
             raise NotBegunError(f"no answer within {within_s:g} s") from None
         except StopIteration:
             self.ends_within(within_s)
-            words = self.said().decode("utf-8", "replace").strip().splitlines()
+            words = self.stderr().decode("utf-8", "replace").strip().splitlines()
             raise NotBegunError(words[-1].strip() if words else "it exited immediately") from None
         self._deadline = None
 
@@ -197,9 +197,9 @@ class _Running:
             return False
         return True
 
-    def said(self) -> bytes:
-        self._said.seek(0)
-        return self._said.read()
+    def stderr(self) -> bytes:
+        self._stderr.seek(0)
+        return self._stderr.read()
 
     def end(self) -> None:
         if self.process.poll() is None:

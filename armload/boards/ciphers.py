@@ -37,7 +37,7 @@ class CipherChoice(Value):
         """Return what to say of the cipher that client and server agreed on.
 
         Args:
-            negotiated: its name; empty where nobody told.
+            negotiated: its name; empty if unknown.
             by_program: the client is the system's ``ssh``, which knows all ciphers.
         """
         if negotiated not in self.order:
@@ -79,11 +79,11 @@ def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoic
 def features_here() -> tuple[str, ...]:
     """Return the features of this machine's CPU; none where the system is not Linux."""
     try:
-        return features_said(_CPUINFO.read_bytes())
+        return features_in(_CPUINFO.read_bytes())
     except OSError:
         return ()
 
 
-def features_said(cpuinfo: bytes) -> tuple[str, ...]:
+def features_in(cpuinfo: bytes) -> tuple[str, ...]:
     """Return the features that a ``/proc/cpuinfo`` tells."""
     return common_features(cores_of(cpuinfo.decode("utf-8", "replace").splitlines()))

@@ -32,7 +32,7 @@ class _Machine(Protocol):
 def connect(board: Board, progress: Progress) -> Host:
     """Reach a board; a virtual one is started when it is not up.
 
-    The line itself is opened by the first command.
+    The connection itself is opened by the first command.
 
     Raises:
         ConnectError: a virtual board did not come up.

@@ -28,11 +28,11 @@ from armload.boards.virtual.qemu import Qemu, cpus_listed, fetch_program, knows_
 from armload.boards.virtual.state import (
     Powered,
     address_of,
-    forget,
     keep,
     last_lines,
     machine_folder,
     machine_keys,
+    mark_off,
     powered_machines,
     powered_state,
 )
@@ -95,7 +95,7 @@ def down(board: Board) -> bool:
             for session in psutil.Process(powered.process.pid).children():
                 session.terminate()
         powered.process.end()
-        forget(folder)
+        mark_off(folder)
     return bool(machines)
 
 

@@ -26,7 +26,7 @@ CONNECT_TIMEOUT_S = 10.0
 # What paramiko says when its time-outs pass; other reasons follow the first one's words.
 _SILENT = ("Error reading SSH protocol banner", "No existing session")
 # The first line of one that works, and of OpenSSH's before 9.8 and since, when it has too many.
-_SAID_BY_SSH_SERVERS = ("SSH-", "Exceeded MaxStartups", "Not allowed at this time")
+_SSH_SERVER_BANNERS = ("SSH-", "Exceeded MaxStartups", "Not allowed at this time")
 _LOGIN_SILENT = "Authentication timeout."
 _LOGIN_CUT = "Authentication failed: transport shut down or saw EOF"
 
@@ -51,12 +51,12 @@ class LoginRefusedError(ConnectError):
 
 
 class SwitchedOffError(ConnectError):
-    """A virtual board's machine has gone: no line will ever lead to it again."""
+    """A virtual board's machine has gone: it cannot be reached any more."""
 
 
 @contextlib.contextmanager
 def translated(board_name: str) -> Iterator[None]:
-    """Turn what paramiko and the sockets raise for a line that broke into ``ConnectError``."""
+    """Turn what paramiko and the sockets raise for a dropped connection into ``ConnectError``."""
     import paramiko
 
     try:
@@ -144,14 +144,14 @@ def _about_ssh(
             f"{connection.ssh_config.get('proxycommand', '')}",
             f"Correct ~/.ssh/config. To test it: {_way_in(connection)}",
         )
-    said = _first_line(connection)
-    if said and not said.startswith(_SAID_BY_SSH_SERVERS):
+    banner = _first_line(connection)
+    if banner and not banner.startswith(_SSH_SERVER_BANNERS):
         return ConnectError(
-            f"{where}: not an SSH server; it answered {said!a}.",
+            f"{where}: not an SSH server; it answered {banner!a}.",
             f"Check the port. {_check(board_name)}",
         )
     if isinstance(error.__context__, EOFError | ConnectionError):
-        words = f", saying {said!a}" if said and not said.startswith("SSH-") else ""
+        words = f", saying {banner!a}" if banner and not banner.startswith("SSH-") else ""
         return HungUpError(
             f"{where}: it accepted the connection and closed it immediately{words}.",
             f"The server may have too many connections. {_check(board_name)}",
@@ -166,7 +166,7 @@ def _about_ssh(
 
 
 def _first_line(connection: fabric.Connection) -> str:
-    """Return what a host said first, its version's line before all others."""
+    """Return the first line that a server sends, its version line before all others."""
     heard: bytes = connection.connect_kwargs["transport_factory"].heard
     lines = heard.decode("latin-1").strip().splitlines() or [""]
     return next((line for line in lines if line.startswith("SSH-")), lines[0].strip())
@@ -188,9 +188,9 @@ def _about_network(
         return kind(f"{where}: {_reason(error)}.", is_it_on)
     if isinstance(error, TimeoutError):
         return ConnectError(f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", is_it_on)
-    said = error.strerror if isinstance(error, OSError) else ""
+    reason = error.strerror if isinstance(error, OSError) else ""
     kind = HungUpError if isinstance(error, EOFError | ConnectionError) else ConnectError
-    return kind(f"{where}: {said or str(error) or 'the server hung up'}.", is_it_on)
+    return kind(f"{where}: {reason or str(error) or 'the server hung up'}.", is_it_on)
 
 
 def _way_to_address(connection: fabric.Connection, board_name: str) -> str:

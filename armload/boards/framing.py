@@ -42,7 +42,7 @@ def receiving(path: PurePosixPath, offset_bytes: int) -> str:
 
     It ends a former one that still writes to the file, and cuts the file at the offset.
     """
-    # What a broken line had sent may still be on its way into the file, out of an old cat.
+    # Data from a dropped connection may still be on its way into the file, out of an old cat.
     target, mark = quote(path), quote(path.with_name(f"{path.name}.writer"))
     end_former = (
         f"[ -r {mark} ] && read -r p <{mark} && "
@@ -62,9 +62,9 @@ def size_of(path: PurePosixPath) -> str:
     return f"{{ stat -L -c %s {quote(path)} 2>/dev/null || wc -c <{quote(path)}; }}"
 
 
-def reason(said: bytes) -> str:
+def reason(stderr: bytes) -> str:
     """Return why a shell's command failed, in the board's words."""
-    words = said.decode("utf-8", "replace").strip().removeprefix("sh: ")
+    words = stderr.decode("utf-8", "replace").strip().removeprefix("sh: ")
     return words or "the board gave no reason"
 
 

@@ -24,7 +24,7 @@ from armload.boards.hdc_forward import HdcForward
 from armload.boards.hdc_frame import Frame
 from armload.boards.hdc_tool import HdcTool
 from armload.boards.host import Completed, Piece, Way
-from armload.boards.sending import told_chunks
+from armload.boards.sending import reporting_chunks
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
@@ -91,8 +91,8 @@ class HdcHost:
             number, line = self._prepared("run", command, stdin)
             deadline = time.monotonic() + timeout_s
             frame = Frame()
-            for said in self._tool.shell(line, lambda _: deadline - time.monotonic(), late):
-                for stream, data in frame.fed(said):
+            for block in self._tool.shell(line, lambda _: deadline - time.monotonic(), late):
+                for stream, data in frame.fed(block):
                     output[stream] += data
             status = self._status(frame)
             if frame.in_files:
@@ -100,7 +100,7 @@ class HdcHost:
                 for stream, ending in (("stdout", "out"), ("stderr", "err")):
                     for block in self._fetched(folder / f"{number}.{ending}"):
                         output[stream] += block
-                self._tool.said(f"rm -f {folder}/{number}.*")
+                self._tool.run_lines(f"rm -f {folder}/{number}.*")
         return Completed(
             status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
         )
@@ -112,8 +112,8 @@ class HdcHost:
             _, line = self._prepared("stream", command, b"")
             frame = Frame()
             heard_at = time.monotonic()
-            said = self._tool.shell(line, lambda now: heard_at + silence_s - now, late)
-            for block in said:
+            blocks = self._tool.shell(line, lambda now: heard_at + silence_s - now, late)
+            for block in blocks:
                 for piece in frame.fed(block):
                     yield piece
                     heard_at = time.monotonic()
@@ -131,7 +131,7 @@ class HdcHost:
             try:
                 yield from self._fetched(beside)
             finally:
-                self._tool.said(f"rm -f {beside}")
+                self._tool.run_lines(f"rm -f {beside}")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
         """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
@@ -153,7 +153,7 @@ class HdcHost:
         """Write a local file from an offset on into ``remote``, at the same offset."""
         sent(offset_bytes)
         position = offset_bytes
-        for data in _slices(told_chunks(local, offset_bytes, lambda _: None)):
+        for data in _slices(reporting_chunks(local, offset_bytes, lambda _: None)):
             self._write_slice(remote, data, position)
             position += len(data)
             sent(position)
@@ -168,7 +168,7 @@ class HdcHost:
         """Remove what lies on the board for the sake of this connection."""
         if self._made is not None:
             with contextlib.suppress(ArmloadError):
-                self._tool.said(f"rm -rf {self._made}")
+                self._tool.run_lines(f"rm -rf {self._made}")
             self._ready = self._made = None
 
     def _write_slice(self, path: PurePosixPath, data: bytes, position: int) -> None:
@@ -188,13 +188,13 @@ class HdcHost:
         """Return the folder on the board for this connection's files; made by the first call."""
         if self._ready is None:
             words = " ".join(f"'{encoder}'" for encoder in _ENCODERS)
-            said = self._tool.said(
+            lines = self._tool.run_lines(
                 f"umask 077; for d in {' '.join(_FOLDERS)}; do d=$d/{self._folder_name}; "
                 f'[ -d "$d" ] || mkdir "$d" 2>/dev/null && {{ echo "#folder $d"; break; }}; done; '
                 f"for e in {words}; do x=$(echo a | $e 2>/dev/null) && "
                 f'[ -n "$x" ] && {{ echo "#encoder $e"; break; }}; done; echo "#end"'
             )
-            found = dict(line[1:].split(" ", 1) for line in said if re.match("#[a-z]+ ", line))
+            found = dict(line[1:].split(" ", 1) for line in lines if re.match("#[a-z]+ ", line))
             if "folder" not in found or "encoder" not in found:
                 what = "base64 or od" if "folder" in found else f"a folder of {_FOLDERS}"
                 raise BoardError(
@@ -228,7 +228,7 @@ class HdcHost:
     def _fetched(self, remote: PurePosixPath) -> Iterator[bytes]:
         with tempfile.TemporaryDirectory(prefix="armload-hdc-") as name:
             local = Path(name, "file")
-            (size,) = self._tool.said(f"wc -c <{remote}")
+            (size,) = self._tool.run_lines(f"wc -c <{remote}")
             if int(size) == 0:
                 return
             self._tool.receive(remote, local, int(size))

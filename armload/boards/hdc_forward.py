@@ -15,7 +15,7 @@ _PORT_ATTEMPTS = 3
 
 
 class HdcForward:
-    """hdc's own server listens on a second local port, and forgets it when the device goes."""
+    """hdc's own server listens on a second local port, and drops it when the device disconnects."""
 
     def __init__(self, tool: HdcTool, board_name: str, port: int) -> None:
         self._tool = tool

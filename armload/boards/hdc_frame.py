@@ -21,11 +21,11 @@ class Frame:
 
     @property
     def unframed(self) -> bytes:
-        """What was said instead of a frame."""
+        """The output instead of a frame."""
         return self._before + self._rest
 
     def fed(self, data: bytes) -> Iterator[Piece]:
-        """Take what was said next, and yield the output in it."""
+        """Take the next output, and yield the content of its frames."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for raw in lines:
             line = raw.strip()

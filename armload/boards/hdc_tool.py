@@ -28,7 +28,7 @@ _NOT_ALLOWED = ("E000002", "E000003", "E000004", "nauthorized")
 
 
 class HdcTool:
-    """The program, told which device.
+    """The program, for one device.
 
     Args:
         program: its path or name.
@@ -65,7 +65,7 @@ class HdcTool:
                 else:
                     time.sleep(_LOOK_EVERY_S)
 
-    def said(self, line: str) -> list[str]:
+    def run_lines(self, line: str) -> list[str]:
         """Run a short line in the device's shell and return its lines.
 
         Raises:
@@ -74,7 +74,7 @@ class HdcTool:
         deadline = time.monotonic() + _CALL_TIMEOUT_S
         late = f"{self._name}: hdc did not answer within {_CALL_TIMEOUT_S:g} s."
         answer = b"".join(self.shell(line, lambda now: deadline - now, late))
-        lines = said_lines(answer)
+        lines = output_lines(answer)
         if any(_is_failure(each) for each in lines):
             raise self.failure(answer)
         return lines
@@ -127,27 +127,27 @@ class HdcTool:
 
     def failure(self, answer: bytes) -> ArmloadError:
         """Return what an answer means that holds no result."""
-        lines = said_lines(answer)
-        said = next((line for line in lines if _is_failure(line)), " ".join(lines))
-        if "need connect-key" in said:
+        lines = output_lines(answer)
+        message = next((line for line in lines if _is_failure(line)), " ".join(lines))
+        if "need connect-key" in message:
             return self._which()
-        if any(words in said for words in _NO_SUCH_DEVICE):
+        if any(words in message for words in _NO_SUCH_DEVICE):
             return ConnectError(
                 f"{self._name}: hdc sees no device {self._key or ''}".rstrip() + ".",
                 f"{self._attached()} Set 'key' under 'reach' in boards/{self._name}.yaml.",
             )
-        if any(words in said for words in _NOT_ALLOWED):
+        if any(words in message for words in _NOT_ALLOWED):
             return ConnectError(
                 f"{self._name}: the device has not allowed this machine to debug it.",
                 "Confirm this machine on the device's screen; if it does not ask: hdc kill -r",
             )
-        if "Connect server failed" in said or "E000001" in said:
+        if "Connect server failed" in message or "E000001" in message:
             return ConnectError(
-                f"{self._name}: hdc cannot connect to its own server: {said}.",
+                f"{self._name}: hdc cannot connect to its own server: {message}.",
                 "Another release of hdc may be running. Restart it: hdc kill -r",
             )
         return ConnectError(
-            f"{self._name}: hdc failed: {said or 'it printed no reason'}.",
+            f"{self._name}: hdc failed: {message or 'it printed no reason'}.",
             "Check the cable: hdc list targets -v. If that does not help, restart hdc: hdc kill -r",
         )
 
@@ -168,7 +168,7 @@ class HdcTool:
         return f"It sees: {', '.join(keys)}." if keys else "It sees none: check the cable."
 
     def _targets(self) -> list[str]:
-        lines = said_lines(self._answer("list", "targets", any_device=True))
+        lines = output_lines(self._answer("list", "targets", any_device=True))
         return [line for line in lines if not line.startswith("[")]
 
     def _answer(self, *words: str, any_device: bool = False) -> bytes:
@@ -225,7 +225,7 @@ class HdcTool:
                     process.wait()
 
 
-def said_lines(answer: bytes) -> list[str]:
+def output_lines(answer: bytes) -> list[str]:
     """Return the lines of an answer that are not empty."""
     text = answer.decode("utf-8", "replace")
     return [line.strip() for line in text.splitlines() if line.strip()]

@@ -70,8 +70,7 @@ class Forward(Protocol):
 class Host(Protocol):
     """Commands and bytes to and from one board.
 
-    Every method raises ``ConnectError`` when the line breaks; the next call makes
-    a new line.
+    Every method raises ``ConnectError`` when the connection drops; the next call reconnects.
     """
 
     @property
@@ -93,7 +92,7 @@ class Host(Protocol):
         """Run a shell command to its end, whatever its status is.
 
         Raises:
-            ConnectError: the line broke, or the command took longer than ``timeout_s``.
+            ConnectError: the connection dropped, or the command took longer than ``timeout_s``.
         """
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
@@ -102,7 +101,7 @@ class Host(Protocol):
         Closing the iterator ends the command's connection, not what it left running.
 
         Raises:
-            ConnectError: the line broke, or nothing came for ``silence_s``.
+            ConnectError: the connection dropped, or nothing came for ``silence_s``.
         """
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
@@ -134,12 +133,12 @@ class Host(Protocol):
         Args:
             remote: where it goes; cut at the offset first.
             offset_bytes: what lies before it is there already.
-            sent: told the position in the file that has left this machine: the offset first,
+            sent: called with the position in the file that has left this machine: the offset first,
                 then a few times a second, and at the end the file's length.
 
         Raises:
             BoardError: no space, no permission.
-            ConnectError: the line broke, or no byte was taken for a minute.
+            ConnectError: the connection dropped, or no byte was taken for a minute.
         """
 
     def forwarded(self, port: int) -> AbstractContextManager[Forward]:

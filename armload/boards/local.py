@@ -179,7 +179,7 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # What a finished command has left running goes on; what is given up ends with all its parts.
+    # What a finished command leaves running keeps running; one that is given up ends entirely.
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -58,7 +58,7 @@ def free_bytes(df: Iterable[str], filesystem: str | None) -> int:
         filesystem: what they are about, where known. Some tools, such as toybox for root, count
             what ext4 keeps for itself as available.
     """
-    # The percentage is the one column that can be told apart wherever a name holds spaces.
+    # The percentage is the one column that can be recognized wherever a name contains spaces.
     match = re.search(r"(\d+)\s+(\d+)\s+(-?\d+)\s+\d+%", " ".join([*df][1:]))
     if match is None:
         return 0

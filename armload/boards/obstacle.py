@@ -57,31 +57,31 @@ class Obstacle(Value):
         return f"Choose {other}, such as /data/local/tmp/armload."
 
 
-def read_obstacle(said: Sequence[str], mounts: Sequence[str]) -> Obstacle | None:
+def read_obstacle(lines: Sequence[str], mounts: Sequence[str]) -> Obstacle | None:
     """Read what is in the way of writing; none when a file can be written after all.
 
     Args:
-        said: the lines of the script's function ``obstacle``.
+        lines: the lines of the script's function ``obstacle``.
         mounts: those of ``/proc/mounts``, maybe among others.
     """
-    if len(said) < 2:
+    if len(lines) < 2:
         return None
-    place = PurePosixPath(said[0])
-    word, _, reason = " ".join(said[1:]).partition(" ")
+    place = PurePosixPath(lines[0])
+    word, _, reason = " ".join(lines[1:]).partition(" ")
     mount = mount_of(place, mounts)
     where, point = (str(place), place) if mount is None else (mount.words, mount.point)
     if mount is not None and "ro" in mount.options:
         return Obstacle(kind="read-only", where=where, point=point)
-    if word == "full" or obstacle_said(place, reason):
+    if word == "full" or obstacle_in(place, reason):
         return Obstacle(kind="full", where=where, point=point)
     if word == "refused":
         return Obstacle(kind="refused", where=where, point=point, said=_last_words(reason))
     return None
 
 
-def obstacle_said(folder: PurePosixPath, said: str) -> Obstacle | None:
-    """Return the obstacle that a tool's words name; none where they do not."""
-    if not any(words in said for words in _FULL):
+def obstacle_in(folder: PurePosixPath, output: str) -> Obstacle | None:
+    """Return the obstacle that a tool's message names; none if it names none."""
+    if not any(words in output for words in _FULL):
         return None
     return Obstacle(kind="full", where=str(folder), point=folder)
 

@@ -1,4 +1,4 @@
-"""A board reached by SSH: commands, streams and bytes over one line that is renewed."""
+"""A board reached by SSH: commands, streams and bytes over one connection that is renewed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from armload.boards.ciphers import (
     CipherChoice,
     choose_ciphers,
     features_here,
-    features_said,
+    features_in,
 )
 from armload.boards.failures import SwitchedOffError, translated
 from armload.boards.forward import Passage, Relay, relayed
 from armload.boards.framing import after_mark, marked, reason, receiving, shell_line, size_of
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.pieces import PIECE_BYTES, pieces
-from armload.boards.sending import told_chunks
-from armload.boards.ssh_connection import Line, open_line
+from armload.boards.sending import reporting_chunks
+from armload.boards.ssh_connection import SshConnection, open_connection
 from armload.boards.ssh_forward import open_passage
 from armload.boards.system_ssh import SystemSsh
 from armload.core.errors import BoardError, ConnectError
@@ -51,7 +51,7 @@ class SshHost:
     Needs nothing of the board but an SSH server, a POSIX shell and ``cat``.
 
     Args:
-        went_off: is asked when the line breaks whether the board has gone with it.
+        went_off: called when the connection drops, to say whether the board was shut down.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SshHost:
         self._address = address
         self._name = board_name
         self._went_off = went_off
-        self._line: Line | None = None
+        self._connection: SshConnection | None = None
         self._system_ssh: SystemSsh | None = None
         self._why_no_system_ssh = ""
         self._cipher_choice: CipherChoice | None = None
@@ -92,7 +92,7 @@ class SshHost:
             "it can log in the same way, and encrypts faster than Python",
         )
         if not by_system_ssh:
-            negotiated = self._open_line().cipher
+            negotiated = self._connected().cipher
             chosen = "a channel of the same connection"
             why = f"the system's ssh cannot be used: {self._why_no_system_ssh}"
         return (
@@ -186,7 +186,9 @@ class SshHost:
 
         large = local.stat().st_size - offset_bytes >= BULK_BYTES
         if not large or not self._by_system_ssh(send):
-            self.write(remote, told_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes)
+            self.write(
+                remote, reporting_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes
+            )
 
     def forwarded(self, port: int) -> contextlib.AbstractContextManager[Relay]:
         """Let programs of this machine reach a port on the board's loopback."""
@@ -198,18 +200,18 @@ class SshHost:
             self._system_ssh.close()
             self._system_ssh = None
         self._why_no_system_ssh = ""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _passage(self, port: int) -> Passage:
-        with self._told_if_off():
+        with self._explained_if_off():
             return open_passage(self._address, self._name, port, self._ciphers().order)
 
     def _forwarding_way(self, chosen: str, why: str) -> Way:
         try:
             with self._watched():
-                self._open_line().channel_to_port(_NOBODYS_PORT)
+                self._connected().channel_to_port(_NOBODYS_PORT)
         except BoardError as error:
             chosen, why = "none", error.message
         return Way(purpose="port forwarding", chosen=chosen, reason=why)
@@ -218,12 +220,12 @@ class SshHost:
         """Let the system's ``ssh`` carry bytes; return False when it cannot log in."""
         with self._watched():
             ciphers = self._ciphers().order
-            line = self._open_line()
+            connection = self._connected()
             if self._why_no_system_ssh:
                 return False
             try:
                 if self._system_ssh is None:
-                    self._system_ssh = SystemSsh(line.hosts, self._name, ciphers)
+                    self._system_ssh = SystemSsh(connection.hosts, self._name, ciphers)
                 carry(self._system_ssh)
             except NotBegunError as error:
                 self._why_no_system_ssh = str(error)
@@ -233,22 +235,22 @@ class SshHost:
     def _ciphers(self) -> CipherChoice:
         # Of the CPU that the server runs on: with a launcher, programs meet another one.
         if self._cipher_choice is None:
-            said = self.run("cat /proc/cpuinfo").stdout
-            self._cipher_choice = choose_ciphers(features_said(said), features_here())
+            cpuinfo = self.run("cat /proc/cpuinfo").stdout
+            self._cipher_choice = choose_ciphers(features_in(cpuinfo), features_here())
         return self._cipher_choice
 
-    def _open_line(self) -> Line:
-        if self._line is None or not self._line.alive:
+    def _connected(self) -> SshConnection:
+        if self._connection is None or not self._connection.alive:
             self.close()
-            self._line = open_line(self._address, self._name)
-        return self._line
+            self._connection = open_connection(self._address, self._name)
+        return self._connection
 
     def _new_channel(self) -> paramiko.Channel:
-        if self._line is not None and self._line.alive:
+        if self._connection is not None and self._connection.alive:
             with contextlib.suppress(ConnectError):
-                return self._line.channel()
+                return self._connection.channel()
         self.close()
-        return self._open_line().channel()
+        return self._connected().channel()
 
     @contextlib.contextmanager
     def _started(self, command: str, stdin: bytes | None) -> Iterator[paramiko.Channel]:
@@ -272,8 +274,8 @@ class SshHost:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """Drop a line that breaks within the block, and say so if the board itself went off."""
-        with self._told_if_off():
+        """Close a connection that drops within the block; report it if the board was shut down."""
+        with self._explained_if_off():
             try:
                 yield
             except ConnectError:
@@ -281,7 +283,7 @@ class SshHost:
                 raise
 
     @contextlib.contextmanager
-    def _told_if_off(self) -> Iterator[None]:
+    def _explained_if_off(self) -> Iterator[None]:
         try:
             yield
         except ConnectError as error:
@@ -296,9 +298,9 @@ class SshHost:
         return channel.exit_status
 
     def _check_done(self, channel: paramiko.Channel, complaint: str) -> None:
-        said = b"".join(_errors(channel))
+        stderr = b"".join(_errors(channel))
         if self._status(channel, TRANSFER_SILENCE_S) != 0:
-            raise BoardError(f"{self._name}: {complaint}: {reason(said)}.")
+            raise BoardError(f"{self._name}: {complaint}: {reason(stderr)}.")
 
 
 def _output(channel: paramiko.Channel) -> Iterator[bytes]:

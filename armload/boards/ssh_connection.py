@@ -1,4 +1,4 @@
-"""Opening SSH lines: configuration, and the keys of both sides."""
+"""Opening SSH connections: configuration, and the keys of both sides."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ServerKey(Value):
         return self.line.split(" ", 1)[0]
 
 
-class Line:
+class SshConnection:
     """An open, authenticated connection."""
 
     def __init__(self, connection: fabric.Connection, board_name: str) -> None:
@@ -95,7 +95,7 @@ class Line:
         """Open a channel for one command.
 
         Raises:
-            ConnectError: the line has broken.
+            ConnectError: the connection has dropped.
         """
         with translated(self._board_name):
             channel: paramiko.Channel = self._connection.transport.open_session(
@@ -129,7 +129,7 @@ class Line:
                         "no option -j for dropbear, no restrict or no-port-forwarding before "
                         "the key in authorized_keys.",
                     ) from error
-                # Of several threads that are refused at once, only one is told the reason.
+                # Of several threads that are refused at once, only one gets the reason.
                 if not self.alive:
                     raise
                 return None
@@ -145,7 +145,7 @@ class Line:
                 _end_command(transport)
 
 
-def open_line(address: SshAddress, board_name: str) -> Line:
+def open_connection(address: SshAddress, board_name: str) -> SshConnection:
     """Connect, check the server's key, and log in; a server that hangs up is tried again.
 
     Raises:
@@ -189,7 +189,7 @@ def _shown(address: SshAddress, board_name: str) -> ServerKey:
 
     connection = _prepared(address, board_name)
     connection.client.set_missing_host_key_policy(Show())
-    _forget_keys(connection)
+    _drop_keys(connection)
     try:
         _open(connection, board_name)
     except Shown as shown:
@@ -200,25 +200,25 @@ def _shown(address: SshAddress, board_name: str) -> ServerKey:
             fingerprint=shown.key.fingerprint,
         )
     finally:
-        Line(connection, board_name).close()
+        SshConnection(connection, board_name).close()
     raise ConnectError(f"{board_name}: {connection.host} showed no key.")
 
 
-def _opened(address: SshAddress, board_name: str) -> Line:
+def _opened(address: SshAddress, board_name: str) -> SshConnection:
     connection = _prepared(address, board_name)
     try:
         _open(connection, board_name)
     except BaseException:
-        Line(connection, board_name).close()
+        SshConnection(connection, board_name).close()
         raise
     transport = connection.transport
     transport.set_keepalive(KEEPALIVE_S)
     _notice_silence(transport.sock)
-    return Line(connection, board_name)
+    return SshConnection(connection, board_name)
 
 
 def _open(connection: fabric.Connection, board_name: str) -> None:
-    # Hop by hop, so that a failure is told of the one that it happened at.
+    # Hop by hop, so that a failure names the hop at which it happened.
     for hop in reversed([connection, *_hops(connection)]):
         with explained(hop, board_name, is_board=hop is connection):
             hop.open()
@@ -287,7 +287,7 @@ def _set_keys(hop: fabric.Connection, board_name: str) -> None:
         load_keys(hop.client.get_host_keys().load, path, board_name)
 
 
-def _forget_keys(connection: fabric.Connection) -> None:
+def _drop_keys(connection: fabric.Connection) -> None:
     connection.client.get_host_keys().clear()
     connection.client._system_host_keys.clear()  # noqa: SLF001 - has no public way to be emptied
 
@@ -303,7 +303,7 @@ def _pin(connection: fabric.Connection, kind: str, base64: str, board_name: str)
         raise ConnectError(
             f"{board_name}: the pinned host key {kind!r} cannot be read: {error}."
         ) from error
-    _forget_keys(connection)
+    _drop_keys(connection)
     keys = connection.client.get_host_keys()
     keys.add(known_keys_name(connection.host, connection.port), kind, key)
 
@@ -321,6 +321,6 @@ def _end_command(transport: paramiko.Transport) -> None:
 
 
 def _notice_silence(sock: object) -> None:
-    # Linux only; elsewhere a dead line is noticed by the caller's time-outs.
+    # Linux only; elsewhere a dead connection is noticed by the caller's time-outs.
     if isinstance(sock, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from armload.boards.address import SshAddress
 from armload.boards.bulk import NotBegunError
 from armload.boards.forward import End, Passage
-from armload.boards.ssh_connection import Line, open_line
+from armload.boards.ssh_connection import SshConnection, open_connection
 from armload.boards.system_ssh import SystemSsh
 from armload.core.errors import ConnectError
 
@@ -30,39 +30,41 @@ def open_passage(
 
     Raises:
         BoardError: the server forbids it.
-        ConnectError: as ``open_line``.
+        ConnectError: as ``open_connection``.
     """
     with contextlib.ExitStack() as stack:
-        line = open_line(address, board_name)
-        stack.callback(line.close)
+        connection = open_connection(address, board_name)
+        stack.callback(connection.close)
         # Only this tells that it is forbidden: ssh says so to each client, not to us.
-        trial = line.channel_to_port(port)
+        trial = connection.channel_to_port(port)
         if trial is not None:
             trial.close()
         try:
-            return _BySystemSsh(line, board_name, port, ciphers)
+            return _BySystemSsh(connection, board_name, port, ciphers)
         except NotBegunError:
             stack.pop_all()
-            return _ByLine(line, port)
+            return _ByConnection(connection, port)
 
 
-class _ByLine:
-    def __init__(self, line: Line, port: int) -> None:
-        self._line = line
+class _ByConnection:
+    def __init__(self, connection: SshConnection, port: int) -> None:
+        self._connection = connection
         self._port = port
 
     def dial(self) -> End | None:
-        return self._line.channel_to_port(self._port)
+        return self._connection.channel_to_port(self._port)
 
     def close(self) -> None:
-        self._line.close()
+        self._connection.close()
 
 
 class _BySystemSsh:
-    def __init__(self, line: Line, board_name: str, port: int, ciphers: Sequence[str]) -> None:
+    def __init__(
+        self, connection: SshConnection, board_name: str, port: int, ciphers: Sequence[str]
+    ) -> None:
         self._name = board_name
         with contextlib.ExitStack() as stack:
-            ssh = SystemSsh(line.hosts, board_name, ciphers)
+            ssh = SystemSsh(connection.hosts, board_name, ciphers)
             stack.callback(ssh.close)
             self._path, carrier = ssh.forwarder(port)
             # With its own input it also ends when armload is killed.

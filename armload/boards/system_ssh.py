@@ -1,7 +1,7 @@
-"""The system's own ``ssh``, told to go exactly where a line of ours has gone before.
+"""The system's own ``ssh``, configured to connect exactly as our own connection did.
 
 It encrypts two to three times as fast as Python does. It gets a configuration and a file of host
-keys that are made from an open line: the same hosts, users and keys, and of each host only the
+keys that are made from an open connection: the same hosts, users and keys, and of each host only the
 very key that was checked then. It never asks.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import fabric
 
 _BROKEN = 255
-_CIPHER_SAID = re.compile(rb"debug1: kex: client->server cipher: (\S+)")
+_CIPHER = re.compile(rb"debug1: kex: client->server cipher: (\S+)")
 _FOR_ALL = """Host *
   BatchMode yes
   Ciphers {ciphers}
@@ -99,8 +99,8 @@ class SystemSsh:
         Raises:
             NotBegunError: it cannot log in.
         """
-        said = self._carrier("true", "-o", "LogLevel=DEBUG1").check()
-        found = _CIPHER_SAID.findall(said)
+        debug = self._carrier("true", "-o", "LogLevel=DEBUG1").check()
+        found = _CIPHER.findall(debug)
         return found[-1].decode() if found else ""
 
     def _carrier(self, command: str, *options: str) -> Carrier:
@@ -144,7 +144,7 @@ def _host_parts(hosts: Sequence[fabric.Connection]) -> Iterator[str]:
 
 
 def _key_files(host: fabric.Connection) -> Iterator[str]:
-    # Naming one makes ssh forget the usual ones, which were tried for the open line, too.
+    # Naming one makes ssh ignore the usual ones, which were tried for the open connection, too.
     yield from host.connect_kwargs["key_filename"]
     for kind in ("rsa", "ecdsa", "ed25519"):
         usual = Path.home() / ".ssh" / f"id_{kind}"

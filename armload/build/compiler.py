@@ -61,7 +61,7 @@ def find_compiler(name: str, target: Target) -> Compiler:
         return find_zig(target)
     words = words_for(kind, target)
     try:
-        machine = read_machine(_told_here(asking_script(words)))
+        machine = read_machine(_run_here(asking_script(words)))
         return read_system_compiler(machine, words, target, where="this machine")
     except MissingToolError as error:
         other = "Or use the compiler that comes with armload: --compiler zig."
@@ -100,7 +100,7 @@ def tool(package: str, folder_name: str, program: str) -> Path:
     )
 
 
-def _told_here(script: str) -> str:
+def _run_here(script: str) -> str:
     cmake = tool("cmake", "CMAKE_BIN_DIR", "cmake").parent
     done = subprocess.run(
         ["sh", "-c", script],

@@ -29,7 +29,7 @@ def _setting(name: str) -> str | None:
     chosen = os.environ.get(f"PIP_{name.upper().replace('-', '_')}", "").strip()
     if chosen:
         return chosen
-    settings = _told_by_pip()
+    settings = _pip_settings()
     values = (settings.get(f"{section}.{name}", "").strip() for section in _SECTIONS)
     return next(filter(None, values), None)
 
@@ -39,7 +39,7 @@ def without_login(text: str) -> str:
     return re.sub(r"://[^/\s]*@", "://", text)
 
 
-def _told_by_pip() -> Mapping[str, str]:
+def _pip_settings() -> Mapping[str, str]:
     """Return pip's settings as pip merges them; none of them where it does not answer."""
     try:
         asked = subprocess.run(

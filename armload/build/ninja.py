@@ -95,7 +95,7 @@ def run_logged(
 def end(process: subprocess.Popen[Any]) -> None:
     """End a program that leads a session, and its children.
 
-    First it is told kindly: ninja and git then remove what they have half written.
+    It is asked to end first: ninja and git then remove incomplete files.
     """
     for kind in (signal.SIGINT, signal.SIGKILL):
         if process.poll() is None:

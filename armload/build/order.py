@@ -41,8 +41,8 @@ class Order(Value):
     @property
     def work_id(self) -> str:
         """Of the inputs and the programs: other programs of the same build are other work."""
-        told = "\0".join((self.build_id, *self.programs))
-        return hashlib.sha256(told.encode()).hexdigest()[: len(self.build_id)]
+        content = "\0".join((self.build_id, *self.programs))
+        return hashlib.sha256(content.encode()).hexdigest()[: len(self.build_id)]
 
     @property
     def log(self) -> Path:

@@ -46,8 +46,8 @@ class Inputs(Value):
     @property
     def build_id(self) -> str:
         """The first twelve digits of the hash of it all."""
-        told = self.model_dump_json(exclude={"source_label": True, "target": {"description"}})
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
+        content = self.model_dump_json(exclude={"source_label": True, "target": {"description"}})
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 class Program(Value):
@@ -143,7 +143,7 @@ def write_record(folder: Path, record: BuildRecord) -> None:
 
 
 def with_recorded_features(inspection: Inspection) -> Inspection:
-    """Return what is known of a program of ours with what its symbols told when it was built."""
+    """Return what is known of a program of ours with what its symbols showed when it was built."""
     try:
         record = read_record(inspection.path.parent)
     except (OSError, ValidationError):

@@ -40,7 +40,7 @@ class Address(Value):
     Attributes:
         url: as git takes it, without any password.
         shown: the same for people, without a user.
-        login: what is to be told to a server that asks for it.
+        login: for a server that asks for it.
     """
 
     url: str = Field(repr=False)
@@ -97,7 +97,7 @@ def address_of(text: str) -> Address | None:
 
 
 def _without_password(text: str, parts: SplitResult) -> str:
-    """Return the address as git is told it: ssh takes no password from it, a daemon no login."""
+    """Return the address as git gets it: ssh takes no password from it, a daemon no login."""
     if parts.password is None and parts.scheme != "git":
         return text
     user, _, place = parts.netloc.rpartition("@")

@@ -142,7 +142,7 @@ def asking_script(words: Words) -> str:
 
 
 def read_machine(output: str) -> Machine:
-    """Read what the asking script told; what it lacks is not there."""
+    """Read the output of the probing script; what is missing in it is not installed."""
     pairs = (line.partition(" ") for line in output.splitlines())
     return Machine(answers={word: rest.strip() for word, _, rest in pairs if rest.strip()})
 

@@ -67,8 +67,8 @@ class LocalWorkshop:
 
     def _configure(self, order: Order, compiler: Compiler, tree: Path, progress: Progress) -> None:
         """Make the tree ready for ninja, unless an earlier build has left it so."""
-        told = tree / "configured"
-        former = told.read_text(encoding="utf-8") if told.is_file() else ""
+        record = tree / "configured"
+        former = record.read_text(encoding="utf-8") if record.is_file() else ""
         # Objects that were compiled without ccache are none the worse for it.
         commands = [_configuring(order, compiler, tree, ccache) for ccache in (_ccache(), "")]
         if former in map(shlex.join, commands):
@@ -86,7 +86,7 @@ class LocalWorkshop:
                 step.update(lines, note=line.strip().removeprefix("-- ")[:60])
 
             self._run(commands[0], order, compiler, watch)
-        write_whole(told, shlex.join(commands[0]).encode())
+        write_whole(record, shlex.join(commands[0]).encode())
 
     def _run(
         self,

@@ -140,7 +140,7 @@ class RemoteWorkshop:
         linked = {name: self._fetched(order, name, sums, progress) for name in order.programs}
         runs = [stored.folder for stored in self._runs(order.work_id)]
         # A run without its tree would be taken for a build that has programs to fetch.
-        self._host.run(render("forget.sh.j2", {"folders": [*runs, self._tree(order)]}))
+        self._host.run(render("delete_folders.sh.j2", {"folders": [*runs, self._tree(order)]}))
         return linked
 
     def _tree(self, order: Order) -> PurePosixPath:

@@ -50,7 +50,7 @@ class _LineStep:
     ) -> None:
         self._console = console
         self._is_innermost = is_innermost
-        self._said_completed = 0.0
+        self._shown_completed = 0.0
         self._label = label
         self._total = total
         self._unit = unit
@@ -77,8 +77,8 @@ class _LineStep:
         pause_s = _FIRST_LINE_AFTER_S
         while not self._ended.wait(pause_s):
             pause_s = min(max(_PLAIN_LINE_EVERY_S, 2 * pause_s), _PLAIN_LINE_AT_LEAST_EVERY_S)
-            if self._completed != self._said_completed or self._is_innermost(self):
-                self._said_completed = self._completed
+            if self._completed != self._shown_completed or self._is_innermost(self):
+                self._shown_completed = self._completed
                 self._console.print(Prose(self._line()), crop=False)
 
     def _line(self) -> str:

@@ -130,7 +130,7 @@ class BusyError(ArmloadError):
 
 
 class SlowerError(ArmloadError):
-    """A comparison found what it was told to fail for: B is slower than A by more than allowed."""
+    """A comparison was set to fail on this: B is slower than A by more than allowed."""
 
     kind = "slower"
     exit_status = 11

@@ -23,7 +23,7 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
 
     Args:
         path: the file; it stays, unless who holds the lock deletes it.
-        progress: is told ``waiting`` and who holds the lock, once, when another process does.
+        progress: shows ``waiting`` and who holds the lock, once, when another process does.
         waiting: what is waited for, one line.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ def first_mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
     return Mistake(place=place, unknown_key=True, words="", remedy=remedy)
 
 
-def told(error: ValueError, model: type[BaseModel]) -> str:
+def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
     """Say what is wrong with a document that no person writes, as ``KEY: words`` where it parses.
 
     Args:

@@ -212,14 +212,14 @@ def _validated(model: type[Model], content: dict[str, Any], files: Sequence[_Fil
     try:
         read = model.model_validate(content)
     except ValidationError as error:
-        raise _told(first_mistake(error, model), files) from error
+        raise _data_error(first_mistake(error, model), files) from error
     mistake = boolean_for_a_number(content, read)
     if mistake is not None:
-        raise _told(mistake, files)
+        raise _data_error(mistake, files)
     return read
 
 
-def _told(mistake: Mistake, files: Sequence[_File]) -> DataError:
+def _data_error(mistake: Mistake, files: Sequence[_File]) -> DataError:
     place = _place_of(files, mistake.place)
     what = (
         f"there is no key {place.key!r}" if mistake.unknown_key else f"{place.key}: {mistake.words}"

@@ -76,7 +76,7 @@ def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, 
     """End the claims on a board, and return them.
 
     Without ``force`` only those that have ended by themselves, and those of this machine that keep
-    the board for no run that goes on.
+    the board for no run that is still running.
 
     Raises:
         BusyError: somebody else has it, or a run of this machine.

@@ -44,7 +44,7 @@ def collect(
 ) -> tuple[str, ...]:
     """Copy a run's files into ``local_folder`` and return their names; can be repeated.
 
-    Bytes go to the disk as they come. A broken line is renewed and what has arrived is not
+    Bytes go to the disk as they come. A dropped connection is renewed, and what has arrived is not
     sent again. Files are compared with their checksums on the board; where it has no tool for
     that, they are sent a second time and compared with the first. What the run's starter gave
     as its job becomes ``job.json``.
@@ -52,7 +52,7 @@ def collect(
     Raises:
         BoardError: there is no such run.
         ConnectError: the board stayed away.
-        TransferError: a file did not arrive as it is there, or the run still goes on.
+        TransferError: a file was damaged in transit, or the run is still running.
         OSError: this machine's disk has no room for them; none is begun then.
     """
     progress = progress or Silent()
@@ -92,20 +92,20 @@ def _fetched(host: Host, run_folder: PurePosixPath, local: Path, step: Step) -> 
         }
         values = {"folder": run_folder, "parts": [(name, n + 1) for name, n in parts.items()]}
         receiver = Receiver(local, parts, host.name, step)
-        said = bytearray()
+        stderr = bytearray()
         try:
             for stream, data in host.stream(render("collect.sh.j2", values), silence_s=_SILENCE_S):
                 patience.heard()
                 if stream == "stdout":
                     receiver.take(data)
                 else:
-                    said += data
+                    stderr += data
         except ConnectError as error:
             receiver.close()
             patience.pause(error)
             continue
         if not receiver.listed:
-            reason = said.decode("utf-8", "replace").strip()
+            reason = stderr.decode("utf-8", "replace").strip()
             raise BoardError(f"{host.name}: no run to fetch in {run_folder}: {reason}.")
         return receiver.done()
 
@@ -189,7 +189,7 @@ class Receiver:
         return Arrived(sizes=self.sizes, sums=self._sums)
 
     def close(self) -> None:
-        """Forget what is half read."""
+        """Drop what has been read in part."""
         self._rest = b""
 
     def _take_listing(self) -> None:

@@ -32,7 +32,7 @@ class Deployment(Value):
     """What was found and done on a board.
 
     Attributes:
-        found: what the board said of itself before anything was copied, as programs see it.
+        found: what the board reported before anything was copied, as programs see it.
         shell_machine: ``uname -m`` of its shell, which under an emulator is another one.
         sent: something had to be copied.
     """

@@ -44,7 +44,7 @@ class Exit(Value):
     """How the program ended.
 
     Attributes:
-        kind: one of the ways to end; none in a run that was kept before they were told apart.
+        kind: one of the ways to end; none in a run of an earlier version.
         status: as a shell reports it; none when it was never known.
         meaning: in words.
         remedy: what to do; empty when nothing is wrong or nothing is known.

@@ -14,7 +14,7 @@ from armload.deploy.retry import PATIENCE_S, Patience, patiently
 from armload.deploy.traces import whole_lines
 
 Grown = Callable[[int, str], None]
-"""Is told the number of steps in the trace and the end of the text so far."""
+"""Called with the number of steps in the trace and the end of the text so far."""
 
 SEEN_TRACE, SEEN_TEXT = "seen.jsonl", "seen.stdout"
 """The trace, and what the program has written, as far as a run was followed."""
@@ -45,7 +45,7 @@ def follow(
 ) -> int:
     """Wait for a run's end and return its exit status, as a shell reports it.
 
-    A broken line is renewed for up to ``patience_s`` at a time; the run does not mind.
+    A dropped connection is renewed for up to ``patience_s`` at a time; the run is not affected.
 
     Args:
         patience_s: how long the board may be away at a time.
@@ -146,7 +146,7 @@ class Seen:
 
 
 class _Heard:
-    """What the following script has said so far."""
+    """The output of the following script so far."""
 
     def __init__(self, grown: Grown, seen: Seen) -> None:
         self._grown = grown

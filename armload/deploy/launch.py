@@ -1,4 +1,4 @@
-"""Starting a program on a board so that it outlives the line that started it."""
+"""Starting a program on a board so that it survives a dropped connection."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Beforehand(Value):
     """What a run's script does on the board before it starts the program.
 
     Attributes:
-        cold: let the board forget the files that it holds in memory.
-        evict: the words that do so for the model alone, where all cannot be forgotten.
+        cold: drop the board's page cache first.
+        evict: a command that drops the model alone, where the whole cache cannot be dropped.
         governor: of the CPU's frequency, for the time of the run; none leaves it alone.
     """
 
@@ -51,7 +51,7 @@ def launch(
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
 
-    A line that breaks meanwhile is renewed; the program is started once all the same.
+    A connection that drops meanwhile is renewed; the program is still started only once.
 
     Args:
         run_folder: becomes the program's working folder.

@@ -60,7 +60,7 @@ class Lease:
             raise taken_over(self._host)
 
     def renew_by_itself(self, beside: Callable[[], Host]) -> None:
-        """Renew it now and then over a line of its own, until it is stopped."""
+        """Renew it regularly over a separate connection, until it is stopped."""
         self._renewer = threading.Thread(target=self._keep, args=(beside,), daemon=True)
         self._renewer.start()
 
@@ -113,7 +113,7 @@ def leased(
     """Have a board for oneself within the block; wait for it when somebody else has it.
 
     Args:
-        beside: opens another line to the board, over which a long lease is renewed.
+        beside: opens another connection to the board, over which a long lease is renewed.
 
     Raises:
         BusyError: somebody else still has it.
@@ -126,7 +126,7 @@ def leased(
         lease.renew_by_itself(beside)
         yield lease
     except ConnectError:
-        raise  # the line is gone; the claim ends by itself
+        raise  # the connection is gone; the claim expires
     except BaseException:
         if not lease.kept_by_run:
             with contextlib.suppress(ArmloadError):
@@ -153,7 +153,7 @@ def _acquire(
         return
     began = time.monotonic()
     pause_s = _FIRST_PAUSE_S
-    said = ""
+    announced = ""
     with progress.step(f"Waiting for {host.name}") as step:
         while other is not None:
             lease.waited = True
@@ -167,13 +167,13 @@ def _acquire(
                         "Wait longer with --wait SECONDS. If the lease is stale: "
                         f"armload board.release --board {host.name} --force",
                     )
-                if other.token != said:
+                if other.token != announced:
                     progress.say(
                         f"{host.name} is in use by {other.words}; waiting up to {wait_s:.0f} s for "
                         "it (--wait SECONDS). Press Ctrl-C to stop waiting. If the lease is stale: "
                         f"armload board.release --board {host.name} --force"
                     )
-                    said = other.token
+                    announced = other.token
                 step.update(waited_s, note=f"in use by {other.words}")
                 # Two that came at once must not come at once again.
                 time.sleep(min(pause_s * random.uniform(0.5, 1), max(wait_s - waited_s, 0.05)))  # noqa: S311

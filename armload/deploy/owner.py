@@ -17,7 +17,7 @@ from armload.boards.virtual.process import Started
 from armload.core.files import write_whole
 from armload.core.values import Value
 
-_UNTOLD = "unknown"
+_UNKNOWN = "unknown"
 
 
 class Owner(Value):
@@ -71,7 +71,7 @@ def workstation_id() -> str:
         try:
             write_whole(path, known.encode())
         except OSError:  # a home directory that cannot be written: the host name must do
-            known = _UNTOLD
+            known = _UNKNOWN
     return f"{_word(socket.gethostname())}-{known}"
 
 
@@ -83,4 +83,4 @@ def _person() -> str:
 
 
 def _word(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "_", text) or _UNTOLD
+    return re.sub(r"[^A-Za-z0-9._]+", "_", text) or _UNKNOWN

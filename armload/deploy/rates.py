@@ -62,7 +62,7 @@ def measure(
     run.
 
     Args:
-        found: what it said of itself, with what was measured before.
+        found: what it reported, with what was measured before.
         file: what the storage is measured on; none for any model that lies there.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Doing again, over a new line, what a broken one kept from being done."""
+"""Retrying over a new connection what a dropped one interrupted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Patience:
 
 
 def patiently(action: Callable[[], Done], patience: Patience | None = None) -> Done:
-    """Do what may be done twice, until the line holds.
+    """Do what may be done twice, until the connection holds.
 
     Raises:
         ConnectError: the board stayed away.

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host
 from armload.boards.mounts import free_bytes, mount_of
-from armload.boards.obstacle import TRIAL_BYTES, obstacle_said, read_obstacle
+from armload.boards.obstacle import TRIAL_BYTES, obstacle_in, read_obstacle
 from armload.core.errors import BoardError
 from armload.core.shell import render
 from armload.core.values import Value, counted, format_bytes
@@ -108,7 +108,7 @@ class Refused(Value):
     remedy: str
 
 
-def why_refused(host: Host, folder: PurePosixPath, said: str, workdir: PurePosixPath) -> Refused:
+def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePosixPath) -> Refused:
     """Ask a board why something could not be written.
 
     The words of its tools vary, and may be in its own language: so it is tried.
@@ -122,9 +122,9 @@ def why_refused(host: Host, folder: PurePosixPath, said: str, workdir: PurePosix
     except BoardError:  # where a way to the board needs room there for each question
         parts = {}
     mounts = parts.get("mounts", ())
-    obstacle = read_obstacle(parts.get("obstacle", ()), mounts) or obstacle_said(folder, said)
+    obstacle = read_obstacle(parts.get("obstacle", ()), mounts) or obstacle_in(folder, output)
     if obstacle is None:
-        return Refused(words=said.rstrip("."), remedy="")
+        return Refused(words=output.rstrip("."), remedy="")
     is_full = obstacle.kind == "full"
     remedy = (
         _what_to_free(parts.get("used", ()), workdir) if is_full else obstacle.remedy(host.name)
@@ -133,10 +133,10 @@ def why_refused(host: Host, folder: PurePosixPath, said: str, workdir: PurePosix
 
 
 def refusal(
-    host: Host, folder: PurePosixPath, complaint: str, said: str, workdir: PurePosixPath
+    host: Host, folder: PurePosixPath, complaint: str, output: str, workdir: PurePosixPath
 ) -> BoardError:
     """Return the error for what could not be written; arguments and errors as ``why_refused``."""
-    why = why_refused(host, folder, said, workdir)
+    why = why_refused(host, folder, output, workdir)
     return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
 
 

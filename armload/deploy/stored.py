@@ -20,7 +20,7 @@ class StoredRun(Value):
     Attributes:
         id: its name.
         folder: where it lies.
-        state: ``interrupted`` when it neither ended nor goes on, as after a restart.
+        state: ``interrupted`` when it neither ended nor is running, as after a restart.
         stopped: it ended because that was asked for.
         status: exit status of an ended one.
         cut: what interrupted an interrupted one.

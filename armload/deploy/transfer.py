@@ -208,15 +208,15 @@ class _Delivery:
     def _accepted(self, source: PurePosixPath) -> bool:
         label = f"Checking {self._upload.remote.name} on {self._host.name}"
         with self._progress.step(label) as step:
-            said = self._accept(source, verified=False)
-            if said == NO_TOOL:
+            answer = self._accept(source, verified=False)
+            if answer == NO_TOOL:
                 step.update(0, note="reading it back")
                 digest = hashlib.sha256()
                 for chunk in self._host.read(source):
                     digest.update(chunk)
                 if digest.hexdigest() == self._upload.sha256:
-                    said = self._accept(source, verified=True)
-            return said == "accepted"
+                    answer = self._accept(source, verified=True)
+            return answer == "accepted"
 
     def _accept(self, source: PurePosixPath, *, verified: bool) -> str:
         upload = self._upload
@@ -278,7 +278,7 @@ class _Delivery:
         self._host.run(render("remove.sh.j2", {"paths": [path, *beside]}))
 
     def _wait(self, error: ConnectError) -> None:
-        said = self._patience.away
+        was_away = self._patience.away
         self._patience.pause(error)
-        if not said:
+        if not was_away:
             self._progress.say(f"{error.message} Resuming when the board answers.")

@@ -55,7 +55,7 @@ def stored_script(uploads: Sequence[Upload]) -> str:
 
 
 def parse_stored(uploads: Sequence[Upload], output: bytes) -> tuple[Stored, ...]:
-    """Read what the script said of these uploads; what makes no sense counts as not there."""
+    """Read what the script said of these uploads; malformed lines count as absent."""
     lines = iter(output.decode("utf-8", "replace").splitlines())
     for line in lines:
         if line == "#armload files":

@@ -33,7 +33,7 @@ class BoardRecord(Value):
         storage_read_bytes_per_s: reading in order; what was measured wins over what is declared.
         memory_bytes_per_s: reading, with all cores at once; likewise.
         storage_read_rate, memory_rate: which of the two it is; none without a rate, and in a run
-            that was kept before they were told apart.
+            of an earlier version.
         workstation: whose CPU the board shares; none for a real board.
     """
 
@@ -50,13 +50,13 @@ class BoardRecord(Value):
 
 
 class BinaryRecord(Value):
-    """The program that ran; what is not known of a foreign one is empty or none.
+    """The program that ran; what is unknown of a watched one is empty or none.
 
     Attributes:
         sha256, size_bytes: of its file; unknown for a program that was on the board already.
         build_id, target, compiler, source, engine_commit: how armload built it.
         features: the CPU features that its code uses, unasked where it is one of ours. A
-            foreign one may ask first in a way of its own.
+            watched one may have its own way of asking first.
     """
 
     program: str
@@ -89,10 +89,10 @@ class ModelRecord(Value):
 
 
 class PutFile(Value):
-    """A file that was put on the board for a foreign program.
+    """A file that was copied to the board for a watched program.
 
     Attributes:
-        name: as it is called there, with the folders of the thing that it is part of.
+        name: as it is called there, with the folder that was copied.
         sha256, size_bytes: of the file.
     """
 
@@ -102,7 +102,7 @@ class PutFile(Value):
 
 
 class Watched(Value):
-    """A foreign program that ran under ``watch``.
+    """A program that ran under ``watch``.
 
     Attributes:
         words: the program and its arguments, as a person gave them.
@@ -140,7 +140,7 @@ class Subject(Value):
     """What runs, as it is kept with the run.
 
     Attributes:
-        plan: what llama.cpp was told; none for another engine.
+        plan: the options of llama.cpp; none for another engine.
         watched: a program that armload did not build, with its words; else none.
         arguments: of any other engine.
         binary: the program.

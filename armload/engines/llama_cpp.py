@@ -126,8 +126,8 @@ REPACK_OPTIONS = (*_REPACK, *_NO_REPACK)
 
 def repacked(words: Sequence[str]) -> bool:
     """Tell whether a command line let the engine rearrange the weights: the last word counts."""
-    said = [word for word in words if word in REPACK_OPTIONS]
-    return not said or said[-1] in _REPACK
+    repack_words = [word for word in words if word in REPACK_OPTIONS]
+    return not repack_words or repack_words[-1] in _REPACK
 
 
 def command(

@@ -17,7 +17,7 @@ LONGEST_RUN_S = 30 * 24 * 3600
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 """Types of a KV cache that llama.cpp's programs take (common/arg.cpp)."""
 
-_SHORT_PROMPT = 48  # what a shortened one takes: its begin and what is said of it
+_SHORT_PROMPT = 48  # the length of a shortened one: its beginning, and a note
 _BEGIN_OF_A_PROMPT = 20
 
 
@@ -73,7 +73,7 @@ class Plan(Value):
         micro_batch_tokens: tokens that go through the model at a time.
         kv_type: of the cache, such as ``q8_0``, or keys and values apart, ``q8_0/q4_0``.
         flash_attention: the fused attention kernel.
-        cold: the board forgets the files that it has in memory first, where it may.
+        cold: the board's page cache is dropped first, where permitted.
         temperature: 0 is greedy.
         seed: of the sampler.
         stop_at_end: stop at the model's end-of-text token; without it exactly ``n_predict``

@@ -88,7 +88,7 @@ class Anatomy(Model):
             start.
         tokenizer: what llama.cpp calls it, such as ``gpt2 (llama-bpe)``.
         types: most bytes first.
-        cache: empty where it cannot be told.
+        cache: empty if it is unknown.
         sections: in the order of a decode step, the header first.
         notes: sentences on what these figures leave out.
     """

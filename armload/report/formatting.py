@@ -104,13 +104,13 @@ def model_name(run: Run) -> str:
 
 
 def what_ran(run: Run) -> str:
-    """Name the model in few words; of a foreign program itself, and its model if it has one."""
+    """Name the model in few words; for a watched program its name, and its model if it has one."""
     model = f"{run.model.name} {run.model.quantisation}".rstrip()
     return ": ".join(filter(None, (run.binary.program, model))) if run.plan is None else model
 
 
 def model_line(run: Run) -> str:
-    """Describe the model; nothing where a foreign program was given none."""
+    """Describe the model; nothing if a watched program has none."""
     model = run.model
     known = [
         model.architecture,
@@ -216,9 +216,8 @@ def median_range(run: Run) -> str:
 def background_line(run: Run) -> str:
     """Say what else used the CPU meanwhile; nothing where nobody did, or it is not known."""
     return ", ".join(
-        f"{stranger.name}{' (the kernel)' if stranger.kernel else ''} "
-        f"{stranger.share:.0%} of a core"
-        for stranger in run.background_processes or ()
+        f"{process.name}{' (the kernel)' if process.kernel else ''} {process.share:.0%} of a core"
+        for process in run.background_processes or ()
     )
 
 

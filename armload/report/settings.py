@@ -40,7 +40,7 @@ _CHOICES = {THREADS: THREADS} | {
 
 _UNSET = "default"
 NONE = "-"
-"""Of a foreign program, which has no plan of ours, and perhaps no model."""
+"""For a watched program, which has no plan, and perhaps no model."""
 
 Settings = Mapping[str, str]
 

@@ -17,7 +17,7 @@ from armload.analysis.run import Run
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import Around, judge
 from armload.core.errors import DataError
-from armload.core.mistakes import told
+from armload.core.mistakes import explain_mistake
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
 from armload.engines.every import engine_called
@@ -39,7 +39,9 @@ def read_job(folder: Path) -> Job:
     try:
         return Job.model_validate_json(path.read_bytes())
     except ValueError as error:
-        raise DataError(f"{path}: not a valid description of a run: {told(error, Job)}.") from error
+        raise DataError(
+            f"{path}: not a valid description of a run: {explain_mistake(error, Job)}."
+        ) from error
     except OSError as error:
         raise DataError(f"{path}: not a valid description of a run: {error}.") from error
 

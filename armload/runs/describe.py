@@ -73,7 +73,7 @@ def _rates(declared: Facts, measured: Rates) -> dict[str, object]:
         ("storage_read_bytes_per_s", "storage_read_rate"),
         ("memory_bytes_per_s", "memory_rate"),
     ):
-        found, said = getattr(measured, field), getattr(declared, field)
-        rates[field] = found or said
-        rates[kind] = "measured" if found else "declared" if said else None
+        found, stated = getattr(measured, field), getattr(declared, field)
+        rates[field] = found or stated
+        rates[kind] = "measured" if found else "declared" if stated else None
     return rates

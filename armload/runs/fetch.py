@@ -35,12 +35,12 @@ from armload.runs.describe import FILE_NAME
 from armload.runs.reference import keep_reference
 
 _SEEN = {"trace.jsonl": SEEN_TRACE, "stdout": SEEN_TEXT}
-"""What was seen of which file, as long as the run is not home."""
+"""The part of each file that has been seen, until the run is fetched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pulled:
-    """What came of bringing runs home.
+    """The result of fetching runs.
 
     Attributes:
         runs: that are here now.
@@ -52,9 +52,9 @@ class Pulled:
 
 
 def pull(board: Board, progress: Progress) -> Pulled:
-    """Bring home every run on a board that has ended and is not here yet, or not readable.
+    """Fetch every run on a board that has ended and is not here yet, or not readable.
 
-    A run that still goes on, and one that cannot be understood or kept, is named and left alone.
+    A run that is still running, and one that cannot be read or stored, is named and left alone.
 
     Raises:
         ConnectError: the board does not answer any more.
@@ -117,7 +117,7 @@ def fetch(
     Args:
         job: the run's, where it is known here even if the board lost it.
         cut: what ended a run that left no exit status.
-        reference: a run whose text this one's is compared with.
+        reference: a run with the expected output.
 
     Raises:
         ArmloadError: the files cannot be had, or not be kept here.
@@ -167,7 +167,7 @@ def _collect(
 
 
 def tell_it_is_fetched(host: Host, on_board: PurePosixPath) -> None:
-    """Say on the board that a run is here; that it could not be said changes nothing."""
+    """Mark a run on the board as fetched; a failure to do so changes nothing."""
     with contextlib.suppress(ArmloadError):
         mark_collected(host, on_board)
 

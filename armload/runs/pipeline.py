@@ -68,7 +68,7 @@ class Session:
     Attributes:
         request: what was asked for.
         connection: to the board.
-        found: what the board said of itself when it was reached, as programs see it.
+        found: what the board reported when it was reached, as programs see it.
         binaries: by the names of the programs.
     """
 
@@ -107,7 +107,7 @@ def session(
                 workshop(on=request.on, compiler=request.compiler, progress=progress)
             )
             if not request.on:
-                where.compiler(target)  # one that this machine lacks is told before a board boots
+                where.compiler(target)  # a missing one is reported before a board boots
         connection = stack.enter_context(closing(Connection(board, progress)))
         # Minutes of compiling are no time to learn what the board says at once.
         found = patiently(lambda: probe(connection.host, board, progress))
@@ -140,11 +140,11 @@ def execute(
 
     The same run, left there by an interrupted command of this machine, is resumed instead. A
     program that fails is a result too: the run says so. Ctrl-C ends the program on the board;
-    what it left is fetched before the interruption goes on.
+    what it left is fetched before the interruption continues.
 
     Args:
         new: start another run, even if the same one was left there.
-        reference: a run whose text this one's is compared with.
+        reference: a run with the expected output.
 
     Raises:
         ArmloadError: the run could not be started, or its results not be fetched.

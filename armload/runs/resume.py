@@ -49,7 +49,7 @@ def find_left(connection: Connection, fingerprint: str, progress: Progress) -> S
 def left_run(runs: Sequence[StoredRun], fingerprint: str, now: datetime) -> StoredRun | None:
     """Return the newest run that answers a request, and that nobody waits for any more.
 
-    It goes on or has ended by itself, this machine started it, the command that did so is not
+    It is running or has ended by itself, this machine started it, the command that did so is not
     there any more, and the run is not here yet. One that a person stopped, or that a restart
     cut short, answers nothing.
     """

@@ -15,7 +15,7 @@ from armload.analysis.run import FORMAT, Run
 from armload.core.disk import unreadable
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.core.files import write_whole
-from armload.core.mistakes import told
+from armload.core.mistakes import explain_mistake
 from armload.core.workspace import data_names, runs_folder
 
 RUN_FILE = "run.json"
@@ -62,7 +62,7 @@ def load(folder: Path) -> Run:
         return Run.model_validate(content)
     except ValidationError as error:
         raise DataError(
-            f"{path}: {told(error, Run)}.",
+            f"{path}: {explain_mistake(error, Run)}.",
             f"The file was changed, or is from another program. {_AGAIN}",
         ) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armload.boards.ciphers import choose_ciphers, features_said
+from armload.boards.ciphers import choose_ciphers, features_in
 from tests import cpuinfo
 
 GCM, CHACHA20 = "aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com"
@@ -38,7 +38,7 @@ GCM, CHACHA20 = "aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com"
 def test_aes_comes_first_only_where_both_cpus_have_instructions_for_it(
     board: str, here: str, first: str, reason: str
 ) -> None:
-    choice = choose_ciphers(features_said(board.encode()), features_said(here.encode()))
+    choice = choose_ciphers(features_in(board.encode()), features_in(here.encode()))
     assert choice.order[0] == first
     assert sorted(choice.order) == sorted(choose_ciphers((), ()).order), "each stays on offer"
     assert choice.reason.startswith(reason)
@@ -72,7 +72,7 @@ def test_aes_comes_first_only_where_both_cpus_have_instructions_for_it(
 def test_the_cipher_that_was_agreed_on_is_told_with_the_reason(
     board: str, negotiated: str, why: str, *, by_program: bool
 ) -> None:
-    choice = choose_ciphers(features_said(board.encode()), features_said(cpuinfo.X86.encode()))
+    choice = choose_ciphers(features_in(board.encode()), features_in(cpuinfo.X86.encode()))
     way = choice.way(negotiated, by_program=by_program)
     assert way.chosen == (negotiated or GCM)
     assert way.reason.endswith(why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-_SAID = re.compile(r"No space left on device|enough free space|Disk quota exceeded")
+_FULL = re.compile(r"No space left on device|enough free space|Disk quota exceeded")
 
 
 def in_english() -> dict[str, str]:
@@ -15,4 +15,4 @@ def in_english() -> dict[str, str]:
 
 def reports_full_disk(output: str) -> bool:
     """Say whether a program complains, in English, that the disk is full."""
-    return _SAID.search(output) is not None
+    return _FULL.search(output) is not None

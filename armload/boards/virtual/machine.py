@@ -25,11 +25,11 @@ from armload.boards.virtual.qmp import Qmp
 from armload.boards.virtual.state import (
     Powered,
     address_of,
-    forget,
     keep,
     last_lines,
     machine_folder,
     machine_keys,
+    mark_off,
     powered_machines,
     powered_state,
     socket_path,
@@ -121,7 +121,7 @@ def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Prog
         qemu = qemu_for(reach.cpu, progress)
     folder = folder.resolve()
     folder.chmod(0o700)
-    _end_forgotten(folder)
+    _end_orphaned(folder)
     wiring = Wiring(
         kernel=image.kernel.resolve(),
         initramfs=folder / "initramfs.cpio",
@@ -163,7 +163,7 @@ def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> P
     raise ConnectError("No free port on the loopback interface.")
 
 
-def _end_forgotten(folder: Path) -> None:
+def _end_orphaned(folder: Path) -> None:
     """End a QEMU of this machine whose start was interrupted before its state was kept."""
     import psutil
 
@@ -207,4 +207,4 @@ def _switched_off(folder: Path, powered: Powered) -> None:
             control.execute("quit")
             powered.process.wait_gone(3.0)
     powered.process.end()
-    forget(folder)
+    mark_off(folder)

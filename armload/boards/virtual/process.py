@@ -13,7 +13,7 @@ from armload.core.values import Value
 
 
 class Started(Value):
-    """A process, told apart from a later one with the same number.
+    """A process, distinguished from a later one with the same number.
 
     Attributes:
         pid: its number.

@@ -51,7 +51,7 @@ class Wiring(Value):
         disk: its storage.
         port: on this machine's loopback, that leads to its SSH server.
         qmp, console: sockets for QEMU's control protocol and for the serial line.
-        console_log, qemu_log: what came over the serial line, what QEMU itself said.
+        console_log, qemu_log: the serial console, QEMU's own messages.
         pid_file: written by QEMU.
     """
 
@@ -208,10 +208,10 @@ def start(qemu: Qemu, command: list[str], log_file: Path) -> None:
             check=False,
         )
         log.seek(0)
-        said = log.read().strip()
+        errors = log.read().strip()
     if done.returncode != 0:
         raise ConnectError(
-            f"QEMU did not start: {said[-600:] or last_lines(log_file)}",
+            f"QEMU did not start: {errors[-600:] or last_lines(log_file)}",
             "Check 'memory' and 'disk' under 'reach' in the board's file against this machine's "
             "memory and disk space.",
         )

@@ -50,7 +50,7 @@ def machine_folder(board: Board) -> Path:
 
 
 def sibling_folders(board: Board) -> list[Path]:
-    """Return the folders of all machines for this board, whatever its file said at the time."""
+    """Return the folders of all machines for this board, whatever its file was at the time."""
     own = machine_folder(board)
     prefix = own.name.rpartition("-")[0]
     return sorted(path for path in own.parent.glob("*") if path.name.rpartition("-")[0] == prefix)
@@ -83,7 +83,7 @@ def keep(folder: Path, state: Powered) -> Powered:
     return state
 
 
-def forget(folder: Path) -> None:
+def mark_off(folder: Path) -> None:
     """Write down that the machine is off."""
     (folder / _FILE).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""A foreign program's command line, as it is typed on this machine and as it is on the board."""
+"""A watched program's command line, as typed on this machine and as run on the board."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from armload.core.errors import DataError
-from armload.core.mistakes import told
+from armload.core.mistakes import explain_mistake
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
 
@@ -131,7 +131,8 @@ def llm_bench_figures(path: Path, content: object) -> list[Measurement]:
         document = _Document.model_validate(content)
     except ValidationError as error:
         raise DataError(
-            f"{path}: {told(error, _Document)}.", "armload reads what MNN's llm_bench -j writes."
+            f"{path}: {explain_mistake(error, _Document)}.",
+            "armload reads what MNN's llm_bench -j writes.",
         ) from error
     found = []
     for number, result in enumerate(document.results):

@@ -1,4 +1,4 @@
-"""What a foreign engine says on its standard output: its answer, and its own figures."""
+"""What a watched engine prints on standard output: its answer and its own figures."""
 
 from __future__ import annotations
 

@@ -85,9 +85,9 @@ def check_wheel(host: Host, python: str) -> None:
     if done.status == 0:
         return
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    said = lines[-1] if lines else f"exit {done.status}"
+    reason = lines[-1] if lines else f"exit {done.status}"
     raise BoardError(
-        f"{host.name}: {python} cannot import MNN.llm: {said}.",
+        f"{host.name}: {python} cannot import MNN.llm: {reason}.",
         f"Install the wheel on the board ({python} -m pip install MNN), or name the Python that "
         "has it with --python.",
     )

@@ -31,28 +31,28 @@ def read_watched(watched: Watched, folder: Path) -> Output:
     """
     noted = read_watching(folder / "trace.jsonl")
     stdout = content(folder / "stdout")
-    said = read_output(watched.reads, stdout)
-    pieces = _of_answer(noted.writes, said, stdout)
-    steps, notes = _steps(pieces, said)
+    output = read_output(watched.reads, stdout)
+    pieces = _of_answer(noted.writes, output, stdout)
+    steps, notes = _steps(pieces, output)
     return Output(
         header=noted.header,
         steps=steps,
         text=None
-        if said.answer is None
-        else stdout[slice(*said.answer)].decode("utf-8", "replace"),
-        reported=_reported(noted, said, pieces),
-        times=_engine_times(said),
+        if output.answer is None
+        else stdout[slice(*output.answer)].decode("utf-8", "replace"),
+        reported=_reported(noted, output, pieces),
+        times=_engine_times(output),
         memory=_memory(noted),
-        missing=said.missing,
-        notes=(*said.notes, *notes, *_notes_on_watching(noted, stdout)),
+        missing=output.missing,
+        notes=(*output.notes, *notes, *_notes_on_watching(noted, stdout)),
     )
 
 
-def _of_answer(writes: Sequence[Write], said: EngineOutput, stdout: bytes) -> list[Write]:
+def _of_answer(writes: Sequence[Write], output: EngineOutput, stdout: bytes) -> list[Write]:
     """Return the writes that carried the answer, without what only ends its last line."""
-    if said.answer is None:
+    if output.answer is None:
         return []
-    begin, end = said.answer
+    begin, end = output.answer
     found, contents = [], []
     offset = 0
     for write in writes:
@@ -61,26 +61,26 @@ def _of_answer(writes: Sequence[Write], said: EngineOutput, stdout: bytes) -> li
             contents.append(stdout[offset : offset + write.bytes])
         offset += write.bytes
     # MNN ends its answer with an empty line, for which no token stands.
-    one_more = said.decode_tokens is not None and len(found) == said.decode_tokens + 1
+    one_more = output.decode_tokens is not None and len(found) == output.decode_tokens + 1
     return found[:-1] if one_more and not contents[-1].strip() else found
 
 
-def _steps(pieces: Sequence[Write], said: EngineOutput) -> tuple[tuple[Step, ...], list[str]]:
+def _steps(pieces: Sequence[Write], output: EngineOutput) -> tuple[tuple[Step, ...], list[str]]:
     """Return a step for each output token but the first, where each was one write.
 
     The first comes out of prefill, as in a trace of our own.
     """
-    if said.answer is None:
+    if output.answer is None:
         return (), []
     count = counted(len(pieces), "write")
-    if said.decode_tokens is None:
+    if output.decode_tokens is None:
         return (), [f"The output came in {count}; the number of tokens is unknown."]
-    if len(pieces) != said.decode_tokens:
-        tokens = counted(said.decode_tokens, "token")
-        said_tokens = f"the program reports {tokens}"
-        return (), [f"No times per token: {said_tokens}, but its answer came in {count}."]
+    if len(pieces) != output.decode_tokens:
+        tokens = counted(output.decode_tokens, "token")
+        reported = f"the program reports {tokens}"
+        return (), [f"No times per token: {reported}, but its answer came in {count}."]
     steps = tuple(_step(number, write) for number, write in enumerate(pieces[1:]))
-    return steps, _disagreement(steps, said)
+    return steps, _disagreement(steps, output)
 
 
 def _step(number: int, write: Write) -> Step:
@@ -100,12 +100,12 @@ def _step(number: int, write: Write) -> Step:
     )
 
 
-def _disagreement(steps: Sequence[Step], said: EngineOutput) -> list[str]:
-    if not steps or said.decode_s is None or said.decode_tokens is None:
+def _disagreement(steps: Sequence[Step], output: EngineOutput) -> list[str]:
+    if not steps or output.decode_s is None or output.decode_tokens is None:
         return []
     ours_s = sum(step.duration_s for step in steps) / len(steps)
-    theirs_s = said.decode_s / said.decode_tokens
-    allowed_s = AGREES_WITHIN * theirs_s + _ROUNDED_S / said.decode_tokens
+    theirs_s = output.decode_s / output.decode_tokens
+    allowed_s = AGREES_WITHIN * theirs_s + _ROUNDED_S / output.decode_tokens
     if abs(ours_s - theirs_s) <= allowed_s:
         return []
     note = (
@@ -115,10 +115,10 @@ def _disagreement(steps: Sequence[Step], said: EngineOutput) -> list[str]:
     return [note]
 
 
-def _reported(noted: Watching, said: EngineOutput, pieces: Sequence[Write]) -> Reported:
+def _reported(noted: Watching, output: EngineOutput, pieces: Sequence[Write]) -> Reported:
     start_ns = noted.header.start_ns if noted.header else None
     # Where nobody says that the output is tokens, its first write is no first token.
-    first = pieces[0] if pieces and said.decode_tokens is not None else None
+    first = pieces[0] if pieces and output.decode_tokens is not None else None
     last_ns = [
         *(write.end_ns for write in noted.writes[-1:]),
         *([noted.end.end_ns] if noted.end else []),
@@ -126,28 +126,28 @@ def _reported(noted: Watching, said: EngineOutput, pieces: Sequence[Write]) -> R
     return Reported(
         ttft_s=(first.end_ns - start_ns) / 1e9 if first and start_ns is not None else None,
         wall_s=(last_ns[-1] - start_ns) / 1e9 if last_ns and start_ns is not None else None,
-        prefill_tps=said.prefill_tps,
-        decode_tps=said.decode_tps,
-        prefill_s=said.prefill_s,
-        prefill_tokens=said.prefill_tokens,
-        decode_s=said.decode_s,
-        decode_tokens=said.decode_tokens,
+        prefill_tps=output.prefill_tps,
+        decode_tps=output.decode_tps,
+        prefill_s=output.prefill_s,
+        prefill_tokens=output.prefill_tokens,
+        decode_s=output.decode_s,
+        decode_tokens=output.decode_tokens,
     )
 
 
-def _engine_times(said: EngineOutput) -> EngineTimes | None:
+def _engine_times(output: EngineOutput) -> EngineTimes | None:
     if (
-        said.prefill_s is None
-        or said.prefill_tokens is None
-        or said.decode_s is None
-        or said.decode_tokens is None
+        output.prefill_s is None
+        or output.prefill_tokens is None
+        or output.decode_s is None
+        or output.decode_tokens is None
     ):
         return None
     return EngineTimes(
-        prompt_ms=said.prefill_s * 1000,
-        prompt_tokens=said.prefill_tokens,
-        eval_ms=said.decode_s * 1000,
-        eval_tokens=said.decode_tokens,
+        prompt_ms=output.prefill_s * 1000,
+        prompt_tokens=output.prefill_tokens,
+        eval_ms=output.decode_s * 1000,
+        eval_tokens=output.decode_tokens,
     )
 
 

@@ -1,4 +1,4 @@
-"""The trace of a foreign program, as ``watch`` writes it: writes, looks at memory, and the end."""
+"""The trace of a watched program, as ``watch`` writes it: writes, memory samples and the end."""
 
 from __future__ import annotations
 

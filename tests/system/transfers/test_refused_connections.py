@@ -13,7 +13,7 @@ from armload.boards.address import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.host import Completed
 from armload.boards.ssh import SshHost
-from armload.boards.ssh_connection import open_line
+from armload.boards.ssh_connection import open_connection
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
@@ -96,7 +96,7 @@ def test_a_login_that_is_cut_off_is_made_again_and_not_called_refused(
 ) -> None:
     assert server.port is not None
     with closing(Relay(server.port)) as relay:
-        open_line(through(server, relay), "my-board").close()
+        open_connection(through(server, relay), "my-board").close()
         login_bytes = relay.passed_bytes
     with (
         closing(Relay(server.port, cuts_after_bytes=int(share * login_bytes))) as relay,

@@ -1,8 +1,8 @@
 """The system's own ``ssh``, configured to connect exactly as our own connection did.
 
 It encrypts two to three times as fast as Python does. It gets a configuration and a file of host
-keys that are made from an open connection: the same hosts, users and keys, and of each host only the
-very key that was checked then. It never asks.
+keys that are made from an open connection: the same hosts, users and keys, and of each host only
+the very key that was checked then. It never asks.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _about_network(
 
     if isinstance(error, socket.gaierror):
         return ConnectError(
-            f"{board_name}: no host is called {connection.host!r}.",
+            f"{board_name}: the host name {connection.host!r} cannot be resolved.",
             _way_to_address(connection, board_name),
         )
     is_it_on = f"Is the board on? {_check(board_name)}"

@@ -93,8 +93,7 @@ def _check_magic(path: Path, found: bytes) -> None:
     if found != _MAGIC:
         raise DataError(
             f"{path}: this is not an ELF program: it {beginning(found, _MAGIC)}.",
-            "Give a program that was compiled for Linux, such as one of those that "
-            "'armload build' names.",
+            "Give a program compiled for Linux, such as one that 'armload build' prints.",
         )
 
 

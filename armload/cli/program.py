@@ -138,7 +138,7 @@ def _in_our_words(complaint: str, verb: str) -> str:
         return f"There is no option {unknown[1]!r}."
     word = re.match(r"No idea what (.*) is!", complaint)
     if word:
-        return f"There is no {'argument' if verb else 'verb'} {word[1]}."
+        return f"Unexpected argument {word[1]}." if verb else f"There is no verb {word[1]}."
     return complaint
 
 

@@ -62,8 +62,7 @@ def resolve(reference: str, progress: Progress) -> Path:
     require_file(
         path,
         "model",
-        "Give a GGUF file, hf:ORG/REPO/FILE.gguf, or for one of random weights "
-        f"like:SHAPE:TYPE or {DEMO!r}.",
+        "Give a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE (random weights), or {DEMO!r}.",
     )
     return path
 

@@ -137,8 +137,8 @@ class _Parser:
         if magic != MAGIC:
             raise DataError(
                 f"{self._path}: this is not a GGUF file: it {beginning(magic, MAGIC)}.",
-                "Give a model in llama.cpp's GGUF format. A download page or a Git LFS pointer "
-                "saved under the model's name looks like this too.",
+                "Give a model in llama.cpp's GGUF format. This may be a saved download page or "
+                "Git LFS pointer instead.",
             )
         version = self._values.number("<I")
         if version in SUPPORTED_VERSIONS:

@@ -60,7 +60,7 @@ def board_at(address: SshAddress) -> Board:
 
 def test_a_name_that_nobody_has_is_said() -> None:
     error = failure(SshAddress(host="no-such-board.invalid"))
-    assert "no host is called 'no-such-board.invalid'" in error.message
+    assert "the host name 'no-such-board.invalid' cannot be resolved" in error.message
     assert "'Host no-such-board.invalid' '  HostName ADDRESS'" in error.remedy
     assert "boards/my-board.yaml" in error.remedy
 

@@ -158,8 +158,8 @@ def bench(
     is_repeated = is_single and options.repeats is None
     if (precision or precision_time) and not is_repeated:
         raise UsageError(
-            "--precision repeats a single combination as often as needed; lists, --repeats and "
-            "--warmups fix what is run, and how often.",
+            "--precision repeats a single combination as often as needed, and excludes lists, "
+            "--repeats and --warmups.",
             "Leave one out.",
         )
     if is_repeated:

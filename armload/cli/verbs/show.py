@@ -63,7 +63,7 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
             older = len(folders) - len(shown)
             terminal.progress().say(f"{older} older: armload show --last {len(folders)}")
     else:
-        terminal.progress().say("There are no runs here yet: armload demo, or armload bench.")
+        terminal.progress().say("No runs yet. Start one: armload demo, or armload bench.")
 
 
 def _count(text: str) -> int:

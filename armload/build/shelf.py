@@ -68,8 +68,8 @@ def build_kinds() -> tuple[Kind, ...]:
     return (
         Kind(
             name="builds",
-            what="programs, and builds that were not finished",
-            again="minutes of compiling each",
+            what="programs and unfinished builds",
+            again="minutes of compiling per build",
             items=(*_builds(), *left_over("builds")),
         ),
         Kind(

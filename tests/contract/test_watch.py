@@ -1,4 +1,4 @@
-"""A foreign program under ``watch`` is seen whole, on a real shell of each kind."""
+"""A program under ``watch`` is seen whole, on a real shell of each kind."""
 
 from __future__ import annotations
 

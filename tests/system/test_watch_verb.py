@@ -1,4 +1,4 @@
-"""``watch`` as a person types it: a foreign program on this machine, and on emulated ARM."""
+"""``watch`` as a person types it: a program on this machine, and on emulated ARM."""
 
 from __future__ import annotations
 

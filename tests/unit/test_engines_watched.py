@@ -1,4 +1,4 @@
-"""What a foreign program wrote becomes a run, in which no figure stands that nobody measured."""
+"""What a watched program wrote becomes a run, without any figure that nobody measured."""
 
 from __future__ import annotations
 
@@ -281,17 +281,17 @@ def comparable(run: Run, *, tokens: int) -> Run:
 
 def test_a_watched_run_compares_with_one_of_ours(tmp_path: Path) -> None:
     tokens = tokens_of([*WORDS, *WORDS[::-1]])
-    foreign = watched_run(tmp_path, [HEAD, *tokens, b"\n", summary(len(tokens), 3.6)])
-    ours = comparable(foreign, tokens=len(tokens))
-    (found,) = compare([measurement_of(foreign)], [measurement_of(ours)])
+    watched = watched_run(tmp_path, [HEAD, *tokens, b"\n", summary(len(tokens), 3.6)])
+    ours = comparable(watched, tokens=len(tokens))
+    (found,) = compare([measurement_of(watched)], [measurement_of(ours)])
     assert found.finding == "faster", found.differences
     assert found.measured[0].a_s == pytest.approx(0.1)
     assert any("Whether the model is the same cannot be checked" in note for note in found.notes)
 
 
 def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
-    foreign = demo_run(tmp_path)
-    (found,) = compare([measurement_of(foreign)], [measurement_of(comparable(foreign, tokens=64))])
+    watched = demo_run(tmp_path)
+    (found,) = compare([measurement_of(watched)], [measurement_of(comparable(watched, tokens=64))])
     assert found.finding == "not comparable"
     assert found.differences == (f"output tokens (n_predict): {len(WORDS)} / 64",)
 

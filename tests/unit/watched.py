@@ -1,4 +1,4 @@
-"""Runs of foreign programs, computed as real ones are, from made-up raw files."""
+"""Runs of watched programs, computed as real ones are, from made-up raw files."""
 
 from __future__ import annotations
 

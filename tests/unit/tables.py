@@ -137,7 +137,9 @@ def _kinds() -> RenderableType:
         return Kind(name=name, what=what, again=again, items=(item,))
 
     kinds = [
-        kind("builds", "programs that were built, and their logs", "minutes of compiling per build"),
+        kind(
+            "builds", "programs that were built, and their logs", "minutes of compiling per build"
+        ),
         kind("compilers", "zig's own libraries, compiled for a target", "half a minute"),
         kind("packages", "QEMU, and what virtual boards boot", "a download of some 60 MB"),
     ]

@@ -58,7 +58,7 @@ def test_a_control_group_s_limit_is_named_in_the_warning() -> None:
     assert "440.0 MB of memory free on my-board (a control group is limited to 471.9 MB)" in doubt
     context = Plan(context_tokens=50_000)
     killed = doubt_about_memory(need(context, 1_000_000, 50_000), BOARD, inside, Rates())
-    assert "(a control group is limited to 471.9 MB), and the context alone" in killed
+    assert "(a control group is limited to 471.9 MB), but the context alone" in killed
 
 
 def test_a_context_larger_than_memory_will_be_killed() -> None:

@@ -135,5 +135,5 @@ def test_an_unknown_program_is_refused_with_the_nearest_first(tmp_path: Path) ->
 
 
 def test_a_source_without_a_program_for_measuring_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="none of llama-completion, llama-cli"):
+    with pytest.raises(UsageError, match="no program that continues a prompt"):
         chosen(llama_cpp(tmp_path, {}), ())

@@ -249,7 +249,7 @@ def _out_of_time(
     )
     doubts = [run.verdict.reasons[0] for run in runs if not counts(run)]
     if doubts:
-        why += f" {len(doubts)} of {counted(len(runs), 'run')} were disturbed. {doubts[-1]}"
+        why += f" Disturbed: {len(doubts)} of {counted(len(runs), 'run')}. {doubts[-1]}"
     if runs[-1].limit.cause == "storage":
         why += " Tokens wait for storage, whose speed varies."
     return Stop(reached=False, why=why)

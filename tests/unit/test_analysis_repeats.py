@@ -199,7 +199,7 @@ def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told(
     assert decided(wide, added_s=57) is None
     why = decided([*wide, run(number=9, finding="contended")], added_s=58)
     assert why is not None
-    assert "1 of 8 runs were disturbed. It was contended." in why
+    assert "Disturbed: 1 of 8 runs. It was contended." in why
 
 
 def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone() -> None:

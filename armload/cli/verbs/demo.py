@@ -26,7 +26,7 @@ def demo(
     n_predict: str = _DEMO_N_PREDICT,
     json: bool = False,
 ) -> None:
-    """Run the whole pipeline on a virtual board, from source to the time of every token.
+    """Run everything on a virtual board, from source to the time of every token.
 
     Builds, boots a virtual ARM board, deploys, runs until the median time per token is known
     within 5 % or a minute of repeats has passed, and says what limited the run.

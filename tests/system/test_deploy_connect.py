@@ -137,8 +137,8 @@ def test_pythons_web_server_is_told_from_an_ssh_server_with_too_many_connections
 def test_a_host_that_takes_connections_and_stays_silent_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for room in ("line", "failures"):
-        monkeypatch.setattr(f"armload.boards.{room}.CONNECT_TIMEOUT_S", 0.5)
+    for module in ("ssh_connection", "failures"):
+        monkeypatch.setattr(f"armload.boards.{module}.CONNECT_TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         error = failure(SshAddress(host="127.0.0.1", port=port))

@@ -171,8 +171,8 @@ def _storage(
         )
     target = ROOM_TO_STAY * free
     advice = (
-        f"Use a model file smaller than {format_bytes(target)}: then no token needs to be read "
-        "from storage."
+        f"Use a model file smaller than {format_bytes(target)} ({ROOM_TO_STAY:.0%} of the free "
+        "memory): then no token needs to be read from storage."
     )
     if model.size_bytes is None:
         why = f"there were {of_free}"

@@ -9,12 +9,14 @@ from pathlib import Path
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
 from armload.bench.sweep import Entry, Journal, begin, growing, new_sweep
+from armload.boards.board import load_board
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, settings_of
 from armload.engines.job import Place
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.models.find import model_called
+from armload.models.model import Model
 from armload.runs.pipeline import Request, execute, session
 
 Report = Callable[[Sequence[Run]], None]
@@ -40,8 +42,7 @@ def bench(
         ArmloadError: as for ``execute``, or the board has not what it needs.
         KeyboardInterrupt: after what is there was kept.
     """
-    model = model_called(model_name, progress)
-    plan = whole_plan(plan, model)  # one that does not suit the model is refused before any work
+    model, plan = _checked(request, model_name, plan, progress)
     with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
         engine = Completion(plan, where.binaries[PROGRAM], model)
         return execute(where, engine, progress, new=request.new, reference=reference)
@@ -69,8 +70,7 @@ def bench_until_known(
     Raises:
         ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
     """
-    model = model_called(model_name, progress)
-    plan = whole_plan(plan, model)
+    model, plan = _checked(request, model_name, plan, progress)
     with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
         binary = where.binaries[PROGRAM]
         engine = Completion(plan, binary, model)
@@ -92,3 +92,11 @@ def bench_until_known(
                 report(runs)
                 new = True
     return journal, judged_together(runs), stop
+
+
+def _checked(
+    request: Request, model_name: str, plan: Plan, progress: Progress
+) -> tuple[Model, Plan]:
+    load_board(request.board)  # a wrong name is reported before a model is made or downloaded
+    model = model_called(model_name, progress)
+    return model, whole_plan(plan, model)

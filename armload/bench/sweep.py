@@ -286,7 +286,13 @@ def find_sweep(reference: str) -> Path | None:
         return None
     folders = sweep_folders()
     if reference == "latest-sweep":
-        return next((folder for folder in reversed(folders) if "-sweep-" in folder.name), None)
+        sweeps = [folder for folder in folders if "-sweep-" in folder.name]
+        if not sweeps:
+            raise UsageError(
+                f"There is no sweep in {sweeps_folder()} yet.",
+                "A list makes one: armload bench --threads 1,2,4.",
+            )
+        return sweeps[-1]
     found = [
         folder
         for folder in folders

@@ -268,7 +268,8 @@ def refuse_unknown(
             raise ConnectError(
                 f"{board_name}: the host key of {hostname} is not known yet: {key.fingerprint}"
                 f" ({key.get_name()}).",
-                f"Compare it with the host's own key, then pin it: {trust}",
+                "Compare it with what ssh-keygen -lf prints there for the host's key, then pin it: "
+                f"{trust}",
             )
 
     return Refuse()

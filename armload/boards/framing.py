@@ -37,6 +37,12 @@ def after_mark(blocks: Iterable[bytes]) -> Iterator[bytes]:
                 yield rest
 
 
+def own_output(stdout: bytes) -> bytes | None:
+    """Return what the command itself wrote; none if the login shell did not run it."""
+    _, mark, output = stdout.partition(_MARK)
+    return output if mark else None
+
+
 def receiving(path: PurePosixPath, offset_bytes: int) -> str:
     """Return the command that writes its standard input to a file, from an offset on.
 

@@ -20,7 +20,15 @@ from armload.boards.ciphers import (
 )
 from armload.boards.failures import SwitchedOffError, translated
 from armload.boards.forward import Passage, Relay, relayed
-from armload.boards.framing import after_mark, marked, reason, receiving, shell_line, size_of
+from armload.boards.framing import (
+    after_mark,
+    marked,
+    own_output,
+    reason,
+    receiving,
+    shell_line,
+    size_of,
+)
 from armload.boards.host import Completed, Piece, Way
 from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.boards.sending import reporting_chunks
@@ -113,12 +121,19 @@ class SshHost:
         output = {"stdout": bytearray(), "stderr": bytearray()}
         with self._started(command, stdin) as channel:
             late = f"{self._name}: a command took longer than {timeout_s:g} s."
-            for stream, data in _pieces(channel, lambda: deadline - time.monotonic(), late):
+            streams = (_blocks(channel), _errors(channel))
+            for stream, data in pieces(*streams, lambda: deadline - time.monotonic(), late):
                 output[stream] += data
             status = self._status(channel, max(deadline - time.monotonic(), 1.0))
-        return Completed(
-            status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
-        )
+        stdout, stderr = bytes(output["stdout"]), bytes(output["stderr"])
+        own = own_output(stdout)
+        if own is None:
+            raise BoardError(
+                f"{self._name}: the login shell did not run the command, and wrote: "
+                f"{reason(stdout or stderr).rstrip('.')}.",
+                "Give the user a POSIX shell, or log in as another user.",
+            )
+        return Completed(status=status, stdout=own, stderr=stderr)
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
         """Run a shell command and yield its output as it comes, to its end."""
@@ -305,7 +320,11 @@ class SshHost:
 
 def _output(channel: paramiko.Channel) -> Iterator[bytes]:
     """Yield what the command itself writes, to its end."""
-    return after_mark(iter(lambda: channel.recv(PIECE_BYTES), b""))
+    return after_mark(_blocks(channel))
+
+
+def _blocks(channel: paramiko.Channel) -> Iterator[bytes]:
+    return iter(lambda: channel.recv(PIECE_BYTES), b"")
 
 
 def _errors(channel: paramiko.Channel) -> Iterator[bytes]:

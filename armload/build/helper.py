@@ -67,7 +67,9 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
     inputs = "\0".join((*map(sha256_of, parts), zig.identity, *flags))
     place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
     if not os.access(place, os.X_OK):
-        with (progress or Silent()).step(f"Compiling {name} for boards"):
+        with (progress or Silent()).step(
+            f"Compiling the helper program {name} for boards (only once)"
+        ):
             _compile(source, target, flags, place)
     return Helper(name=name, path=place, sha256=sha256_of(place))
 

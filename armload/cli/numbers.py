@@ -39,7 +39,7 @@ def whole_number(option: str, text: str, *, most: int | None = None) -> int | No
 
 
 def share(option: str, text: str) -> float:
-    """Read a percentage above 0 and below 100, such as ``5%``, as a share of 1.
+    """Read a percentage above 0 and below 100, such as ``5%`` or ``5``, as a share of 1.
 
     Raises:
         UsageError: it is none; names the option.
@@ -50,6 +50,8 @@ def share(option: str, text: str) -> float:
         number = float(text.removesuffix("%")) / 100
     except ValueError:
         number = math.nan
-    if not 0 < number < 1 or not text.endswith("%"):
-        raise UsageError(f"--{option} {text!a}: must be a percentage, such as 5%.")
+    if not 0 < number < 1:
+        raise UsageError(
+            f"--{option} {text!a}: must be a percentage above 0 and below 100, such as 5%."
+        )
     return number

@@ -69,10 +69,10 @@ def require_file(path: Path, what: str, remedy: str) -> None:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise UsageError(f"There is no {what} {path}.", remedy) from None
+        raise UsageError(f"There is no {what} '{path}'.", remedy) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise UsageError(f"There is no {what} {path}.", remedy) from error
+            raise UsageError(f"There is no {what} '{path}'.", remedy) from error
         raise unreadable(path, error) from error
     if not stat.S_ISREG(mode):
         kind = "is a folder, not a file" if stat.S_ISDIR(mode) else "is not a regular file"

@@ -178,10 +178,10 @@ def misfit_of_target(board: Board, found: Probe) -> str:
         return ""
     if found.machine != target.architecture:
         return (
-            f"Its kernel is {found.machine}, and programs for its target {target.name} need "
+            f"The kernel is {found.machine}, but programs for target {target.name} need "
             f"{target.architecture}."
         )
     lacking = [name for name in target.features if name not in found.cpu_features]
     if lacking:
-        return f"Its CPU lacks {', '.join(lacking)}, which its target {target.name} requires."
+        return f"The CPU lacks {', '.join(lacking)}, which target {target.name} requires."
     return ""

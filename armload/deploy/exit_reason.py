@@ -93,7 +93,7 @@ def explain(
             kind="time limit",
             status=status,
             meaning="stopped by its time limit",
-            remedy="Use a higher --time-limit or fewer tokens.",
+            remedy="Use a higher --time-limit.",
         )
     if record.stopped:
         return Exit(kind="stopped", status=status, meaning="stopped on request")

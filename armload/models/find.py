@@ -62,7 +62,7 @@ def resolve(reference: str, progress: Progress) -> Path:
     require_file(
         path,
         "model",
-        "Give a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE (random weights), or {DEMO!r}.",
+        f"Give a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE (random weights), or {DEMO}.",
     )
     return path
 

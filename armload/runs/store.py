@@ -21,6 +21,7 @@ from armload.core.workspace import data_names, runs_folder
 RUN_FILE = "run.json"
 
 _NAMES_SEARCHED = 500
+_ALIKE = 0.5
 _AGAIN = (
     "If the run is still on its board, 'armload pull' fetches it again. The folder was not changed."
 )
@@ -123,10 +124,7 @@ def find(reference: str) -> Path:
                 + ".",
                 "Write more of the id.",
             )
-    raise UsageError(
-        f"There is no run named {reference!r}.",
-        f"Similar names: {_nearest(reference, folders)}.",
-    )
+    raise UsageError(f"There is no run named {reference!r}.", _similar(reference, folders))
 
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
@@ -149,10 +147,12 @@ def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
             return folder
     raise UsageError(
         f"No run of model {model!r} on board {board!r} in {runs_folder()}.",
-        f"Similar names: {_nearest(f'{board}-{stem}', folders)}.",
+        _similar(f"{board}-{stem}", folders),
     )
 
 
-def _nearest(reference: str, folders: Sequence[Path]) -> str:
+def _similar(reference: str, folders: Sequence[Path]) -> str:
     names = [folder.name for folder in folders[-_NAMES_SEARCHED:]]
-    return ", ".join(difflib.get_close_matches(reference, names, n=3, cutoff=0))
+    if near := difflib.get_close_matches(reference, names, n=3, cutoff=_ALIKE):
+        return f"Similar names: {', '.join(near)}."
+    return f"The latest runs: {', '.join(reversed(names[-3:]))}."

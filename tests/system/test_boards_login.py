@@ -21,7 +21,7 @@ from armload.boards.address import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
-from armload.core.errors import ConnectError
+from armload.core.errors import BoardError, ConnectError
 from tests.command_line import BIN
 from tests.faults import Relay
 from tests.servers import dropbear, make_key, openssh
@@ -53,6 +53,17 @@ def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     yield
     process.terminate()
     process.wait()
+
+
+def test_a_login_shell_that_runs_no_command_is_reported_with_its_words(tmp_path: Path) -> None:
+    refusal = "This account is currently not available."
+    with (
+        openssh(tmp_path, extra=f"ForceCommand echo '{refusal}'; exit 1\n") as address,
+        closing(SshHost(address, "my-board")) as host,
+        pytest.raises(BoardError) as caught,
+    ):
+        host.run("echo hello")
+    assert caught.value.message.endswith(f"did not run the command, and wrote: {refusal}")
 
 
 def says(address: SshAddress) -> str:

@@ -24,7 +24,7 @@ from armload.boards.trust import fetch_host_key, pin, pinned_key
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
-from tests.command_line import BIN
+from tests.command_line import BIN, typed
 from tests.servers import behind, make_key, openssh
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -232,6 +232,12 @@ def test_a_pinned_key_is_replaced_with_a_word_of_warning(
     assert said[0].stderr.count(former) == 2
     assert [json.loads(each.stdout)["replaced_fingerprint"] for each in said] == [former, None]
     assert "This key is already pinned." in said[1].stderr
+    (tmp_path / "boards" / "mine.yaml").rename(tmp_path / "boards" / "yours.yaml")
+    again = ("board.trust", "--board", "yours")
+    assert "already pinned" in typed(tmp_path, *again).stderr
+    pin_key("127.0.0.1", server.port or 22, other)
+    unasked = typed(tmp_path, *again)
+    assert (unasked.returncode, "no terminal" in unasked.stderr) == (2, True)
 
 
 def test_a_refused_login_names_the_keys_that_were_tried(

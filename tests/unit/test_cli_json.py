@@ -339,7 +339,7 @@ def test_an_error_whose_document_cannot_be_written_keeps_its_status(
 def test_a_name_that_is_no_utf_8_is_escaped(folder: Path) -> None:
     done = typed(folder, "inspect", os.fsdecode(b"no-\xff"), "--json")
     assert done.stdout.isascii()
-    assert json.loads(done.stdout)["error"]["message"] == "There is no program no-\udcff."
+    assert json.loads(done.stdout)["error"]["message"] == "There is no program 'no-\udcff'."
 
 
 def test_every_kind_of_error_says_its_kind_and_keeps_its_status() -> None:

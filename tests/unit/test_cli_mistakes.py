@@ -29,7 +29,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["bench", "--engine-args", "it's"], 2, "--engine-args"),
         (["bench", "--precision", "5%", "--repeats", "3"], 2, "Leave one out"),
         (["bench", "--precision", "5%", "--threads", "1,2"], 2, "Leave one out"),
-        (["bench", "--precision", "5"], 2, "must be a percentage"),
+        (["bench", "--precision", "200"], 2, "must be a percentage above 0"),
         (["bench", "--precision-time", "soon"], 2, "--precision-time"),
         (["show", "--run", "nothing"], 2, "o run"),
         (["show", "nothing"], 2, "o run"),
@@ -42,7 +42,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["inspect", "docs"], 2, "docs is a folder, not a file"),
         (["bench", "--model", "docs"], 2, "docs is a folder, not a file"),
         (["bench", "--plan", "docs"], 2, "docs is a folder, not a file"),
-        (["bench", "--model", "m" * 300], 2, "There is no model m"),
+        (["bench", "--model", "m" * 300], 2, "There is no model 'm"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(

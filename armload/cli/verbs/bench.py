@@ -40,13 +40,13 @@ from armload.engines.defaults import (
         "temperature": "sampling temperature; 0 always takes the most likely token (0)",
         "seed": "seed of the sampler (1)",
         "stop-at-end": "stop at the model's end-of-text token instead of generating -n tokens",
-        "plan": "a YAML file with these options as keys; command-line options override the file",
-        "repeats": "runs of each combination of the lists; 1 runs a single one once (1, or as "
-        "--precision needs)",
+        "plan": "a YAML file with such options as keys; command-line options override the file",
+        "repeats": "runs of each combination of the lists (1; without lists as --precision needs)",
         "warmups": "runs before these that are excluded from the results (0)",
         "precision": "repeat a single combination until its median time per token is known this "
-        "precisely ({DEFAULT_PRECISION:.0%})",
-        "precision-time": f"seconds that these repeats may add ({DEFAULT_PRECISION_TIME_S})",
+        f"precisely ({DEFAULT_PRECISION:.0%})",
+        "precision-time": "seconds that repeats for --precision may take beyond the first run "
+        f"({DEFAULT_PRECISION_TIME_S})",
         "cold": "drop the board's page cache before each run: the model is read from storage",
         "cool-to": "before each run, wait until the hottest sensor reads this temperature or less",
         "governor": "CPU frequency governor during each run, such as performance",
@@ -212,7 +212,7 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
     elif pulled.runs:
         terminal.show(list_table(pulled.runs))
     elif not pulled.lost:
-        terminal.show(f"Nothing on {board} that is not here already.")
+        terminal.show(f"{board} has no run that was not fetched.")
     if pulled.lost:
         ended = len(pulled.runs) + len(pulled.lost)
         remedies = dict.fromkeys(error.remedy for error in pulled.lost.values() if error.remedy)

@@ -47,7 +47,8 @@ def list_boards(c: Context, json: bool = False) -> None:
 def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     """Show a board's CPU features, memory, storage and tools.
 
-    Memory and storage bandwidth are measured once per boot, while the board is not in use.
+    Memory and storage bandwidth are measured once per boot, while the board is not in use. The
+    first time, small programs for that are compiled, which can take a minute.
     Example: armload board.probe --board dayu200
     """
     del c
@@ -98,9 +99,14 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
                 f"{found.workdir_obstacle.words}. {found.workdir_obstacle.remedy(chosen.name)}"
             )
         if misfit:
+            fitting = [
+                name
+                for name in data_names("toolchains")
+                if not misfit_of_target(chosen.model_copy(update={"target": name}), found)
+            ]
             terminal.say(
-                f"{misfit} Correct 'target' in boards/{board}.yaml; "
-                f"what there is: {', '.join(data_names('toolchains'))}."
+                f"{board}: {misfit} Targets that suit it: {', '.join(fitting) or 'none'}; "
+                f"set one as 'target' in boards/{board}.yaml."
             )
 
 
@@ -125,14 +131,22 @@ def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) ->
     terminal.say(f"{board} shows {key.kind} {key.fingerprint}")
     if former is not None and former.line == key.line:
         terminal.say("This key is already pinned.")
+        yes = True
     elif former is not None:
         terminal.say(
             f"This replaces the pinned key of {key.host} port {key.port}: {former.kind} "
             f"{former.fingerprint}. Unless the board was reinstalled, another machine may be "
             "impersonating it."
         )
-    if not yes and not terminal.confirm("Is this the board's key? Pin it?"):
-        raise UsageError("Nothing was pinned.", "Use --yes to pin it without confirmation.")
+    if not yes and not terminal.can_ask():
+        raise UsageError(
+            "Nothing was pinned: there is no terminal to confirm it on.",
+            "If the fingerprint is the board's, use --yes.",
+        )
+    if not yes and not terminal.confirm(
+        "On the board, ssh-keygen -lf FILE.pub prints its key's fingerprint. Is it the same?"
+    ):
+        raise UsageError("Nothing was pinned.")
     path = pin(key)
     replaced = former.fingerprint if former is not None and former.line != key.line else None
     if json:

@@ -64,7 +64,7 @@ def _is_meant(plan: Sequence[Decision], *, yes: bool) -> bool:
         line = f"{decision.kind}: {decision.item.label}, {format_bytes(decision.item.size_bytes)}"
         say(f"stays  {line}: {decision.reason}" if decision.reason else f"goes   {line}")
     if all(decision.reason for decision in plan):
-        say("There is nothing to free.")
+        say("There is nothing to free of these kinds; --what names others.")
         return False
     return yes or terminal.confirm(f"Free {_size(plan, 'goes')}?")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from armload.build.target import Target, machine_architecture
-from armload.build.zig import find_zig
+from armload.build.helper import any_cpu_compiler
+from armload.build.target import machine_architecture
 
 SOURCE = r"""
 #include <signal.h>
@@ -77,12 +77,9 @@ int main(int argc, char **argv) {
 
 def compiled_engine(folder: Path, architecture: str = "") -> Path:
     """Compile it for this machine, or for another, into ``folder``."""
-    target = Target.model_validate(
-        {"name": "any", "cpu": "generic", "architecture": architecture or machine_architecture()}
-    )
-    compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
     (folder / "engine.c").write_text(SOURCE)
     program = folder / "engine"
-    words = [compiler, "-O1", "-static", "-s", "-o", str(program), str(folder / "engine.c")]
+    compiler = any_cpu_compiler(architecture or machine_architecture())
+    words = [*compiler, "-std=gnu11", "-Wno-error", "-o", str(program), str(folder / "engine.c")]
     subprocess.run(words, check=True)
     return program

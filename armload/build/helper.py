@@ -60,26 +60,31 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
     """
     source = data_path("toolchains", "board", f"{name}.c")
     target = _ANY_CPU[architecture]
-    zig = find_zig(target)
-    flags = (*zig.cpu_flags(target), *_FLAGS)
+    compiler, *flags = any_cpu_compiler(architecture)
     folders = (source.parent, native_folder())
     parts = (source, *(path for folder in folders for path in sorted(folder.glob("*.h"))))
-    inputs = "\0".join((*map(sha256_of, parts), zig.identity, *flags))
+    inputs = "\0".join((*map(sha256_of, parts), find_zig(target).identity, *flags))
     place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
     if not os.access(place, os.X_OK):
         with (progress or Silent()).step(
             f"Compiling the helper program {name} for boards (only once)"
         ):
-            _compile(source, target, flags, place)
+            _compile(source, target, [compiler, *flags], place)
     return Helper(name=name, path=place, sha256=sha256_of(place))
 
 
-def _compile(source: Path, target: Target, flags: tuple[str, ...], place: Path) -> None:
+def any_cpu_compiler(architecture: str) -> list[str]:
+    """Return the command that compiles C for every CPU of an architecture, without files."""
+    target = _ANY_CPU[architecture]
+    zig = find_zig(target)
+    return [zig.definitions(target)["CMAKE_C_COMPILER"], *zig.cpu_flags(target), *_FLAGS]
+
+
+def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> None:
     with tempfile.TemporaryDirectory() as name, written_whole(place) as beside:
-        compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
         made = Path(name) / source.stem
         done = subprocess.run(
-            [compiler, *flags, f"-I{native_folder()}", "-o", str(made), str(source)],
+            [*compiler, f"-I{native_folder()}", "-o", str(made), str(source)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from armload.build.helper import PIN, RATES, WATCH, helper
+from armload.build.helper import PIN, RATES, WATCH, any_cpu_compiler, helper
 from armload.build.inspection import inspect
 from armload.build.order import native_folder
-from armload.build.target import Target, machine_architecture
-from armload.build.zig import find_zig
+from armload.build.target import machine_architecture
 from armload.core.shell import quote
 from armload.engines.trace import Trace
 from tests.system.test_build_helper import emulator
@@ -133,10 +132,7 @@ def library_program(folder: Path) -> Path:
         "    armload_trace_write(&step);\n"
         "}\n"
     )
-    architecture = machine_architecture()
-    target = Target.model_validate({"name": "any", "cpu": "generic", "architecture": architecture})
-    compiler = find_zig(target).definitions(target)["CMAKE_C_COMPILER"]
-    words = [compiler, "-static", "-Wall", "-Wextra", "-Werror", f"-I{native_folder()}"]
+    words = [*any_cpu_compiler(machine_architecture()), "-std=gnu11", f"-I{native_folder()}"]
     words += ['-DARMLOAD_ENGINE_COMMIT="abc"', str(folder / "main.c")]
     words += [str(native_folder() / "armload_step.c"), "-o", str(compiled)]
     subprocess.run(words, check=True)

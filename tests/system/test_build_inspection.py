@@ -74,7 +74,8 @@ def test_a_feature_that_the_cpu_lacks_is_named_with_address_and_target(tmp_path:
     code = DOT.replace("vdotq_s32(v", "vusdotq_s32(v").replace(
         "vdupq_n_s8((signed char) n)", "vdupq_n_u8((unsigned char) n)"
     )
-    program = _program(tmp_path, "-static", "-mcpu=cortex_a55+i8mm", code=code)
+    code = code.replace("int main", '__attribute__((target("i8mm"))) int main')
+    program = _program(tmp_path, "-static", "-mcpu=cortex_a55", code=code)
     strip(program, tmp_path / "stripped")
     stripped = inspect(tmp_path / "stripped")
     with pytest.raises(BuildError, match=r"'i8mm', the first at 0x[0-9a-f]+ \(usdot\).*'rk3568'"):

@@ -106,7 +106,7 @@ def test_a_second_command_waits_for_the_first(cache: Path) -> None:
         _wait_for_statuses(first, cache, 1)
         with _building() as second:
             assert second.stdout is not None
-            assert "waiting" in second.stdout.readline()
+            assert "Waiting" in second.stdout.readline()
             second.send_signal(signal.SIGINT)
             second.wait()
         assert first.poll() is None

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +99,15 @@ def _wait_for(process: subprocess.Popen[str], machine: BuildHost, text: str) -> 
 
 def _line_is_cut(port: int) -> None:
     """End all SSH sessions of the server on a port, but not what they have started."""
-    for process in psutil.process_iter(["name", "cmdline"]):
-        if process.info["name"] == "sshd" and any(
-            connection.laddr.port == port for connection in process.net_connections("tcp")
-        ):
-            process.kill()
+    for process in psutil.process_iter(["name"]):
+        with suppress(psutil.NoSuchProcess):
+            if process.info["name"] == "sshd" and any(
+                connection.laddr.port == port for connection in process.net_connections("tcp")
+            ):
+                process.kill()
 
 
+@exhaustive
 def test_a_build_survives_a_cut_line_and_a_killed_workstation_and_the_same_command_completes_it(
     machine: BuildHost,
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_sent(
         host.run(f"rm -f {filler}")
 
 
+@pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
 def test_a_program_that_takes_all_memory_is_said_to_have(
     host: Host, board: Board, tmp_path: Path
 ) -> None:

@@ -128,7 +128,7 @@ def test_a_fetched_file_needs_no_network_the_second_time(endpoint: str, tmp_path
     ("reference", "part"),
     [
         ("hf:armload/tiny/absent.gguf", "has no file absent.gguf"),
-        ("hf:armload/nothing/model.gguf", "has no armload/nothing"),
+        ("hf:armload/nothing/model.gguf", "has no repository armload/nothing"),
     ],
 )
 def test_what_the_hub_lacks_is_a_usage_error(
@@ -148,7 +148,7 @@ def test_what_the_hub_lacks_is_a_usage_error(
 def test_an_unreachable_hub_is_a_connect_error(environment: dict[str, str], tmp_path: Path) -> None:
     answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, **environment)
     assert answer["kind"] == "ConnectError"
-    assert "cannot be reached" in str(answer["message"])
+    assert "Cannot reach" in str(answer["message"])
 
 
 ON_A_FULL_DISK = 'mount -t tmpfs -o size=100k none "$HF_HOME" && exec "$@"'

@@ -13,9 +13,9 @@ import pytest
 from armload.analysis.run import Run
 from armload.boards.board import Board
 from armload.boards.local import LocalHost
+from armload.build.helper import any_cpu_compiler
 from armload.build.order import native_folder
-from armload.build.target import Target, machine_architecture
-from armload.build.zig import find_zig
+from armload.build.target import machine_architecture
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.deploy.collect import collect
@@ -53,8 +53,11 @@ int main(int argc, char **argv)
             hold(argv[1], argv[2]);
         if (number == {FULL_AT + LOST})
             hold(argv[3], argv[4]);
-        struct armload_step step = {{number ? ARMLOAD_GENERATE : ARMLOAD_PROMPT, number ? 1 : 8,
-                                    armload_count_at_start(), {{0}}}};
+        struct armload_step step = {{.sequences = 1,
+                                    .tokens = number ? 1 : 8,
+                                    .prompt_tokens = number ? 0 : 8,
+                                    .generated_tokens = number ? 1 : 0,
+                                    .start = armload_count_at_start()}};
         usleep(200);
         step.end = armload_count_at_end();
         armload_trace_write(&step);
@@ -70,13 +73,10 @@ int main(int argc, char **argv)
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program of this machine's that writes a trace by armload's own library."""
     folder = tmp_path_factory.mktemp("program")
-    target = Target.model_validate(
-        {"name": "any", "cpu": "generic", "architecture": machine_architecture()}
-    )
     (folder / "program.c").write_text(PROGRAM)
     subprocess.run(
         [
-            *(find_zig(target).definitions(target)["CMAKE_C_COMPILER"], "-O1", "-static"),
+            *(*any_cpu_compiler(machine_architecture()), "-std=gnu11"),
             *(f"-I{native_folder()}", '-DARMLOAD_ENGINE_COMMIT="none"', "-o", folder / "program"),
             *(folder / "program.c", native_folder() / "armload_step.c"),
         ],

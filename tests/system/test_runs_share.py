@@ -68,6 +68,7 @@ def test_a_bench_survives_a_server_that_refuses_two_of_three_connections(
     board_is_clean(ann)
 
 
+@pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
 def test_a_board_in_use_is_shown_and_released_only_by_force(people: tuple[Person, Person]) -> None:
     ann, bob = people
     with held_engine(ann) as engine:

@@ -117,7 +117,7 @@ def test_an_encoding_without_a_files_name_shows_it_escaped(encoding: str, folder
     assert document["path"] == "中文/程序"
     assert r"\u4e2d\u6587/\u7a0b\u5e8f" in done.stdout[end:]
     assert done.returncode == 2
-    assert r"\u4e2d\u6587/\u65e0." in done.stderr.splitlines()[0]
+    assert r"\u4e2d\u6587/\u65e0'." in done.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize("moment", ["invoke.program", "armload.cli.verbs.watch", "rich.console"])

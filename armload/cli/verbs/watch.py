@@ -77,11 +77,6 @@ def watch(
             "Give a program after --, or an MNN model's folder with --mnn-python.",
             "Example: armload watch --board kitchen --put llm_demo -- llm_demo --help",
         )
-    if not mnn_python and (n_predict or prompt or python):
-        raise UsageError(
-            "--n-predict, --prompt and --python need --mnn-python.",
-            "Give a program its own arguments after --.",
-        )
     request = Request(board=board, wait_s=amount("wait", wait), new=new)
     order = WatchOrder(
         words=tuple(command or ()),

@@ -109,7 +109,7 @@ def test_a_foreign_engine_s_run_is_a_run_like_any_other(
     assert "qwen" in person.types("show").stdout
     assert "as reported by the program" in person.types("show", "--run", demo["id"]).stdout
     person.types("report", demo["id"])
-    assert "not here" in person.types("pull", "--board", "here").stdout
+    assert "nothing to fetch" in person.types("pull", "--board", "here").stdout
 
 
 def test_it_compares_with_another_and_says_what_differs(

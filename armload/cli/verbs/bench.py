@@ -212,7 +212,7 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
     elif pulled.runs:
         terminal.show(list_table(pulled.runs))
     elif not pulled.lost:
-        terminal.show(f"{board} has no run that was not fetched.")
+        terminal.show(f"There is nothing to fetch from {board}.")
     if pulled.lost:
         ended = len(pulled.runs) + len(pulled.lost)
         remedies = dict.fromkeys(error.remedy for error in pulled.lost.values() if error.remedy)

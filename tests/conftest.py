@@ -6,6 +6,7 @@ file, changed within the last commits.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -31,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="skip the exhaustive tests that have not begun after so many seconds",
     )
+
+
+def pytest_configure() -> None:
+    # Tests start hundreds of programs. Without byte code each would compile all its modules.
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

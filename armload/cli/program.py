@@ -68,6 +68,12 @@ Exit statuses: 0 success, 1 internal error, or a local file or disk that cannot 
 
 
 class _Armload(Program):
+    def parse_core(self, argv: list[str] | None) -> None:
+        chosen = sys.dont_write_bytecode
+        super().parse_core(argv)
+        # Invoke forbids byte code, so that a verb would compile its modules at every start.
+        sys.dont_write_bytecode = chosen
+
     def parse_tasks(self) -> None:
         try:
             super().parse_tasks()

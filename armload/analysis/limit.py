@@ -8,12 +8,14 @@ from statistics import median
 from armload.analysis.cpu_share import busy_share, switches_per_token, without_storage
 from armload.analysis.run import Limit
 from armload.analysis.storage_share import storage_rate, storage_s
+from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions, within_group
 from armload.core.values import counted, format_bytes
 from armload.engines.cpu_set import cpu_numbers
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
 from armload.engines.trace import Step, Trace
+from armload.engines.weights_record import Weights
 
 BUSY_FROM = 0.80
 """Share of wall time that the engine's threads must run on a CPU to count as busy."""
@@ -55,7 +57,7 @@ def find_limit(
     rate = storage_rate(decode, board.storage_read_bytes_per_s)
     reading = median(storage_s(step, rate) / step.duration_s for step in decode)
     if reading >= STORAGE_LIMITS_FROM:
-        return _storage(decode, model, board, before)
+        return _storage(decode, model, board, before, streamed_weights(header))
     threads, weights_bytes = header.threads, model.bytes_per_token
     read = _what_was_read(decode, rate)
     if threads is None or weights_bytes is None:
@@ -146,7 +148,11 @@ def _of_a_watched_program(decode: Sequence[Step], board: BoardRecord, read: str)
 
 
 def _storage(
-    decode: Sequence[Step], model: ModelRecord, board: BoardRecord, before: Conditions
+    decode: Sequence[Step],
+    model: ModelRecord,
+    board: BoardRecord,
+    before: Conditions,
+    streamed: Weights | None,
 ) -> Limit:
     token_s = median(step.duration_s / step.output_tokens for step in decode)
     free = before.memory_available_bytes
@@ -174,7 +180,12 @@ def _storage(
         f"Use a model file smaller than {format_bytes(target)} ({ROOM_TO_STAY:.0%} of the free "
         "memory): then no token needs to be read from storage."
     )
-    if model.size_bytes is None:
+    if streamed is not None:
+        why = (
+            f"{format_bytes(streamed.held_bytes)} of the {format_bytes(streamed.weights_bytes)} "
+            f"of weights stay in memory, with {of_free} before the run"
+        )
+    elif model.size_bytes is None:
         why = f"there were {of_free}"
     elif model.size_bytes > free:
         excess = format_bytes(model.size_bytes - free)

@@ -38,6 +38,7 @@ FindingName = Literal[
     "not cold",
     "storage full",
     "swapped",
+    "streaming",
     "lease lost",
 ]
 """Every kind of reason to doubt a run."""

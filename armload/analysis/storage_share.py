@@ -1,4 +1,4 @@
-"""How much of a step's time reading from storage took."""
+"""How much of a step's time went into waiting for the storage."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ def storage_rate(steps: Sequence[Step], known_bytes_per_s: int | None) -> float:
 
 
 def storage_s(step: Step, bytes_per_s: float) -> float:
-    """Return the seconds that reading took in a step; from its faults, where no bytes are counted.
+    """Return the seconds that a step waited for reading.
 
-    Args:
-        step: with or without a count of bytes.
+    That was timed where weights are streamed. Elsewhere it is estimated from the bytes that were
+    read, or from the faults, where no bytes are counted.
     """
+    if step.storage_wait_ns is not None:
+        return step.storage_wait_ns / 1e9
     read_bytes = step.read_bytes
     if read_bytes is None:
         read_bytes = step.major_faults * FAULT_BYTES

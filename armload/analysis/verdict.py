@@ -12,6 +12,7 @@ from armload.analysis.frequency import Cores, cores_of
 from armload.analysis.run import Finding, FindingName, Verdict
 from armload.analysis.sanity import Departure, departure_line, doubts_about_text
 from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
+from armload.analysis.streaming import doubts_about_streaming
 from armload.analysis.summary import generating, quantile, token_times
 from armload.boards.conditions import Conditions
 from armload.core.values import counted, format_bytes
@@ -119,6 +120,7 @@ def _about_the_speed(job: Job, output: Output, around: Around) -> _Named:
         *(("throttled", doubt) for doubt in slowed),
         *(("contended", doubt) for doubt in contended),
         *_doubts_about_spread(steps, named, job.board),
+        *(("streaming", doubt) for doubt in doubts_about_streaming(output.header, steps)),
     ]
 
 

@@ -36,10 +36,12 @@ from armload.engines.plan import (
     Plan,
     PromptText,
     PromptTokens,
+    Resident,
     Seconds,
     Seed,
     Temperature,
     TokenCount,
+    WeightsMode,
     kv_halves,
 )
 
@@ -78,6 +80,8 @@ class Options(Value):
         context, batch, micro_batch: in tokens.
         kv_type: of the cache; keys and values apart are ``q8_0/q4_0``.
         flash_attention: on, off or auto.
+        weights: mapped, streamed or auto.
+        resident: bytes of streamed weights that stay in memory, such as ``400 MB``.
         engine_args: further arguments for the engine, quoted as one text.
         cold: drop the board's page cache first.
         temperature, seed, stop_at_end, time_limit: the same for all.
@@ -99,6 +103,8 @@ class Options(Value):
     micro_batch: Listed[TokenCount] = ()
     kv_type: Listed[KvType] = ()
     flash_attention: Listed[FlashAttention] = ()
+    weights: Listed[WeightsMode] = ()
+    resident: Listed[Resident] = ()
     engine_args: Listed[str] = ()
     cold: Listed[bool] = ()
     temperature: Temperature | None = None
@@ -126,6 +132,15 @@ class Options(Value):
             except ValueError as error:
                 raise ValueError(f"{text!a}: {error}; quote it as in a shell") from error
         return several
+
+    @field_validator("resident")
+    @classmethod
+    def _is_of_streamed_weights(
+        cls, resident: tuple[int, ...], info: ValidationInfo
+    ) -> tuple[int, ...]:
+        if resident and info.data.get("weights") == ("mapped",):
+            raise ValueError("this is a part of streamed weights; do not use weights: mapped")
+        return resident
 
     @field_validator("*")
     @classmethod
@@ -176,11 +191,17 @@ class Options(Value):
             for name, field in _COMMON.items()
             if getattr(self, name) is not None
         }
+        seen = set()
         for chosen in itertools.product(*(axis for axis in axes.values() if axis)):
             fields = dict(common)
             for each in chosen:
                 fields.update(each)
-            yield Plan.model_validate(fields)
+            if fields.get("weights") == "mapped":
+                fields.pop("resident_bytes", None)
+            plan = Plan.model_validate(fields)
+            if plan not in seen:
+                seen.add(plan)
+                yield plan
 
 
 _MEANINGS: Mapping[str, Callable[[Any], object]] = {
@@ -202,6 +223,8 @@ _FIELDS = {
     "flash_attention": "flash_attention",
     "batch": "batch_tokens",
     "micro_batch": "micro_batch_tokens",
+    "weights": "weights",
+    "resident": "resident_bytes",
     "cpus": "cpus",
     "threads": "threads",
     "cold": "cold",

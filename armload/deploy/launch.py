@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from armload.boards.framing import reason
@@ -42,6 +42,7 @@ def launch(
     trace: bool,
     time_limit_s: float,
     job: bytes,
+    environment: Mapping[str, str] | None = None,
     mark: str = "-",
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
@@ -60,6 +61,7 @@ def launch(
         trace: let our library write ``trace.jsonl`` there.
         time_limit_s: the board itself ends the program after that long, give or take a second.
         job: JSON that comes back as ``job.json`` with the run's files, whoever fetches them.
+        environment: variables for the program.
         mark: one word that the list of runs gives back.
         lease: of the board; the run renews it while the program lives, and ends it then.
         renew_every_s: how often the run renews the lease.
@@ -78,6 +80,7 @@ def launch(
             "folder": run_folder,
             "run_id": run_folder.name,
             "argv": list(argv),
+            "environment": dict(environment or {}),
             "program": program or argv[0],
             "trace": trace,
             "time_limit_s": math.ceil(time_limit_s),

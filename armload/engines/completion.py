@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from armload.boards.board import Board
@@ -26,6 +27,7 @@ from armload.engines.llama_cpp import (
 from armload.engines.output import Memory, Output
 from armload.engines.plan import Plan
 from armload.engines.trace import read_trace
+from armload.engines.weights import are_streamed, environment
 from armload.models.model import Model
 
 PROGRAM = "llama-completion"
@@ -118,8 +120,17 @@ class Completion(Engine):
             on_board=program,
             model_on_board=model,
             memory_available_bytes=site.found.conditions.memory_available_bytes,
+            streamed=self._are_streamed(site),
         )
         return (*site.launcher, *words)
+
+    def environment(self, site: Site) -> Mapping[str, str]:
+        """Say how the weights are held, where that is not as llama.cpp does it."""
+        return environment(self._plan, streamed=self._are_streamed(site))
+
+    def _are_streamed(self, site: Site) -> bool:
+        plan, model, now = self._plan, self._model, site.found.conditions
+        return are_streamed(plan, self._binary.path, model, self.memory, now)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -134,6 +134,11 @@ class Engine(ABC):
             UsageError: its arguments do not suit the board.
         """
 
+    def environment(self, site: Site) -> Mapping[str, str]:
+        """Return the variables that it is started with, beside those of the board's shell."""
+        del site
+        return {}
+
     def program(self, site: Site) -> str:
         """Return the word of the command line that names the program whose end is explained."""
         return self.command(site)[len(site.launcher)]

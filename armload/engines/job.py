@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import JsonValue, model_validator
@@ -170,6 +171,7 @@ class Job(Subject):
         place: in a sweep; none outside of one.
         engine_name: in the list of engines.
         command: the words that start it on the board.
+        environment: variables that it is started with.
         before: the board's state.
     """
 
@@ -181,6 +183,7 @@ class Job(Subject):
     armload: str
     engine_name: str
     command: tuple[str, ...]
+    environment: Mapping[str, str] = {}
     board: BoardRecord
     before: Conditions
 

@@ -138,6 +138,7 @@ def command(
     on_board: PurePosixPath,
     model_on_board: PurePosixPath,
     memory_available_bytes: int,
+    streamed: bool,
 ) -> tuple[str, ...]:
     """Return the words that start the engine on the board.
 
@@ -146,6 +147,7 @@ def command(
         on_board: the program's path on the board.
         model_on_board: the model's path on the board.
         memory_available_bytes: on the board, before the run.
+        streamed: the weights exceed it, and are read from storage for every token.
 
     Raises:
         UsageError: the plan does not suit the model.
@@ -169,8 +171,10 @@ def command(
         words += _flash_attention(program, plan.flash_attention)
     if not plan.stop_at_end:
         words.append("--ignore-eos")
-    if not repacks(model, memory_available_bytes, context):
+    if streamed or not repacks(model, memory_available_bytes, context):
         words += _if_offered(program, "--no-repack")
+    if streamed:
+        words.append("--no-warmup")  # it would read all weights once more
     words += _if_offered(program, "--perf")
     words += _if_offered(program, "--offline")
     words += _if_offered(program, "-fit", "off")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from armload.core.values import Value
+from armload.core.values import ByteCount, Value
 from armload.engines.cpu_set import cpu_numbers
 from armload.engines.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
 
@@ -53,6 +53,8 @@ PromptTokens = Annotated[int, Field(ge=2)]
 Cores = Annotated[str, BeforeValidator(_as_text), AfterValidator(_names_cores)]
 KvType = Annotated[str, AfterValidator(_is_known)]
 FlashAttention = Literal["on", "off", "auto"]
+WeightsMode = Literal["auto", "mapped", "streamed"]
+Resident = Annotated[ByteCount, Field(ge=0)]
 Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
@@ -73,6 +75,9 @@ class Plan(Value):
         micro_batch_tokens: tokens that go through the model at a time.
         kv_type: of the cache, such as ``q8_0``, or keys and values apart, ``q8_0/q4_0``.
         flash_attention: the fused attention kernel.
+        weights: ``mapped`` as llama.cpp does it, ``streamed`` ahead of the computation with a part
+            that stays in memory, or ``auto``: streamed if they exceed the board's memory.
+        resident_bytes: of streamed weights, that stay in memory; none for what fits.
         cold: the board's page cache is dropped first, where permitted.
         temperature: 0 is greedy.
         seed: of the sampler.
@@ -92,6 +97,8 @@ class Plan(Value):
     micro_batch_tokens: TokenCount | None = None
     kv_type: KvType | None = None
     flash_attention: FlashAttention | None = None
+    weights: WeightsMode = "auto"
+    resident_bytes: Resident | None = None
     cold: bool = False
     temperature: Temperature = 0.0
     seed: Seed = 1

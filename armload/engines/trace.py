@@ -12,6 +12,7 @@ from pydantic import ValidationError, model_validator
 from armload.core.errors import DataError
 from armload.core.values import Value
 from armload.deploy.traces import is_whole, whole_lines
+from armload.engines.weights_record import Weights
 
 _COUNTED_AS = {"prompt": "prompt_tokens", "generate": "generated_tokens"}
 
@@ -39,6 +40,9 @@ class Step(Value):
             counting them would have cost too much.
         cpu_khz: frequency of each core that reports one, at the end of the step.
         celsius: hottest sensor at the end of the step; none where there is none.
+        storage_wait_ns: time that the computation waited for streamed weights; none without.
+        locked_bytes: memory that the process had locked (``VmLck``) at the end of the step, with
+            streamed weights.
     """
 
     step: int
@@ -58,6 +62,8 @@ class Step(Value):
     involuntary_switches: int | None = None
     cpu_khz: tuple[int, ...] = ()
     celsius: float | None = None
+    storage_wait_ns: int | None = None
+    locked_bytes: int | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -97,6 +103,8 @@ class Trace(Value):
             ``0-3,6``; empty where none reports one, none in a trace that was written before.
         allowed_cores: the cores that the program could use; none where that is not known.
         last_accepted_tokens: drafts of the main model's last step that were accepted.
+        weights: how they were held, where streaming was wanted; a further entry each time that
+            this changed.
     """
 
     format: int
@@ -110,6 +118,7 @@ class Trace(Value):
     khz_cores: str | None = None
     allowed_cores: str | None = None
     last_accepted_tokens: int = 0
+    weights: tuple[Weights, ...] = ()
 
 
 class Accepted(Value):
@@ -130,17 +139,21 @@ def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
     """
     steps: list[Step] = []
     last: list[Accepted] = []
+    weights: list[Weights] = []
 
     def take(content: dict[str, Any]) -> None:
         if "step" in content:
             steps.append(Step.model_validate(content))
+        elif "weights" in content:
+            weights.append(Weights.model_validate(content))
         else:
             last.append(Accepted.model_validate(content))
 
     header = read_lines(path, take)
     accepted = sum(each.accepted_tokens for each in last if each.model == 0)
-    if header is not None and accepted:
-        header = header.model_copy(update={"last_accepted_tokens": accepted})
+    if header is not None:
+        found = {"last_accepted_tokens": accepted, "weights": tuple(weights)}
+        header = header.model_copy(update=found)
     return header, tuple(steps)
 
 

@@ -22,6 +22,7 @@ class Model(Value):
         vocabulary: number of tokens.
         bytes_per_token: weight bytes that one decode step reads.
         kv_bytes_per_token: KV-cache bytes per token of context, at 16 bits a value.
+        experts: of a mixture of experts, in each layer; else 0.
     """
 
     path: Path
@@ -35,6 +36,7 @@ class Model(Value):
     vocabulary: int
     bytes_per_token: int
     kv_bytes_per_token: int
+    experts: int = 0
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from armload.analysis.conditions_log import (
 )
 from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
+from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import Around, judge
 from armload.core.errors import DataError
@@ -94,7 +95,7 @@ def assemble(job: Job, folder: Path) -> Run:
         verdict=judge(job, output, ended, around, found),
         reference=found,
         result=output.result,
-        notes=output.notes,
+        notes=(*output.notes, *notes_about_weights(header)),
     )
 
 

@@ -62,6 +62,7 @@ def new_job(engine: Engine, board: Board, site: Site, place: Place | None = None
         armload=__version__,
         engine_name=engine.name,
         command=engine.command(site),
+        environment=dict(engine.environment(site)),
         board=board_record(board, site.found),
         before=site.found.conditions,
     )

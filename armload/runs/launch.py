@@ -40,6 +40,7 @@ def launch(
             host,
             run_folder=folder,
             argv=job.command,
+            environment=job.environment,
             trace=True,
             time_limit_s=engine.time_limit_s,
             job=job.model_dump_json().encode(),

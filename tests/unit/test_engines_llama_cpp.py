@@ -29,7 +29,9 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def words(plan: Plan, program: Path, memory_available_bytes: int = 10**9) -> tuple[str, ...]:
+def words(
+    plan: Plan, program: Path, memory_available_bytes: int = 10**9, *, streamed: bool = False
+) -> tuple[str, ...]:
     return command(
         plan,
         model(),
@@ -37,6 +39,7 @@ def words(plan: Plan, program: Path, memory_available_bytes: int = 10**9) -> tup
         on_board=PurePosixPath("/w/bin/llama-completion"),
         model_on_board=PurePosixPath("/w/models/m.gguf"),
         memory_available_bytes=memory_available_bytes,
+        streamed=streamed,
     )
 
 
@@ -61,6 +64,11 @@ def test_a_measurement_does_not_stop_at_the_end_of_the_text(program: Path) -> No
 def test_weights_are_rearranged_only_where_two_copies_fit(program: Path) -> None:
     assert "--no-repack" not in words(Plan(), program, memory_available_bytes=10**9)
     assert "--no-repack" in words(Plan(), program, memory_available_bytes=80_000_000)
+
+
+def test_streamed_weights_are_neither_rearranged_nor_read_for_a_warm_up(program: Path) -> None:
+    assert {"--no-repack", "--no-warmup"} <= {*words(Plan(), program, streamed=True)}
+    assert "--no-warmup" not in words(Plan(), program)
 
 
 def test_the_cache_holds_prompt_and_output_and_not_more_than_the_model_knows() -> None:

@@ -4,7 +4,9 @@
 
 #include "armload_step.h"
 
+#include "armload_memory.h"
 #include "armload_sensors.h"
+#include "armload_stream.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +26,7 @@ static struct {
     int64_t steps;
     int64_t page_bytes;
     int     statm;
+    struct armload_stream weights; // as last written
 } trace = { .file = -1 };
 
 static void count_work(struct armload_counters * counters) {
@@ -33,6 +36,7 @@ static void count_work(struct armload_counters * counters) {
     counters->major_faults         = usage.ru_majflt;
     counters->involuntary_switches = usage.ru_nivcsw;
     counters->read_bytes           = (int64_t) usage.ru_inblock * ARMLOAD_BLOCK_BYTES;
+    counters->storage_wait_ns      = armload_stream_wait_ns();
 }
 
 // The clock is read last at the start and first at the end, so that counting is not timed.
@@ -114,10 +118,42 @@ void armload_trace_begin(int32_t threads) {
     }
 }
 
+static size_t append_sizes(char * line, size_t length, const struct armload_stream * state) {
+    if (state->requested_bytes >= 0) {
+        length = armload_append(line, length, ",\"requested_bytes\":%" PRId64, state->requested_bytes);
+    }
+    return armload_append(line, length,
+        ",\"available_bytes\":%" PRId64 ",\"weights_bytes\":%" PRId64 ",\"resident_bytes\":%" PRId64
+        ",\"locked_bytes\":%" PRId64 ",\"anonymous_bytes\":%" PRId64 ",\"cached_bytes\":%" PRId64
+        ",\"released_bytes\":%" PRId64 ",\"window_bytes\":%" PRId64 ",\"lock_refused\":%s",
+        state->available_bytes, state->weights_bytes, state->resident_bytes, state->locked_bytes,
+        state->anonymous_bytes, state->cached_bytes, state->released_bytes, state->window_bytes,
+        state->lock_refused ? "true" : "false");
+}
+
+// Says how the weights are held, when that has changed.
+static void write_weights(void) {
+    struct armload_stream state;
+    if (!armload_stream_state(&state) || memcmp(&state, &trace.weights, sizeof(state)) == 0) {
+        return;
+    }
+    char   line[ARMLOAD_LINE_BYTES];
+    size_t length = armload_append(line, 0, "{\"weights\":\"%s\",\"before_step\":%" PRId64,
+                                   state.unfit == NULL ? "streamed" : "mapped", trace.steps);
+    if (state.unfit == NULL) {
+        length = append_sizes(line, length, &state);
+    } else {
+        length = armload_append(line, length, ",\"reason\":\"%s\"", state.unfit);
+    }
+    put_line(line, armload_append(line, length, "}\n"));
+    trace.weights = state;
+}
+
 void armload_trace_write(const struct armload_step * step) {
     if (trace.file < 0) {
         return;
     }
+    write_weights();
     const struct armload_counters * start = &step->start;
     const struct armload_counters * end   = &step->end;
     armload_sense(armload_clock_ns(CLOCK_MONOTONIC));
@@ -139,6 +175,11 @@ void armload_trace_write(const struct armload_step * step) {
         ",\"rss_bytes\":%" PRId64 ",\"cpu_ns\":%" PRId64 ",\"involuntary_switches\":%" PRId64,
         resident_bytes(), end->cpu_ns - start->cpu_ns,
         end->involuntary_switches - start->involuntary_switches);
+    if (trace.weights.weights_bytes > 0) {
+        length = armload_append(line, length,
+            ",\"storage_wait_ns\":%" PRId64 ",\"locked_bytes\":%" PRId64,
+            end->storage_wait_ns - start->storage_wait_ns, armload_locked_bytes());
+    }
     put_line(line, armload_append_sensors(line, length));
 }
 

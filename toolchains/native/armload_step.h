@@ -11,6 +11,7 @@ struct armload_counters {
     int64_t major_faults;
     int64_t involuntary_switches;
     int64_t read_bytes;
+    int64_t storage_wait_ns; // of streamed weights
 };
 
 struct armload_step {

@@ -1,0 +1,73 @@
+"""Whether weights that exceed a board's memory are streamed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.boards.conditions import Conditions
+from armload.core.errors import UsageError
+from armload.engines.engine import MemoryNeed
+from armload.engines.llama_cpp import offers
+from armload.engines.plan import Plan
+from armload.models.model import Model
+
+MODE_VARIABLE = "ARMLOAD_WEIGHTS"
+RESIDENT_VARIABLE = "ARMLOAD_RESIDENT"
+
+LEAST_RESERVE_BYTES = 16 << 20
+RESERVE_SHARE = 20
+LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 8 << 20, 64 << 20
+WINDOW_SHARE = 16
+"""As in ``toolchains/native/armload_stream.c``: of all memory, and of the available memory."""
+
+
+def reserve_bytes(now: Conditions) -> int:
+    """Return how much memory is left free for everything else."""
+    total = min(now.memory_total_bytes, now.memory_limit_bytes or now.memory_total_bytes)
+    return max(LEAST_RESERVE_BYTES, total // RESERVE_SHARE)
+
+
+def window_bytes(now: Conditions) -> int:
+    """Return how far weights are read ahead of the computation."""
+    share = now.memory_available_bytes // WINDOW_SHARE
+    return min(max(share, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
+
+
+def fit_into_memory(need: MemoryNeed, now: Conditions) -> bool:
+    """Tell whether weights, KV cache and buffers stay in memory."""
+    needed = need.weights_bytes + need.own_bytes + reserve_bytes(now)
+    return needed <= now.memory_available_bytes
+
+
+def are_streamed(
+    plan: Plan, program: Path, model: Model, need: MemoryNeed, now: Conditions
+) -> bool:
+    """Tell whether a program is to stream its weights.
+
+    Args:
+        program: on this machine.
+        now: the board before the run.
+
+    Raises:
+        UsageError: that was asked for, and the program cannot.
+    """
+    mode = plan.weights
+    if mode == "auto" and plan.resident_bytes is None:
+        return not (fit_into_memory(need, now) or model.experts) and offers(program, MODE_VARIABLE)
+    if mode == "mapped":
+        return False
+    if not offers(program, MODE_VARIABLE):
+        raise UsageError(
+            f"--weights streamed: {program.name} was built by an armload that could not stream.",
+            "Omit --weights and --resident, or build the program again.",
+        )
+    return True
+
+
+def environment(plan: Plan, *, streamed: bool) -> dict[str, str]:
+    """Return the variables that tell a program how to hold its weights."""
+    if not streamed:
+        return {}
+    wanted = plan.resident_bytes
+    resident = {} if wanted is None else {RESIDENT_VARIABLE: str(wanted)}
+    return {MODE_VARIABLE: "streamed", **resident}

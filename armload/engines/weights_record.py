@@ -1,0 +1,51 @@
+"""What a trace says of weights that are streamed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from armload.core.values import Value
+
+
+class Weights(Value):
+    """How an engine held its weights, from one step on, as its trace tells.
+
+    Attributes:
+        weights: ``streamed``; ``mapped`` where that was wanted and is not possible.
+        before_step: the number of the first step that it holds for.
+        reason: why they are not streamed.
+        requested_bytes: to stay in memory; none where the program chose.
+        available_bytes: of memory, before anything was held.
+        weights_bytes: that one pass over the model reads, in whole pages.
+        resident_bytes: of these, chosen to stay in memory.
+        locked_bytes: of these, locked with ``mlock``.
+        anonymous_bytes: of these, copied into anonymous memory, because locking is not permitted.
+        cached_bytes: of these, left in the page cache, because of swap neither was possible.
+        released_bytes: given up because memory ran short.
+        window_bytes: read ahead of the computation at most.
+        lock_refused: ``RLIMIT_MEMLOCK`` stopped the locking.
+    """
+
+    weights: Literal["streamed", "mapped"]
+    before_step: int
+    reason: str = ""
+    requested_bytes: int | None = None
+    available_bytes: int = 0
+    weights_bytes: int = 0
+    resident_bytes: int = 0
+    locked_bytes: int = 0
+    anonymous_bytes: int = 0
+    cached_bytes: int = 0
+    released_bytes: int = 0
+    window_bytes: int = 0
+    lock_refused: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how much stays in memory."""
+        return self.locked_bytes + self.anonymous_bytes + self.cached_bytes
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Return how much one pass over the model reads from storage."""
+        return self.weights_bytes - self.held_bytes if self.weights == "streamed" else 0

@@ -1,0 +1,129 @@
+// llama-mmap.cpp calls these in place of the calls that they are named after.
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "armload_mapping.h"
+
+#include "armload_stream.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_FILES = 256 };
+
+static struct {
+    pthread_mutex_t        lock;
+    int                    count;
+    struct armload_mapping each[MOST_FILES];
+} mappings = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+bool armload_streams(void) {
+    static int wanted = -1;
+    if (wanted < 0) {
+        const char * value = getenv("ARMLOAD_WEIGHTS");
+        wanted             = value != NULL && strcmp(value, "streamed") == 0;
+    }
+    return wanted;
+}
+
+bool armload_find_mapping(const void * address, struct armload_mapping * mapping) {
+    const char * wanted = address;
+    bool         found  = false;
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count && !found; index++) {
+        const struct armload_mapping * each = &mappings.each[index];
+        found = wanted >= each->begin && wanted < each->end;
+        if (found) {
+            *mapping = *each;
+        }
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    return found;
+}
+
+size_t armload_mapped_bytes(void) {
+    size_t bytes = 0;
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count; index++) {
+        bytes += (size_t) (mappings.each[index].end - mappings.each[index].begin);
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    return bytes;
+}
+
+static void note_mapping(char * address, size_t bytes, int file) {
+    struct stat status;
+    const int   own = fcntl(file, F_DUPFD_CLOEXEC, 3);
+    if (own < 0 || fstat(own, &status) != 0) {
+        return;
+    }
+    pthread_mutex_lock(&mappings.lock);
+    const bool fits = mappings.count < MOST_FILES;
+    if (fits) {
+        mappings.each[mappings.count++] = (struct armload_mapping) {
+            .base = address, .begin = address, .end = address + bytes, .file = own,
+            .file_bytes = status.st_size,
+        };
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    if (!fits) {
+        close(own);
+    }
+}
+
+// Populating a file that exceeds the memory reads all of it, and loses most of it again.
+void * armload_mmap(void * address, size_t bytes, int protection, int flags, int file, off_t offset) {
+    if (!armload_streams()) {
+        return mmap(address, bytes, protection, flags, file, offset);
+    }
+    void * mapped = mmap(address, bytes, protection, flags & ~MAP_POPULATE, file, offset);
+    if (mapped != MAP_FAILED && offset == 0) {
+        note_mapping(mapped, bytes, file);
+    }
+    return mapped;
+}
+
+int armload_posix_madvise(void * address, size_t bytes, int advice) {
+    return armload_streams() ? 0 : posix_madvise(address, bytes, advice);
+}
+
+int armload_posix_fadvise(int file, off_t offset, off_t bytes, int advice) {
+    return armload_streams() ? 0 : posix_fadvise(file, offset, bytes, advice);
+}
+
+static void note_removal(char * begin, char * end) {
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count; index++) {
+        struct armload_mapping * each = &mappings.each[index];
+        if (end <= each->begin || begin >= each->end) {
+            continue;
+        }
+        if (begin <= each->begin && end >= each->end) {
+            close(each->file);
+            *each = mappings.each[--mappings.count];
+        } else if (begin <= each->begin) {
+            each->begin = end;
+        } else {
+            each->end = begin;
+        }
+        break;
+    }
+    pthread_mutex_unlock(&mappings.lock);
+}
+
+// The engine unmaps what lies before and after its tensors, and the rest when it frees the model.
+int armload_munmap(void * address, size_t bytes) {
+    if (armload_streams()) {
+        char * begin = address;
+        armload_stream_forget(begin, begin + bytes);
+        note_removal(begin, begin + bytes);
+    }
+    return munmap(address, bytes);
+}

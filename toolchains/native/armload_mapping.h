@@ -1,0 +1,24 @@
+// The model files that llama.cpp has mapped.
+
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct armload_mapping {
+    char *  base; // where the file's first byte would be
+    char *  begin;
+    char *  end;
+    int     file; // a descriptor of our own: the engine closes its
+    int64_t file_bytes;
+};
+
+// Whether ARMLOAD_WEIGHTS asks for weights that are streamed.
+bool armload_streams(void);
+
+// Returns false for an address in no mapping.
+bool armload_find_mapping(const void * address, struct armload_mapping * mapping);
+
+// Bytes of all mappings.
+size_t armload_mapped_bytes(void);

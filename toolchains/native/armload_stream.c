@@ -1,0 +1,245 @@
+// llama-context.cpp calls these in place of the scheduler's functions that they are named after.
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "armload_stream.h"
+
+#include "armload_mapping.h"
+#include "armload_memory.h"
+#include "armload_pieces.h"
+#include "armload_reader.h"
+#include "armload_storage_error.h"
+
+#include "ggml-backend.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    LEAST_WINDOW_BYTES  = 8 << 20,
+    MOST_WINDOW_BYTES   = 64 << 20,
+    WINDOW_SHARE        = 16, // of the available memory
+    LEAST_RESERVE_BYTES = 16 << 20,
+    RESERVE_SHARE       = 20, // of all memory
+    LOOK_EVERY_NS       = 50 * 1000 * 1000,
+};
+
+static struct {
+    pthread_mutex_t       lock; // held while a graph is computed
+    bool                  begun;
+    bool                  runs;
+    struct armload_pieces pieces;
+    struct armload_stream state;
+    int64_t               reserve_bytes;
+    pthread_t             guard;
+    bool                  guard_stops;
+
+    // of the graph under way
+    struct ggml_cgraph *          graph;
+    uint64_t                      pass;
+    int                           tensor;     // the first of the next segment; tensor_count at the end
+    struct ggml_tensor *          last_node;  // before it
+    bool                          asked_by_user;
+    ggml_backend_sched_eval_callback user_callback;
+    void *                        user_data;
+} stream = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int64_t within(int64_t low, int64_t value, int64_t high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+static int64_t requested_bytes(void) {
+    const char * text = getenv("ARMLOAD_RESIDENT");
+    return text == NULL || text[0] == '\0' ? -1 : strtoll(text, NULL, 10);
+}
+
+static int64_t buffer_bytes(ggml_backend_sched_t sched) {
+    int64_t bytes = 0;
+    for (int index = 0; index < ggml_backend_sched_get_n_backends(sched); index++) {
+        bytes += (int64_t) ggml_backend_sched_get_buffer_size(sched, ggml_backend_sched_get_backend(sched, index));
+    }
+    return bytes;
+}
+
+// Gives memory back before the kernel kills somebody.
+static void * guard(void * unused) {
+    (void) unused;
+    while (!__atomic_load_n(&stream.guard_stops, __ATOMIC_ACQUIRE)) {
+        struct armload_memory memory;
+        if (armload_read_memory(&memory) && memory.available_bytes < stream.reserve_bytes / 2) {
+            armload_release_held(stream.reserve_bytes - memory.available_bytes);
+        }
+        nanosleep(&(struct timespec) { .tv_nsec = LOOK_EVERY_NS }, NULL);
+    }
+    return NULL;
+}
+
+static bool unfit(const char * reason) {
+    stream.state = (struct armload_stream) { .unfit = reason, .requested_bytes = requested_bytes() };
+    armload_free_pieces(&stream.pieces);
+    fprintf(stderr, "armload: weights are not streamed: %s\n", reason);
+    return false;
+}
+
+static int64_t sum_of_weights(void) {
+    int64_t bytes = 0;
+    for (int index = 0; index < stream.pieces.tensor_count; index++) {
+        bytes += (int64_t) stream.pieces.tensors[index].bytes;
+    }
+    return bytes;
+}
+
+static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    struct armload_memory memory;
+    stream.begun = true;
+    switch (armload_collect(graph, &stream.pieces)) {
+        case ARMLOAD_UNFIT_EXPERTS:
+            return unfit("in a mixture of experts, a token decides which weights are read");
+        case ARMLOAD_UNFIT_UNMAPPED:
+            return unfit("the engine has copied them into memory (repacking, or no mmap)");
+        case ARMLOAD_FIT:
+            break;
+    }
+    const int64_t weights_bytes = sum_of_weights();
+    if (2 * weights_bytes < (int64_t) armload_mapped_bytes()) {
+        armload_free_pieces(&stream.pieces); // a draft model's graph: it stays, and another is streamed
+        stream.begun = false;
+        return false;
+    }
+    if (!armload_read_memory(&memory)) {
+        return unfit("this kernel does not report the available memory");
+    }
+    const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
+    const int64_t others = (int64_t) armload_mapped_bytes() - weights_bytes;
+    stream.reserve_bytes = within(LEAST_RESERVE_BYTES, memory.total_bytes / RESERVE_SHARE, INT64_MAX);
+    const int64_t fits   = memory.available_bytes - stream.reserve_bytes - buffer_bytes(sched) - window - others;
+    const int64_t wanted = requested_bytes();
+    armload_cut(&stream.pieces, within(0, wanted < 0 ? fits : wanted, weights_bytes), window);
+    stream.state = (struct armload_stream) {
+        .requested_bytes = wanted,
+        .available_bytes = memory.available_bytes,
+        .weights_bytes   = stream.pieces.total_bytes,
+        .resident_bytes  = stream.pieces.resident_bytes,
+        .window_bytes    = window,
+    };
+    armload_explain_storage_errors();
+    if (!armload_start_reader(&stream.pieces, window, memory.has_swap)) {
+        return unfit("no thread could be started");
+    }
+    stream.guard_stops = false;
+    if (pthread_create(&stream.guard, NULL, guard, NULL) != 0) {
+        armload_stop_reader();
+        return unfit("no thread could be started");
+    }
+    return true;
+}
+
+static void end(void) {
+    if (stream.runs) {
+        stream.runs = false;
+        __atomic_store_n(&stream.guard_stops, true, __ATOMIC_RELEASE);
+        pthread_join(stream.guard, NULL);
+        armload_stop_reader();
+        armload_free_pieces(&stream.pieces);
+    }
+}
+
+static uint64_t position(size_t piece) {
+    return stream.pass * stream.pieces.count + piece;
+}
+
+// Waits for a segment, and finds the node before the next one.
+static void enter_segment(int first) {
+    const int segment = stream.pieces.tensors[first].segment;
+    int       next    = first + 1;
+    armload_await_piece(position(stream.pieces.segment_end[segment]));
+    while (next < stream.pieces.tensor_count
+           && (stream.pieces.tensors[next].segment == segment || stream.pieces.tensors[next].node <= 0)) {
+        next++;
+    }
+    stream.tensor    = next;
+    stream.last_node = next == stream.pieces.tensor_count
+        ? NULL
+        : ggml_graph_node(stream.graph, stream.pieces.tensors[next].node - 1);
+}
+
+static bool at_node(struct ggml_tensor * node, bool ask, void * unused) {
+    (void) unused;
+    if (ask) {
+        stream.asked_by_user = stream.user_callback != NULL && stream.user_callback(node, true, stream.user_data);
+        return stream.asked_by_user || node == stream.last_node;
+    }
+    if (node == stream.last_node) {
+        armload_passed_piece(position(stream.pieces.tensors[stream.tensor].first_piece));
+        enter_segment(stream.tensor);
+    }
+    return !stream.asked_by_user || stream.user_callback(node, false, stream.user_data);
+}
+
+static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    if (!armload_locate(graph, &stream.pieces)) {
+        return ggml_backend_sched_graph_compute_async(sched, graph);
+    }
+    stream.graph = graph;
+    armload_check_sizes(&stream.pieces);
+    enter_segment(0);
+    ggml_backend_sched_set_eval_callback(sched, at_node, NULL);
+    const enum ggml_status status = ggml_backend_sched_graph_compute_async(sched, graph);
+    ggml_backend_sched_synchronize(sched);
+    ggml_backend_sched_set_eval_callback(sched, stream.user_callback, stream.user_data);
+    stream.pass++;
+    armload_passed_piece(position(0));
+    return status;
+}
+
+enum ggml_status armload_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    if (!armload_streams()) {
+        return ggml_backend_sched_graph_compute_async(sched, graph);
+    }
+    pthread_mutex_lock(&stream.lock);
+    if (!stream.begun) {
+        stream.runs = begin(sched, graph);
+    }
+    const enum ggml_status status = stream.runs ? compute_paced(sched, graph)
+                                                : ggml_backend_sched_graph_compute_async(sched, graph);
+    pthread_mutex_unlock(&stream.lock);
+    return status;
+}
+
+// The engine sets its own callback before each graph that it builds.
+void armload_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback,
+                                             void * user_data) {
+    stream.user_callback = callback;
+    stream.user_data     = user_data;
+    ggml_backend_sched_set_eval_callback(sched, callback, user_data);
+}
+
+bool armload_stream_state(struct armload_stream * state) {
+    if (!stream.begun) {
+        return false;
+    }
+    *state = stream.state;
+    if (stream.runs) {
+        const struct armload_held held = armload_held();
+        state->locked_bytes            = held.locked_bytes;
+        state->anonymous_bytes         = held.anonymous_bytes;
+        state->cached_bytes            = held.cached_bytes;
+        state->released_bytes          = held.released_bytes;
+        state->lock_refused            = held.refused;
+    }
+    return true;
+}
+
+int64_t armload_stream_wait_ns(void) {
+    return armload_storage_wait_ns();
+}
+
+void armload_stream_forget(const char * from, const char * to) {
+    if (stream.pieces.tensor_count > 0 && stream.pieces.tensors[0].begin >= from && stream.pieces.tensors[0].begin < to) {
+        end();
+    }
+}

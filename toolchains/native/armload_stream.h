@@ -1,0 +1,32 @@
+// Weights that do not fit into memory: a part stays there, the rest is read ahead of the computation.
+//
+//   ARMLOAD_WEIGHTS=streamed   wanted; without it, a program does as plain llama.cpp does
+//   ARMLOAD_RESIDENT=BYTES     what is to stay in memory, instead of what fits
+
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct armload_stream {
+    const char * unfit;           // why the weights are not streamed; NULL if they are
+    int64_t      requested_bytes; // to stay; -1 if that was left to the program
+    int64_t      available_bytes; // of memory, before anything was held
+    int64_t      weights_bytes;   // that one pass reads
+    int64_t      resident_bytes;  // of these, chosen to stay
+    int64_t      locked_bytes;
+    int64_t      anonymous_bytes;
+    int64_t      cached_bytes;
+    int64_t      released_bytes;
+    int64_t      window_bytes;
+    bool         lock_refused;
+};
+
+// Returns false while no graph was computed, and where nobody asked for streaming.
+bool armload_stream_state(struct armload_stream * state);
+
+// Time that the computation has waited for the storage.
+int64_t armload_stream_wait_ns(void);
+
+// These addresses are about to be unmapped.
+void armload_stream_forget(const char * begin, const char * end);

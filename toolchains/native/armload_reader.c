@@ -286,6 +286,7 @@ static bool is_ahead(size_t number) {
     return next < reader.submitted;
 }
 
+// The pages stay until the kernel or the next pass drops them: dropping takes longer than there may be.
 static int64_t give_up(size_t number) {
     struct armload_piece * piece = &reader.pieces->each[number];
     const int64_t          bytes = armload_piece_bytes(piece);
@@ -306,8 +307,6 @@ static int64_t give_up(size_t number) {
     }
     if (is_ahead(number)) {
         reader.ahead_bytes += bytes;
-    } else {
-        drop(piece);
     }
     return bytes;
 }

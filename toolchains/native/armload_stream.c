@@ -15,6 +15,7 @@
 #include "ggml-backend.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -25,7 +26,8 @@ enum {
     WINDOW_SHARE        = 16, // of the available memory
     LEAST_RESERVE_BYTES = 16 << 20,
     RESERVE_SHARE       = 20, // of all memory
-    LOOK_EVERY_NS       = 50 * 1000 * 1000,
+    LOOK_EVERY_NS       = 10 * 1000 * 1000,
+    LOOKS_AHEAD         = 4,
 };
 
 static struct {
@@ -65,17 +67,34 @@ static int64_t buffer_bytes(ggml_backend_sched_t sched) {
     return bytes;
 }
 
-// Gives memory back before the kernel kills somebody.
+// Gives memory back before the kernel kills somebody: as much as is missing, and what others will have
+// taken before it is back.
 static void * guard(void * unused) {
     (void) unused;
+    int64_t before = 0;
     while (!__atomic_load_n(&stream.guard_stops, __ATOMIC_ACQUIRE)) {
         struct armload_memory memory;
-        if (armload_read_memory(&memory) && memory.available_bytes < stream.reserve_bytes / 2) {
-            armload_release_held(stream.reserve_bytes - memory.available_bytes);
+        if (armload_read_memory(&memory)) {
+            const int64_t taken = before > memory.available_bytes ? before - memory.available_bytes : 0;
+            const int64_t soon  = memory.available_bytes - LOOKS_AHEAD * taken;
+            if (soon < stream.reserve_bytes / 2) {
+                armload_release_held(stream.reserve_bytes - soon);
+            }
+            before = memory.available_bytes;
         }
         nanosleep(&(struct timespec) { .tv_nsec = LOOK_EVERY_NS }, NULL);
     }
     return NULL;
+}
+
+static bool start_guard(void) {
+    stream.guard_stops = false;
+    if (pthread_create(&stream.guard, NULL, guard, NULL) != 0) {
+        return false;
+    }
+    // Where that is permitted, it does not wait for the threads that compute.
+    pthread_setschedparam(stream.guard, SCHED_FIFO, &(struct sched_param) { .sched_priority = 1 });
+    return true;
 }
 
 static bool unfit(const char * reason) {
@@ -130,8 +149,7 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     if (!armload_start_reader(&stream.pieces, window, memory.has_swap)) {
         return unfit("no thread could be started");
     }
-    stream.guard_stops = false;
-    if (pthread_create(&stream.guard, NULL, guard, NULL) != 0) {
+    if (!start_guard()) {
         armload_stop_reader();
         return unfit("no thread could be started");
     }

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from armload.analysis.run import Run
 from armload.core.shell import join
+from armload.core.values import format_bytes
 from armload.engines.llama_cpp import repacked
 from armload.engines.plan import Plan, short_prompt
 
@@ -27,6 +28,7 @@ _NAMES = {
     "batch_tokens": "batch",
     "micro_batch_tokens": "micro-batch",
     "kv_type": "KV type",
+    "resident_bytes": "resident",
     "extra": "arguments",
     "cold": "cache",
 }
@@ -151,6 +153,8 @@ def _choice(plan: Plan, field: str) -> str:
             return "cold" if value else "warm"
         case "extra":
             return join(value) or "none"
+        case "resident_bytes" if value is not None:
+            return format_bytes(value)
     return _words(value)
 
 

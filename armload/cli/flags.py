@@ -35,6 +35,8 @@ _VALUES = {
     "engine-args": "ARGUMENTS",
     "fail-if-slower": "PERCENT",
     "flash-attention": "ON|OFF|AUTO",
+    "weights": "MAPPED|STREAMED|AUTO",
+    "resident": "SIZE",
     "jobs": "N",
     "kv-type": "TYPE",
     "last": "N",
@@ -75,6 +77,7 @@ _GROUPS = {
     "Repeats": ("repeats", "warmups", "precision", "precision-time"),
     "Engine": (
         *("threads", "cpus", "context", "batch", "micro-batch", "kv-type", "flash-attention"),
+        *("weights", "resident"),
         "engine-args",
     ),
     "Board": ("board", "wait", "time-limit"),

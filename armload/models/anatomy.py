@@ -83,7 +83,7 @@ class Anatomy(Model):
         feed_forward: inner width of the feed-forward layers; 0 when the header does not say.
         heads: for queries.
         kv_heads: for keys and values, of each layer.
-        experts, experts_used: of a mixture of experts, else 0.
+        experts_used: of a mixture of experts, for one token; else 0.
         sliding_window: tokens that some layers look back at most; 0 when all look back to the
             start.
         tokenizer: what llama.cpp calls it, such as ``gpt2 (llama-bpe)``.
@@ -100,7 +100,6 @@ class Anatomy(Model):
     feed_forward: int
     heads: int
     kv_heads: tuple[int, ...]
-    experts: int
     experts_used: int
     sliding_window: int
     tokenizer: str
@@ -126,7 +125,6 @@ def anatomy_of(model: Model, metadata: Metadata, header: Header) -> Anatomy:
         feed_forward=metadata.number("feed_forward_length", 0),
         heads=metadata.number("attention.head_count", 0),
         kv_heads=metadata.kv_heads,
-        experts=metadata.number("expert_count", 0),
         experts_used=metadata.number("expert_used_count", 0),
         sliding_window=metadata.number("attention.sliding_window", 0),
         tokenizer=_tokenizer(metadata),

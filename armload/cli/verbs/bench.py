@@ -36,9 +36,9 @@ from armload.engines.defaults import (
         "micro-batch": "physical batch size: tokens per pass through the model; list",
         "kv-type": "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0; list",
         "flash-attention": "flash attention: on, off or auto; list",
-        "weights": "mapped (by the kernel), streamed (read ahead of the computation), or auto: "
-        "streamed if they do not fit into memory; list (auto)",
-        "resident": "of streamed weights, what stays in memory, such as 400MB; list (what fits)",
+        "weights": "mapped: the kernel reads what is missing; streamed: read ahead of the "
+        "computation, with a part locked in memory; auto: streamed if they exceed it; list (auto)",
+        "resident": "part of streamed weights to lock in memory, such as 400MB; list (what fits)",
         "engine-args": "more arguments for the engine, as one quoted string; can be repeated",
         "temperature": "sampling temperature; 0 always takes the most likely token (0)",
         "seed": "seed of the sampler (1)",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.known_keys import known_keys_name
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, LastingConnectError
 from armload.core.shell import join
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class HungUpError(ConnectError):
     """
 
 
-class LoginRefusedError(ConnectError):
+class LoginRefusedError(LastingConnectError):
     """The server is the right one and lets nobody in with the keys at hand.
 
     Attributes:
@@ -50,7 +50,7 @@ class LoginRefusedError(ConnectError):
         self.password_would_do = password_would_do
 
 
-class SwitchedOffError(ConnectError):
+class SwitchedOffError(LastingConnectError):
     """A virtual board's machine has gone: it cannot be reached any more."""
 
 
@@ -101,7 +101,7 @@ def _changed(
     if not is_board:
         name = known_keys_name(connection.host, connection.port)
         trust = f"{join(['ssh-keygen', '-R', name])} && {trust}"
-    return ConnectError(
+    return LastingConnectError(
         f"{where}: THE SERVER'S KEY HAS CHANGED. The server shows {error.key.fingerprint}; "
         f"{error.expected_key.fingerprint} is pinned.",
         "Someone may be intercepting the connection, or the host was reinstalled. If you know "
@@ -115,7 +115,7 @@ def _about_ssh(
     import paramiko
 
     if isinstance(error, paramiko.PasswordRequiredException):
-        return ConnectError(
+        return LastingConnectError(
             f"{where}: the private key is protected by a passphrase.",
             f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
         )
@@ -146,7 +146,7 @@ def _about_ssh(
         )
     banner = _first_line(connection)
     if banner and not banner.startswith(_SSH_SERVER_BANNERS):
-        return ConnectError(
+        return LastingConnectError(
             f"{where}: not an SSH server; it answered {banner!a}.",
             f"Check the port. {_check(board_name)}",
         )
@@ -265,7 +265,7 @@ def refuse_unknown(
         def missing_host_key(
             self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
         ) -> None:
-            raise ConnectError(
+            raise LastingConnectError(
                 f"{board_name}: the host key of {hostname} is not known yet: {key.fingerprint}"
                 f" ({key.get_name()}).",
                 "Compare it with what ssh-keygen -lf prints there for the host's key, then pin it: "

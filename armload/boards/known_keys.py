@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from armload.core.disk import unreadable
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, LastingConnectError
 from armload.core.files import write_whole
 
 
@@ -85,7 +85,7 @@ def _first_undecodable(path: Path) -> int:
 
 
 def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
-    return ConnectError(
+    return LastingConnectError(
         f"{board_name}: {path}, line {line}: not a host key.",
         "Correct or remove that line.",
     )

@@ -28,7 +28,7 @@ from armload.boards.known_keys import (
 )
 from armload.boards.transport import TransportMaker
 from armload.core.disk import unreadable
-from armload.core.errors import BoardError, ConnectError
+from armload.core.errors import BoardError, ConnectError, LastingConnectError
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     import paramiko
 
     if address.key is not None and not address.key.expanduser().is_file():
-        raise ConnectError(
+        raise LastingConnectError(
             f"{board_name}: no key file {address.key}.",
             f"Correct 'key' under 'reach' in boards/{board_name}.yaml.",
         )
@@ -254,7 +254,7 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     except OSError as error:
         raise unreadable(Path(error.filename or "~/.ssh/config"), error) from error
     except (paramiko.SSHException, ValueError) as error:
-        raise ConnectError(
+        raise LastingConnectError(
             f"{board_name}: the SSH configuration cannot be used: {error}.",
             "Correct ~/.ssh/config.",
         ) from error
@@ -300,7 +300,7 @@ def _pin(connection: fabric.Connection, kind: str, base64: str, board_name: str)
     try:
         key = paramiko.PKey.from_type_string(kind, binascii.a2b_base64(base64))
     except (paramiko.SSHException, ValueError) as error:
-        raise ConnectError(
+        raise LastingConnectError(
             f"{board_name}: the pinned host key {kind!r} cannot be read: {error}."
         ) from error
     _drop_keys(connection)

@@ -101,6 +101,10 @@ class ConnectError(ArmloadError):
     exit_status = 6
 
 
+class LastingConnectError(ConnectError):
+    """What somebody has to put right before the next attempt: waiting for the board is useless."""
+
+
 class BoardError(ArmloadError):
     """A board answers, but cannot do what is asked: no space, wrong CPU, read-only folder."""
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from armload.boards.failures import LoginRefusedError, SwitchedOffError
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, LastingConnectError
 
 PATIENCE_S = 120.0
 """A board that was away for so long is away."""
@@ -47,7 +46,7 @@ class Patience:
         now = time.monotonic()
         self._away_since = self._away_since or now
         late = now - self._away_since + self._pause_s > self._limit_s
-        if late or isinstance(error, LoginRefusedError | SwitchedOffError):
+        if late or isinstance(error, LastingConnectError):
             raise error
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)

@@ -22,8 +22,9 @@ from armload.boards.known_keys import pin_key, pinned_keys_file
 from armload.boards.ssh import SshHost
 from armload.boards.trust import fetch_host_key, pin, pinned_key
 from armload.boards.virtual.process import free_port
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, LastingConnectError
 from armload.core.progress import Silent
+from armload.deploy.retry import Patience, patiently
 from tests.command_line import BIN, typed
 from tests.servers import behind, make_key, openssh
 
@@ -171,6 +172,24 @@ def test_an_unknown_key_is_refused_with_the_line_that_pins_it(
     error = failure(server.model_copy(update={"host_key": None}))
     assert fingerprint(tmp_path / "server" / "host.pub") in error.message
     assert "armload board.trust --board my-board" in error.remedy
+
+
+def test_what_only_a_person_can_put_right_is_not_waited_for(
+    server: SshAddress, tmp_path: Path
+) -> None:
+    other = make_key(tmp_path / "other")
+    for wrong in ({"host_key": None}, {"host_key": other}, {"key": tmp_path / "missing"}):
+        host = SshHost(server.model_copy(update=wrong), "my-board")
+        asked = 0
+
+        def ask(host: SshHost = host) -> None:
+            nonlocal asked
+            asked += 1
+            host.run("true")
+
+        with pytest.raises(LastingConnectError):
+            patiently(ask, Patience(1.0))
+        assert asked == 1
 
 
 def test_a_key_that_was_pinned_is_trusted(server: SshAddress, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from armload.engines.llama_cpp import (
     generated_text,
 )
 from armload.engines.output import Memory, Output
-from armload.engines.plan import Plan
+from armload.engines.plan import KV_BITS, Plan
 from armload.engines.trace import read_trace
 from armload.engines.weights import are_streamed, environment
 from armload.models.model import Model
@@ -160,10 +160,15 @@ def settings_of(plan: Plan) -> Settings:
 
 def memory_need(plan: Plan, model: Model) -> MemoryNeed:
     """Return what a plan takes of a board's memory."""
+    context = context_tokens(plan, model)
+    kinds = plan.kv_types or ("f16", "f16")
+    bits = sum(KV_BITS[kind] for kind in kinds) / 2
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
-        own_bytes=context_tokens(plan, model) * model.kv_bytes_per_token + _WORKING_BYTES,
+        kv_bytes=round(context * model.kv_bytes_per_token * bits / 16),
+        program_bytes=_WORKING_BYTES,
+        context_tokens=context,
         bytes_per_token=model.bytes_per_token,
     )
 

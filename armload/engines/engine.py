@@ -40,14 +40,23 @@ class MemoryNeed(Value):
     Attributes:
         name: of the model.
         weights_bytes: of its file, which the engine maps.
-        own_bytes: KV cache and buffers.
+        kv_bytes: of the KV cache.
+        program_bytes: of the program itself, with its buffers.
+        context_tokens: length of the KV cache.
         bytes_per_token: weights that one decode step reads.
     """
 
     name: str
     weights_bytes: int
-    own_bytes: int
+    kv_bytes: int
+    program_bytes: int
+    context_tokens: int
     bytes_per_token: int
+
+    @property
+    def own_bytes(self) -> int:
+        """KV cache and buffers."""
+        return self.kv_bytes + self.program_bytes
 
 
 class Site(Value):

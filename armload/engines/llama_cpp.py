@@ -120,7 +120,8 @@ def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
 
 
-_REPACK, _NO_REPACK = ("--repack",), ("--no-repack", "-nr")
+NO_REPACK = "--no-repack"
+_REPACK, _NO_REPACK = ("--repack",), (NO_REPACK, "-nr")
 REPACK_OPTIONS = (*_REPACK, *_NO_REPACK)
 
 
@@ -172,7 +173,7 @@ def command(
     if not plan.stop_at_end:
         words.append("--ignore-eos")
     if streamed or not repacks(model, memory_available_bytes, context):
-        words += _if_offered(program, "--no-repack")
+        words += _if_offered(program, NO_REPACK)
     if streamed:
         words.append("--no-warmup")  # it would read all weights once more
     words += _if_offered(program, "--perf")

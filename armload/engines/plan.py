@@ -14,8 +14,20 @@ from armload.engines.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_
 LONGEST_RUN_S = 30 * 24 * 3600
 """Shells on small boards count in 32 bits."""
 
-KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-"""Types of a KV cache that llama.cpp's programs take (common/arg.cpp)."""
+KV_BITS = {
+    "f32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "q8_0": 8.5,
+    "q4_0": 4.5,
+    "q4_1": 5,
+    "iq4_nl": 4.5,
+    "q5_0": 5.5,
+    "q5_1": 6,
+}
+"""Types of a KV cache that llama.cpp's programs take (common/arg.cpp), with bits per value."""
+
+KV_TYPES = tuple(KV_BITS)
 
 _SHORT_PROMPT = 48  # the length of a shortened one: its beginning, and a note
 _BEGIN_OF_A_PROMPT = 20

@@ -13,12 +13,13 @@ from armload.models import hub
 from armload.models.gguf import read_model
 from armload.models.mix import check_file_type
 from armload.models.model import Model
-from armload.models.shape import load_shape
+from armload.models.shape import Shape, load_shape
 from armload.models.synth import (
     DEMO_QUANTISATION,
     DEMO_SEED,
     DEMO_SHAPE,
     GENERATION,
+    header_like,
     synthesise,
     synthesise_like,
 )
@@ -71,7 +72,7 @@ def demo_model(progress: Progress) -> Path:
     """Return the demo's model; make it when it is missing."""
     shape = DEMO_SHAPE
     sizes = f"{shape.layers}x{shape.width}-{DEMO_QUANTISATION.lower()}-seed{DEMO_SEED}"
-    path = _made(f"random-{sizes}.gguf")
+    path = made_file(f"random-{sizes}.gguf")
     if not path.is_file():
         synthesise(shape, path, quantisation=DEMO_QUANTISATION, seed=DEMO_SEED, progress=progress)
     return path
@@ -84,6 +85,32 @@ def model_like(reference: str, progress: Progress) -> Path:
         UsageError: the name is malformed, or there is no such shape or file type.
         DataError: the shape's file is malformed.
     """
+    shape, file_type, path = _likeness(reference)
+    if not path.is_file():
+        synthesise_like(shape, path, file_type=file_type, seed=DEMO_SEED, progress=progress)
+    return path
+
+
+def header_of(reference: str, progress: Progress) -> Path:
+    """Return a file with a model's header; its weights may be missing.
+
+    The arguments and errors are those of ``resolve``, but nothing large is made or downloaded.
+    """
+    if reference.startswith(hub.PREFIX):
+        return hub.fetch_header(reference, progress)
+    if not reference.startswith(LIKE):
+        return resolve(reference, progress)
+    shape, file_type, path = _likeness(reference)
+    if path.is_file():
+        return path
+    header = path.with_suffix(".header.gguf")
+    if not header.is_file():
+        with progress.step(f"Planning {reference}"):
+            header_like(shape, header, file_type=file_type)
+    return header
+
+
+def _likeness(reference: str) -> tuple[Shape, str, Path]:
     name, separator, file_type = reference.removeprefix(LIKE).partition(":")
     if not separator:
         raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")
@@ -91,11 +118,9 @@ def model_like(reference: str, progress: Progress) -> Path:
     # A person's own shape may change under its name.
     sizes = shape.model_dump_json(exclude={"name", "description"})
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:8]
-    path = _made(f"random-{name}-{file_type}-{digest}-seed{DEMO_SEED}.gguf")
-    if not path.is_file():
-        synthesise_like(shape, path, file_type=file_type, seed=DEMO_SEED, progress=progress)
-    return path
+    return shape, file_type, made_file(f"random-{name}-{file_type}-{digest}-seed{DEMO_SEED}.gguf")
 
 
-def _made(name: str) -> Path:
+def made_file(name: str) -> Path:
+    """Return where the cache keeps a model that armload makes."""
     return cache_folder() / "models" / f"made-{GENERATION}" / name

@@ -50,6 +50,23 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
         raise unreadable(path, error) from error
 
 
+def read_outline(path: Path) -> tuple[Model, Header]:
+    """Read what a file's header says of the whole model, also where its weights are missing.
+
+    Raises:
+        UsageError: there is no such file.
+        DataError: it is no GGUF file that llama.cpp could load on a board.
+        DiskError: it cannot be read.
+    """
+    require_file(path, "model", "Give the path of a GGUF file.")
+    try:
+        header = read_header(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    whole_bytes = max(header.file_bytes, header.whole_bytes)
+    return _model(path, header).model_copy(update={"size_bytes": whole_bytes}), header
+
+
 def _model(path: Path, header: Header) -> Model:
     """Return the model without its checksum."""
     metadata = Metadata(path, header)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import logging
 import re
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from armload.core.disk import is_refusal
-from armload.core.errors import ConnectError, DiskError, MissingToolError, UsageError
+from armload.core.errors import ConnectError, DataError, DiskError, MissingToolError, UsageError
+from armload.core.files import written_whole
 from armload.core.progress import Progress
 from armload.core.shell import pip_install
+from armload.core.workspace import cache_folder
+from armload.models.header import read_header
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -21,6 +26,10 @@ PREFIX = "hf:"
 _REFERENCE = re.compile(
     r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.gguf)", re.ASCII
 )
+
+_FIRST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 28
+_PART_BYTES = 1 << 18
 
 
 def fetch(reference: str, progress: Progress) -> Path:
@@ -35,6 +44,68 @@ def fetch(reference: str, progress: Progress) -> Path:
         ConnectError: the hub cannot be reached.
         DiskError: the hub's cache cannot be written, for want of space or permission.
     """
+    repo, file = _names(reference)
+    from huggingface_hub import hf_hub_download
+
+    with _asking(repo, file, progress):
+        _need_answer(repo, file)
+        return Path(hf_hub_download(repo, file, tqdm_class=_bar_class(file, progress)))
+
+
+def fetch_header(reference: str, progress: Progress) -> Path:
+    """Download the header of a model file, or what more of it arrives with that.
+
+    Returns:
+        The whole file where it is in the hub's own cache, else a file in ours that ends after
+        the header.
+
+    Raises:
+        DataError: it is no GGUF file.
+        UsageError, MissingToolError, ConnectError, DiskError: as for ``fetch``.
+    """
+    repo, file = _names(reference)
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    whole = try_to_load_from_cache(repo, file)
+    if isinstance(whole, str):
+        return Path(whole)
+    with _asking(repo, file, progress):
+        url = hf_hub_url(repo, file)
+        version = hashlib.sha256(f"{url} {get_hf_file_metadata(url).etag}".encode()).hexdigest()
+        path = cache_folder() / "models" / "headers" / version[:16] / Path(file).name
+        if not path.is_file():
+            with written_whole(path) as beside:
+                _read_until_whole(url, beside)
+    return path
+
+
+def _read_until_whole(url: str, path: Path) -> None:
+    """Read a file from its beginning until it has all of the header."""
+    from huggingface_hub import get_session, get_token
+
+    token = get_token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    wanted = _FIRST_BYTES
+    with (
+        path.open("wb") as file,
+        get_session().stream("GET", url, headers=headers, follow_redirects=True) as got,
+    ):
+        got.raise_for_status()
+        for part in got.iter_bytes(_PART_BYTES):
+            file.write(part)
+            if file.tell() >= wanted:
+                file.flush()
+                with suppress(DataError):
+                    read_header(path)
+                    return
+                wanted *= 2
+            if wanted > _MOST_BYTES:
+                break
+    read_header(path)
+
+
+def _names(reference: str) -> tuple[str, str]:
+    """Return repository and file."""
     match = _REFERENCE.fullmatch(reference)
     if match is None or ".." in reference:
         raise UsageError(
@@ -46,11 +117,13 @@ def fetch(reference: str, progress: Progress) -> Path:
             "Downloading models needs the package huggingface_hub.",
             f"Install it: {pip_install('huggingface_hub', 'tqdm')}",
         )
-    return _download(match["repo"], match["file"], progress)
+    return match["repo"], match["file"]
 
 
-def _download(repo: str, file: str, progress: Progress) -> Path:
-    from huggingface_hub import constants, errors, hf_hub_download
+@contextmanager
+def _asking(repo: str, file: str, progress: Progress) -> Iterator[None]:
+    """Raise the hub library's errors within the block as ours."""
+    from huggingface_hub import constants, errors
 
     # Each of its retries would be a line of its own.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
@@ -58,8 +131,7 @@ def _download(repo: str, file: str, progress: Progress) -> Path:
     http_error = cast("type[Exception]", errors.HfHubHTTPError.__bases__[0])
     progress.say(f"Looking up {repo}/{file} on the Hugging Face Hub")
     try:
-        _need_answer(repo, file)
-        return Path(hf_hub_download(repo, file, tqdm_class=_bar_class(file, progress)))
+        yield
     except errors.GatedRepoError as error:
         raise UsageError(
             f"Access to {repo} is restricted.",

@@ -25,6 +25,12 @@ def model_kinds() -> tuple[Kind, ...]:
             items=items_of("models"),
         ),
         Kind(
+            name="slices",
+            what="times of slices of models on boards",
+            again="timing the slices again",
+            items=items_of("slices"),
+        ),
+        Kind(
             name="hashes",
             what="checksums of model files",
             again="reading each model once",

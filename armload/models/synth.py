@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -126,17 +126,46 @@ def synthesise_like(
     """
     file_type = check_file_type(file_type)
     words = _words(shape)
-    planned = matrices(shape, words.words)
-    types = mixed_types(shape, planned, file_type)
+    types = mixed_types(shape, matrices(shape, words.words), file_type)
+    tensors = _typed(shape, words, types)
+    _write_whole(shape, path, words, tensors, file_type, seed, progress)
+
+
+def header_like(shape: Shape, path: Path, *, file_type: str) -> None:
+    """Write the header alone of the file that ``synthesise_like`` makes; errors are the same."""
+    file_type = check_file_type(file_type)
+    words = _words(shape)
+    types = mixed_types(shape, matrices(shape, words.words), file_type)
+    with written_whole(path) as beside:
+        _write_header(shape, beside, words, _typed(shape, words, types), file_type)
+
+
+def synthesise_typed(
+    shape: Shape, path: Path, *, types: Mapping[str, str], seed: int, progress: Progress
+) -> None:
+    """Write a GGUF file with random weights whose matrices have the given types.
+
+    Args:
+        path: the file to write; one that exists is replaced.
+        types: of each matrix, by its name; one of ``blocks.TYPES``.
+
+    Raises:
+        UsageError: a shape that cannot be.
+        DiskError: the disk has no room for it.
+    """
+    words = _words(shape)
+    _write_whole(shape, path, words, _typed(shape, words, types), "F16", seed, progress)
+
+
+def _typed(shape: Shape, words: Vocabulary, types: Mapping[str, str]) -> list[_Stored]:
     tensors = [
         *(_Stored(tensor=each) for each in constants(shape)),
         *(
             _Stored(tensor=each, type_name=types[each.name], number=number)
-            for number, each in enumerate(planned)
+            for number, each in enumerate(matrices(shape, words.words))
         ),
     ]
-    tensors.sort(key=_place)
-    _write_whole(shape, path, words, tensors, file_type, seed, progress)
+    return sorted(tensors, key=_place)
 
 
 def _place(stored: _Stored) -> tuple[int, str]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from armload.analysis.compare import Comparison
 from armload.analysis.run import FORMAT, Run
+from armload.bench.fitting import Fit
 from armload.bench.options import Options
 from armload.boards.address import SshAddress
 from armload.boards.board import Board
@@ -98,6 +99,7 @@ DOCUMENTS = (
     Schema(
         name="comparisons", value=ValueList[Comparison], title="compared plans", verbs=("compare",)
     ),
+    Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),
     Schema(name="report", value=WrittenReport, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
     Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),

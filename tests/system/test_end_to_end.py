@@ -56,6 +56,37 @@ def test_the_text_that_comes_back_is_what_the_models_author_published(
     assert story["exit"]["status"] == 0
 
 
+def test_fit_predicts_the_run_of_a_model_from_slices_that_are_timed_once(
+    person: Person, story: dict[str, Any]
+) -> None:
+    words = ("fit", "--board", "mine", "--model", str(shared("stories260K.gguf")), "--json")
+    before = sorted(person.runs.iterdir())
+    done = person.types(*words, "--prompt-tokens", "5")
+    (found,) = json.loads(done.stdout)["models"]
+    prediction = found["prediction"]
+    assert (prediction["verdict"], prediction["compute"]) == ("fits", "slice")
+    token_s = prediction["token_s"]
+    assert 0 < token_s["low"] < token_s["value"] < token_s["high"]
+    assert prediction["ttft_s"]["value"] >= prediction["load_s"]["value"]
+    parts = prediction["memory"]
+    assert parts["weights_bytes"] == story["model"]["size_bytes"]
+    assert story["memory"]["max_rss_bytes"] < sum(
+        parts[name] for name in ("weights_bytes", "kv_bytes", "program_bytes")
+    )
+    assert "stories260K.gguf" in found["sentence"]
+    assert sorted(person.runs.iterdir()) == before
+    again = person.types(*words, "--prompt-tokens", "5")
+    assert json.loads(again.stdout)["models"] == [
+        {**found, "prediction": {**prediction, "memory": parts | _available(again.stdout)}}
+    ]
+    assert "Copying" not in again.stderr
+
+
+def _available(document: str) -> dict[str, int]:
+    parts = json.loads(document)["models"][0]["prediction"]["memory"]
+    return {"available_bytes": parts["available_bytes"]}
+
+
 def test_the_trace_holds_one_prompt_and_every_decoded_token(story: dict[str, Any]) -> None:
     assert [step["prompt_tokens"] for step in story["steps"]] == [5] + [0] * 251
     assert [step["generated_tokens"] for step in story["steps"]] == [0] + [1] * 251

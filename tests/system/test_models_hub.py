@@ -11,12 +11,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from armload.models.gguf import read_outline
+from armload.models.shape import load_shape
+from armload.models.synth import header_like
+
 CONTENT = b"GGUF" + bytes(range(256)) * 1024
+LARGE_BYTES = 8_000_000_000
 REPOSITORY = "/armload/tiny/resolve/main/"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -34,6 +41,9 @@ class _Hub(BaseHTTPRequestHandler):
         self._answer(with_body=True)
 
     def _answer(self, *, with_body: bool) -> None:
+        if self.path == f"{REPOSITORY}q/large.gguf":
+            self._answer_large(with_body=with_body)
+            return
         if self.path != f"{REPOSITORY}q/model.gguf":
             known = self.path.startswith(REPOSITORY)
             self.send_response(404)
@@ -50,25 +60,47 @@ class _Hub(BaseHTTPRequestHandler):
         if with_body:
             self.wfile.write(CONTENT)
 
+    def _answer_large(self, *, with_body: bool) -> None:
+        server = cast("_Server", self.server)
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", '"large"')
+        self.send_header("Content-Length", str(LARGE_BYTES))
+        self.end_headers()
+        with suppress(ConnectionError):
+            for part in (server.header, *[bytes(1 << 20)] * 7000) if with_body else ():
+                self.wfile.write(part)
+                server.sent_bytes += len(part)
+
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base's name
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    header = b""
+    sent_bytes = 0
+
+
 @pytest.fixture
-def endpoint() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
+def hub() -> Iterator[_Server]:
+    with _Server(("127.0.0.1", 0), _Hub) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def endpoint(hub: _Server) -> str:
+    return f"http://127.0.0.1:{hub.server_port}"
 
 
 PROGRAM = """
 import json, sys
 from contextlib import contextmanager
 from armload.core.errors import ArmloadError
-from armload.models.hub import fetch
+from armload.models.hub import fetch, fetch_header
 
 seen = []
 
@@ -84,18 +116,24 @@ class Recorder:
         pass
 
 try:
-    print(json.dumps({"path": str(fetch(sys.argv[1], Recorder())), "seen": seen}))
+    get = fetch_header if sys.argv[2:] else fetch
+    print(json.dumps({"path": str(get(sys.argv[1], Recorder())), "seen": seen}))
 except ArmloadError as error:
     print(json.dumps({"kind": type(error).__name__, "message": error.message}))
 """
 
 
 def _fetch(
-    reference: str, home: Path, *, before: Sequence[str] = (), **environment: str
+    reference: str,
+    home: Path,
+    *,
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+    **environment: str,
 ) -> dict[str, object]:
     """Fetch in a process of its own: the hub library reads its settings when it is imported."""
     completed = subprocess.run(
-        [*before, sys.executable, "-c", PROGRAM, reference],
+        [*before, sys.executable, "-c", PROGRAM, reference, *after],
         env={**os.environ, "HF_HOME": str(home), **environment},
         capture_output=True,
         text=True,
@@ -121,6 +159,24 @@ def test_a_fetched_file_needs_no_network_the_second_time(endpoint: str, tmp_path
     first = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_ENDPOINT=endpoint)
     again = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_HUB_OFFLINE="1")
     assert again["path"] == first["path"]
+
+
+@needs_extra
+def test_only_the_header_of_a_large_model_is_downloaded(
+    hub: _Server, endpoint: str, tmp_path: Path
+) -> None:
+    header = tmp_path / "header.gguf"
+    header_like(load_shape("llama-3.1-8b"), header, file_type="Q2_K")
+    hub.header = header.read_bytes()
+    around = {"HF_ENDPOINT": endpoint, "ARMLOAD_CACHE": str(tmp_path / "cache")}
+    reference = "hf:armload/tiny/q/large.gguf"
+    answer = _fetch(reference, tmp_path, after=["header"], **around)
+    model, _ = read_outline(Path(str(answer["path"])))
+    assert model.size_bytes > 3_000_000_000
+    assert len(hub.header) < hub.sent_bytes < 64_000_000
+    sent_bytes = hub.sent_bytes
+    assert _fetch(reference, tmp_path, after=["header"], **around)["path"] == answer["path"]
+    assert hub.sent_bytes == sent_bytes
 
 
 @needs_extra

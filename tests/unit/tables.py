@@ -24,6 +24,7 @@ from armload.report.binaries import binaries_table
 from armload.report.boards import boards_table, contents_table, probe_table
 from armload.report.cache import builds_table, kinds_table
 from armload.report.comparison import comparison_view
+from armload.report.fitted import fit_view
 from armload.report.inspected import inspection_table
 from armload.report.models import anatomy_table
 from armload.report.sweep import cell_results, sweep_table
@@ -32,6 +33,7 @@ from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.samples import binary, plan_cells, sweep_of
 from tests.unit.sweeps import Q4, Q8, made_run
 from tests.unit.test_boards_probe import core, output
+from tests.unit.test_report_fitted import three_models
 
 HOME = Path("/home/somebody/models on the large disk/armload/0123456789abcdef")
 MODEL = HOME / "Llama-3.1-8B-Instruct-Q2_K.gguf"
@@ -194,6 +196,7 @@ def every_table() -> dict[str, RenderableType]:
         "build": binaries_table(BINARIES),
         "build --list": builds_table(builds),
         "clean": _kinds(),
+        "fit": fit_view(three_models()),
         "model.inspect": anatomy_table(_anatomy()),
         "inspect": _inspection(),
         "bench, two models": _sweep(),

@@ -93,6 +93,7 @@ MISTAKEN = {
     "deploy --board nowhere": 2,
     "bench --n-predict many": 2,
     "watch": 2,
+    "fit --context many": 2,
     "pull --board nowhere": 2,
     "show nothing": 2,
     "report nothing": 2,

@@ -1,0 +1,301 @@
+"""What a model will need of a board, and how fast it will be there, before it is uploaded.
+
+Pure arithmetic: what a board gives and what its CPU takes for a token come from elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from armload.analysis.compute import Compute, Expected
+from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
+from armload.core.values import Value
+from armload.engines.engine import MemoryNeed
+from armload.engines.weights import (
+    LEAST_RESERVE_BYTES,
+    LEAST_WINDOW_BYTES,
+    MOST_WINDOW_BYTES,
+    RESERVE_SHARE,
+    WINDOW_SHARE,
+)
+
+Verdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
+Streaming = Literal["never", "if needed", "always"]
+Bottleneck = Literal["storage", "memory bandwidth", "compute", "unknown"]
+
+MICRO_BATCH_TOKENS = 512
+"""Prompt tokens for which the weights are read once."""
+
+STREAMING_OVERHEAD = Expected(value=1.03, low=1.0, high=1.10)
+"""Time of streaming over the longer of computing and reading."""
+
+READER_SLOWDOWN = 1.03
+"""Of computing, while the thread that reads ahead needs a core that computes."""
+
+REREAD_SHARE = Expected(value=0.96, low=0.9, high=1.0)
+"""Of mapped weights that exceed the memory, read again for every token: read in the same order
+each time, a page is evicted before it is needed again."""
+
+NOT_OVERLAPPED = Expected(value=0.1, low=0.0, high=0.5)
+"""Share of computing during which mapped weights are not read."""
+
+STORAGE_RATE_DOUBT = 0.05
+DECLARED_RATE_DOUBT = 0.15
+"""Of reading in order: as measured on the board, and as a data sheet says."""
+
+COLD_READS = 1.0
+"""Times that loading reads the file where its pages are not in memory yet."""
+
+
+class Memory(Value):
+    """What a board has of memory.
+
+    Attributes:
+        total_bytes: of the board, or of the control group that limits the run.
+        available_bytes: before the run.
+    """
+
+    total_bytes: int
+    available_bytes: int
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Left free for everything else."""
+        return max(LEAST_RESERVE_BYTES, self.total_bytes // RESERVE_SHARE)
+
+    @property
+    def window_bytes(self) -> int:
+        """How far streamed weights are read ahead."""
+        share = self.available_bytes // WINDOW_SHARE
+        return min(max(share, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
+
+
+class Rate(Value):
+    """What storage or memory gives.
+
+    Attributes:
+        kind: whether a program of ours measured it on the board, or its file declares it.
+    """
+
+    bytes_per_s: int
+    kind: Literal["measured", "declared"]
+
+    def time_s(self, size_bytes: float) -> Expected:
+        """Return how long reading takes."""
+        doubt = STORAGE_RATE_DOUBT if self.kind == "measured" else DECLARED_RATE_DOUBT
+        return Expected.within(size_bytes / self.bytes_per_s, doubt)
+
+
+class BoardGives(Value):
+    """What is known of a board; none where it is not.
+
+    Attributes:
+        storage, memory_rate: reading in order.
+    """
+
+    memory: Memory | None = None
+    storage: Rate | None = None
+    memory_rate: Rate | None = None
+
+
+class MemoryParts(Value):
+    """Memory that a run needs, and what there is.
+
+    Attributes:
+        weights_bytes: of the model's file.
+        kv_bytes: of the KV cache at its full length.
+        program_bytes: of the program with its buffers.
+        window_bytes: for reading ahead; 0 unless weights are streamed.
+        reserve_bytes: left free.
+        available_bytes: before the run.
+    """
+
+    weights_bytes: int
+    kv_bytes: int
+    program_bytes: int
+    window_bytes: int
+    reserve_bytes: int
+    available_bytes: int
+
+    @property
+    def least_bytes(self) -> int:
+        """Without which it cannot run: everything but the weights."""
+        return self.kv_bytes + self.program_bytes + self.window_bytes + self.reserve_bytes
+
+
+class Prediction(Value):
+    """What is expected of a run.
+
+    Attributes:
+        verdict: the weights stay in memory; are streamed from storage; are mapped, and read again
+            for every token; or the KV cache does not fit.
+        context_tokens: length of the KV cache.
+        prompt_tokens: of the prompt that ``ttft_s`` is for.
+        memory: none where the board's is unknown.
+        load_s: from the start of the process until the prompt is processed.
+        ttft_s: to the end of the prompt, loading included.
+        token_s: per output token.
+        storage_bytes_per_token: that each token reads from storage.
+        bottleneck: of a token.
+        compute: how the time of computing is known: from slices that ran on the board, from a
+            roofline of its facts, or not.
+        largest_context: that would fit where the KV cache does not; 0 where none does.
+        notes: what a reader should know of these figures.
+    """
+
+    verdict: Verdict
+    context_tokens: int
+    prompt_tokens: int
+    memory: MemoryParts | None = None
+    load_s: Expected | None = None
+    ttft_s: Expected | None = None
+    token_s: Expected | None = None
+    storage_bytes_per_token: int = 0
+    bottleneck: Bottleneck = "unknown"
+    compute: Literal["slice", "roofline", "unknown"] = "unknown"
+    largest_context: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def predict(
+    need: MemoryNeed,
+    gives: BoardGives,
+    compute: Compute | None,
+    *,
+    prompt_tokens: int,
+    streaming: Streaming,
+    resident_bytes: int | None = None,
+) -> Prediction:
+    """Predict a run.
+
+    Args:
+        need: memory of the model and its context.
+        gives: what is known of the board.
+        compute: what computing takes there; none where it is unknown.
+        prompt_tokens: of the prompt.
+        streaming: whether weights are streamed, or left to the page cache.
+        resident_bytes: of streamed weights, that stay in memory; none for what fits.
+    """
+    base = Prediction(
+        verdict="unknown",
+        context_tokens=need.context_tokens,
+        prompt_tokens=prompt_tokens,
+        compute=compute.source if compute else "unknown",
+        notes=compute.notes if compute else (),
+    )
+    if gives.memory is None:
+        return base
+    fits = need.weights_bytes + need.own_bytes + gives.memory.reserve_bytes
+    exceeds = fits > gives.memory.available_bytes
+    streams = streaming == "always" or (exceeds and streaming == "if needed")
+    parts = MemoryParts(
+        weights_bytes=need.weights_bytes,
+        kv_bytes=need.kv_bytes,
+        program_bytes=need.program_bytes,
+        window_bytes=gives.memory.window_bytes if streams else 0,
+        reserve_bytes=gives.memory.reserve_bytes,
+        available_bytes=gives.memory.available_bytes,
+    )
+    base = base.model_copy(update={"memory": parts})
+    if parts.least_bytes > parts.available_bytes:
+        return base.model_copy(
+            update={"verdict": "cannot run", "largest_context": _largest_context(need, parts)}
+        )
+    if streams:
+        room = parts.available_bytes - parts.least_bytes
+        resident = min(room, need.bytes_per_token, resident_bytes or room)
+        return base.model_copy(update=_streamed(need, resident, gives, compute, prompt_tokens))
+    if not exceeds:
+        return base.model_copy(update=_resident(need, gives, compute, prompt_tokens))
+    return base.model_copy(update=_mapped(need, gives, compute, prompt_tokens))
+
+
+def _largest_context(need: MemoryNeed, parts: MemoryParts) -> int:
+    left = parts.available_bytes - (parts.least_bytes - parts.kv_bytes)
+    per_token = need.kv_bytes / need.context_tokens
+    return max(0, int(left / per_token)) if per_token else 0
+
+
+def _resident(
+    need: MemoryNeed, gives: BoardGives, compute: Compute | None, prompt_tokens: int
+) -> dict[str, object]:
+    """Weights stay in memory; the file may lie there already, or not."""
+    found: dict[str, object] = {"verdict": "fits"}
+    if compute is None:
+        return found
+    load = compute.load_s
+    if gives.storage is not None:
+        cold = gives.storage.time_s(COLD_READS * need.weights_bytes)
+        load = Expected(value=load.value + cold.value, low=load.low, high=load.high + cold.high)
+    bottleneck: Bottleneck = "unknown" if compute.source == "roofline" else "compute"
+    if gives.memory_rate is not None:
+        share = need.bytes_per_token / compute.token_s.value / gives.memory_rate.bytes_per_s
+        bottleneck = "memory bandwidth" if share >= BANDWIDTH_LIMITED_FROM else "compute"
+    return found | {
+        "load_s": load,
+        "ttft_s": load + compute.prompt_s(prompt_tokens),
+        "token_s": compute.token_s,
+        "bottleneck": bottleneck,
+    }
+
+
+def _streamed(
+    need: MemoryNeed,
+    resident: int,
+    gives: BoardGives,
+    compute: Compute | None,
+    prompt_tokens: int,
+) -> dict[str, object]:
+    """A part of the weights stays in memory; the rest is read ahead of computing."""
+    streamed = need.bytes_per_token - resident
+    found: dict[str, object] = {"verdict": "streams", "storage_bytes_per_token": streamed}
+    if gives.storage is None:
+        return found | {"notes": _without_storage_rate(compute)}
+    reading = gives.storage.time_s(streamed)
+    computing = compute.token_s * READER_SLOWDOWN if compute else Expected.nothing()
+    further = -(-prompt_tokens // MICRO_BATCH_TOKENS) - 1
+    first = gives.storage.time_s(need.bytes_per_token + further * streamed)
+    prompt = compute.prompt_s(prompt_tokens) * READER_SLOWDOWN if compute else Expected.nothing()
+    load = compute.load_s if compute else Expected.nothing()
+    return found | {
+        "load_s": load,
+        "ttft_s": load + prompt.longer(first) * STREAMING_OVERHEAD,
+        "token_s": computing.longer(reading) * STREAMING_OVERHEAD,
+        "bottleneck": "storage" if reading.value >= computing.value else "compute",
+    }
+
+
+def _mapped(
+    need: MemoryNeed, gives: BoardGives, compute: Compute | None, prompt_tokens: int
+) -> dict[str, object]:
+    """Weights are left to the page cache, which holds hardly any until they are needed again."""
+    read_bytes = round(REREAD_SHARE.value * need.bytes_per_token)
+    found: dict[str, object] = {
+        "verdict": "reads storage",
+        "storage_bytes_per_token": read_bytes,
+        "bottleneck": "storage",
+    }
+    if gives.storage is None:
+        return found | {"notes": _without_storage_rate(compute)}
+    computing = compute.token_s if compute else Expected.nothing()
+    one_pass = gives.storage.time_s(need.bytes_per_token) * REREAD_SHARE
+    token = computing.longer(one_pass + computing * NOT_OVERLAPPED)
+    # Loading maps the file, reads all of it ahead, and warms up with a token.
+    load = gives.storage.time_s(need.weights_bytes) + token
+    passes = -(-prompt_tokens // MICRO_BATCH_TOKENS)
+    prompt = compute.prompt_s(prompt_tokens) if compute else Expected.nothing()
+    if compute:
+        load += compute.load_s
+    return found | {
+        "load_s": load,
+        "ttft_s": load + prompt.longer(one_pass * float(passes) + prompt * NOT_OVERLAPPED),
+        "token_s": token,
+    }
+
+
+def _without_storage_rate(compute: Compute | None) -> tuple[str, ...]:
+    why = (
+        "The storage's read rate is unknown: set facts.storage_read_bytes_per_s in the board's "
+        "file, or let armload board.probe measure it."
+    )
+    return (*(compute.notes if compute else ()), why)

@@ -1,0 +1,151 @@
+"""What a prediction means for a person: a sentence for each model, and one for the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.compute import Expected
+from armload.analysis.limit import ROOM_TO_STAY
+from armload.analysis.prediction import Bottleneck, Prediction
+from armload.core.values import Value, format_bytes
+
+SLOW_TOKEN_S = 60.0
+"""Before a run that takes longer per token, a person is warned."""
+
+
+class FittedModel(Value):
+    """A model, and what is expected of it.
+
+    Attributes:
+        model: as a person called it.
+        size_bytes: of its file.
+        parameters: number of weights.
+        prediction: of a run.
+        sentence: what it means, and what to choose.
+    """
+
+    model: str
+    size_bytes: int
+    parameters: int
+    prediction: Prediction
+    sentence: str
+
+
+def fitted(
+    name: str, board: str, size_bytes: int, parameters: int, found: Prediction
+) -> FittedModel:
+    """Put a prediction into words."""
+    return FittedModel(
+        model=name,
+        size_bytes=size_bytes,
+        parameters=parameters,
+        prediction=found,
+        sentence=sentence(name, board, found),
+    )
+
+
+def sentence(name: str, board: str, found: Prediction) -> str:
+    """Say what is expected of a model on a board, and what to choose."""
+    if found.memory is None:
+        return f"Whether {name} fits on {board} is unknown: its memory is."
+    if found.verdict == "cannot run":
+        return f"{refusal(name, board, found)} {remedy(found)}"
+    doing = {"fits": "fits on", "streams": "streams on"}.get(found.verdict)
+    opening = f"{name} {doing} {board}" if doing else f"{name} does not stay in {board}'s memory"
+    if found.token_s is None:
+        return f"{opening}; its speed cannot be predicted. {' '.join(found.notes)}".strip()
+    limited = "" if found.bottleneck == "unknown" else f", limited by {found.bottleneck}"
+    return f"{opening}: about {per_token(found.token_s)} per token{limited}; {_advice(found)}."
+
+
+def remedy(found: Prediction) -> str:
+    """Say what to do about a model that cannot run."""
+    if found.largest_context:
+        return f"Use --context {found.largest_context} or less."
+    return "Even the smallest context does not fit: free memory on the board."
+
+
+def slow_warning(name: str, board: str, found: Prediction) -> str:
+    """Return a warning where a token is expected to take long; else nothing."""
+    if found.token_s is None or found.token_s.value <= SLOW_TOKEN_S:
+        return ""
+    return f"warning: {sentence(name, board, found)}"
+
+
+def recommendation(board: str, models: Sequence[FittedModel]) -> str:
+    """Say which of several models to take."""
+    running = [each for each in models if each.prediction.verdict not in ("cannot run", "unknown")]
+    if not running:
+        return f"None of these models runs on {board} as asked: see what each needs."
+    resident = [each for each in running if each.prediction.verdict == "fits"]
+    if resident:
+        best = max(resident, key=lambda each: each.size_bytes)
+        others = [each for each in running if each is not best and each not in resident]
+        speed = f" ({_speed(best)})" if best.prediction.token_s else ""
+        why = (
+            "the largest of these that stays in memory"
+            if len(running) > 1
+            else "it stays in memory"
+        )
+        return f"Recommended: {best.model}{speed}, {why}.{_slower(best, others)}"
+    timed = [each for each in running if each.prediction.token_s]
+    best = min(timed or running, key=_token_s)
+    speed = f" ({_speed(best)})" if best.prediction.token_s else ""
+    return (
+        f"Recommended: {best.model}{speed}, the fastest of these; none stays in the memory of "
+        f"{board}."
+    )
+
+
+def per_token(time: Expected) -> str:
+    """Write a time with its interval: its value, then its bounds in brackets."""
+    unit, scale = ("s", 1.0) if time.value >= 1 else ("ms", 1000.0)
+    value, low, high = (_figure(each * scale) for each in (time.value, time.low, time.high))
+    return f"{value} {unit} ({low}\u2013{high})"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def refusal(name: str, board: str, found: Prediction) -> str:
+    """Say why a model cannot run with its context."""
+    parts = found.memory
+    assert parts is not None  # noqa: S101 - only a known memory can be too small
+    return (
+        f"{name} cannot run on {board} with a context of {found.context_tokens} tokens: the KV "
+        f"cache ({format_bytes(parts.kv_bytes)}), the program and what must stay free need "
+        f"{format_bytes(parts.least_bytes)}, and {format_bytes(parts.available_bytes)} are "
+        "available."
+    )
+
+
+def _advice(found: Prediction) -> str:
+    parts = found.memory
+    assert parts is not None  # noqa: S101 - its time is only known with it
+    stays = format_bytes(ROOM_TO_STAY * parts.available_bytes)
+    by: dict[Bottleneck, str] = {
+        "memory bandwidth": "a quantisation with fewer bits is faster",
+        "compute": "a smaller model is faster",
+        "unknown": "time it with armload bench",
+        "storage": f"use a file smaller than {stays} to avoid reading from storage",
+    }
+    return by[found.bottleneck]
+
+
+def _speed(each: FittedModel) -> str:
+    assert each.prediction.token_s is not None  # noqa: S101 - asked before
+    return f"about {per_token(each.prediction.token_s).split(' (')[0]} per token"
+
+
+def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
+    timed = [each for each in others if each.prediction.token_s]
+    if not timed or not best.prediction.token_s:
+        return ""
+    times = _token_s(min(timed, key=_token_s)) / _token_s(best)
+    return f" The others read from storage and take {_figure(times)} times as long or longer."
+
+
+def _token_s(each: FittedModel) -> float:
+    time = each.prediction.token_s
+    return time.value if time else float("inf")

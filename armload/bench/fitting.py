@@ -1,0 +1,103 @@
+"""Which models fit on a board, and how fast each would be, without uploading any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from armload.analysis.prediction import Prediction
+from armload.analysis.recommendation import FittedModel, fitted, recommendation
+from armload.boards.board import Board, RealReach, load_board
+from armload.boards.connect import connect
+from armload.core.errors import ConnectError
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.deploy.retry import Patience, patiently
+from armload.engines.completion import PROGRAM, settings_of
+from armload.engines.plan import Plan
+from armload.models.find import header_of
+from armload.models.gguf import read_outline
+from armload.models.header import Header
+from armload.models.model import Model
+from armload.runs.pipeline import Request, session
+from armload.runs.predicting import predict_from_facts, predict_there
+
+PATIENCE_S = 5.0
+"""How long a board may not answer before its file is used instead."""
+
+_Outlined = tuple[str, Model, Header]
+
+
+class Fit(Value):
+    """What is expected of models on a board.
+
+    Attributes:
+        board: its name.
+        unreachable: why the facts in its file were used instead of the board; else empty.
+        models: in the order in which they were given.
+        recommendation: which of them to take.
+    """
+
+    board: str
+    unreachable: str = ""
+    models: tuple[FittedModel, ...]
+    recommendation: str
+
+
+def fit(request: Request, model_names: Sequence[str], plan: Plan, progress: Progress) -> Fit:
+    """Predict what models need of a board, and how fast they would be there.
+
+    Args:
+        request: where, and with which source.
+        model_names: as for ``header_of``.
+        plan: what each is to run.
+
+    Raises:
+        UsageError: there is no such board or model, or a context is too long for a model.
+        ArmloadError: a model's header cannot be read, or the engine cannot be built.
+    """
+    board = load_board(request.board)
+    outlined = [(name, *read_outline(header_of(name, progress))) for name in model_names]
+    unreachable = ""
+    try:
+        _check_answers(board, progress)
+        with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
+            models = _predicted(
+                board,
+                outlined,
+                lambda model, header: predict_there(where, model, header, plan, progress),
+            )
+    except ConnectError as error:
+        unreachable = error.message
+        progress.say(
+            f"{error.message} Predicting from the facts in boards/{board.name}.yaml instead."
+        )
+        models = _predicted(
+            board,
+            outlined,
+            lambda model, _: predict_from_facts(board, model, plan),
+        )
+    return Fit(
+        board=board.name,
+        unreachable=unreachable,
+        models=models,
+        recommendation=recommendation(board.name, models),
+    )
+
+
+def _check_answers(board: Board, progress: Progress) -> None:
+    """Give up on a real board soon: unlike a run, a prediction can do without it."""
+    if isinstance(board.reach, RealReach):
+        with closing(connect(board, progress)) as host:
+            patiently(lambda: host.run(":"), Patience(PATIENCE_S))
+
+
+def _predicted(
+    board: Board,
+    outlined: Sequence[_Outlined],
+    predict: Callable[[Model, Header], Prediction],
+) -> tuple[FittedModel, ...]:
+    return tuple(
+        fitted(name, board.name, model.size_bytes, model.parameters, predict(model, header))
+        for name, model, header in outlined
+    )

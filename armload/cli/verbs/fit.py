@@ -1,0 +1,79 @@
+"""``fit``: which models fit on a board, and how fast they would be, before any is uploaded."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.flags import BOARD_HELP, JSON_HELP, SOURCE_HELP
+from armload.cli.verb import Verb
+from armload.engines.defaults import DEFAULT_WAIT_S
+
+_PROMPT_TOKENS = 128
+
+
+@task(
+    klass=Verb,
+    help={
+        **BOARD_HELP,
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo; list (demo)",
+        "context": "size of the KV cache in tokens (enough for prompt and 128 tokens of output)",
+        "prompt-tokens": f"length of the prompt ({_PROMPT_TOKENS})",
+        "threads": "worker threads (chosen by the engine)",
+        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
+        **SOURCE_HELP,
+        **JSON_HELP,
+    },
+)
+def fit(
+    c: Context,
+    board: str = "virtual",
+    model: str = "demo",
+    context: str = "",
+    prompt_tokens: str = "",
+    threads: str = "",
+    wait: str = str(DEFAULT_WAIT_S),
+    source: str = "",
+    ref: str = "",
+    compiler: str = "",
+    on: str = "",
+    json: bool = False,
+) -> None:
+    """Predict whether models fit on a board, and how fast they would be there.
+
+    No model is uploaded: slices of it run on the board. Of a model on the hub, only the header is
+    downloaded. Without the board, the facts in its file are used.
+    Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,like:llama-3.2-1b:Q4_0
+    """
+    del c
+    from pathlib import Path
+
+    from armload.bench.fitting import fit as predict_fit
+    from armload.bench.options import typed_options
+    from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.cli.numbers import amount
+    from armload.core.disk import is_there
+    from armload.report.fitted import fit_view
+    from armload.runs.pipeline import Request
+
+    typed = {
+        "context": context,
+        "prompt_tokens": prompt_tokens or str(_PROMPT_TOKENS),
+        "threads": threads,
+    }
+    (plan,) = typed_options({name: text for name, text in typed.items() if text}).plans()
+    names = [model] if is_there(Path(model)) else model.split(",")
+    request = Request(
+        board=board,
+        source=source,
+        ref=ref,
+        compiler=compiler,
+        on=on,
+        wait_s=amount("wait", wait),
+    )
+    found = predict_fit(request, names, plan, terminal.progress())
+    if json:
+        show_document(found)
+    else:
+        terminal.show(fit_view(found))

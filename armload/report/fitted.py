@@ -1,0 +1,83 @@
+"""What models need of a board and how fast they would be, for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.analysis.prediction import Prediction
+from armload.analysis.recommendation import per_token
+from armload.bench.fitting import Fit
+from armload.core.values import format_bytes
+from armload.report.formatting import UNKNOWN
+from armload.report.layout import Column, Prose, Rows
+
+_STYLES = {
+    "fits": "green",
+    "streams": "yellow",
+    "reads storage": "yellow",
+    "cannot run": "red",
+    "unknown": "yellow",
+}
+
+
+def fit_view(fit: Fit) -> Group:
+    """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice."""
+    lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit)]
+    for each in fit.models:
+        lines += [Text(""), Prose(each.sentence)]
+    timed = [each.prediction for each in fit.models if each.prediction.token_s]
+    for note in dict.fromkeys(note for found in timed for note in found.notes):
+        lines += [Text(""), Prose(note)]
+    lines += [Text(""), Prose(fit.recommendation, "bold")]
+    return Group(*lines)
+
+
+def _times(fit: Fit) -> Rows:
+    table = Rows(
+        Column(heading="model", below=""),
+        Column(heading="verdict"),
+        Column(heading="per token", is_number=True),
+        Column(heading="first\ntoken", is_number=True),
+        Column(heading="of it\nloading", is_number=True),
+        Column(heading="limited\nby"),
+    )
+    for each in fit.models:
+        found = each.prediction
+        table.add(
+            Text(each.model, style="bold"),
+            Text(found.verdict, style=_STYLES[found.verdict]),
+            per_token(found.token_s) if found.token_s else UNKNOWN,
+            per_token(found.ttft_s) if found.ttft_s else UNKNOWN,
+            per_token(found.load_s) if found.load_s else UNKNOWN,
+            found.bottleneck if found.token_s else UNKNOWN,
+        )
+    return table
+
+
+def _memory(fit: Fit) -> Rows:
+    headings = ("weights", "KV cache", "program", "window", "reserve", "available")
+    table = Rows(
+        Column(heading="memory of", below=""),
+        *(Column(heading=heading, is_number=True) for heading in headings),
+    )
+    for each in fit.models:
+        table.add(each.model, *_parts(each.prediction))
+    return table
+
+
+def _parts(found: Prediction) -> list[str]:
+    parts = found.memory
+    if parts is None:
+        return [UNKNOWN] * 6
+    return [
+        format_bytes(size)
+        for size in (
+            parts.weights_bytes,
+            parts.kv_bytes,
+            parts.program_bytes,
+            parts.window_bytes,
+            parts.reserve_bytes,
+            parts.available_bytes,
+        )
+    ]

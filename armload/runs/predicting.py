@@ -1,0 +1,143 @@
+"""Predicting a run: from the board that is there, or from what its file says."""
+
+from __future__ import annotations
+
+from armload.analysis.compute import Compute, from_facts
+from armload.analysis.prediction import BoardGives, Memory, Prediction, Rate, Streaming, predict
+from armload.analysis.run import Run
+from armload.boards.board import Board
+from armload.boards.conditions import Conditions
+from armload.boards.rates import Rates
+from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.progress import Progress
+from armload.engines.completion import memory_need
+from armload.engines.llama_cpp import context_tokens
+from armload.engines.plan import Plan
+from armload.models.header import Header
+from armload.models.model import Model
+from armload.runs.pipeline import Session
+from armload.runs.slices import measured_compute
+
+ASSUMED_AVAILABLE = 0.8
+"""Share of the installed memory, where the board cannot be asked."""
+
+
+def predict_there(
+    where: Session,
+    model: Model,
+    header: Header,
+    plan: Plan,
+    progress: Progress,
+) -> Prediction:
+    """Predict a run on a board that answers; slices of the model run there first.
+
+    Raises:
+        UsageError: the plan does not suit the model.
+        ConnectError, BusyError: the board does not answer any more, or is in use.
+    """
+    board, found = where.connection.board, where.found
+    gives = given_by(board, found.conditions, found.rates)
+    # What cannot run need not be measured.
+    first = expected(plan, model, gives, None)
+    if first.verdict == "cannot run":
+        return first
+    notes: tuple[str, ...] = ()
+    compute: Compute | None
+    try:
+        context = context_tokens(plan, model)
+        compute, slice_run = measured_compute(where, model, header, plan, context, progress)
+        gives = given_by(board, found.conditions, found.rates, slice_run)
+    except (ConnectError, BusyError):
+        raise
+    except ArmloadError as error:
+        notes = (f"No slice was timed on {board.name}: {error.message.rstrip('.')}.",)
+        compute = _roofline(board, model, gives)
+    found_out = expected(plan, model, gives, compute)
+    return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
+
+
+def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
+    """Predict a run on a board that does not answer.
+
+    Raises:
+        UsageError: the plan does not suit the model.
+    """
+    facts = board.facts
+    memory = facts.memory and Memory(
+        total_bytes=facts.memory, available_bytes=round(ASSUMED_AVAILABLE * facts.memory)
+    )
+    gives = BoardGives(
+        memory=memory or None,
+        storage=_rate(None, facts.storage_read_bytes_per_s),
+        memory_rate=_rate(None, facts.memory_bytes_per_s),
+    )
+    found = expected(plan, model, gives, _roofline(board, model, gives))
+    assumed = (
+        f"{ASSUMED_AVAILABLE:.0%} of the installed memory is assumed to be available."
+        if memory
+        else "The board's memory is unknown: set facts.memory in its file."
+    )
+    return found.model_copy(update={"notes": (assumed, *found.notes)})
+
+
+def expected(plan: Plan, model: Model, gives: BoardGives, compute: Compute | None) -> Prediction:
+    """Predict a run of a plan from what a board gives."""
+    return predict(
+        memory_need(plan, model),
+        gives,
+        compute,
+        prompt_tokens=_prompt_tokens(plan),
+        streaming=_streaming(plan, model),
+        resident_bytes=plan.resident_bytes,
+    )
+
+
+def given_by(board: Board, now: Conditions, rates: Rates, run: Run | None = None) -> BoardGives:
+    """Return what a board gives: as measured in this boot, in a run, or as declared.
+
+    Args:
+        run: one on that board, which measured the rates, too.
+    """
+    storage, memory = rates.storage_read_bytes_per_s, rates.memory_bytes_per_s
+    if run is not None:
+        if run.board.storage_read_rate == "measured":
+            storage = storage or run.board.storage_read_bytes_per_s
+        if run.board.memory_rate == "measured":
+            memory = memory or run.board.memory_bytes_per_s
+    total = now.memory_limit_bytes or now.memory_total_bytes
+    return BoardGives(
+        memory=Memory(
+            total_bytes=min(total, now.memory_total_bytes),
+            available_bytes=now.memory_available_bytes,
+        ),
+        storage=_rate(storage, board.facts.storage_read_bytes_per_s),
+        memory_rate=_rate(memory, board.facts.memory_bytes_per_s),
+    )
+
+
+def _rate(measured: int | None, declared: int | None) -> Rate | None:
+    if measured:
+        return Rate(bytes_per_s=measured, kind="measured")
+    return Rate(bytes_per_s=declared, kind="declared") if declared else None
+
+
+def _roofline(board: Board, model: Model, gives: BoardGives) -> Compute | None:
+    memory = gives.memory_rate
+    return from_facts(
+        model,
+        clusters=board.facts.clusters,
+        memory_bytes_per_s=memory.bytes_per_s if memory else None,
+    )
+
+
+def _prompt_tokens(plan: Plan) -> int:
+    # A word of a text is a token and a bit, and has some five bytes.
+    return plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
+
+
+def _streaming(plan: Plan, model: Model) -> Streaming:
+    if plan.weights == "mapped":
+        return "never"
+    if plan.weights == "streamed" or plan.resident_bytes is not None:
+        return "always"
+    return "never" if model.experts else "if needed"  # which ones are needed is not known ahead

@@ -1,0 +1,204 @@
+"""Predictions agree with what was measured, and refuse what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from armload.analysis.compute import Compute, Expected, from_facts
+from armload.analysis.prediction import BoardGives, Memory, Prediction, Rate, predict
+from armload.analysis.recommendation import fitted, recommendation, sentence, slow_warning
+from armload.boards.board import load_board
+from armload.engines.engine import MemoryNeed
+from tests.unit.samples import model
+
+GB = 1_000_000_000
+MB = 1_000_000
+Q2_K = (3_174_260_608, 2_998_920_768)
+Q8_0 = (8_538_000_000, 7_980_000_000)
+
+
+def need(
+    sizes: tuple[int, int] = Q2_K, *, kv_bytes: int = 67 * MB, context: int = 512
+) -> MemoryNeed:
+    return MemoryNeed(
+        name="m.gguf",
+        weights_bytes=sizes[0],
+        kv_bytes=kv_bytes,
+        program_bytes=64 << 20,
+        context_tokens=context,
+        bytes_per_token=sizes[1],
+    )
+
+
+def gives(available: int = 1_850 * MB, total: int = 2_062 * MB, rate: int = 165 * MB) -> BoardGives:
+    return BoardGives(
+        memory=Memory(total_bytes=total, available_bytes=available),
+        storage=Rate(bytes_per_s=rate, kind="measured"),
+        memory_rate=Rate(bytes_per_s=2_800 * MB, kind="measured"),
+    )
+
+
+def computing(token_s: float, prompt_token_s: float = 0.1) -> Compute:
+    return Compute(
+        token_s=Expected.within(token_s, 0.08),
+        prompt_token_s=Expected.within(prompt_token_s, 0.2),
+        load_s=Expected.within(0.5, 0.5),
+        source="slice",
+    )
+
+
+def predicted(
+    needed: MemoryNeed,
+    given: BoardGives,
+    compute: Compute | None,
+    *,
+    may_stream: bool = False,
+    prompt_tokens: int = 8,
+) -> Prediction:
+    return predict(
+        needed,
+        given,
+        compute,
+        prompt_tokens=prompt_tokens,
+        streaming="if needed" if may_stream else "never",
+    )
+
+
+def dayu200(sizes: tuple[int, int]) -> Compute:
+    board = load_board("dayu200")
+    weights = model().model_copy(
+        update={"size_bytes": sizes[0], "bytes_per_token": sizes[1], "parameters": 8_030_261_312}
+    )
+    found = from_facts(
+        weights,
+        clusters=board.facts.clusters,
+        memory_bytes_per_s=board.facts.memory_bytes_per_s,
+    )
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("sizes", "measured_s"), [(Q2_K, 18.18), (Q8_0, 49.73)])
+def test_mapped_weights_on_a_dayu200_take_as_long_as_was_measured(
+    sizes: tuple[int, int], measured_s: float
+) -> None:
+    found = predicted(need(sizes), gives(), dayu200(sizes))
+    assert found.verdict == "reads storage"
+    assert found.bottleneck == "storage"
+    assert found.token_s is not None
+    assert found.token_s.value == pytest.approx(measured_s, rel=0.10)
+    assert found.token_s.low <= measured_s <= found.token_s.high
+
+
+def test_mapped_weights_in_a_control_group_take_as_long_as_was_measured() -> None:
+    sizes = (1_170 * MB, 1_100 * MB)
+    given = gives(available=690 * MB, total=700 * MB)
+    found = predicted(need(sizes, kv_bytes=MB), given, computing(0.2))
+    assert found.token_s is not None
+    assert found.token_s.value == pytest.approx(6.33, rel=0.10)
+
+
+def test_what_streams_reads_what_does_not_stay_in_memory() -> None:
+    found = predicted(need(), gives(), computing(1.9), may_stream=True)
+    parts = found.memory
+    assert found.verdict == "streams"
+    assert parts is not None
+    assert parts.window_bytes == 64 << 20
+    assert parts.reserve_bytes == 2_062 * MB // 20
+    resident = parts.available_bytes - parts.least_bytes
+    assert found.storage_bytes_per_token == Q2_K[1] - resident
+    assert found.token_s is not None
+    limit_s = found.storage_bytes_per_token / (165 * MB)
+    assert found.token_s.value == pytest.approx(limit_s, rel=0.05)
+    assert found.ttft_s is not None
+    assert found.ttft_s.value > Q2_K[1] / (165 * MB)
+
+
+def test_streaming_is_limited_by_computing_where_that_takes_longer() -> None:
+    found = predicted(need(), gives(rate=2 * GB), computing(5.0), may_stream=True)
+    assert found.bottleneck == "compute"
+    assert found.token_s is not None
+    assert 5.0 < found.token_s.value < 5.5
+
+
+def test_a_longer_prompt_reads_the_rest_again_for_each_micro_batch() -> None:
+    short = predicted(need(), gives(), computing(1.9, 1e-3), may_stream=True, prompt_tokens=512)
+    long = predicted(need(), gives(), computing(1.9, 1e-3), may_stream=True, prompt_tokens=513)
+    assert short.ttft_s is not None
+    assert long.ttft_s is not None
+    again_s = short.storage_bytes_per_token / (165 * MB)
+    assert long.ttft_s.value - short.ttft_s.value == pytest.approx(1.03 * again_s, rel=0.01)
+
+
+def test_a_model_that_fits_takes_its_computing_time_and_may_be_cold() -> None:
+    small = need((770 * MB, 760 * MB))
+    found = predicted(small, gives(), computing(0.9))
+    assert (found.verdict, found.bottleneck) == ("fits", "compute")
+    assert found.storage_bytes_per_token == 0
+    assert found.token_s == computing(0.9).token_s
+    assert found.load_s is not None
+    assert found.load_s.low < 0.5 < 770 / 165 < found.load_s.value
+    fast = predicted(small, gives(), computing(0.35))
+    assert fast.bottleneck == "memory bandwidth"
+
+
+def test_a_cache_that_does_not_fit_is_refused_with_the_context_that_would() -> None:
+    large = need(kv_bytes=4 * GB, context=32_768)
+    for may_stream in (False, True):
+        found = predicted(large, gives(), computing(1.9), may_stream=may_stream)
+        assert found.verdict == "cannot run"
+        assert found.token_s is None
+        assert found.largest_context is not None
+        per_token = 4 * GB / 32_768
+        fitting = need(
+            kv_bytes=round(found.largest_context * per_token), context=found.largest_context
+        )
+        again = predicted(fitting, gives(), computing(1.9), may_stream=may_stream)
+        assert again.verdict != "cannot run"
+        assert f"--context {found.largest_context} or less" in sentence("m", "b", found)
+    nothing = predicted(need(), gives(available=50 * MB), computing(1.9))
+    assert nothing.largest_context == 0
+
+
+def test_what_is_unknown_is_said() -> None:
+    unknown = predicted(need(), BoardGives(), computing(1.9))
+    assert unknown.verdict == "unknown"
+    assert "memory is" in sentence("m", "b", unknown)
+    no_rate = gives().model_copy(update={"storage": None})
+    found = predicted(need(), no_rate, computing(1.9), may_stream=True)
+    assert found.verdict == "streams"
+    assert found.token_s is None
+    assert "facts.storage_read_bytes_per_s" in sentence("m", "b", found)
+
+
+def test_declared_rates_and_facts_widen_the_interval() -> None:
+    declared = gives().model_copy(update={"storage": Rate(bytes_per_s=165 * MB, kind="declared")})
+    wide, narrow = (predicted(need(), each, computing(1.9)).token_s for each in (declared, gives()))
+    assert wide is not None
+    assert narrow is not None
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert wide.value == narrow.value
+
+
+def test_a_sentence_says_how_long_why_and_what_to_choose() -> None:
+    found = predicted(need(), gives(), computing(1.9), may_stream=True)
+    said = sentence("like:llama-3.1-8b:Q2_K", "dayu200", found)
+    assert said.startswith("like:llama-3.1-8b:Q2_K streams on dayu200: about 9.")
+    assert "limited by storage; use a file smaller than 1.5 GB" in said
+    assert slow_warning("m", "b", found) == ""
+    slow = predicted(need(), gives(rate=40 * MB), computing(1.9))
+    assert slow_warning("m", "b", slow).startswith("warning: m does not stay in b's memory")
+
+
+def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
+    small, medium = need((400 * MB, 390 * MB)), need((770 * MB, 760 * MB))
+    models = [
+        fitted(name, "b", needed.weights_bytes, 1, predicted(needed, gives(), computing(token_s)))
+        for name, needed, token_s in (("s", small, 0.4), ("m", medium, 0.9), ("l", need(), 1.9))
+    ]
+    said = recommendation("b", models)
+    assert said.startswith("Recommended: m (about 900 ms per token), the largest")
+    assert "The others read from storage" in said
+    assert recommendation("b", models[2:]).startswith("Recommended: l")
+    refused = predicted(need(kv_bytes=4 * GB), gives(), None)
+    assert "None of these" in recommendation("b", [fitted("x", "b", 1, 1, refused)])

@@ -69,9 +69,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
 
 def test_a_growing_context_is_what_makes_late_tokens_slow(ann: Person) -> None:
     model = made(ATTENTION, ann.folder / "attention.gguf")
-    run = Run.model_validate(
-        ann.benches("--model", model, "-n", "800", "--threads", "1", board="loop")
-    )
+    run = Run.model_validate(ann.benches("--model", model, "-n", "800", board="loop"))
     found = causes(run.steps)
     grown = [number for number, cause in found.items() if cause == "context growth"]
     assert grown

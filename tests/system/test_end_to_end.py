@@ -157,7 +157,9 @@ def test_a_run_that_is_lost_here_is_brought_home_again(
 
 
 def test_ctrl_c_in_a_run_ends_it_on_the_board_and_keeps_what_is_there(person: Person) -> None:
-    process = person.start("bench", "--board", "mine", "-n", "400", "--repeats", "1")
+    process = person.start(
+        *("bench", "--board", "mine", "-n", "400", "--repeats", "1", "--threads", "1")
+    )
     person.waits_on_board(THREE_LINES, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -307,8 +309,12 @@ def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
         for command in commands:
             face, *words = command.split()
             # A single token is not timed, so that the demo makes no repeats.
-            quick = {"board.trust": "--yes", "demo": "--n-predict=1", "bench": "--repeats=1"}
-            more = [quick[words[0]]] if words[0] in quick else []
+            quick = {
+                "board.trust": ["--yes"],
+                "demo": ["--n-predict=1"],
+                "bench": ["--repeats=1", "--threads=1"],
+            }
+            more = quick.get(words[0], [])
             said = person.types(*words, *more, face=face).stdout
             if words[0] in {"bench", "demo"}:
                 assert all(word in said for word in ("prefill", "page", "record"))

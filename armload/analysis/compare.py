@@ -41,6 +41,7 @@ class Side(Value):
         work, way: what was done and how.
         doubts: reasons against single measurements, each with its name.
         garbage: why the output is garbage and the speed meaningless; else empty.
+        predicted_token_s: what was expected per output token of the first of them.
     """
 
     names: tuple[str, ...]
@@ -48,6 +49,7 @@ class Side(Value):
     way: Method
     doubts: tuple[str, ...] = ()
     garbage: str = ""
+    predicted_token_s: float | None = None
 
 
 class Measured(Value):
@@ -153,6 +155,7 @@ def _side(group: Group) -> Side:
             f"{each.name}: {doubt}" for each in group if not each.garbage for doubt in each.doubts
         ),
         garbage=" ".join(broken),
+        predicted_token_s=group[0].predicted_token_s,
     )
 
 

@@ -10,6 +10,7 @@ from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.boards.board import CpuCluster
 from armload.core.values import Value
+from armload.engines.prediction import Expected
 from armload.models.model import Model
 from armload.models.slices import Slices
 
@@ -46,45 +47,6 @@ ESTIMATED = (
     "No slice of the model was timed on the board: the time of computing is estimated from the "
     "board's facts, within a factor of two."
 )
-
-
-class Expected(Value):
-    """A figure that is expected, and between which bounds it should lie."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def within(cls, value: float, share: float) -> Expected:
-        """Expect a value within a share of it on either side."""
-        return cls(value=value, low=value / (1 + share), high=value * (1 + share))
-
-    @classmethod
-    def nothing(cls) -> Expected:
-        """Expect zero."""
-        return cls(value=0.0, low=0.0, high=0.0)
-
-    def __add__(self, other: Expected) -> Expected:
-        """Add times that follow each other."""
-        return Expected(
-            value=self.value + other.value, low=self.low + other.low, high=self.high + other.high
-        )
-
-    def __mul__(self, factor: Expected | float) -> Expected:
-        """Scale by a factor."""
-        by = factor if isinstance(factor, Expected) else Expected.within(factor, 0.0)
-        return Expected(
-            value=self.value * by.value, low=self.low * by.low, high=self.high * by.high
-        )
-
-    def longer(self, other: Expected) -> Expected:
-        """Return how long two things take that are done at the same time."""
-        return Expected(
-            value=max(self.value, other.value),
-            low=max(self.low, other.low),
-            high=max(self.high, other.high),
-        )
 
 
 class Compute(Value):

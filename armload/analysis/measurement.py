@@ -58,7 +58,13 @@ def measurement_of(run: Run) -> Measurement:
         text=run.text,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
+        predicted_token_s=_predicted_s(run),
     )
+
+
+def _predicted_s(run: Run) -> float | None:
+    found = run.prediction
+    return found.token_s.value if found and found.token_s else None
 
 
 def _of_a_watched_program(run: Run) -> Measurement:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from armload.analysis.compute import Compute, Expected
+from armload.analysis.compute import Compute
 from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
+from armload.engines.prediction import Bottleneck, Expected, MemoryParts, Prediction
 from armload.engines.weights import (
     LEAST_RESERVE_BYTES,
     LEAST_WINDOW_BYTES,
@@ -19,9 +20,7 @@ from armload.engines.weights import (
     WINDOW_SHARE,
 )
 
-Verdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
 Streaming = Literal["never", "if needed", "always"]
-Bottleneck = Literal["storage", "memory bandwidth", "compute", "unknown"]
 
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens for which the weights are read once."""
@@ -96,65 +95,6 @@ class BoardGives(Value):
     memory: Memory | None = None
     storage: Rate | None = None
     memory_rate: Rate | None = None
-
-
-class MemoryParts(Value):
-    """Memory that a run needs, and what there is.
-
-    Attributes:
-        weights_bytes: of the model's file.
-        kv_bytes: of the KV cache at its full length.
-        program_bytes: of the program with its buffers.
-        window_bytes: for reading ahead; 0 unless weights are streamed.
-        reserve_bytes: left free.
-        available_bytes: before the run.
-    """
-
-    weights_bytes: int
-    kv_bytes: int
-    program_bytes: int
-    window_bytes: int
-    reserve_bytes: int
-    available_bytes: int
-
-    @property
-    def least_bytes(self) -> int:
-        """Without which it cannot run: everything but the weights."""
-        return self.kv_bytes + self.program_bytes + self.window_bytes + self.reserve_bytes
-
-
-class Prediction(Value):
-    """What is expected of a run.
-
-    Attributes:
-        verdict: the weights stay in memory; are streamed from storage; are mapped, and read again
-            for every token; or the KV cache does not fit.
-        context_tokens: length of the KV cache.
-        prompt_tokens: of the prompt that ``ttft_s`` is for.
-        memory: none where the board's is unknown.
-        load_s: from the start of the process until the prompt is processed.
-        ttft_s: to the end of the prompt, loading included.
-        token_s: per output token.
-        storage_bytes_per_token: that each token reads from storage.
-        bottleneck: of a token.
-        compute: how the time of computing is known: from slices that ran on the board, from a
-            roofline of its facts, or not.
-        largest_context: that would fit where the KV cache does not; 0 where none does.
-        notes: what a reader should know of these figures.
-    """
-
-    verdict: Verdict
-    context_tokens: int
-    prompt_tokens: int
-    memory: MemoryParts | None = None
-    load_s: Expected | None = None
-    ttft_s: Expected | None = None
-    token_s: Expected | None = None
-    storage_bytes_per_token: int = 0
-    bottleneck: Bottleneck = "unknown"
-    compute: Literal["slice", "roofline", "unknown"] = "unknown"
-    largest_context: int | None = None
-    notes: tuple[str, ...] = ()
 
 
 def predict(

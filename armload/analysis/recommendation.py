@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.compute import Expected
 from armload.analysis.limit import ROOM_TO_STAY
-from armload.analysis.prediction import Bottleneck, Prediction
 from armload.core.values import Value, format_bytes
+from armload.engines.prediction import Bottleneck, Expected, Prediction
 
 SLOW_TOKEN_S = 60.0
 """Before a run that takes longer per token, a person is warned."""
@@ -65,11 +64,19 @@ def remedy(found: Prediction) -> str:
     return "Even the smallest context does not fit: free memory on the board."
 
 
-def slow_warning(name: str, board: str, found: Prediction) -> str:
-    """Return a warning where a token is expected to take long; else nothing."""
-    if found.token_s is None or found.token_s.value <= SLOW_TOKEN_S:
+def said_beforehand(name: str, board: str, found: Prediction, within: str = "") -> str:
+    """Say what is expected of a run that reads from storage or is slow; of others nothing.
+
+    Args:
+        within: which limit bounds the available memory, in brackets.
+    """
+    is_slow = found.token_s is not None and found.token_s.value > SLOW_TOKEN_S
+    if not is_slow and found.verdict not in ("streams", "reads storage"):
         return ""
-    return f"warning: {sentence(name, board, found)}"
+    parts = found.memory
+    free = f" {format_bytes(parts.available_bytes)} are available{within}." if parts else ""
+    warning = "warning: " if is_slow or found.verdict == "reads storage" else ""
+    return f"{warning}{sentence(name, board, found)}{free}"
 
 
 def recommendation(board: str, models: Sequence[FittedModel]) -> str:
@@ -108,15 +115,19 @@ def _figure(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
-def refusal(name: str, board: str, found: Prediction) -> str:
-    """Say why a model cannot run with its context."""
+def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
+    """Say why a model cannot run with its context.
+
+    Args:
+        within: which limit bounds the available memory, in brackets.
+    """
     parts = found.memory
     assert parts is not None  # noqa: S101 - only a known memory can be too small
     return (
         f"{name} cannot run on {board} with a context of {found.context_tokens} tokens: the KV "
         f"cache ({format_bytes(parts.kv_bytes)}), the program and what must stay free need "
         f"{format_bytes(parts.least_bytes)}, and {format_bytes(parts.available_bytes)} are "
-        "available."
+        f"available{within}."
     )
 
 

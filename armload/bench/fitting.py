@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from armload.analysis.prediction import Prediction
 from armload.analysis.recommendation import FittedModel, fitted, recommendation
 from armload.boards.board import Board, RealReach, load_board
 from armload.boards.connect import connect
@@ -15,6 +14,7 @@ from armload.core.values import Value
 from armload.deploy.retry import Patience, patiently
 from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
 from armload.models.find import header_of
 from armload.models.gguf import read_outline
 from armload.models.header import Header

@@ -18,6 +18,7 @@ from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.pipeline import Request, execute, session
+from armload.runs.predicting import foresight
 
 Report = Callable[[Sequence[Run]], None]
 """Called with the runs so far after each of them."""
@@ -45,7 +46,10 @@ def bench(
     model, plan = _checked(request, model_name, plan, progress)
     with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
         engine = Completion(plan, where.binaries[PROGRAM], model)
-        return execute(where, engine, progress, new=request.new, reference=reference)
+        foresee = foresight(where, model, plan, progress)
+        return execute(
+            *(where, engine, progress), new=request.new, reference=reference, foresee=foresee
+        )
 
 
 def bench_until_known(
@@ -85,7 +89,13 @@ def bench_until_known(
                 number = len(journal.entries)
                 place = Place(sweep=journal.sweep.id, cell=0, round=number, precision=wanted.share)
                 began_s = time.monotonic()
-                run, _ = execute(where, engine, progress, new=new, place=place, reference=reference)
+                run, _ = execute(
+                    *(where, engine, progress),
+                    new=new,
+                    place=place,
+                    reference=reference,
+                    foresee=foresight(where, model, plan, progress),
+                )
                 took_s = time.monotonic() - began_s
                 journal.note(Entry(cell=0, round=number, run=run.id, took_s=took_s))
                 runs.append(run)

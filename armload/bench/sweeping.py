@@ -15,6 +15,7 @@ from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.pipeline import Request, execute, session
+from armload.runs.predicting import foresight
 
 Report = Callable[[Place, Run | ArmloadError], None]
 """Is called with how each run ended, or why it could not be started."""
@@ -80,6 +81,7 @@ def run_sweep(
                             new=new,
                             place=place,
                             reference=reference,
+                            foresee=foresight(where, *cells[place.cell], progress),
                         )
                         entry = Entry(cell=place.cell, round=place.round, run=ended.id)
                     except (ConnectError, BusyError):

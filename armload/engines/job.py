@@ -10,6 +10,7 @@ from pydantic import JsonValue, model_validator
 from armload.boards.conditions import Conditions
 from armload.core.values import Value
 from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
 
 RateKind = Literal["declared", "measured"]
 """Whether the board's file says it, or a program of ours found it out in that boot."""
@@ -173,6 +174,7 @@ class Job(Subject):
         command: the words that start it on the board.
         environment: variables that it is started with.
         before: the board's state.
+        prediction: what was expected before it began; none where nothing was.
     """
 
     format: Literal[2] = 2
@@ -186,6 +188,7 @@ class Job(Subject):
     environment: Mapping[str, str] = {}
     board: BoardRecord
     before: Conditions
+    prediction: Prediction | None = None
 
     @model_validator(mode="before")
     @classmethod

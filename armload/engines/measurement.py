@@ -64,6 +64,7 @@ class Measurement(Value):
         text: what was written; none where it is unknown.
         garbage: why nobody should look at the speed: how it failed, or what is wrong with its text.
         doubts: what else was found, in words.
+        predicted_token_s: expected seconds per output token; none without a prediction.
     """
 
     name: str
@@ -77,3 +78,4 @@ class Measurement(Value):
     text: str | None = None
     garbage: str = ""
     doubts: tuple[str, ...] = ()
+    predicted_token_s: float | None = None

@@ -111,14 +111,19 @@ def slices_of(model: Model, header: Header) -> Slices:
     )
 
 
+def slice_path(planned: Slice) -> Path:
+    """Return where a slice's file is kept."""
+    content = json.dumps([planned.shape.model_dump(), planned.types], sort_keys=True)
+    return made_file(f"slice-{hashlib.sha256(content.encode()).hexdigest()[:12]}.gguf")
+
+
 def slice_model(planned: Slice, progress: Progress) -> Path:
     """Return a slice's file; make it when it is missing.
 
     Raises:
         DiskError: the disk has no room for it.
     """
-    content = json.dumps([planned.shape.model_dump(), planned.types], sort_keys=True)
-    path = made_file(f"slice-{hashlib.sha256(content.encode()).hexdigest()[:12]}.gguf")
+    path = slice_path(planned)
     if not path.is_file():
         synthesise_typed(planned.shape, path, types=planned.types, seed=_SEED, progress=progress)
     return path

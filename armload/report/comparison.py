@@ -105,6 +105,9 @@ def _side(side: Side) -> str:
             work.board,
             side.way.engine,
             words.counted(side.way.threads, "thread") if side.way.threads else None,
+            f"predicted {words.seconds(side.predicted_token_s)} per token"
+            if side.predicted_token_s
+            else None,
         )
         if word
     ]

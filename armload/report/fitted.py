@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.prediction import Prediction
 from armload.analysis.recommendation import per_token
 from armload.bench.fitting import Fit
 from armload.core.values import format_bytes
+from armload.engines.prediction import Prediction
 from armload.report.formatting import UNKNOWN
 from armload.report.layout import Column, Prose, Rows
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.frequency import Cores, cores_of
+from armload.analysis.recommendation import per_token
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure_line
 from armload.analysis.summary import generating
@@ -19,6 +20,12 @@ from armload.engines.llama_cpp import repacked
 from armload.engines.trace import Step
 
 UNKNOWN = "-"
+
+_SOURCES = {
+    "slice": "computing timed with slices",
+    "roofline": "computing estimated from the board's facts",
+    "unknown": "computing unknown",
+}
 
 
 def seconds(value: float | None) -> str:
@@ -211,6 +218,21 @@ def median_range(run: Run) -> str:
     if times is None or times.p50_low is None or times.p50_high is None:
         return ""
     return f"{seconds(times.p50)}, 95 % CI {seconds(times.p50_low)} to {seconds(times.p50_high)}"
+
+
+def prediction_line(run: Run) -> str:
+    """Say what was expected of the run beside what was measured; nothing without a prediction."""
+    found = run.prediction
+    if found is None or found.token_s is None:
+        return ""
+    expected = f"{per_token(found.token_s)} per token ({found.verdict}, {_SOURCES[found.compute]})"
+    times = run.summary.token_s
+    if times is None:
+        return expected
+    error = times.p50 / found.token_s.value - 1
+    return f"{expected}; measured {seconds(times.p50)}, {abs(error):.0%} " + (
+        "more" if error > 0 else "less"
+    )
 
 
 def background_line(run: Run) -> str:

@@ -67,6 +67,7 @@ def _details(run: Run) -> Details:
         ("result", words.result_line(run)),
         ("total", words.in_all(run)),
         ("per token", words.median_range(run)),
+        ("predicted", words.prediction_line(run)),
         ("slow", words.slow_tokens(run)),
         ("conditions set", words.setting_line(run)),
         ("background processes", words.background_line(run)),

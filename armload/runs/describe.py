@@ -13,6 +13,7 @@ from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.engines.engine import Engine, Site
 from armload.engines.job import BoardRecord, Job, Place, Workstation
+from armload.engines.prediction import Prediction
 
 FILE_NAME = "job.json"
 """The job lies under this name in the run's folder, on the board and on this machine."""
@@ -41,11 +42,19 @@ def _workstation() -> Workstation:
     return Workstation(cores=os.cpu_count() or 1, load=os.getloadavg()[0])
 
 
-def new_job(engine: Engine, board: Board, site: Site, place: Place | None = None) -> Job:
+def new_job(
+    engine: Engine,
+    board: Board,
+    site: Site,
+    place: Place | None = None,
+    *,
+    prediction: Prediction | None = None,
+) -> Job:
     """Describe a run that starts now.
 
     Args:
         site: the same board, ready for it.
+        prediction: what is expected of it.
 
     Raises:
         UsageError: the engine's arguments do not suit the board.
@@ -65,6 +74,7 @@ def new_job(engine: Engine, board: Board, site: Site, place: Place | None = None
         environment=dict(engine.environment(site)),
         board=board_record(board, site.found),
         before=site.found.conditions,
+        prediction=prediction,
     )
 
 

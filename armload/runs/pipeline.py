@@ -5,7 +5,7 @@ build → reach → lease → deploy → prepare → launch → follow → colle
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from armload.deploy.retry import patiently
 from armload.engines.defaults import DEFAULT_WAIT_S
 from armload.engines.engine import Engine, Settings
 from armload.engines.job import Place
+from armload.engines.prediction import Prediction
 from armload.runs.connection import Connection
 from armload.runs.describe import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
@@ -34,6 +35,9 @@ from armload.runs.follow import follow, stoppable
 from armload.runs.launch import launch
 from armload.runs.prepare import BoardState, check_cores, check_state, prepare
 from armload.runs.resume import find_left
+
+Foresee = Callable[[Probe], Prediction]
+"""Predicts a run on a board that is in this state."""
 
 
 class Request(Value):
@@ -135,6 +139,7 @@ def execute(
     new: bool,
     place: Place | None = None,
     reference: Run | None = None,
+    foresee: Foresee | None = None,
 ) -> tuple[Run, Path]:
     """Run an engine on a board and keep what comes back; return it with its folder.
 
@@ -145,6 +150,7 @@ def execute(
     Args:
         new: start another run, even if the same one was left there.
         reference: a run with the expected output.
+        foresee: predicts a new run before anything is copied, and refuses one that cannot be.
 
     Raises:
         ArmloadError: the run could not be started, or its results not be fetched.
@@ -160,9 +166,11 @@ def execute(
         if lease is not None and lease.waited and not new:
             left = find_left(connection, engine.fingerprint, progress)
         if left is None:
+            found = probe(host, board) if lease is not None and lease.waited else session.found
+            prediction = foresee(found) if foresee else None
             deployment = deploy(host, board, engine.payload, progress)
             prepared = prepare(host, board, engine, session.request.state, deployment, progress)
-            job = new_job(engine, board, prepared.site, place)
+            job = new_job(engine, board, prepared.site, place, prediction=prediction)
             on_board = Layout(workdir=board.workdir).run(job.id)
         else:
             job, on_board = None, left.folder

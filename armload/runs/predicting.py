@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from armload.analysis.compute import Compute, from_facts
-from armload.analysis.prediction import BoardGives, Memory, Prediction, Rate, Streaming, predict
+from armload.analysis.prediction import BoardGives, Memory, Rate, Streaming, predict
+from armload.analysis.recommendation import refusal, remedy, said_beforehand
 from armload.analysis.run import Run
 from armload.boards.board import Board
-from armload.boards.conditions import Conditions
+from armload.boards.conditions import Conditions, within_group
+from armload.boards.probe import Probe
 from armload.boards.rates import Rates
-from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.engines.completion import memory_need
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
+from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
-from armload.runs.pipeline import Session
-from armload.runs.slices import measured_compute
+from armload.runs.pipeline import Foresee, Session
+from armload.runs.slices import known_compute, measured_compute
 
 ASSUMED_AVAILABLE = 0.8
 """Share of the installed memory, where the board cannot be asked."""
@@ -78,6 +82,30 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
         else "The board's memory is unknown: set facts.memory in its file."
     )
     return found.model_copy(update={"notes": (assumed, *found.notes)})
+
+
+def foresight(where: Session, model: Model, plan: Plan, progress: Progress) -> Foresee:
+    """Return what predicts a run before its model is copied, and warns or refuses.
+
+    Slices that were timed before are used; none is run. What is called raises BoardError where
+    not even the KV cache fits.
+    """
+    board = where.connection.board
+
+    def foresee(found: Probe) -> Prediction:
+        within = within_group(found.conditions)
+        _, header = read_outline(model.path)
+        gives = given_by(board, found.conditions, found.rates)
+        compute = known_compute(where, model, header, plan, context_tokens(plan, model))
+        prediction = expected(plan, model, gives, compute or _roofline(board, model, gives))
+        if prediction.verdict == "cannot run":
+            why = refusal(model.name, board.name, prediction, within)
+            raise BoardError(why, remedy(prediction))
+        if words := said_beforehand(model.name, board.name, prediction, within):
+            progress.say(words)
+        return prediction
+
+    return foresee
 
 
 def expected(plan: Plan, model: Model, gives: BoardGives, compute: Compute | None) -> Prediction:

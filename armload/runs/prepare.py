@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from armload.analysis.memory import doubt_about_memory
 from armload.boards.board import Board
 from armload.boards.cooling import cool_down, need_sensor
 from armload.boards.host import Host
@@ -82,11 +81,6 @@ def prepare(
         progress=progress,
     )
     site = ready.site.model_copy(update={"helpers": helpers})
-    if engine.memory is not None:
-        found = site.found
-        doubt = doubt_about_memory(engine.memory, board, found.conditions, found.rates)
-        if doubt:
-            progress.say(doubt)
     return ready.model_copy(update={"site": site})
 
 

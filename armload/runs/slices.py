@@ -18,7 +18,7 @@ from armload.engines.plan import Plan
 from armload.models.gguf import read_model
 from armload.models.header import Header
 from armload.models.model import Model
-from armload.models.slices import Slice, slice_model, slices_of
+from armload.models.slices import Slice, slice_model, slice_path, slices_of
 from armload.runs import store
 from armload.runs.pipeline import Session, execute
 
@@ -63,11 +63,29 @@ def measured_compute(
     return from_slices(planned, layers, thin), runs[-1]
 
 
-def _ran(
-    where: Session, planned: Slice, plan: Plan, progress: Progress, *, is_repacked: bool
-) -> Run:
-    binary = where.binaries[PROGRAM]
-    model = read_model(slice_model(planned, progress), progress)
+def known_compute(
+    where: Session, model: Model, header: Header, plan: Plan, context: int
+) -> Compute | None:
+    """Return the same from slices that were timed there before; none without them."""
+    available = where.found.conditions.memory_available_bytes
+    try:
+        planned = slices_of(model, header)
+        is_repacked = repacks(model, available, context)
+        runs = [
+            store.load(_folder(where, _engine(where, path, plan, is_repacked=is_repacked)))
+            for each in (planned.thin, planned.layers)
+            if (path := slice_path(each)).is_file()
+        ]
+    except ArmloadError:
+        return None
+    times = [times_of(run) for run in runs]
+    if len(times) < 2 or times[0] is None or times[1] is None:
+        return None
+    return from_slices(planned, times[1], times[0])
+
+
+def _engine(where: Session, path: Path, plan: Plan, *, is_repacked: bool) -> Completion:
+    binary, model = where.binaries[PROGRAM], read_model(path)
     kept = () if is_repacked or not offers(binary.path, NO_REPACK) else (NO_REPACK,)
     wanted = Plan(
         prompt_tokens=PROMPT_TOKENS,
@@ -77,8 +95,15 @@ def _ran(
         weights="mapped",
         extra=kept,
     )
-    engine = Completion(whole_plan(wanted, model), binary, model)
-    folder = _folder(where, engine.fingerprint)
+    return Completion(whole_plan(wanted, model), binary, model)
+
+
+def _ran(
+    where: Session, planned: Slice, plan: Plan, progress: Progress, *, is_repacked: bool
+) -> Run:
+    path = slice_model(planned, progress)
+    engine = _engine(where, path, plan, is_repacked=is_repacked)
+    folder = _folder(where, engine)
     try:
         return store.load(folder)
     except ArmloadError:
@@ -92,12 +117,12 @@ def _ran(
     return run
 
 
-def _folder(where: Session, fingerprint: str) -> Path:
+def _folder(where: Session, engine: Completion) -> Path:
     board, found = where.connection.board, where.found
     identity = (
         board.model_dump(mode="json", include={"name", "reach", "target"}),
         [found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes],
-        fingerprint,
+        engine.fingerprint,
     )
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return cache_folder() / "slices" / key[:16]

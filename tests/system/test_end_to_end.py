@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from armload.core.progress import Silent
+from armload.models.synth import synthesise
 from tests.faults import Relay
 from tests.person import Person
 from tests.system.engines import shared
 from tests.system.people import ENGINE_RUNS, add_by_ssh, held_engine, switched_on
+from tests.unit.test_models_synth import SMALL
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 again = pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "toolchains"])
@@ -80,6 +83,29 @@ def test_fit_predicts_the_run_of_a_model_from_slices_that_are_timed_once(
         {**found, "prediction": {**prediction, "memory": parts | _available(again.stdout)}}
     ]
     assert "Copying" not in again.stderr
+    # The stored runs' figures are used by bench; before, the board's facts were.
+    assert story["prediction"]["verdict"] == "fits"
+    ran = person.benches("--model", str(shared("stories260K.gguf")), "-n", "8")
+    assert ran["prediction"]["compute"] == "slice"
+    assert "predicted" in person.types("show", ran["id"]).stdout
+
+
+def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
+    person: Person, tmp_path: Path
+) -> None:
+    model = tmp_path / "long.gguf"
+    shape = SMALL.model_copy(update={"context_length": 100_000_000})
+    synthesise(shape, model, quantisation="Q8_0", seed=1, progress=Silent())
+    words = ("--board", "mine", "--model", str(model), "--context", "100000000")
+    found = json.loads(person.types("fit", *words, "--json").stdout)
+    (refused,) = found["models"]
+    assert refused["prediction"]["verdict"] == "cannot run"
+    done = person.types("bench", *words, status=7)
+    assert "cannot run on mine" in done.stderr
+    largest = re.search(r"--context (\d+) or less", done.stderr)
+    assert largest is not None
+    assert int(largest[1]) == pytest.approx(refused["prediction"]["largest_context"], rel=0.1)
+    assert "Copying" not in done.stderr
 
 
 def _available(document: str) -> dict[str, int]:

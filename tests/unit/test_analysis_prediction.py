@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from armload.analysis.compute import Compute, Expected, from_facts
-from armload.analysis.prediction import BoardGives, Memory, Prediction, Rate, predict
-from armload.analysis.recommendation import fitted, recommendation, sentence, slow_warning
+from armload.analysis.compute import Compute, from_facts
+from armload.analysis.prediction import BoardGives, Memory, Rate, predict
+from armload.analysis.recommendation import fitted, recommendation, said_beforehand, sentence
 from armload.boards.board import load_board
 from armload.engines.engine import MemoryNeed
+from armload.engines.prediction import Expected, Prediction
 from tests.unit.samples import model
 
 GB = 1_000_000_000
@@ -185,9 +186,13 @@ def test_a_sentence_says_how_long_why_and_what_to_choose() -> None:
     said = sentence("like:llama-3.1-8b:Q2_K", "dayu200", found)
     assert said.startswith("like:llama-3.1-8b:Q2_K streams on dayu200: about 9.")
     assert "limited by storage; use a file smaller than 1.5 GB" in said
-    assert slow_warning("m", "b", found) == ""
+    assert said_beforehand("m", "b", found).startswith("m streams on b")
     slow = predicted(need(), gives(rate=40 * MB), computing(1.9))
-    assert slow_warning("m", "b", slow).startswith("warning: m does not stay in b's memory")
+    words = said_beforehand("m", "b", slow, " (a control group is limited to 2.0 GB)")
+    assert words.startswith("warning: m does not stay in b's memory")
+    assert words.endswith("1.9 GB are available (a control group is limited to 2.0 GB).")
+    small = predicted(need((770 * MB, 760 * MB)), gives(), computing(0.9))
+    assert said_beforehand("m", "b", small) == ""
 
 
 def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:

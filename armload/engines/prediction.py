@@ -1,0 +1,108 @@
+"""What was expected of a run before it began, as it is kept with the run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from armload.core.values import Value
+
+Verdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
+Bottleneck = Literal["storage", "memory bandwidth", "compute", "unknown"]
+
+
+class Expected(Value):
+    """A figure that is expected, and between which bounds it should lie."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def within(cls, value: float, share: float) -> Expected:
+        """Expect a value within a share of it on either side."""
+        return cls(value=value, low=value / (1 + share), high=value * (1 + share))
+
+    @classmethod
+    def nothing(cls) -> Expected:
+        """Expect zero."""
+        return cls(value=0.0, low=0.0, high=0.0)
+
+    def __add__(self, other: Expected) -> Expected:
+        """Add times that follow each other."""
+        return Expected(
+            value=self.value + other.value, low=self.low + other.low, high=self.high + other.high
+        )
+
+    def __mul__(self, factor: Expected | float) -> Expected:
+        """Scale by a factor."""
+        by = factor if isinstance(factor, Expected) else Expected.within(factor, 0.0)
+        return Expected(
+            value=self.value * by.value, low=self.low * by.low, high=self.high * by.high
+        )
+
+    def longer(self, other: Expected) -> Expected:
+        """Return how long two things take that are done at the same time."""
+        return Expected(
+            value=max(self.value, other.value),
+            low=max(self.low, other.low),
+            high=max(self.high, other.high),
+        )
+
+
+class MemoryParts(Value):
+    """Memory that a run needs, and what there is.
+
+    Attributes:
+        weights_bytes: of the model's file.
+        kv_bytes: of the KV cache at its full length.
+        program_bytes: of the program with its buffers.
+        window_bytes: for reading ahead; 0 unless weights are streamed.
+        reserve_bytes: left free.
+        available_bytes: before the run.
+    """
+
+    weights_bytes: int
+    kv_bytes: int
+    program_bytes: int
+    window_bytes: int
+    reserve_bytes: int
+    available_bytes: int
+
+    @property
+    def least_bytes(self) -> int:
+        """Without which it cannot run: everything but the weights."""
+        return self.kv_bytes + self.program_bytes + self.window_bytes + self.reserve_bytes
+
+
+class Prediction(Value):
+    """What is expected of a run.
+
+    Attributes:
+        verdict: the weights stay in memory; are streamed from storage; are mapped, and read again
+            for every token; or the KV cache does not fit.
+        context_tokens: length of the KV cache.
+        prompt_tokens: of the prompt that ``ttft_s`` is for.
+        memory: none where the board's is unknown.
+        load_s: from the start of the process until the prompt is processed.
+        ttft_s: to the end of the prompt, loading included.
+        token_s: per output token.
+        storage_bytes_per_token: that each token reads from storage.
+        bottleneck: of a token.
+        compute: how the time of computing is known: from slices that ran on the board, from a
+            roofline of its facts, or not.
+        largest_context: that would fit where the KV cache does not; 0 where none does.
+        notes: what a reader should know of these figures.
+    """
+
+    verdict: Verdict
+    context_tokens: int
+    prompt_tokens: int
+    memory: MemoryParts | None = None
+    load_s: Expected | None = None
+    ttft_s: Expected | None = None
+    token_s: Expected | None = None
+    storage_bytes_per_token: int = 0
+    bottleneck: Bottleneck = "unknown"
+    compute: Literal["slice", "roofline", "unknown"] = "unknown"
+    largest_context: int | None = None
+    notes: tuple[str, ...] = ()

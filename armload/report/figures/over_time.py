@@ -17,23 +17,16 @@ from armload.report.chart import (
     token_marks,
     token_rows,
 )
-from armload.report.drawing import HEIGHT_PIXELS, QUIET, WIDTH_PIXELS, Specification, finish
-from armload.report.figures.figure import SPLIT_LABEL, Figure, Rows, thinned, time_unit, wrapped
+from armload.report.drawing import QUIET, Specification, finish
+from armload.report.figures.figure import Figure, Rows, thinned, time_unit
+from armload.report.figures.panels import MOST_PANELS, in_panels, panel_label
 from armload.report.ranking import fastest_of_each
 
 NAME = "time-per-token"
 TITLE = "Time per token over the run"
 
-MOST_PANELS = 12
 MOST_STEPS = 300
 """In a panel; of more, those that stand out and every other one."""
-
-PANEL_HEIGHT_PIXELS, SPACING_PIXELS = 130, 18
-PANEL_COLUMNS = 3
-PANEL_CHARACTERS = 32
-
-APART_FROM = 5.0
-"""Panels whose medians differ by so much have scales of their own."""
 
 
 def over_time(cells: Sequence[Cell]) -> Figure | None:
@@ -99,29 +92,7 @@ def _specification(runs: Sequence[tuple[str, Run]], sentence: str) -> Specificat
     middle = base.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(
         alt.Y("mean(median):Q").title(f"time per token ({unit.name})")
     )
-    layers = alt.layer(line, points, middle, data=steps)
-    chart: alt.LayerChart | alt.FacetChart
-    if len(runs) == 1:
-        chart = layers.properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    else:
-        order = [wrapped(label, PANEL_CHARACTERS) for label, _ in runs]
-        header = alt.Header(
-            title=None,
-            labelFontSize=12,
-            labelAnchor="start",
-            labelLimit=0,
-            labelExpr=SPLIT_LABEL,
-        )
-        columns = 2 if len(runs) in (2, 4) else PANEL_COLUMNS
-        width = (WIDTH_PIXELS - SPACING_PIXELS * (columns - 1)) // columns
-        chart = layers.properties(width=width, height=PANEL_HEIGHT_PIXELS).facet(
-            facet=alt.Facet("cell:N").sort(order).header(header),
-            columns=columns,
-            spacing=SPACING_PIXELS,
-        )
-        if max(medians) > APART_FROM * min(medians):
-            chart = chart.resolve_scale(y="independent")
-        chart = chart.resolve_axis(x="independent")
+    chart = in_panels((line, points, middle), steps, [label for label, _ in runs], medians)
     specification = finish(chart, title=TITLE, subtitle=f"{sentence} Dashed: the median.")
     specification["datasets"] = {"steps": rows}
     return specification
@@ -132,7 +103,7 @@ def _rows(label: str, run: Run, per_s: float) -> Rows:
     rows = [
         {
             **row,
-            "cell": wrapped(label, PANEL_CHARACTERS),
+            "cell": panel_label(label),
             "time": row["ms"] / 1000 * per_s,
             "median": median * per_s,
         }

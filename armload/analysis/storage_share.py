@@ -38,3 +38,14 @@ def storage_s(step: Step, bytes_per_s: float) -> float:
     if read_bytes is None:
         read_bytes = step.major_faults * FAULT_BYTES
     return max(read_bytes / bytes_per_s, step.major_faults * FAULT_S)
+
+
+def compute_s(step: Step, bytes_per_s: float, threads: int) -> float:
+    """Return the seconds of a step in which it did not wait for reading.
+
+    An estimate is never below the CPU time of each thread: reading goes on while they compute.
+    """
+    rest = step.duration_s - storage_s(step, bytes_per_s)
+    if step.storage_wait_ns is None:
+        rest = max(rest, step.cpu_ns / 1e9 / threads)
+    return min(max(0.0, rest), step.duration_s)

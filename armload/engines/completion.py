@@ -25,7 +25,7 @@ from armload.engines.llama_cpp import (
     generated_text,
 )
 from armload.engines.output import Memory, Output
-from armload.engines.plan import KV_BITS, Plan
+from armload.engines.plan import Plan
 from armload.engines.trace import read_trace
 from armload.engines.weights import are_streamed, environment
 from armload.models.model import Model
@@ -33,7 +33,7 @@ from armload.models.model import Model
 PROGRAM = "llama-completion"
 """The program; releases from before it had a name of its own call it ``llama-cli``."""
 
-_WORKING_BYTES = 64 << 20
+WORKING_BYTES = 64 << 20
 """Of the engine itself beside weights and cache, with some room."""
 
 
@@ -161,13 +161,11 @@ def settings_of(plan: Plan) -> Settings:
 def memory_need(plan: Plan, model: Model) -> MemoryNeed:
     """Return what a plan takes of a board's memory."""
     context = context_tokens(plan, model)
-    kinds = plan.kv_types or ("f16", "f16")
-    bits = sum(KV_BITS[kind] for kind in kinds) / 2
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
-        kv_bytes=round(context * model.kv_bytes_per_token * bits / 16),
-        program_bytes=_WORKING_BYTES,
+        kv_bytes=round(context * model.kv_bytes_per_token * plan.kv_share),
+        program_bytes=WORKING_BYTES,
         context_tokens=context,
         bytes_per_token=model.bytes_per_token,
     )

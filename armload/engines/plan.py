@@ -123,6 +123,12 @@ class Plan(Value):
         """Types of keys and of values; none for the engine's usual one."""
         return None if self.kv_type is None else kv_halves(self.kv_type)
 
+    @property
+    def kv_share(self) -> float:
+        """Size of the KV cache as a share of that of the usual type, ``f16``."""
+        keys, values = self.kv_types or ("f16", "f16")
+        return (KV_BITS[keys] + KV_BITS[values]) / 2 / KV_BITS["f16"]
+
 
 def kv_halves(kv_type: str) -> tuple[str, str]:
     """Return the types of keys and of values: ``q8_0`` is that of both."""

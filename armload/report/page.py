@@ -10,8 +10,11 @@ from armload.analysis.summary import generating
 from armload.core.files import write_whole
 from armload.engines.trace import Step
 from armload.report import formatting as words
+from armload.report.cells import cells_of
 from armload.report.chart import token_chart
 from armload.report.drawing import Specification, png
+from armload.report.figures.every import storage_figures
+from armload.report.held import weights_line
 from armload.report.html import render
 
 PAGE_NAME, PICTURE_NAME = "report.html", "tokens.png"
@@ -48,6 +51,10 @@ def render_page(run: Run, specification: Specification | None, raw_files: Sequen
         raw_files: names of the files beside the page to link to.
     """
     slowest, causes = _slowest(run.steps), words.causes_of(run)
+    figures = storage_figures(cells_of([run]))
+    charts = {figure.name: figure.specification for figure in figures}
+    if specification:
+        charts[CHART_NAME] = specification
     values = {
         "run": run,
         "version": run.armload,
@@ -55,8 +62,10 @@ def render_page(run: Run, specification: Specification | None, raw_files: Sequen
         "causes": causes,
         "any_cause": any(step.step in causes for _, step in slowest),
         "raw_files": raw_files,
+        "figures": figures,
+        "weights": weights_line(run),
     }
-    return render(TEMPLATE_NAME, values, {CHART_NAME: specification} if specification else {})
+    return render(TEMPLATE_NAME, values, charts)
 
 
 def _slowest(steps: Sequence[Step]) -> list[tuple[int, Step]]:

@@ -13,6 +13,7 @@ from armload.engines.plan import Plan, short_prompt
 
 BOARD, MODEL, QUANTISATION, THREADS = "board", "model", "quantisation", "threads"
 REPACKED = "weights repacked"
+WEIGHTS, RESIDENT, CACHE = "weights", "resident", "cache"
 PROGRAM, BUILD, MODEL_SUM = "program", "build", "model SHA-256"
 
 ALWAYS_SHOWN = (MODEL, QUANTISATION, THREADS, BOARD)
@@ -28,9 +29,9 @@ _NAMES = {
     "batch_tokens": "batch",
     "micro_batch_tokens": "micro-batch",
     "kv_type": "KV type",
-    "resident_bytes": "resident",
+    "resident_bytes": RESIDENT,
     "extra": "arguments",
-    "cold": "cache",
+    "cold": CACHE,
 }
 
 _CHOICES = {THREADS: THREADS} | {

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from armload.analysis.run import Run
 from armload.report import formatting as words
+from armload.report.held import weights_line
 from armload.report.layout import Column, Details, Prose, Rows, whole
 
 
@@ -63,6 +64,7 @@ def _details(run: Run) -> Details:
         ("run", whole(run.id)),
         ("board", words.board_line(run)),
         ("model", words.model_line(run)),
+        ("weights", weights_line(run)),
         ("binary", words.binary_line(run)),
         ("result", words.result_line(run)),
         ("total", words.in_all(run)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from armload.analysis.run import Run
 from armload.report import formatting as words
@@ -24,6 +25,9 @@ from armload.report.figures.figure import (
     thinned,
 )
 from armload.report.settings import BOARD
+
+if TYPE_CHECKING:
+    import altair as alt
 
 NAME = "memory"
 TITLE = "Memory over time"
@@ -98,11 +102,7 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
     line = steps.mark_line(strokeWidth=2).encode(x, y, colour)
     last = steps.transform_filter("datum.last")
     marks = last.mark_point(filled=True, size=80, opacity=1).encode(x, y, colour, shape)
-    boards = alt.Chart(alt.NamedData(name="boards"))
-    rule = boards.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y)
-    text = boards.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
-        y, x=alt.value(0), text="text:N"
-    )
+    rule, text = free_memory_rule(y)
     layers = [rule, line, marks, text] if rules else [line, marks]
     chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
     specification = finish(
@@ -113,6 +113,18 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
     )
     specification["datasets"] = {"steps": rows, "boards": rules}
     return specification
+
+
+def free_memory_rule(y: alt.Y) -> tuple[alt.Chart, alt.Chart]:
+    """Return a rule with its text for each row of the data set ``boards``."""
+    import altair as alt
+
+    boards = alt.Chart(alt.NamedData(name="boards"))
+    rule = boards.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y)
+    text = boards.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
+        y, x=alt.value(0), text="text:N"
+    )
+    return rule, text
 
 
 def _line(cell: Cell) -> Rows:

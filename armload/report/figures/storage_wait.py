@@ -1,0 +1,134 @@
+"""Time per output token, split into waiting for storage and computing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.waiting import Waits, decoding
+from armload.report import formatting as words
+from armload.report.cells import Cell
+from armload.report.drawing import COLOURS, Specification, finish
+from armload.report.figures.figure import Figure, Rows, TimeUnit, time_unit
+from armload.report.figures.panels import MOST_PANELS, in_panels, panel_label
+from armload.report.ranking import fastest_of_each
+
+NAME = "storage-wait"
+TITLE = "Waiting for storage"
+
+COMPUTING, WAITING = "computing", "waiting for storage"
+
+NOTHING_BELOW = 0.005
+"""Share of the time that would be written as 0 %."""
+
+MOST_BARS = 120
+"""Of more tokens, a bar is the mean of several in a row."""
+
+Labelled = tuple[str, Waits]
+
+
+def storage_wait(cells: Sequence[Cell]) -> Figure | None:
+    """Draw runs that read weights from storage for their tokens; none without such a run."""
+    reading = [
+        cell
+        for cell in cells
+        if cell.typical and decoding(cell.typical) and Waits(run=cell.typical).is_noticeable
+    ]
+    if not reading:
+        return None
+    shown = [
+        (cell.doubted_label, Waits(run=cell.typical))
+        for cell in fastest_of_each(reading, MOST_PANELS)
+        if cell.typical
+    ]
+    sentence = _sentence(shown)
+    if len(shown) < len(reading):
+        sentence += f" Shown: {len(shown)} of {len(reading)}, the fastest of each kind."
+    return Figure(
+        name=NAME, title=TITLE, sentence=sentence, specification=_specification(shown, sentence)
+    )
+
+
+def _sentence(shown: Sequence[Labelled]) -> str:
+    label, most = max(shown, key=lambda each: each[1].share)
+    if len(shown) == 1 and most.share < NOTHING_BELOW:
+        return "No token waited for storage: reading went on while others were computed."
+    if len(shown) == 1:
+        estimated = "" if most.is_measured else ", estimated from what was read"
+        return (
+            f"Of {words.seconds(most.token_s)} per token (mean), {words.seconds(most.waited_s)} "
+            f"or {_percent(most.share)} passed waiting for storage{estimated}."
+        )
+    least_label, least = min(shown, key=lambda each: each[1].share)
+    estimates = [label for label, waits in shown if not waits.is_measured]
+    estimated = f" Estimated from what was read: {'; '.join(estimates)}." if estimates else ""
+    return (
+        f"Waiting for storage took {_percent(least.share)} of the time with {least_label}, "
+        f"{_percent(most.share)} with {label}.{estimated}"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def _specification(shown: Sequence[Labelled], sentence: str) -> Specification:
+    import altair as alt
+
+    means = [waits.token_s for _, waits in shown]
+    unit = time_unit(means)
+    data = alt.NamedData(name="tokens")
+    x = alt.X("first:Q").title("output token").scale(nice=False, zero=False)
+    x = x.axis(tickCount=5 if len(shown) > 1 else 10, tickMinStep=1, format=",d")
+    y = alt.Y("low:Q").title(f"time per token ({unit.name})").axis(tickCount=4, format=",.10~g")
+    bars = (
+        alt.Chart(data)
+        .mark_rect()
+        .encode(
+            x,
+            alt.X2("end:Q"),
+            y,
+            alt.Y2("high:Q"),
+            alt.Color("part:N")
+            .title(None)
+            .scale(domain=[COMPUTING, WAITING], range=list(COLOURS[:2])),
+            tooltip=[
+                alt.Tooltip("tokens:N", title="output tokens"),
+                alt.Tooltip("part:N", title="what"),
+                alt.Tooltip("time:Q", title=f"{unit.name} per token", format=".4~g"),
+            ],
+        )
+    )
+    chart = in_panels((bars,), data, [label for label, _ in shown], means)
+    specification = finish(chart, title=TITLE, subtitle=sentence)
+    specification["datasets"] = {
+        "tokens": [row for label, waits in shown for row in _rows(label, waits, unit)]
+    }
+    return specification
+
+
+def _rows(label: str, waits: Waits, unit: TimeUnit) -> Rows:
+    rows: Rows = []
+    together = -(-len(waits.steps_s) // MOST_BARS)
+    first = 2  # the prompt's last step gives the first output token
+    for begin in range(0, len(waits.steps_s), together):
+        steps = waits.steps_s[begin : begin + together]
+        tokens = sum(count for _, _, count in steps)
+        computed_s = sum(computed for computed, _, _ in steps) / tokens
+        token_s = sum(duration for _, duration, _ in steps) / tokens
+        last = first + tokens - 1
+        parts = ((COMPUTING, 0.0, computed_s), (WAITING, computed_s, token_s))
+        rows += [
+            {
+                "cell": panel_label(label),
+                "part": part,
+                "first": first - 0.5,
+                "end": last + 0.5,
+                "tokens": str(first) if first == last else f"{first} to {last}",
+                "low": low_s * unit.per_s,
+                "high": high_s * unit.per_s,
+                "time": (high_s - low_s) * unit.per_s,
+            }
+            for part, low_s, high_s in parts
+        ]
+        first = last + 1
+    return rows

@@ -35,16 +35,6 @@ ATTENTION = Shape(
 )
 """With so few weights, a token's time is that of the tokens before it."""
 
-LARGE = Shape(
-    layers=16,
-    width=768,
-    feed_forward=3072,
-    heads=12,
-    kv_heads=12,
-    vocabulary=2048,
-    context_length=256,
-)
-
 
 def made(shape: Shape, path: Path) -> str:
     synthesise(shape, path, quantisation="Q8_0", seed=1, progress=Silent())
@@ -75,19 +65,6 @@ def test_a_growing_context_is_what_makes_late_tokens_slow(ann: Person) -> None:
     assert grown
     assert median(grown) > len(run.steps) / 2, "a context never shrinks"
     assert "paging" not in found.values()
-
-
-@pytest.mark.machine
-def test_a_model_larger_than_memory_is_limited_by_storage(ann: Person) -> None:
-    model = made(LARGE, ann.folder / "large.gguf")
-    run = Run.model_validate(ann.benches("--model", model, "-n", "3", board="small"))
-    weights_bytes = run.model.bytes_per_token or 0
-    assert run.before.memory_available_bytes < weights_bytes
-    assert len(generated(run)) == 2
-    assert all((step.read_bytes or 0) > 0.9 * weights_bytes for step in generated(run))
-    assert all((step.major_faults or 0) > 0 for step in generated(run))
-    assert run.limit.cause == "storage"
-    assert "larger than the" in run.limit.sentence
 
 
 @pytest.mark.machine

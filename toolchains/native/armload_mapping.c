@@ -48,9 +48,10 @@ bool armload_find_mapping(const void * address, struct armload_mapping * mapping
     return found;
 }
 
-size_t armload_mapped_bytes(void) {
+size_t armload_mapped_bytes(int * count) {
     size_t bytes = 0;
     pthread_mutex_lock(&mappings.lock);
+    *count = mappings.count;
     for (int index = 0; index < mappings.count; index++) {
         bytes += (size_t) (mappings.each[index].end - mappings.each[index].begin);
     }

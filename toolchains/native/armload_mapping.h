@@ -20,5 +20,5 @@ bool armload_streams(void);
 // Returns false for an address in no mapping.
 bool armload_find_mapping(const void * address, struct armload_mapping * mapping);
 
-// Bytes of all mappings.
-size_t armload_mapped_bytes(void);
+// Bytes of all mappings, and how many they are.
+size_t armload_mapped_bytes(int * count);

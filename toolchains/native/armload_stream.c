@@ -112,6 +112,8 @@ static int64_t sum_of_weights(void) {
     return bytes;
 }
 
+static const char copied[] = "the engine has copied them into memory (repacking, or no mmap)";
+
 static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     struct armload_memory memory;
     stream.begun = true;
@@ -119,12 +121,17 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
         case ARMLOAD_UNFIT_EXPERTS:
             return unfit("in a mixture of experts, a token decides which weights are read");
         case ARMLOAD_UNFIT_UNMAPPED:
-            return unfit("the engine has copied them into memory (repacking, or no mmap)");
+            return unfit(copied);
         case ARMLOAD_FIT:
             break;
     }
+    int           files;
+    const int64_t mapped_bytes  = (int64_t) armload_mapped_bytes(&files);
     const int64_t weights_bytes = sum_of_weights();
-    if (2 * weights_bytes < (int64_t) armload_mapped_bytes()) {
+    if (2 * weights_bytes < mapped_bytes) {
+        if (files == 1) {
+            return unfit(copied);
+        }
         armload_free_pieces(&stream.pieces); // a draft model's graph: it stays, and another is streamed
         stream.begun = false;
         return false;
@@ -133,8 +140,8 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
         return unfit("this kernel does not report the available memory");
     }
     const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
-    const int64_t others = (int64_t) armload_mapped_bytes() - weights_bytes;
     stream.reserve_bytes = within(LEAST_RESERVE_BYTES, memory.total_bytes / RESERVE_SHARE, INT64_MAX);
+    const int64_t others = mapped_bytes - weights_bytes;
     const int64_t fits   = memory.available_bytes - stream.reserve_bytes - buffer_bytes(sched) - window - others;
     const int64_t wanted = requested_bytes();
     armload_cut(&stream.pieces, within(0, wanted < 0 ? fits : wanted, weights_bytes), window);

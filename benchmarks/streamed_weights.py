@@ -1,0 +1,228 @@
+"""Streamed weights beside plain llama.cpp, on this machine made as small and slow as a board.
+
+    python benchmarks/streamed_weights.py [--memory 700MB] [--rate 165MB] [--like tinyllama-1.1b]
+
+Needs root, and control groups of version 1: a memory group limits the memory, page cache included,
+and a blkio group the rate at which the model's disk is read. Builds the pinned engine for this
+machine's own CPU, makes a model of random weights, and runs the same program on the same prompt:
+
+- in memory: nothing limited, to know what computing takes;
+- beside the reader: streamed from a file in memory, which adds the reader thread's work;
+- mapped: as plain llama.cpp does it, warm-up included;
+- streamed.
+
+The page cache is dropped before each run. Mapped and streamed runs alternate. With ``--balanced``
+the rate is such that reading takes as long as computing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from armload.analysis.streaming import streamed_weights
+from armload.analysis.summary import generating
+from armload.build.builder import build
+from armload.build.target import load_target
+from armload.core.progress import Silent
+from armload.core.values import format_bytes, parse_bytes
+from armload.engines.trace import read_trace
+from armload.models.shape import load_shape
+from armload.models.synth import synthesise
+
+GROUPS = Path("/sys/fs/cgroup")
+PROMPT = "one two three four five six seven eight"
+UNLIMITED_BYTES = 1 << 50
+BLOCK_BYTES = 512
+"""Of ``ru_inblock``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One run. Steps after the first generating one, whose reading has settled, are counted."""
+
+    token_s: float
+    first_token_s: float
+    read_before_first_token_bytes: int
+    read_per_token_bytes: float
+    streamed_bytes: int
+    text: bytes
+
+
+def sized(text: str) -> int:
+    """Return a size in bytes."""
+    size = parse_bytes(text)
+    assert isinstance(size, int)
+    return size
+
+
+@contextmanager
+def limited(folder: Path, memory_bytes: int, bytes_per_s: int | None) -> Iterator[str]:
+    """Yield a shell command that moves its shell into a group with these limits."""
+    name = f"armload-{os.getpid()}"
+    memory, blkio = GROUPS / "memory" / name, GROUPS / "blkio" / name
+    for group in (memory, blkio):
+        group.mkdir()
+    try:
+        (memory / "memory.limit_in_bytes").write_text(str(memory_bytes))
+        if bytes_per_s is not None:
+            device = folder.stat().st_dev
+            rule = f"{os.major(device)}:{os.minor(device)} {bytes_per_s}"
+            (blkio / "blkio.throttle.read_bps_device").write_text(rule)
+        yield f"echo $$ >{memory}/cgroup.procs && echo $$ >{blkio}/cgroup.procs"
+    finally:
+        for group in (memory, blkio):
+            group.rmdir()
+
+
+def run(
+    program: Path,
+    model: Path,
+    *,
+    tokens: int,
+    threads: int,
+    limits: tuple[int, int | None],
+    variables: Mapping[str, str],
+) -> Result:
+    """Run the program once, with a cold page cache.
+
+    Args:
+        limits: bytes of memory, and bytes per second of storage, if that is limited.
+    """
+    with tempfile.TemporaryDirectory() as scratch, limited(model.parent, *limits) as enter:
+        trace = Path(scratch) / "trace.jsonl"
+        words = [
+            *(str(program), "-m", str(model), "-p", PROMPT, "-n", str(tokens), "-c", "256"),
+            *("-t", str(threads), "--temp", "0", "-no-cnv", "--ignore-eos"),
+            *("--no-repack", "-fit", "off", "--no-display-prompt"),
+            *(["--no-warmup"] if variables else []),
+        ]
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+        blocks = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock
+        done = subprocess.run(
+            ["sh", "-c", f'{enter} && exec "$@"', "sh", *words],
+            env={**os.environ, **variables, "ARMLOAD_TRACE": str(trace)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+        )
+        blocks = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - blocks
+        header, steps = read_trace(trace)
+    assert header is not None
+    weights = streamed_weights(header)
+    decode = generating(steps)[1:]
+    prompt = [step for step in steps if step.prompt_tokens]
+    return Result(
+        token_s=statistics.median(step.duration_s for step in decode),
+        first_token_s=(prompt[-1].end_ns - header.start_ns) / 1e9,
+        read_before_first_token_bytes=BLOCK_BYTES * blocks
+        - sum(step.read_bytes or 0 for step in generating(steps)),
+        read_per_token_bytes=statistics.median(step.read_bytes or 0 for step in decode),
+        streamed_bytes=weights.streamed_bytes if weights else 0,
+        text=done.stdout,
+    )
+
+
+def shown(name: str, results: list[Result]) -> str:
+    """Return a line with the medians of several runs."""
+    times = [each.token_s for each in results]
+    first = statistics.median(each.first_token_s for each in results)
+    read = statistics.median(each.read_per_token_bytes for each in results)
+    return (
+        f"{name:<22} {statistics.median(times):6.3f} s/token ({min(times):.3f} to {max(times):.3f})"
+        f"  first token {first:6.2f} s  reads {format_bytes(read)} per token"
+    )
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--like", default="tinyllama-1.1b")
+    parser.add_argument("--quant", default="Q8_0")
+    parser.add_argument("--memory", default="700MB")
+    parser.add_argument("--rate", default="165MB")
+    parser.add_argument("--balanced", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
+    given = parser.parse_args()
+    memory_bytes, bytes_per_s = sized(given.memory), sized(given.rate)
+    (binary,) = build(load_target("host"))
+    with (
+        tempfile.TemporaryDirectory(dir=given.folder) as on_disk,
+        tempfile.TemporaryDirectory(dir="/dev/shm") as in_memory,
+    ):
+        model = Path(on_disk) / "model.gguf"
+        shape = load_shape(given.like)
+        synthesise(shape, model, quantisation=given.quant, seed=1, progress=Silent())
+        copy = Path(shutil.copy(model, in_memory))
+
+        def several(path: Path, limits: tuple[int, int | None], **variables: str) -> Result:
+            return run(
+                binary.path,
+                path,
+                tokens=given.tokens,
+                threads=given.threads,
+                limits=limits,
+                variables=variables,
+            )
+
+        open_limits = (UNLIMITED_BYTES, None)
+        in_memory_results = [several(model, open_limits) for _ in range(given.repeats)]
+        print(shown("in memory", in_memory_results), flush=True)
+        sample = several(model, (memory_bytes, None), ARMLOAD_WEIGHTS="streamed")
+        resident = model.stat().st_size - sample.streamed_bytes
+        beside = [
+            several(
+                copy,
+                open_limits,
+                ARMLOAD_WEIGHTS="streamed",
+                ARMLOAD_RESIDENT=str(resident),
+            )
+            for _ in range(given.repeats)
+        ]
+        print(shown("beside the reader", beside), flush=True)
+        compute_s = statistics.median(each.token_s for each in beside)
+        if given.balanced:
+            bytes_per_s = int(sample.streamed_bytes / compute_s)
+        limits = (memory_bytes, bytes_per_s)
+        print(f"{format_bytes(memory_bytes)} of memory, storage at {format_bytes(bytes_per_s)}/s:")
+        mapped, streamed = [], []
+        for _ in range(given.repeats):
+            mapped.append(several(model, limits))
+            streamed.append(several(model, limits, ARMLOAD_WEIGHTS="streamed"))
+        print(shown("mapped (plain)", mapped))
+        print(shown("streamed", streamed))
+        token_s = statistics.median(each.token_s for each in streamed)
+        streamed_bytes = streamed[-1].streamed_bytes
+        floor_s = max(compute_s, streamed_bytes / bytes_per_s)
+        plain_s = statistics.median(each.token_s for each in mapped)
+        weights_bytes = model.stat().st_size
+        passes, plain_passes = (
+            statistics.median(each.read_before_first_token_bytes for each in results)
+            / weights_bytes
+            for results in (streamed, mapped)
+        )
+        texts = {each.text for each in (*in_memory_results, *beside, *mapped, *streamed)}
+        print(
+            f"streamed is {plain_s / token_s:.2f} times as fast as mapped; "
+            f"{token_s / floor_s:.3f} times the larger of computing ({compute_s:.3f} s) and "
+            f"reading {format_bytes(streamed_bytes)} ({streamed_bytes / bytes_per_s:.3f} s); "
+            f"{passes:.2f} passes over the file before the first token, mapped {plain_passes:.2f}; "
+            f"texts {'equal' if len(texts) == 1 else 'DIFFER'}"
+        )
+
+
+if __name__ == "__main__":
+    main()

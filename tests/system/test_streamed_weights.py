@@ -178,7 +178,7 @@ def test_a_model_that_is_truncated_meanwhile_ends_the_run_with_a_message(
 @pytest.fixture(scope="module")
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("people") / "ann")
-    slow = "{memory: 192 MiB, disk_read_bytes_per_s: 60 MB}"
+    slow = "{memory: 192 MiB, disk_read_bytes_per_s: 40 MB}"
     person.add_board("mine", f"extends: virtual-dayu200\nreach: {slow}\n")
     synthesise(LARGE, person.folder / "large.gguf", quantisation="Q8_0", seed=1, progress=Silent())
     yield person
@@ -187,7 +187,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
 
 @pytest.mark.machine
 def test_a_model_larger_than_memory_is_streamed_by_itself_and_says_the_same(ann: Person) -> None:
-    words = ("--model", "large.gguf", "-n", "4")
+    words = ("--model", "large.gguf", "-n", "3")
     mapped = Run.model_validate(ann.benches(*words, "--weights", "mapped"))
     weights_bytes = mapped.model.bytes_per_token or 0
     assert mapped.before.memory_available_bytes < weights_bytes

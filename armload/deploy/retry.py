@@ -11,6 +11,9 @@ from armload.core.errors import ConnectError, LastingConnectError
 PATIENCE_S = 120.0
 """A board that was away for so long is away."""
 
+FIRST_ANSWER_S = 10.0
+"""A board that has not answered yet may be switched off, or its address may be wrong."""
+
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 Done = TypeVar("Done")

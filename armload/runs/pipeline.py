@@ -23,7 +23,7 @@ from armload.core.values import Value
 from armload.deploy.deployment import check_folder, deploy
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, leased
-from armload.deploy.retry import patiently
+from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
 from armload.engines.defaults import DEFAULT_WAIT_S
 from armload.engines.engine import Engine, Settings
 from armload.engines.job import Place
@@ -114,7 +114,7 @@ def session(
                 where.compiler(target)  # a missing one is reported before a board boots
         connection = stack.enter_context(closing(Connection(board, progress)))
         # Minutes of compiling are no time to learn what the board says at once.
-        found = patiently(lambda: probe(connection.host, board, progress))
+        found = patiently(lambda: probe(connection.host, board, progress), Patience(FIRST_ANSWER_S))
         check_state(connection.host, request.state, found)
         for each in settings:
             check_cores(each, board, found)

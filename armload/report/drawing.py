@@ -59,7 +59,6 @@ def finish(
             columns=legend_columns,
             labelFontSize=12,
             symbolSize=80,
-            symbolDash=[1, 0],
             labelLimit=0,
         )
         .to_dict()

@@ -200,7 +200,15 @@ def test_a_requested_size_stands_where_as_much_would_stay_by_itself() -> None:
     assert len(set(points)) == 4
     assert points[2] - points[1] > 200
     assert min(abs(mb - FREE_BYTES / 1e6) for mb in points[:3]) < 5
-    assert "Runs with --resident stand where" in said(figure)
+    assert "Runs with --resident are drawn at" in said(figure)
+
+
+def test_far_more_memory_is_marked_at_the_edge_and_stretches_nothing() -> None:
+    run = streamed_run(requested(200_000_000), free_bytes=23_000_000_000)
+    figure = free_memory(cells_of([run]))
+    (rule,) = rows(figure, "boards")
+    assert (rule["is_beyond"], rule["text"]) == (True, "this board: 23.0 GB free →")
+    assert rule["mb"] == max(row["mb"] for row in rows(figure, "curves")) < 2000
 
 
 def test_no_streaming_is_predicted_where_none_was_seen() -> None:

@@ -35,6 +35,9 @@ CURVE_POINTS = 80
 BEYOND = 1.1
 """The curves end so far above what is enough memory."""
 
+FAR_BEYOND = 2.0
+"""So many times more memory than all else in the figure is marked at its edge."""
+
 LOGARITHMIC_FROM = 20.0
 """Boards whose memory differs by so much share no linear scale."""
 
@@ -78,11 +81,11 @@ def _specification(shown: Sequence[Series], sentence: str) -> Specification:
 
     points = [point for series in shown for point in series.points]
     unit = time_unit(point.token_s for point in points)
-    rules = _rules(points)
     sizes = [point.free_bytes for point in points]
-    sizes += [int(rule["mb"] * 1e6) for rule in rules]
     low = min([*sizes, *(series.curve.free_bytes(0) for series in shown)])
     high = max([*sizes, *(int(BEYOND * series.curve.enough_bytes) for series in shown)])
+    rules = _rules(points, low, high)
+    high = max([high, *(int(rule["mb"] * 1e6) for rule in rules)])
     names = [series.name(mode) for series in shown for mode in series.modes]
     is_wide = high > LOGARITHMIC_FROM * low
     scale = alt.Scale(nice=False, zero=False, type="log" if is_wide else "linear", padding=8)
@@ -98,8 +101,8 @@ def _specification(shown: Sequence[Series], sentence: str) -> Specification:
             x,
             y,
             colour,
-            alt.StrokeDash("mode:N", legend=None).scale(
-                domain=[STREAMED, MAPPED], range=[[1, 0], [6, 4]]
+            alt.StrokeDash("is_dashed:N", legend=None).scale(
+                domain=[False, True], range=[[1, 0], [6, 4]]
             ),
             order="mb:Q",
         )
@@ -107,15 +110,27 @@ def _specification(shown: Sequence[Series], sentence: str) -> Specification:
     marks = (
         alt.Chart(alt.NamedData(name="points"))
         .mark_point(filled=True, size=90, opacity=1)
-        .encode(x, y, colour, shape, tooltip=["line:N", "mb:Q", "time:Q", "run:N"])
+        .encode(
+            x,
+            y,
+            colour,
+            shape,
+            tooltip=[
+                alt.Tooltip("line:N", title="weights"),
+                alt.Tooltip("mb:Q", title="free memory (MB)", format=",.1f"),
+                alt.Tooltip("time:Q", title=f"{unit.name} per token, median", format=",.4~g"),
+                alt.Tooltip("run:N", title="run"),
+            ],
+        )
     )
     boards = alt.Chart(alt.NamedData(name="boards"))
-    rule = boards.mark_rule(color=QUIET, strokeDash=[2, 3]).encode(x)
+    within = boards.transform_filter("!datum.is_beyond")
+    rule = within.mark_rule(color=QUIET, strokeDash=[2, 3]).encode(x)
     texts = [
         boards.transform_filter(f"datum.number == {number}")
-        .mark_text(align="left" if is_left else "right", dx=5 if is_left else -5, fontSize=12)
+        .mark_text(align=each["align"], dx=5 if each["align"] == "left" else -5, fontSize=12)
         .encode(x, y=alt.value(HEIGHT_PIXELS - 10 - TEXT_LINE_PIXELS * number), text="text:N")
-        for number, is_left in enumerate(2e6 * each["mb"] < low + high for each in rules)
+        for number, each in enumerate(rules)
     ]
     chart = alt.layer(rule, lines, marks, *texts)
     chart = chart.properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
@@ -152,6 +167,7 @@ def _curve(series: Series, low: int, high: int, unit: TimeUnit) -> Rows:
         {
             "line": series.name(mode),
             "mode": mode,
+            "is_dashed": mode == MAPPED,
             "mb": size / 1e6,
             "time": token_s * unit.per_s,
         }
@@ -161,21 +177,29 @@ def _curve(series: Series, low: int, high: int, unit: TimeUnit) -> Rows:
     ]
 
 
-def _rules(points: Sequence[Point]) -> Rows:
+def _rules(points: Sequence[Point], low: int, high: int) -> Rows:
     """Return what is free on each board, as its last run found it, the least first."""
     free = {
         point.run.board.name: point.run.before.memory_available_bytes
         for point in sorted(points, key=lambda point: point.run.started_utc)
     }
-    names = sorted(free, key=lambda name: free[name])
-    return [
-        {
-            "number": number,
-            "mb": free[name] / 1e6,
-            "text": f"{name if len(free) > 1 else 'this board'}: {words.size(free[name])} free",
-        }
-        for number, name in enumerate(names)
-    ]
+    rows: Rows = []
+    for number, name in enumerate(sorted(free, key=lambda name: free[name])):
+        is_beyond = free[name] > FAR_BEYOND * high
+        place = (free[name] - low) / (high - low)
+        # Away from the other rules, and where there is room.
+        to_the_left = place > 0.5 or (place > 0.25 and number < len(free) // 2)
+        whose = name if len(free) > 1 else "this board"
+        rows.append(
+            {
+                "number": number,
+                "mb": (high if is_beyond else free[name]) / 1e6,
+                "is_beyond": is_beyond,
+                "align": "right" if to_the_left else "left",
+                "text": f"{whose}: {words.size(free[name])} free{' →' if is_beyond else ''}",
+            }
+        )
+    return rows
 
 
 def _basis(shown: Sequence[Series]) -> str:
@@ -188,5 +212,5 @@ def _basis(shown: Sequence[Series]) -> str:
             f"storage at {words.size(curve.storage.bytes_per_s)}/s."
         )
     if any(point.is_requested for series in shown for point in series.points):
-        basis += " Runs with --resident stand where as much would stay by itself."
+        basis += " Runs with --resident are drawn at the free memory that would leave as much."
     return basis

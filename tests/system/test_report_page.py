@@ -11,6 +11,7 @@ from armload.analysis.run import Run
 from armload.report.page import write_report
 from tests.system.browser import PROGRAM, Tab, opened_browser
 from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.streamed import streamed_run
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
 
@@ -22,7 +23,9 @@ def tab(tmp_path: Path) -> Iterator[Tab]:
 
 
 @pytest.mark.parametrize(
-    "run", [quick_run(tokens=128), storage_run()], ids=["in memory", "from storage"]
+    "run",
+    [quick_run(tokens=128), storage_run(), streamed_run()],
+    ids=["in memory", "from storage", "streamed"],
 )
 def test_the_chart_is_drawn_without_a_network_or_a_complaint(
     run: Run, tmp_path: Path, tab: Tab
@@ -30,7 +33,7 @@ def test_the_chart_is_drawn_without_a_network_or_a_complaint(
     page, _ = write_report(run, tmp_path)
     for width in (1200, 380):
         tab.open(page, width=width)
-        points = 'document.querySelectorAll(".vega-embed [aria-roledescription=point]").length'
+        points = 'document.querySelectorAll("#chart-tokens [aria-roledescription=point]").length'
         assert tab.evaluate(points) == len(run.steps)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.complaints == []

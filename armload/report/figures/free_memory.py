@@ -87,8 +87,9 @@ def _specification(shown: Sequence[Series], sentence: str) -> Specification:
     rules = _rules(points, low, high)
     high = max([high, *(int(rule["mb"] * 1e6) for rule in rules)])
     names = [series.name(mode) for series in shown for mode in series.modes]
-    is_wide = high > LOGARITHMIC_FROM * low
-    scale = alt.Scale(nice=False, zero=False, type="log" if is_wide else "linear", padding=8)
+    scale = alt.Scale(nice=False, zero=False, padding=8)
+    if max(sizes) > LOGARITHMIC_FROM * min(sizes):
+        scale = alt.Scale(nice=False, type="log", padding=8)
     x = alt.X("mb:Q").title("free memory before the run (MB)").scale(scale)
     x = x.axis(format=",d", tickCount=8)
     y = alt.Y("time:Q").title(f"time per token ({unit.name})").scale(zero=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.build.cmake import Project
+from armload.build.source import BUILT_EXAMPLE
 from armload.core.errors import UsageError
 from armload.core.workspace import data_path
 
@@ -27,7 +28,8 @@ def programs_offered(folder: Path) -> list[str]:
     builds, or on another platform.
     """
     overlay = data_path("toolchains", "overlay") / "CMakeLists.txt"
-    return sorted(Project(folder, settings=overlay).executables("tools"))
+    project = Project(folder, settings=overlay)
+    return sorted(name for part in ("tools", BUILT_EXAMPLE) for name in project.executables(part))
 
 
 def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) -> list[str]:

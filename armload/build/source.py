@@ -20,12 +20,14 @@ from armload.core.yamlfile import load_named
 
 _KIND = "toolchains/sources"
 _PINNED = "llama-cpp"
+BUILT_EXAMPLE = "examples/speculative-simple"
 BUILT_PARTS = (
     "CMakeLists.txt",
     "LICENSE",
     "app",
     "cmake",
     "common",
+    BUILT_EXAMPLE,
     "ggml",
     "include",
     "licenses",

@@ -127,6 +127,15 @@ def test_a_chat_is_not_taken_for_the_program_that_continues_a_prompt(tmp_path: P
     assert renamed(["llama-completion"], ["llama-cli", "llama-completion"]) == []
 
 
+def test_of_the_examples_the_one_that_speculates_is_offered(tmp_path: Path) -> None:
+    folder = llama_cpp(tmp_path, {"completion": COMPLETION})
+    for name in ("speculative-simple", "lookup"):
+        (folder / "examples" / name).mkdir(parents=True)
+        cmake = f"set(TARGET llama-{name})\nadd_executable(${{TARGET}} main.cpp)\n"
+        (folder / "examples" / name / "CMakeLists.txt").write_text(cmake)
+    assert programs_offered(folder) == ["llama-completion", "llama-speculative-simple"]
+
+
 def test_an_unknown_program_is_refused_with_the_nearest_first(tmp_path: Path) -> None:
     folder = llama_cpp(tmp_path, {"a": "add_executable(aaa a.cpp)", "main": CLI})
     with pytest.raises(UsageError, match="llama-clo") as caught:

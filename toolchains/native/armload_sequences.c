@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+// In programs of which armload_drafts.c is a part.
+extern const bool armload_speculates __attribute__((weak));
+
 struct sequence {
     // of its last step
     int64_t   step;
@@ -15,6 +18,7 @@ struct sequence {
     bool    goes_on;   // what comes next was sampled there
     bool    is_to_cut; // drafts that were refused will be removed
     bool    is_undone; // all of the step is removed, to process again what was accepted
+    bool    is_unread; // it ended without an output: the rest of the prompt comes next
 };
 
 // An output of the last step: the tool asks for it by its row.
@@ -128,12 +132,17 @@ static void count_sequence(struct sequence * sequence, struct armload_step * ste
     const bool is_again =
         sequence->is_undone && all_output && sequence->tokens == sequence->last_read + 2;
     const int32_t next = sequence->own > 0 ? 1 : 0;
+    const bool drafts_follow = sequence->is_unread && all_output && &armload_speculates != NULL;
     sequence->drafted  = 0;
     if (is_again) {
         step->generated_tokens += next;
         step->prompt_tokens += sequence->own - next;
     } else if (sequence->goes_on && (all_output || sequence->tokens == 1)) {
         step->generated_tokens += next;
+        step->speculated_tokens += sequence->own - next;
+        sequence->drafted = sequence->tokens - 1;
+    } else if (drafts_follow) {
+        step->prompt_tokens += next;
         step->speculated_tokens += sequence->own - next;
         sequence->drafted = sequence->tokens - 1;
     } else {
@@ -143,6 +152,7 @@ static void count_sequence(struct sequence * sequence, struct armload_step * ste
     sequence->last_read = -1;
     sequence->goes_on   = false;
     sequence->is_undone = false;
+    sequence->is_unread = sequence->outputs == 0;
 }
 
 void armload_count_tokens(struct armload_context * context, const struct armload_batch * batch,
@@ -203,6 +213,9 @@ void armload_note_read(struct armload_context * context, int32_t row) {
 
 // The first removal after drafts takes away those that were refused. Any other one begins a prompt.
 static void cut(struct sequence * sequence, llama_pos from) {
+    if (&armload_speculates != NULL && from >= sequence->first + sequence->tokens) {
+        return; // nothing lies there: the program does so after every step
+    }
     const bool verifies = sequence->is_to_cut && sequence->last_read >= 0;
     sequence->is_to_cut = false;
     sequence->is_undone = verifies && from >= 0 && from == sequence->first;

@@ -99,7 +99,7 @@ def causes(
 def _columns(decode: Sequence[Step], cores: Cores, rate: float) -> _Columns:
     import numpy as np
 
-    tokens = np.array([step.output_tokens for step in decode], dtype=float)
+    tokens = np.array([step.generated_tokens for step in decode], dtype=float)
     wall_s = np.array([step.duration_s for step in decode])
     return _Columns(
         duration_s=wall_s / tokens,

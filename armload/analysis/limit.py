@@ -62,9 +62,9 @@ def find_limit(
     read = _what_was_read(decode, rate)
     if threads is None or weights_bytes is None:
         return _of_a_watched_program(decode, board, read)
-    token_s = median(step.duration_s / step.output_tokens for step in decode)
+    pass_s = median(step.duration_s for step in decode)
     busy = median(step.cpu_ns / 1e9 / (step.duration_s * threads) for step in decode)
-    weights_bytes_per_s = weights_bytes / token_s
+    weights_bytes_per_s = weights_bytes / pass_s
     if busy < BUSY_FROM:
         return _waiting(without_storage(decode) or decode, threads, read)
     if board.memory_bytes_per_s is not None:
@@ -73,7 +73,7 @@ def find_limit(
             return Limit(
                 cause="memory bandwidth",
                 sentence=(
-                    f"Limited by memory bandwidth: each token reads "
+                    f"Limited by memory bandwidth: each {_pass(decode)} reads "
                     f"{format_bytes(weights_bytes)} of weights at "
                     f"{format_bytes(weights_bytes_per_s)}/s, {share:.0%} of "
                     f"{_the(board.memory_rate)} {format_bytes(board.memory_bytes_per_s)}/s."
@@ -91,6 +91,10 @@ def find_limit(
             advice="Set facts.memory_bytes_per_s in the board's file to tell memory from compute.",
         )
     return _compute(busy, weights_bytes_per_s, threads, board, model, cpus, read)
+
+
+def _pass(decode: Sequence[Step]) -> str:
+    return "pass over the weights" if any(step.tokens > 1 for step in decode) else "token"
 
 
 def _share(busy: float) -> str:
@@ -154,18 +158,18 @@ def _storage(
     before: Conditions,
     streamed: Weights | None,
 ) -> Limit:
-    token_s = median(step.duration_s / step.output_tokens for step in decode)
+    pass_s = median(step.duration_s for step in decode)
     free = before.memory_available_bytes
     of_free = f"{format_bytes(free)} of free memory{within_group(before)}"
     if all(step.read_bytes is None for step in decode):
-        faults = median(step.major_faults / step.output_tokens for step in decode)
+        faults = median(step.major_faults for step in decode)
         what = (
-            f"each token waited {faults:,.0f} times for pages of the model to be read, "
-            f"{token_s:.2g} s in total including compute (this kernel does not count the bytes)"
+            f"each {_pass(decode)} waited {faults:,.0f} times for pages of the model to be read, "
+            f"{pass_s:.2g} s in total including compute (this kernel does not count the bytes)"
         )
     else:
-        read_per_token = median((step.read_bytes or 0) / step.output_tokens for step in decode)
-        rate = read_per_token / token_s
+        read_per_pass = median(step.read_bytes or 0 for step in decode)
+        rate = read_per_pass / pass_s
         known = board.storage_read_bytes_per_s
         of_known = (
             f", {rate / known:.0%} of {_the(board.storage_read_rate)} {format_bytes(known)}/s"
@@ -173,7 +177,8 @@ def _storage(
             else ""
         )
         what = (
-            f"each token reads {format_bytes(read_per_token)} at {format_bytes(rate)}/s{of_known}"
+            f"each {_pass(decode)} reads {format_bytes(read_per_pass)} at {format_bytes(rate)}/s"
+            f"{of_known}"
         )
     target = ROOM_TO_STAY * free
     advice = (

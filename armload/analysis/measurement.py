@@ -102,6 +102,7 @@ def _options(plan: Plan, run: Run) -> list[str]:
         "batch": plan.batch_tokens,
         "micro-batch": plan.micro_batch_tokens,
         "flash-attention": plan.flash_attention,
+        "speculate": plan.speculate,
         "cold": plan.cold or None,
         "governor": run.governor,
     }

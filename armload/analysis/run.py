@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.conditions_log import Cache, Swapped
 from armload.analysis.sanity import Departure
+from armload.analysis.speculation import Speculation, WithoutSpeculation
 from armload.boards.conditions import Conditions
 from armload.core.values import Value
 from armload.deploy.exit_reason import Exit
@@ -70,11 +71,13 @@ class Summary(Value):
             For a watched program these two, and the sums below, are as the program reports them.
         token_s: time per output token; none without generating steps.
         wall_s: from the process's start to its last step's end.
-        prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading.
+        prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading; a
+            draft model's steps between them count as generating.
         prefill_tokens, decode_tokens: tokens that went through the model in them; the first
             output token comes out of prefill, so decode is one fewer than was written.
+        speculation: what guessed tokens gave; none where none were to be guessed.
 
-    The last four are none in a run that was kept before they were computed.
+    The four before the last are none in a run that was kept before they were computed.
     """
 
     ttft_s: float | None
@@ -86,6 +89,7 @@ class Summary(Value):
     prefill_tokens: int | None = None
     decode_s: float | None = None
     decode_tokens: int | None = None
+    speculation: Speculation | None = None
 
 
 class Limit(Value):
@@ -148,6 +152,8 @@ class Run(Job):
             is not known.
         swapped: what the board swapped meanwhile; none where that is not known.
         reference: how its text compares with a reference run's; none without one.
+        without_speculation: how a run with speculation compares with those without; none where
+            there was no such run on this machine.
         result: what an engine measured that has no tokens; else none.
         notes: what a reader should know of the figures, though none of them is wrong.
     """
@@ -167,5 +173,6 @@ class Run(Job):
     background_processes: tuple[BackgroundProcess, ...] | None = None
     swapped: Swapped | None = None
     reference: Departure | None = None
+    without_speculation: WithoutSpeculation | None = None
     result: dict[str, JsonValue] | None = None
     notes: tuple[str, ...] = ()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from armload.analysis.run import Summary, TokenTimes
+from armload.analysis.speculation import Speculation
 from armload.analysis.statistics import median_interval
 from armload.engines.output import Reported
 from armload.engines.trace import Step, Trace
@@ -22,39 +24,90 @@ def quantile(samples: Sequence[float], percent: int) -> float:
     return statistics.quantiles(samples, n=100, method="inclusive")[percent - 1]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """One pass over the weights that generated.
+
+    Attributes:
+        step: of the main model.
+        tokens: that came out of it: one for each sequence, and the accepted drafts.
+        draft_s: time of a draft model's steps since the pass before.
+    """
+
+    step: Step
+    tokens: int
+    draft_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """Wall time, with the draft model's."""
+        return self.step.duration_s + self.draft_s
+
+
 def generating(steps: Sequence[Step]) -> list[Step]:
-    """Return the main model's steps that decoded generated tokens and no prompt."""
-    return [
-        step
-        for step in steps
-        if step.model == 0 and step.generated_tokens > 0 and step.prompt_tokens == 0
-    ]
+    """Return the main model's steps that decoded generated tokens, and no other one's prompt."""
+    return [step for step in steps if _generates(step)]
+
+
+def _generates(step: Step) -> bool:
+    # A model that cannot take tokens back reads those that it accepted once more, as a prompt.
+    is_its_own = step.prompt_tokens == 0 or step.sequences == 1
+    return step.model == 0 and step.generated_tokens > 0 and is_its_own
 
 
 def prompting(steps: Sequence[Step]) -> list[Step]:
-    """Return the main model's steps that processed a prompt and nothing else."""
-    return [step for step in steps if step.model == 0 and step.prompt_tokens == step.tokens]
+    """Return the main model's steps that processed a prompt, perhaps with drafts after it."""
+    return [
+        step
+        for step in steps
+        if step.model == 0 and step.generated_tokens == 0 and step.prompt_tokens > 0
+    ]
+
+
+def passes(steps: Sequence[Step], *, last_accepted_tokens: int = 0) -> list[Pass]:
+    """Return the passes that generated, in order.
+
+    Args:
+        last_accepted_tokens: drafts of the main model's last step that were accepted.
+    """
+    main = [step for step in steps if step.model == 0]
+    accepted = iter([*(step.accepted_tokens for step in main[1:]), last_accepted_tokens])
+    found, draft_s = [], 0.0
+    for step in steps:
+        if step.model != 0:
+            draft_s += step.duration_s
+            continue
+        tokens = step.generated_tokens + next(accepted)
+        if _generates(step):
+            found.append(Pass(step=step, tokens=tokens, draft_s=draft_s))
+        draft_s = 0.0
+    return found
 
 
 def summarise(
-    header: Trace | None, steps: Sequence[Step], reported: Reported | None = None
+    header: Trace | None,
+    steps: Sequence[Step],
+    reported: Reported | None = None,
+    *,
+    speculates: bool = False,
 ) -> Summary:
     """Compute rates and quantiles.
 
-    A generating step that carries several tokens counts as that many output tokens of equal time.
-    A draft model's steps count nowhere, nor do those of a server that processed one request's
-    prompt and generated for another.
+    A pass that gives several tokens counts as that many output tokens of equal time. The steps of
+    a server that processed one request's prompt and generated for another count nowhere.
     What a program reports of itself is taken as it is; only the quantiles are computed then.
+
+    Args:
+        speculates: tokens were to be guessed.
     """
     if reported is not None:
         return Summary(**dict(reported), token_s=_token_times(token_times(steps)))
-    prompt, decode = prompting(steps), generating(steps)
+    prompt = prompting(steps)
+    decode = passes(steps, last_accepted_tokens=header.last_accepted_tokens if header else 0)
     prompt_tokens = sum(step.prompt_tokens for step in prompt)
-    decode_tokens = sum(step.output_tokens for step in decode)
-    if header is not None and decode:
-        decode_tokens += header.last_accepted_tokens
+    decode_tokens = sum(each.tokens for each in decode)
     prompt_s = sum(step.duration_s for step in prompt)
-    decode_s = sum(step.duration_s for step in decode)
+    decode_s = sum(each.duration_s for each in decode)
     return Summary(
         ttft_s=(prompt[-1].end_ns - header.start_ns) / 1e9 if header and prompt else None,
         prefill_tps=prompt_tokens / prompt_s if prompt_s > 0 else None,
@@ -65,16 +118,33 @@ def summarise(
         prefill_tokens=prompt_tokens if prompt else None,
         decode_s=decode_s if decode else None,
         decode_tokens=decode_tokens if decode else None,
+        speculation=_speculation(header, steps, decode) if speculates and decode else None,
+    )
+
+
+def _speculation(
+    header: Trace | None, steps: Sequence[Step], decode: Sequence[Pass]
+) -> Speculation:
+    main = [step for step in steps if step.model == 0]
+    tokens = sum(each.tokens for each in decode)
+    speculated = sum(step.speculated_tokens for step in main)
+    accepted = sum(step.accepted_tokens for step in main)
+    accepted += header.last_accepted_tokens if header else 0
+    return Speculation(
+        passes=len(decode),
+        tokens=tokens,
+        tokens_per_pass=tokens / len(decode),
+        speculated_tokens=speculated,
+        accepted_tokens=accepted,
+        acceptance_rate=accepted / speculated if speculated else None,
+        s_per_token=sum(each.duration_s for each in decode) / tokens,
+        draft_s=sum(each.draft_s for each in decode),
     )
 
 
 def token_times(steps: Sequence[Step]) -> list[float]:
     """Return the seconds of every output token but the first, in order."""
-    return [
-        step.duration_s / step.output_tokens
-        for step in generating(steps)
-        for _ in range(step.output_tokens)
-    ]
+    return [each.duration_s / each.tokens for each in passes(steps) for _ in range(each.tokens)]
 
 
 def _token_times(samples: Sequence[float]) -> TokenTimes | None:

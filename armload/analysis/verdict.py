@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from armload.analysis.run import Finding, FindingName, Verdict
 from armload.analysis.sanity import Departure, departure_line, doubts_about_text
 from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
 from armload.analysis.streaming import doubts_about_streaming
-from armload.analysis.summary import generating, quantile, token_times
+from armload.analysis.summary import generating, prompting, quantile, token_times
 from armload.boards.conditions import Conditions
 from armload.core.values import counted, format_bytes
 from armload.deploy.exit_reason import Exit
@@ -95,7 +96,8 @@ def _about_the_output(job: Job, output: Output, ended: Exit, around: Around) -> 
     if not ended_well:
         return found
     if plan is not None and output.header is not None:
-        found += [("token count", doubt) for doubt in _doubts_about_the_count(plan, output.steps)]
+        doubts = _doubts_about_the_count(plan, output.steps, output.header.last_accepted_tokens)
+        found += [("token count", doubt) for doubt in doubts]
     if output.text is not None:
         of_words = plan is not None and plan.prompt_tokens is not None
         found += [("text", doubt) for doubt in doubts_about_text(output.text, of_words=of_words)]
@@ -161,13 +163,16 @@ def _doubts_about_storage(
     ]
 
 
-def _doubts_about_the_count(plan: Plan, steps: tuple[Step, ...]) -> list[str]:
+def _doubts_about_the_count(
+    plan: Plan, steps: tuple[Step, ...], last_accepted_tokens: int
+) -> list[str]:
     doubts = []
     generated = sum(step.output_tokens for step in generating(steps))
-    # The last token is sampled and never decoded.
-    if not plan.stop_at_end and generated != plan.n_predict - 1:
-        doubts.append(f"{plan.n_predict} tokens were requested, but the trace has {generated + 1}.")
-    read = sum(step.prompt_tokens for step in steps if step.model == 0)
+    # The last token is sampled and never decoded. The last accepted drafts are more than requested.
+    most = generated + last_accepted_tokens
+    if not plan.stop_at_end and not generated <= plan.n_predict - 1 <= most:
+        doubts.append(f"{plan.n_predict} tokens were requested, but the trace has {most + 1}.")
+    read = sum(step.prompt_tokens for step in prompting(steps))
     if plan.prompt_tokens is not None and read != plan.prompt_tokens:
         doubts.append(
             f"A prompt of {plan.prompt_tokens} tokens was requested, but {read} were processed."
@@ -312,9 +317,15 @@ def _doubts_about_few(steps: tuple[Step, ...]) -> list[str]:
     ]
 
 
+def _of_one_width(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of as many drafts as most have: with more of them a step takes longer."""
+    widths = Counter(step.speculated_tokens for step in steps)
+    return [step for step in steps if step.speculated_tokens == widths.most_common(1)[0][0]]
+
+
 def _doubts_about_spread(steps: tuple[Step, ...], named: str, board: BoardRecord) -> _Named:
-    quiet = without_storage(steps)
-    samples = [step.duration_s / step.output_tokens for step in quiet]
+    quiet = _of_one_width(without_storage(steps))
+    samples = [step.duration_s / step.generated_tokens for step in quiet]
     if len(samples) < FEWEST_TOKENS:
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)

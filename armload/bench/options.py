@@ -39,6 +39,7 @@ from armload.engines.plan import (
     Resident,
     Seconds,
     Seed,
+    Speculate,
     Temperature,
     TokenCount,
     WeightsMode,
@@ -82,6 +83,7 @@ class Options(Value):
         flash_attention: on, off or auto.
         weights: mapped, streamed or auto.
         resident: bytes of streamed weights that stay in memory, such as ``400 MB``.
+        speculate: guess tokens: none, ngram, or draft:MODEL.
         engine_args: further arguments for the engine, quoted as one text.
         cold: drop the board's page cache first.
         temperature, seed, stop_at_end, time_limit: the same for all.
@@ -105,6 +107,7 @@ class Options(Value):
     flash_attention: Listed[FlashAttention] = ()
     weights: Listed[WeightsMode] = ()
     resident: Listed[Resident] = ()
+    speculate: Listed[Speculate] = ()
     engine_args: Listed[str] = ()
     cold: Listed[bool] = ()
     temperature: Temperature | None = None
@@ -225,6 +228,7 @@ _FIELDS = {
     "micro_batch": "micro_batch_tokens",
     "weights": "weights",
     "resident": "resident_bytes",
+    "speculate": "speculate",
     "cpus": "cpus",
     "threads": "threads",
     "cold": "cold",

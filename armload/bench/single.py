@@ -8,16 +8,16 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
+from armload.bench.combination import Combination, combination
 from armload.bench.sweep import Entry, Journal, begin, growing, new_sweep
 from armload.boards.board import load_board
 from armload.core.progress import Progress
-from armload.engines.completion import PROGRAM, Completion, settings_of
+from armload.engines.completion import Completion, settings_of
 from armload.engines.job import Place
-from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.models.find import model_called
-from armload.models.model import Model
-from armload.runs.pipeline import Request, execute, session
+from armload.runs.pipeline import Request, Session, execute, session
+from armload.runs.plain import find_plain
 from armload.runs.predicting import foresight
 
 Report = Callable[[Sequence[Run]], None]
@@ -43,12 +43,15 @@ def bench(
         ArmloadError: as for ``execute``, or the board has not what it needs.
         KeyboardInterrupt: after what is there was kept.
     """
-    model, plan = _checked(request, model_name, plan, progress)
-    with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
-        engine = Completion(plan, where.binaries[PROGRAM], model)
-        foresee = foresight(where, model, plan, progress)
+    one = _checked(request, model_name, plan, progress)
+    with session(request, (one.program,), progress, settings=[settings_of(one.plan)]) as where:
+        engine = one.engine(where.binaries)
         return execute(
-            *(where, engine, progress), new=request.new, reference=reference, foresee=foresee
+            *(where, engine, progress),
+            new=request.new,
+            reference=reference,
+            plain=_plain(engine, where),
+            foresee=foresight(where, engine, progress),
         )
 
 
@@ -74,12 +77,12 @@ def bench_until_known(
     Raises:
         ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
     """
-    model, plan = _checked(request, model_name, plan, progress)
-    with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
-        binary = where.binaries[PROGRAM]
-        engine = Completion(plan, binary, model)
+    one = _checked(request, model_name, plan, progress)
+    with session(request, (one.program,), progress, settings=[settings_of(one.plan)]) as where:
+        engine = one.engine(where.binaries)
         name = where.connection.board.name
-        sweep = new_sweep(name, [(model, plan)], binary, repeats=1, warmups=0, precision=wanted)
+        plain = _plain(engine, where)
+        sweep = new_sweep(name, [engine], repeats=1, warmups=0, precision=wanted)
         journal = (None if request.new else growing(sweep, wanted, progress)) or begin(sweep)
         with journal.locked(progress):
             runs = journal.results()[0].get(0, [])
@@ -94,7 +97,8 @@ def bench_until_known(
                     new=new,
                     place=place,
                     reference=reference,
-                    foresee=foresight(where, model, plan, progress),
+                    plain=plain,
+                    foresee=foresight(where, engine, progress),
                 )
                 took_s = time.monotonic() - began_s
                 journal.note(Entry(cell=0, round=number, run=run.id, took_s=took_s))
@@ -104,9 +108,12 @@ def bench_until_known(
     return journal, judged_together(runs), stop
 
 
-def _checked(
-    request: Request, model_name: str, plan: Plan, progress: Progress
-) -> tuple[Model, Plan]:
+def _checked(request: Request, model_name: str, plan: Plan, progress: Progress) -> Combination:
     load_board(request.board)  # a wrong name is reported before a model is made or downloaded
-    model = model_called(model_name, progress)
-    return model, whole_plan(plan, model)
+    return combination(model_called(model_name, progress), plan, progress)
+
+
+def _plain(engine: Completion, where: Session) -> list[Run]:
+    if engine.plan.speculate is None:
+        return []
+    return find_plain(engine.subject, where.connection.board.name)

@@ -22,7 +22,6 @@ from pydantic import BaseModel, model_validator
 from armload import __version__
 from armload.analysis.repeats import Precision, Stop, judged_together, stop
 from armload.analysis.run import Run
-from armload.build.binary import Binary
 from armload.core.disk import unreadable
 from armload.core.errors import ArmloadError, DataError, DiskError, NewerFormatError, UsageError
 from armload.core.files import write_whole
@@ -31,10 +30,9 @@ from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
-from armload.engines.completion import fingerprint
+from armload.engines.completion import Completion
 from armload.engines.job import Place
 from armload.engines.plan import Plan
-from armload.models.model import Model
 from armload.runs import store
 
 FORMAT = 2
@@ -131,8 +129,7 @@ class Entry(Value):
 
 def new_sweep(
     board: str,
-    cells: Sequence[tuple[Model, Plan]],
-    binary: Binary,
+    engines: Sequence[Completion],
     *,
     repeats: int,
     warmups: int,
@@ -140,8 +137,8 @@ def new_sweep(
 ) -> Sweep:
     """Describe a sweep that starts now."""
     named = tuple(
-        SweepCell(model=model.name, fingerprint=fingerprint(plan, binary, model), plan=plan)
-        for model, plan in cells
+        SweepCell(model=engine.model.name, fingerprint=engine.fingerprint, plan=engine.plan)
+        for engine in engines
     )
     parts = (board, *(cell.fingerprint for cell in named), str(repeats), str(warmups))
     if precision is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from armload.analysis.run import Run
+from armload.bench.combination import combination, programs_of
 from armload.bench.sweep import Entry, Journal, begin, new_sweep, unfinished
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.engines.completion import PROGRAM, Completion, settings_of
+from armload.engines.completion import settings_of
 from armload.engines.job import Place
-from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.models.model import Model
@@ -57,13 +57,12 @@ def run_sweep(
     """
     models = [model_called(name, progress) for name in model_names]
     _refuse_doubles(model_names, models)
-    cells = [(model, whole_plan(plan, model)) for model in models for plan in plans]
-    settings = [settings_of(plan) for _, plan in cells]
-    with session(request, (PROGRAM,), progress, settings=settings) as where:
-        binary = where.binaries[PROGRAM]
+    cells = [combination(model, plan, progress) for model in models for plan in plans]
+    settings = [settings_of(cell.plan) for cell in cells]
+    with session(request, programs_of(cells), progress, settings=settings) as where:
         board = where.connection.board
-        engines = [Completion(plan, binary, model) for model, plan in cells]
-        sweep = new_sweep(board.name, cells, binary, repeats=repeats, warmups=warmups)
+        engines = [cell.engine(where.binaries) for cell in cells]
+        sweep = new_sweep(board.name, engines, repeats=repeats, warmups=warmups)
         journal = (None if request.new else unfinished(sweep, progress)) or begin(sweep)
         with journal.locked(progress):
             begun(journal)
@@ -81,7 +80,7 @@ def run_sweep(
                             new=new,
                             place=place,
                             reference=reference,
-                            foresee=foresight(where, *cells[place.cell], progress),
+                            foresee=foresight(where, engines[place.cell], progress),
                         )
                         entry = Entry(cell=place.cell, round=place.round, run=ended.id)
                     except (ConnectError, BusyError):

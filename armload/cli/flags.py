@@ -37,6 +37,7 @@ _VALUES = {
     "flash-attention": "ON|OFF|AUTO",
     "weights": "MAPPED|STREAMED|AUTO",
     "resident": "SIZE",
+    "speculate": "HOW",
     "jobs": "N",
     "kv-type": "TYPE",
     "last": "N",
@@ -77,7 +78,7 @@ _GROUPS = {
     "Repeats": ("repeats", "warmups", "precision", "precision-time"),
     "Engine": (
         *("threads", "cpus", "context", "batch", "micro-batch", "kv-type", "flash-attention"),
-        *("weights", "resident"),
+        *("weights", "resident", "speculate"),
         "engine-args",
     ),
     "Board": ("board", "wait", "time-limit"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from armload.boards.board import Board
@@ -40,6 +40,9 @@ WORKING_BYTES = 64 << 20
 class Completion(Engine):
     """One plan, run by one program with one model.
 
+    Attributes:
+        plan, model: as given.
+
     Args:
         plan: with its prompt, as ``whole_plan`` gives it.
         binary: built for the board's target.
@@ -55,55 +58,53 @@ class Completion(Engine):
     def __init__(self, plan: Plan, binary: Binary, model: Model) -> None:
         check_architecture(binary.path, model)
         check_options(binary.path, plan)
-        self._plan = plan
+        self.plan = plan
         self._binary = binary
-        self._model = model
+        self.model = model
 
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and model."""
-        return fingerprint(self._plan, self._binary, self._model)
+        parts = (self.plan.model_dump_json(), self._binary.sha256, self.model.sha256)
+        return checksum(parts)
 
     @property
     def subject(self) -> Subject:
         """The plan, and what is known of program and model."""
-        binary, model = self._binary, self._model
+        binary = self._binary
         return Subject(
-            plan=self._plan,
+            plan=self.plan,
             binary=BinaryRecord(
                 **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
                 features=tuple(use.feature for use in binary.features if not use.guarded),
             ),
-            model=ModelRecord(
-                name=model.name,
-                **model.model_dump(include=set(ModelRecord.model_fields) - {"name"}),
-            ),
+            model=model_record(self.model),
         )
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program and the model."""
-        return program_and_model(self._binary, self._model)
+        return program_and_model(self._binary, self.model)
 
     @property
     def time_limit_s(self) -> float:
         """As planned."""
-        return self._plan.time_limit_s
+        return self.plan.time_limit_s
 
     @property
-    def total(self) -> int:
+    def total(self) -> int | None:
         """The tokens to generate."""
-        return self._plan.n_predict
+        return self.plan.n_predict
 
     @property
     def settings(self) -> Settings:
         """As planned."""
-        return settings_of(self._plan)
+        return settings_of(self.plan)
 
     @property
     def memory(self) -> MemoryNeed:
         """The model's file, and the KV cache with the engine's buffers."""
-        return memory_need(self._plan, self._model)
+        return memory_need(self.plan, self.model)
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""
@@ -114,8 +115,8 @@ class Completion(Engine):
         """Return the words that start llama-completion there."""
         program, model = (each.items(site.layout)[0].remote for each in self.payload)
         words = command(
-            self._plan,
-            self._model,
+            self.plan,
+            self.model,
             self._binary.path,
             on_board=program,
             model_on_board=model,
@@ -126,10 +127,10 @@ class Completion(Engine):
 
     def environment(self, site: Site) -> Mapping[str, str]:
         """Say how the weights are held, where that is not as llama.cpp does it."""
-        return environment(self._plan, streamed=self._are_streamed(site))
+        return environment(self.plan, streamed=self._are_streamed(site))
 
     def _are_streamed(self, site: Site) -> bool:
-        plan, model, now = self._plan, self._model, site.found.conditions
+        plan, model, now = self.plan, self.model, site.found.conditions
         return are_streamed(plan, self._binary.path, model, self.memory, now)
 
     @staticmethod
@@ -147,10 +148,15 @@ class Completion(Engine):
         )
 
 
-def fingerprint(plan: Plan, binary: Binary, model: Model) -> str:
-    """Return a checksum over what decides a run, wherever it runs."""
-    parts = (plan.model_dump_json(), binary.sha256, model.sha256)
+def checksum(parts: Sequence[str]) -> str:
+    """Return a checksum over what decides a run."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def model_record(model: Model) -> ModelRecord:
+    """Return what is kept of a model."""
+    facts = model.model_dump(include=set(ModelRecord.model_fields) - {"name"})
+    return ModelRecord(name=model.name, **facts)
 
 
 def settings_of(plan: Plan) -> Settings:

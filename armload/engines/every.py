@@ -5,9 +5,10 @@ from __future__ import annotations
 from armload.core.errors import DataError
 from armload.engines.completion import Completion
 from armload.engines.engine import Engine
+from armload.engines.speculation import Speculation
 from armload.engines.watched.engine import WatchedProgram
 
-ENGINES: tuple[type[Engine], ...] = (Completion, WatchedProgram)
+ENGINES: tuple[type[Engine], ...] = (Completion, Speculation, WatchedProgram)
 
 
 def engine_called(name: str) -> type[Engine]:

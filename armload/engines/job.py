@@ -147,6 +147,7 @@ class Subject(Value):
         arguments: of any other engine.
         binary: the program.
         model: what it reads; without a name where there is none.
+        draft: a second model, whose guesses it verifies; none without one.
     """
 
     plan: Plan | None = None
@@ -154,6 +155,7 @@ class Subject(Value):
     arguments: dict[str, JsonValue] | None = None
     binary: BinaryRecord
     model: ModelRecord
+    draft: ModelRecord | None = None
 
 
 _RENAMED = {"asked_for": "fingerprint", "tokens": "steps", "strangers": "background_processes"}

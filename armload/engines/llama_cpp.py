@@ -140,6 +140,7 @@ def command(
     model_on_board: PurePosixPath,
     memory_available_bytes: int,
     streamed: bool,
+    drafting: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the words that start the engine on the board.
 
@@ -149,14 +150,34 @@ def command(
         model_on_board: the model's path on the board.
         memory_available_bytes: on the board, before the run.
         streamed: the weights exceed it, and are read from storage for every token.
+        drafting: options of ``llama-speculative-simple``, where that is the program.
 
     Raises:
         UsageError: the plan does not suit the model.
     """
     context = context_tokens(plan, model)
-    words = [str(on_board), "-m", str(model_on_board), "-no-cnv", "--no-escape"]
-    words += ["-p", plan.prompt, "-n", str(plan.n_predict), "-c", str(context)]
-    words += ["--temp", f"{plan.temperature:g}", "--seed", str(plan.seed), "--no-display-prompt"]
+    words = [str(on_board), "-m", str(model_on_board), "--no-escape", "-p", plan.prompt]
+    words += ["-c", str(context), "--temp", f"{plan.temperature:g}", "--seed", str(plan.seed)]
+    if drafting:
+        words += ["-n", str(plan.n_predict - 1), *drafting]  # it generates one more
+        if plan.batch_tokens is None:
+            words += ["-b", str(context)]  # it takes a prompt in one batch only
+    else:
+        words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
+    words += _settings(plan, program)
+    if streamed or not repacks(model, memory_available_bytes, context):
+        words += _if_offered(program, NO_REPACK)
+    if streamed and not drafting:
+        words.append("--no-warmup")  # it would read all weights once more
+    words += _if_offered(program, "--perf")
+    if not drafting:
+        words += _if_offered(program, "--offline")
+    words += _if_offered(program, "-fit", "off")
+    return (*words, *plan.extra)
+
+
+def _settings(plan: Plan, program: Path) -> list[str]:
+    words = []
     threads = plan.threads
     if threads is None and plan.cpus is not None:
         threads = len(cpu_numbers(plan.cpus))  # the engine would count all cores
@@ -172,14 +193,7 @@ def command(
         words += _flash_attention(program, plan.flash_attention)
     if not plan.stop_at_end:
         words.append("--ignore-eos")
-    if streamed or not repacks(model, memory_available_bytes, context):
-        words += _if_offered(program, NO_REPACK)
-    if streamed:
-        words.append("--no-warmup")  # it would read all weights once more
-    words += _if_offered(program, "--perf")
-    words += _if_offered(program, "--offline")
-    words += _if_offered(program, "-fit", "off")
-    return (*words, *plan.extra)
+    return words
 
 
 def _if_offered(program: Path, option: str, *values: str) -> list[str]:

@@ -29,6 +29,9 @@ KV_BITS = {
 
 KV_TYPES = tuple(KV_BITS)
 
+NO_SPECULATION, NGRAM, DRAFT = "none", "ngram", "draft:"
+"""How tokens are guessed before the model verifies them; after the last comes a model's name."""
+
 _SHORT_PROMPT = 48  # the length of a shortened one: its beginning, and a note
 _BEGIN_OF_A_PROMPT = 20
 
@@ -59,6 +62,18 @@ def _is_known(kv_type: str) -> str:
     return kv_type
 
 
+def _as_nothing(speculate: object) -> object:
+    return None if speculate == NO_SPECULATION else speculate
+
+
+def _is_known_speculation(speculate: str) -> str:
+    if speculate != NGRAM and not speculate.startswith(DRAFT):
+        raise ValueError(f"use {NO_SPECULATION}, {NGRAM} or {DRAFT}MODEL")
+    if speculate == DRAFT:
+        raise ValueError(f"the draft model is missing: {DRAFT}MODEL")
+    return speculate
+
+
 TokenCount = Annotated[int, Field(ge=1)]
 PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
 PromptTokens = Annotated[int, Field(ge=2)]
@@ -67,6 +82,9 @@ KvType = Annotated[str, AfterValidator(_is_known)]
 FlashAttention = Literal["on", "off", "auto"]
 WeightsMode = Literal["auto", "mapped", "streamed"]
 Resident = Annotated[ByteCount, Field(ge=0)]
+Speculate = Annotated[
+    Annotated[str, AfterValidator(_is_known_speculation)] | None, BeforeValidator(_as_nothing)
+]
 Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
@@ -90,6 +108,8 @@ class Plan(Value):
         weights: ``mapped`` as llama.cpp does it, ``streamed`` ahead of the computation with a part
             that stays in memory, or ``auto``: streamed if they exceed the board's memory.
         resident_bytes: of streamed weights, that stay in memory; none for what fits.
+        speculate: ``ngram``: tokens are guessed from the text so far; ``draft:MODEL``: by that
+            model; none without.
         cold: the board's page cache is dropped first, where permitted.
         temperature: 0 is greedy.
         seed: of the sampler.
@@ -111,12 +131,26 @@ class Plan(Value):
     flash_attention: FlashAttention | None = None
     weights: WeightsMode = "auto"
     resident_bytes: Resident | None = None
+    speculate: Speculate = None
     cold: bool = False
     temperature: Temperature = 0.0
     seed: Seed = 1
     stop_at_end: bool = False
     extra: tuple[str, ...] = ()
     time_limit_s: Seconds = DEFAULT_TIME_LIMIT_S
+
+    @property
+    def draft_model(self) -> str | None:
+        """What the model is called that guesses tokens; none where none does."""
+        if self.speculate is None or not self.speculate.startswith(DRAFT):
+            return None
+        return self.speculate.removeprefix(DRAFT)
+
+    @property
+    def without_speculation(self) -> Plan:
+        """The same without speculation; the time limit, which changes nothing, is the usual one."""
+        changed = {"speculate": None, "time_limit_s": DEFAULT_TIME_LIMIT_S}
+        return self.model_copy(update=changed)
 
     @property
     def kv_types(self) -> tuple[str, str] | None:

@@ -23,6 +23,7 @@ from armload.report.figures.figure import Figure
 from armload.report.html import render
 from armload.report.ranking import as_fast_as, fastest
 from armload.report.settings import subject
+from armload.report.speculation import gains
 
 PAGE_NAME = "report.html"
 MOST_NAMED = 3
@@ -113,6 +114,7 @@ def render_runs(cells: Sequence[Cell], figures: Sequence[Figure], *, warm_ups: i
         "headline": headline(cells),
         "counted": counted(cells, warm_ups),
         "rivals": rivals(cells),
+        "gains": gains({cell.label: cell for cell in cells}),
         "boards": list(dict.fromkeys(words.board_line(run) for run in runs)),
         "first": runs[0],
         "last": runs[-1],

@@ -16,6 +16,7 @@ from armload.report.drawing import Specification, png
 from armload.report.figures.every import storage_figures
 from armload.report.held import weights_line
 from armload.report.html import render
+from armload.report.speculation import gain_lines, speculation_line
 
 PAGE_NAME, PICTURE_NAME = "report.html", "tokens.png"
 TEMPLATE_NAME = "page.html.j2"
@@ -57,6 +58,8 @@ def render_page(run: Run, specification: Specification | None, raw_files: Sequen
         charts[CHART_NAME] = specification
     values = {
         "run": run,
+        "speculation": speculation_line(run),
+        "gains": gain_lines(run),
         "version": run.armload,
         "slowest": slowest,
         "causes": causes,

@@ -9,7 +9,7 @@ from armload.analysis.run import Run
 from armload.core.shell import join
 from armload.core.values import format_bytes
 from armload.engines.llama_cpp import repacked
-from armload.engines.plan import Plan, short_prompt
+from armload.engines.plan import NO_SPECULATION, Plan, short_prompt
 
 BOARD, MODEL, QUANTISATION, THREADS = "board", "model", "quantisation", "threads"
 REPACKED = "weights repacked"
@@ -154,6 +154,8 @@ def _choice(plan: Plan, field: str) -> str:
             return "cold" if value else "warm"
         case "extra":
             return join(value) or "none"
+        case "speculate":
+            return value or NO_SPECULATION
         case "resident_bytes" if value is not None:
             return format_bytes(value)
     return _words(value)

@@ -20,6 +20,7 @@ from armload.report.layout import Column, Rows
 from armload.report.multi_run import rivals
 from armload.report.ranking import fastest
 from armload.report.settings import MODEL, NONE, REPACKED, Settings, choices_of, differing
+from armload.report.speculation import SpeculationOfCell, gains, speculation_of
 
 _LONGEST_KIND = 40
 
@@ -143,6 +144,9 @@ def cell_results(
 
 def sweep_table(results: Sequence[CellResult]) -> Rows:
     """Lay out a sweep, one cell a line, the fastest marked."""
+    cells = [each.cell for each in results if each.cell is not None]
+    guesses = {id(cell): its for cell in cells if (its := speculation_of(cell, cells))}
+    guessing = ("tokens\nper pass", "drafts\naccepted") if guesses else ()
     table = Rows(
         *(Column(heading=name, below="" if name == MODEL else None) for name in results[0].name),
         *(
@@ -153,13 +157,13 @@ def sweep_table(results: Sequence[CellResult]) -> Rows:
                 "decode\ntok/s",
                 "95 %\nsure",
                 "p50 per\ntoken",
+                *guessing,
                 "first\ntoken",
                 "peak\nRSS",
             )
         ),
         Column(heading="", below=""),
     )
-    cells = [each.cell for each in results if each.cell is not None]
     best = fastest(cells) if len(cells) > 1 else None
     for each in results:
         cell = each.cell
@@ -172,6 +176,7 @@ def sweep_table(results: Sequence[CellResult]) -> Rows:
             Text(words.rate(_value(decode)), style="bold green" if is_best else "bold"),
             f"{words.rate(decode.low)}–{words.rate(decode.high)}" if decode else "",  # noqa: RUF001
             words.seconds(cell.token_s("p50") if cell else None),
+            *(_guesses(guesses.get(id(cell))) if guessing else ()),
             words.seconds(cell.ttft_s if cell else None),
             words.size(cell.max_rss_bytes if cell else None),
             _remark(each, is_best=is_best),
@@ -180,14 +185,15 @@ def sweep_table(results: Sequence[CellResult]) -> Rows:
 
 
 def notes(results: Sequence[CellResult]) -> list[str]:
-    """Return the doubts about single cells, each once, and about the fastest."""
-    cells: dict[str, list[str]] = {}
+    """Return the doubts about single cells, each once, and about the fastest; what guesses gave."""
+    named: dict[str, list[str]] = {}
     for each in results:
         if each.doubt:
-            cells.setdefault(each.doubt, []).append(_in_a_line(each.name))
-    doubts = [f"{'; '.join(names)}: {doubt}" for doubt, names in cells.items()]
-    rivalry = rivals([each.cell for each in results if each.cell is not None])
-    return [*doubts, rivalry] if rivalry else doubts
+            named.setdefault(each.doubt, []).append(_in_a_line(each.name))
+    doubts = [f"{'; '.join(names)}: {doubt}" for doubt, names in named.items()]
+    by_name = {_in_a_line(each.name): each.cell for each in results if each.cell is not None}
+    cells = list(by_name.values())
+    return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name)]
 
 
 class SweptCell(Value):
@@ -203,6 +209,7 @@ class SweptCell(Value):
         prefill_tps, decode_tps: medians over runs; none without a run that counts.
         ttft_s, token_s: medians over runs, but for the largest of ``max``.
         max_rss_bytes: most of any run.
+        speculation: what guessed tokens gave; none where none were to be guessed.
         weights_repacked: whether llama.cpp repacked them; none without a run.
         too_few: why the runs are too few, or what it takes to know the rate; else empty.
     """
@@ -218,6 +225,7 @@ class SweptCell(Value):
     ttft_s: float | None = None
     token_s: dict[Quantile, float | None] | None = None
     max_rss_bytes: int | None = None
+    speculation: SpeculationOfCell | None = None
     weights_repacked: bool | None = None
     too_few: str = ""
 
@@ -233,18 +241,19 @@ class SweptCells(Value):
 
 def swept_cells(sweep: Sweep, results: Sequence[CellResult]) -> SweptCells:
     """Return what a sweep's results say, for programs."""
+    cells = [each.cell for each in results if each.cell is not None]
     return SweptCells(
         sweep=sweep.id,
         board=sweep.board,
         repeats=sweep.repeats,
         cells=tuple(
-            _swept(sweep.cells[each.number].model, sweep.cells[each.number].plan, each)
+            _swept(sweep.cells[each.number].model, sweep.cells[each.number].plan, each, cells)
             for each in results
         ),
     )
 
 
-def _swept(model: str, plan: Plan, result: CellResult) -> SweptCell:
+def _swept(model: str, plan: Plan, result: CellResult, cells: Sequence[Cell]) -> SweptCell:
     cell = result.cell
     if cell is None:
         return SweptCell(model=model, plan=plan, error=result.error)
@@ -260,9 +269,17 @@ def _swept(model: str, plan: Plan, result: CellResult) -> SweptCell:
         ttft_s=cell.ttft_s,
         token_s={name: cell.token_s(name) for name in get_args(Quantile)},
         max_rss_bytes=cell.max_rss_bytes,
+        speculation=speculation_of(cell, cells),
         weights_repacked=cell.settings[REPACKED] == "yes",
         too_few=cell.too_few,
     )
+
+
+def _guesses(found: SpeculationOfCell | None) -> tuple[str, str]:
+    if found is None:
+        return "", ""
+    rate = found.acceptance_rate
+    return f"{found.tokens_per_pass:.2f}", words.UNKNOWN if rate is None else f"{rate:.0%}"
 
 
 def _value(estimate: Estimate | None) -> float | None:

@@ -14,6 +14,7 @@ from armload.analysis.run import Run
 from armload.report import formatting as words
 from armload.report.held import weights_line
 from armload.report.layout import Column, Details, Prose, Rows, whole
+from armload.report.speculation import gain_lines, speculation_line
 
 
 def run_table(run: Run) -> Group:
@@ -73,6 +74,7 @@ def _details(run: Run) -> Details:
         ("slow", words.slow_tokens(run)),
         ("conditions set", words.setting_line(run)),
         ("background processes", words.background_line(run)),
+        ("speculation", "\n".join(filter(None, (speculation_line(run), *gain_lines(run))))),
         ("text", words.reference_line(run)),
         ("note", "\n".join(run.notes)),
     ]

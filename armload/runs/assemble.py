@@ -25,6 +25,7 @@ from armload.engines.every import engine_called
 from armload.engines.job import Job
 from armload.engines.output import Memory, Output
 from armload.runs.describe import FILE_NAME
+from armload.runs.plain import read_without
 from armload.runs.reference import read_departure
 
 _PAGE_BYTES = 4096  # where no trace tells
@@ -70,6 +71,8 @@ def assemble(job: Job, folder: Path) -> Run:
         lease_lost=(folder / "unleased").exists(),
     )
     found = read_departure(job, output.text or "", folder)
+    speculates = job.plan is not None and job.plan.speculate is not None
+    summary = summarise(header, steps, output.reported, speculates=speculates)
     return Run(
         **dict(job),
         after=around.after,
@@ -79,7 +82,7 @@ def assemble(job: Job, folder: Path) -> Run:
         swapped=around.swapped,
         trace=header,
         steps=steps,
-        summary=summarise(header, steps, output.reported),
+        summary=summary,
         engine=output.times,
         memory=_peak(folder, output),
         text=output.text or "",
@@ -94,6 +97,7 @@ def assemble(job: Job, folder: Path) -> Run:
         ),
         verdict=judge(job, output, ended, around, found),
         reference=found,
+        without_speculation=read_without(job, summary, output.text or "", folder),
         result=output.result,
         notes=(*output.notes, *notes_about_weights(header)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -32,6 +32,7 @@ from armload.engines.job import Job
 from armload.runs import store
 from armload.runs.assemble import assemble, read_job
 from armload.runs.describe import FILE_NAME
+from armload.runs.plain import keep_plain
 from armload.runs.reference import keep_reference
 
 _SEEN = {"trace.jsonl": SEEN_TRACE, "stdout": SEEN_TEXT}
@@ -111,6 +112,7 @@ def fetch(
     job: Job | None = None,
     cut: Cut | None = None,
     reference: Run | None = None,
+    plain: Sequence[Run] = (),
 ) -> tuple[Run, Path]:
     """Collect a run's files, compute the run from them, and keep it; return it with its folder.
 
@@ -118,6 +120,7 @@ def fetch(
         job: the run's, where it is known here even if the board lost it.
         cut: what ended a run that left no exit status.
         reference: a run with the expected output.
+        plain: runs of the same without speculation.
 
     Raises:
         ArmloadError: the files cannot be had, or not be kept here.
@@ -128,6 +131,7 @@ def fetch(
             write_whole(local / FILE_NAME, job.model_dump_json(indent=1).encode())
         if reference is not None:
             keep_reference(reference, local)
+        keep_plain(plain, local)
         _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
         run = assemble(read_job(local), local)
         store.save(run, local)

@@ -36,8 +36,8 @@ from armload.runs.launch import launch
 from armload.runs.prepare import BoardState, check_cores, check_state, prepare
 from armload.runs.resume import find_left
 
-Foresee = Callable[[Probe], Prediction]
-"""Predicts a run on a board that is in this state."""
+Foresee = Callable[[Probe], Prediction | None]
+"""Predicts a run on a board that is in this state; none where only a refusal can be said."""
 
 
 class Request(Value):
@@ -139,6 +139,7 @@ def execute(
     new: bool,
     place: Place | None = None,
     reference: Run | None = None,
+    plain: Sequence[Run] = (),
     foresee: Foresee | None = None,
 ) -> tuple[Run, Path]:
     """Run an engine on a board and keep what comes back; return it with its folder.
@@ -150,6 +151,7 @@ def execute(
     Args:
         new: start another run, even if the same one was left there.
         reference: a run with the expected output.
+        plain: runs of the same without speculation, where it speculates.
         foresee: predicts a new run before anything is copied, and refuses one that cannot be.
 
     Raises:
@@ -179,7 +181,11 @@ def execute(
                 launch(host, on_board, engine, prepared, job, lease)
             cut = follow(connection, on_board, engine, job, progress)
             run, folder = fetch(
-                connection.host, board, on_board, progress, job=job, cut=cut, reference=reference
+                *(connection.host, board, on_board, progress),
+                job=job,
+                cut=cut,
+                reference=reference,
+                plain=plain,
             )
             tell_it_is_fetched(connection.host, on_board)
     return run, folder

@@ -12,7 +12,8 @@ from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
-from armload.engines.completion import memory_need
+from armload.engines.completion import Completion, memory_need
+from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
@@ -84,34 +85,51 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
     return found.model_copy(update={"notes": (assumed, *found.notes)})
 
 
-def foresight(where: Session, model: Model, plan: Plan, progress: Progress) -> Foresee:
+_BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it several tokens."
+
+
+def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee:
     """Return what predicts a run before its model is copied, and warns or refuses.
 
     Slices that were timed before are used; none is run. What is called raises BoardError where
-    not even the KV cache fits.
+    not even the KV cache fits. Of a run that guesses tokens, memory alone can be foreseen.
     """
-    board = where.connection.board
+    board, model, plan = where.connection.board, engine.model, engine.plan
 
-    def foresee(found: Probe) -> Prediction:
+    def foresee(found: Probe) -> Prediction | None:
         within = within_group(found.conditions)
-        _, header = read_outline(model.path)
         gives = given_by(board, found.conditions, found.rates)
-        compute = known_compute(where, model, header, plan, context_tokens(plan, model))
-        prediction = expected(plan, model, gives, compute or _roofline(board, model, gives))
+        compute = _roofline(board, model, gives)
+        if plan.speculate is None:
+            _, header = read_outline(model.path)
+            context = context_tokens(plan, model)
+            compute = known_compute(where, model, header, plan, context) or compute
+        prediction = expected(plan, model, gives, compute, need=engine.memory)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
             raise BoardError(why, remedy(prediction))
         if words := said_beforehand(model.name, board.name, prediction, within):
-            progress.say(words)
-        return prediction
+            progress.say(words if plan.speculate is None else f"{words} {_BEFORE_GUESSES}")
+        return prediction if plan.speculate is None else None
 
     return foresee
 
 
-def expected(plan: Plan, model: Model, gives: BoardGives, compute: Compute | None) -> Prediction:
-    """Predict a run of a plan from what a board gives."""
+def expected(
+    plan: Plan,
+    model: Model,
+    gives: BoardGives,
+    compute: Compute | None,
+    *,
+    need: MemoryNeed | None = None,
+) -> Prediction:
+    """Predict a run of a plan from what a board gives.
+
+    Args:
+        need: of memory, where a second model is part of it.
+    """
     return predict(
-        memory_need(plan, model),
+        need or memory_need(plan, model),
         gives,
         compute,
         prompt_tokens=_prompt_tokens(plan),

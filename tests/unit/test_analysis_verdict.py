@@ -13,7 +13,7 @@ from armload.analysis.verdict import Around, judge
 from armload.deploy.exit_reason import Exit
 from armload.engines.output import Output
 from armload.engines.plan import Plan
-from armload.engines.trace import Step
+from armload.engines.trace import Step, Trace
 from armload.runs.reference import keep_reference, read_departure
 from tests.unit.runs import quick_run
 from tests.unit.samples import (
@@ -35,6 +35,7 @@ def reasons(
     ended: Exit = ENDED_WELL,
     swap_after: int = 0,
     full: bool = False,
+    header: Trace | None = None,
 ) -> tuple[str, ...]:
     verdict = judge(
         quick_run().model_copy(
@@ -44,7 +45,7 @@ def reasons(
                 "before": conditions(),
             }
         ),
-        Output(header=trace(), steps=steps, text=text),
+        Output(header=header or trace(), steps=steps, text=text),
         ended,
         Around(after=conditions(swap_used=swap_after), storage_was_full=full),
     )
@@ -132,6 +133,34 @@ def test_of_a_disturbed_run_not_thousands_of_tokens_are_asked_for() -> None:
     assert "Too few tokens for their spread" in reason
     assert "About" not in reason
     assert "--repeats" in reason
+
+
+def speculating(duration_s: float, *, drafts: int, accepted_before: int, number: int) -> Step:
+    counts = {"speculated_tokens": drafts, "accepted_tokens": accepted_before}
+    return step(number, duration_s=duration_s).model_copy(update={**counts, "tokens": 1 + drafts})
+
+
+def test_accepted_drafts_count_as_tokens_of_the_text() -> None:
+    steps = steps_with_prompt([0.1] * 8)
+    accepted = (*steps, speculating(0.1, drafts=0, accepted_before=3, number=9))
+    assert reasons(accepted, n_predict=13) == ()
+    assert "the trace has 13" in reasons(accepted, n_predict=14)[0]
+    assert "the trace has 13" in reasons(accepted, n_predict=12)[0]
+
+
+def test_the_last_accepted_drafts_may_be_more_than_was_asked_for() -> None:
+    header = trace().model_copy(update={"last_accepted_tokens": 2})
+    steps = steps_with_prompt([0.1] * 8)
+    for requested, fits in ((8, False), (9, True), (11, True), (12, False)):
+        found = reasons(steps, n_predict=requested, header=header)
+        assert any("requested" in reason for reason in found) != fits, requested
+
+
+def test_passes_of_several_tokens_are_not_called_unsteady() -> None:
+    quick = [speculating(0.1, drafts=0, accepted_before=0, number=1 + n) for n in range(20)]
+    slow = [speculating(0.3, drafts=8, accepted_before=0, number=21 + n) for n in range(10)]
+    prompt = step(0, phase="prompt", tokens=8, duration_s=0.4)
+    assert reasons((prompt, *quick, *slow), n_predict=31) == ()
 
 
 def test_a_run_that_generates_nothing_and_one_that_failed_lack_no_tokens() -> None:

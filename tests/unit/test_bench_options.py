@@ -42,6 +42,7 @@ def test_every_option_reaches_the_plan() -> None:
             "micro_batch": "32",
             "cpus": ["0-1"],
             "flash_attention": ["on"],
+            "speculate": ["draft:d.gguf"],
             "engine_args": ["--no-repack --poll '5 0'"],
             "cold": True,
             "temperature": "0.5",
@@ -57,6 +58,7 @@ def test_every_option_reaches_the_plan() -> None:
             micro_batch_tokens=32,
             cpus="0-1",
             flash_attention="on",
+            speculate="draft:d.gguf",
             extra=("--no-repack", "--poll", "5 0"),
             cold=True,
             temperature=0.5,
@@ -67,9 +69,16 @@ def test_every_option_reaches_the_plan() -> None:
     ]
 
 
+def test_a_run_without_speculation_can_be_listed_beside_others() -> None:
+    plans = typed_options({"speculate": ["none", "ngram"]}).plans()
+    assert [plan.speculate for plan in plans] == [None, "ngram"]
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
+        ({"speculate": ["lookup"]}, "--speculate: use none, ngram or draft:MODEL"),
+        ({"speculate": ["draft:"]}, "--speculate: the draft model is missing: draft:MODEL"),
         ({"n_predict": ["0"]}, "--n-predict: must be 1 or more, but is '0'"),
         ({"n_predict": ["4", "abc"]}, "--n-predict: must be a whole number, but is 'abc'"),
         ({"threads": [""]}, "--threads: must be a whole number, but is empty"),

@@ -141,6 +141,7 @@ def test_a_run_that_never_decoded_has_no_figures() -> None:
             "prefill_tokens",
             "decode_s",
             "decode_tokens",
+            "speculation",
         )
     )
 

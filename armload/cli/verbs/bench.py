@@ -39,6 +39,8 @@ from armload.engines.defaults import (
         "weights": "mapped: the kernel reads what is missing; streamed: read ahead of the "
         "computation, with a part locked in memory; auto: streamed if they exceed it; list (auto)",
         "resident": "part of streamed weights to lock in memory, such as 400MB; list (what fits)",
+        "speculate": "guess tokens and verify several in one pass: none, ngram (from the text so "
+        "far) or draft:MODEL (a small model of the same family); list (none)",
         "engine-args": "more arguments for the engine, as one quoted string; can be repeated",
         "temperature": "sampling temperature; 0 always takes the most likely token (0)",
         "seed": "seed of the sampler (1)",
@@ -77,6 +79,7 @@ def bench(
     flash_attention: str = "",
     weights: str = "",
     resident: str = "",
+    speculate: str = "",
     engine_args: list[str] | None = None,
     temperature: str = "",
     seed: str = "",
@@ -133,6 +136,7 @@ def bench(
                 "flash_attention": _listed(flash_attention),
                 "weights": _listed(weights),
                 "resident": _listed(resident),
+                "speculate": _listed(speculate),
                 "engine_args": engine_args,
                 "temperature": temperature,
                 "seed": seed,

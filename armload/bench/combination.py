@@ -1,0 +1,66 @@
+"""One combination of what is listed: a plan, and the models that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from armload.build.binary import Binary
+from armload.core.progress import Progress
+from armload.engines.completion import PROGRAM, Completion
+from armload.engines.llama_cpp import whole_plan
+from armload.engines.plan import Plan
+from armload.engines.speculation import SPECULATING_PROGRAM, Speculation
+from armload.models.drafts import check_draft
+from armload.models.find import model_called
+from armload.models.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combination:
+    """A plan with its models, checked.
+
+    Attributes:
+        model: that is measured.
+        draft: that guesses tokens for it; none where the plan has none.
+        plan: with its prompt.
+    """
+
+    model: Model
+    draft: Model | None
+    plan: Plan
+
+    @property
+    def program(self) -> str:
+        """The program that runs it."""
+        return PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM
+
+    def engine(self, binaries: Mapping[str, Binary]) -> Completion:
+        """Return what runs it.
+
+        Raises:
+            UsageError: a program does not know a model, or lacks an option.
+        """
+        binary = binaries[self.program]
+        if self.plan.speculate is None:
+            return Completion(self.plan, binary, self.model)
+        return Speculation(self.plan, binary, self.model, self.draft)
+
+
+def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
+    """Return a plan with its models; a draft model is made or downloaded when it is missing.
+
+    Raises:
+        UsageError: the plan does not suit the model, or the draft model has another vocabulary.
+        ArmloadError: as for ``model_called``.
+    """
+    draft = None
+    if plan.draft_model is not None:
+        draft = model_called(plan.draft_model, progress)
+        check_draft(draft, model)
+    return Combination(model=model, draft=draft, plan=whole_plan(plan, model))
+
+
+def programs_of(combinations: Iterable[Combination]) -> tuple[str, ...]:
+    """Return the programs that they take, each once, sorted."""
+    return tuple(sorted({each.program for each in combinations}))

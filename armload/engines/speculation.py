@@ -1,0 +1,138 @@
+"""llama.cpp's ``llama-speculative-simple``: several guessed tokens are verified in one pass."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+from armload.build.binary import Binary
+from armload.core.errors import UsageError
+from armload.core.files import content
+from armload.deploy.layout import Layout
+from armload.deploy.payload import Payload
+from armload.engines.completion import WORKING_BYTES, Completion, checksum, model_record
+from armload.engines.engine import MemoryNeed, Site
+from armload.engines.job import Job, Subject
+from armload.engines.llama_cpp import check_architecture, command, offers
+from armload.engines.output import Output
+from armload.engines.plan import Plan
+from armload.models.model import Model
+
+SPECULATING_PROGRAM = "llama-speculative-simple"
+
+_NGRAM_SIZE = "--spec-ngram-simple-size-n"
+_NGRAM_WORDS = (
+    *("--spec-type", "ngram-simple"),
+    # llama.cpp's own 12 and 48 find little outside of long quotations.
+    *(_NGRAM_SIZE, "3", "--spec-ngram-simple-size-m", "8"),
+)
+_DRAFT_WORDS = ("--spec-type", "draft-simple", "-md")
+
+
+class Speculation(Completion):
+    """A plan in which tokens are guessed, by a second model or from the text so far.
+
+    Args:
+        draft: the second model; none for n-grams of the text.
+
+    Raises:
+        UsageError: the program is from before n-grams, or as for ``Completion``.
+    """
+
+    name: ClassVar[str] = SPECULATING_PROGRAM
+    unit: ClassVar[str] = "steps"
+
+    def __init__(self, plan: Plan, binary: Binary, model: Model, draft: Model | None) -> None:
+        super().__init__(plan, binary, model)
+        if not offers(binary.path, _NGRAM_SIZE):
+            raise UsageError(
+                f"--speculate: {binary.program} of this llama.cpp has no option {_NGRAM_SIZE}: it "
+                "is too old.",
+                "Omit --source, or use llama.cpp of 2026.",
+            )
+        if draft is not None:
+            check_architecture(binary.path, draft)
+        self._draft = draft
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over plan, program and both models."""
+        draft = self._draft.sha256 if self._draft else ""
+        return checksum((super().fingerprint, draft))
+
+    @property
+    def subject(self) -> Subject:
+        """The plan, and what is known of the program and of both models."""
+        draft = model_record(self._draft) if self._draft else None
+        return super().subject.model_copy(update={"draft": draft})
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """The program and the models, each once."""
+        if self._draft is None:
+            return super().payload
+        return tuple(dict.fromkeys((*super().payload, _payload(self._draft))))
+
+    @property
+    def total(self) -> None:
+        """Nobody knows how many steps it takes."""
+        return
+
+    @property
+    def memory(self) -> MemoryNeed:
+        """What both models take."""
+        need = super().memory
+        if self._draft is None:
+            return need
+        cache_bytes = need.context_tokens * self._draft.kv_bytes_per_token
+        return need.model_copy(
+            update={
+                "name": f"{need.name} with {self._draft.name}",
+                "weights_bytes": need.weights_bytes + self._draft.size_bytes,
+                "kv_bytes": need.kv_bytes + cache_bytes,
+                "program_bytes": need.program_bytes + WORKING_BYTES,
+            }
+        )
+
+    def command(self, site: Site) -> tuple[str, ...]:
+        """Return the words that start llama-speculative-simple there."""
+        program, model = (each.items(site.layout)[0].remote for each in super().payload)
+        available_bytes = site.found.conditions.memory_available_bytes
+        drafting: tuple[str, ...] = _NGRAM_WORDS
+        if self._draft is not None:
+            drafting = (*_DRAFT_WORDS, str(_on_board(self._draft, site.layout)))
+            available_bytes -= 2 * self._draft.size_bytes
+        words = command(
+            self.plan,
+            self.model,
+            self._binary.path,
+            on_board=program,
+            model_on_board=model,
+            memory_available_bytes=available_bytes,
+            streamed=self._are_streamed(site),
+            drafting=drafting,
+        )
+        return (*site.launcher, *words)
+
+    @staticmethod
+    def read(job: Job, folder: Path) -> Output:
+        """Read what it left; its text begins after the prompt, which it writes as well."""
+        output = Completion.read(job, folder)
+        written = content(folder / "stdout").decode("utf-8", "replace")
+        prompt = job.plan.prompt if job.plan else ""
+        _, found, text = written.partition(prompt)
+        return output.model_copy(
+            update={
+                "text": text.removesuffix("\n\n\n\n") if found else "",
+                "times": None,
+                "missing": "" if found else "The program did not write the prompt.",
+            }
+        )
+
+
+def _payload(model: Model) -> Payload:
+    return Payload.of_file(model.path, sha256=model.sha256, executable=False)
+
+
+def _on_board(model: Model, layout: Layout) -> PurePosixPath:
+    return _payload(model).items(layout)[0].remote

@@ -1,0 +1,88 @@
+"""Earlier runs without speculation, which a run with it is compared with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from armload.analysis.run import Run, Summary
+from armload.analysis.sanity import departure
+from armload.analysis.speculation import WithoutSpeculation, beside_plain
+from armload.core.errors import ArmloadError
+from armload.core.files import write_whole
+from armload.core.values import Value
+from armload.engines.job import Job, Subject
+from armload.runs import store
+
+FILE_NAME = "without-speculation.json"
+
+_MOST_READ, _MOST_KEPT = 100, 16
+
+
+class Plain(Value):
+    """What is kept of a run without speculation in the folder of one with it."""
+
+    run: str
+    text: str
+    s_per_token: float
+
+
+class Plains(Value):
+    """All of them, the oldest first."""
+
+    runs: tuple[Plain, ...]
+
+
+def find_plain(subject: Subject, board: str) -> list[Run]:
+    """Return this machine's latest runs of the same on a board without speculation.
+
+    Valid ones where there are any; the oldest first.
+    """
+    if subject.plan is None:
+        return []
+    wanted = subject.plan.without_speculation
+    found: list[Run] = []
+    folders = [folder for folder in store.run_folders() if f"-{board}-" in folder.name]
+    for folder in reversed(folders[-_MOST_READ:]):
+        with contextlib.suppress(ArmloadError):
+            run = store.load(folder)
+            if (
+                run.plan is not None
+                and run.plan.speculate is None
+                and run.plan.without_speculation == wanted
+                and run.model.sha256 == subject.model.sha256
+                and run.binary.build_id == subject.binary.build_id
+                and run.board.name == board
+                and run.exit.status == 0
+                and run.summary.decode_tps
+            ):
+                found.append(run)
+    valid = [run for run in found if run.verdict.valid] or found
+    return list(reversed(valid[:_MOST_KEPT]))
+
+
+def keep_plain(runs: Sequence[Run], folder: Path) -> None:
+    """Write what a run is to be compared with into that run's folder."""
+    kept = tuple(
+        Plain(run=run.id, text=run.text, s_per_token=1 / run.summary.decode_tps)
+        for run in runs
+        if run.summary.decode_tps
+    )
+    if kept:
+        write_whole(folder / FILE_NAME, Plains(runs=kept).model_dump_json(indent=1).encode())
+
+
+def read_without(job: Job, summary: Summary, text: str, folder: Path) -> WithoutSpeculation | None:
+    """Compare a run with those in its folder; none where there are none."""
+    path = folder / FILE_NAME
+    if not path.is_file() or job.plan is None or summary.speculation is None:
+        return None
+    plains = Plains.model_validate_json(path.read_bytes()).runs
+    latest = plains[-1]
+    return beside_plain(
+        departure(text, latest.text, name=latest.run),
+        [plain.run for plain in plains],
+        plain_s=[plain.s_per_token for plain in plains],
+        speculating_s=[summary.speculation.s_per_token],
+    )

@@ -1,0 +1,115 @@
+"""What is said of speculation: figures, whether it pays, and whether the text is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.run import Run
+from armload.analysis.sanity import departure
+from armload.analysis.speculation import Speculation, WithoutSpeculation, beside_plain
+from armload.report.cells import cells_of
+from armload.report.speculation import gain_lines, gains, speculation_line, speculation_of
+from tests.unit.runs import quick_run
+
+FIGURES = Speculation(
+    passes=50,
+    tokens=99,
+    tokens_per_pass=1.98,
+    speculated_tokens=90,
+    accepted_tokens=49,
+    acceptance_rate=49 / 90,
+    s_per_token=0.2,
+    draft_s=1.98,
+)
+
+
+def speculating(
+    figures: Speculation = FIGURES,
+    *,
+    without: WithoutSpeculation | None = None,
+    number: int = 0,
+) -> Run:
+    run = quick_run()
+    assert run.plan is not None
+    plan = run.plan.model_copy(update={"speculate": "ngram"})
+    summary = run.summary.model_copy(update={"speculation": figures})
+    return run.model_copy(
+        update={
+            "id": f"speculating-{number}",
+            "plan": plan,
+            "summary": summary,
+            "without_speculation": without,
+        }
+    )
+
+
+def beside(plain_s: Sequence[float], *, text: str = "a b c", other: str = "a b c") -> Run:
+    found = beside_plain(
+        departure(text, other, name="r"),
+        ["r"],
+        plain_s=plain_s,
+        speculating_s=[FIGURES.s_per_token],
+    )
+    return speculating(without=found)
+
+
+def test_figures_are_said_in_one_line() -> None:
+    assert speculation_line(speculating()) == (
+        "1.98 tokens per pass, 54% of 90 drafted tokens accepted, 200 ms per token, "
+        "10% of it drafting"
+    )
+    assert speculation_line(quick_run()) == ""
+
+
+def test_that_nothing_was_drafted_is_said() -> None:
+    none = FIGURES.model_copy(update={"speculated_tokens": 0, "acceptance_rate": None})
+    assert "no token was drafted" in speculation_line(speculating(none))
+
+
+def test_losing_is_called_losing() -> None:
+    speed, text = gain_lines(beside([0.1]))
+    assert "Speculation loses: 2.00 times slower than without, 200 ms instead of 100 ms" in speed
+    assert text == "The text equals that of r."
+
+
+def test_gaining_is_called_gaining_and_another_text_is_shown() -> None:
+    speed, text = gain_lines(beside([0.5], other="a b x"))
+    assert "Speculation gains: 2.50 times faster than without" in speed
+    assert "differs from that of r after 2 words (character 4): 'c' instead of 'x'" in text
+
+
+def test_what_may_be_chance_is_not_called_a_gain() -> None:
+    assert "neither gains nor loses clearly" in gain_lines(beside([0.205]))[0]
+
+
+def test_figures_of_runs_that_are_not_valid_are_marked() -> None:
+    run = beside([0.1])
+    doubted = run.model_copy(update={"verdict": run.verdict.model_copy(update={"valid": False})})
+    assert "from runs that are not valid" in gain_lines(doubted)[0]
+    assert "not valid" not in gain_lines(run)[0]
+
+
+def test_nothing_to_compare_with_is_said_and_what_to_do() -> None:
+    assert "Use --speculate none,ngram" in gain_lines(speculating())[0]
+    assert gain_lines(quick_run()) == ()
+
+
+def test_a_cell_is_compared_with_the_one_that_differs_in_nothing_else() -> None:
+    plain = [quick_run().model_copy(update={"id": f"plain-{n}"}) for n in range(4)]
+    guessing = [speculating(number=n) for n in range(4)]
+    other = speculating(number=9)
+    assert other.plan is not None
+    longer = other.plan.model_copy(update={"n_predict": other.plan.n_predict + 1})
+    cells = cells_of([*plain, *guessing, other.model_copy(update={"plan": longer})])
+    found = {cell.runs[0].id: speculation_of(cell, cells) for cell in cells}
+    assert found["plain-0"] is None
+    assert found["speculating-9"] is not None
+    assert found["speculating-9"].without is None
+    compared = found["speculating-0"]
+    assert compared is not None
+    assert compared.without is not None
+    assert compared.without.runs == ("plain-0", "plain-1", "plain-2", "plain-3")
+    assert compared.without.ratio is not None
+    assert compared.without.ratio.unit == "runs"
+    (line,) = gains({cell.label: cell for cell in cells})
+    assert "95 % CI" in line

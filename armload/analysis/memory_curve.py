@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardGives, Memory, Rate, Streaming, predict
+from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Expected
-from armload.engines.weights import LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES, WINDOW_SHARE
+from armload.engines.weights import LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES, WINDOW_SHARE, BoardMemory
 
 
 class MemoryCurve(Value):
@@ -49,8 +49,8 @@ class MemoryCurve(Value):
         )
         return found.token_s.value if found.token_s else None
 
-    def _memory(self, free_bytes: int) -> Memory:
-        return Memory(total_bytes=self.total_bytes, available_bytes=free_bytes)
+    def _memory(self, free_bytes: int) -> BoardMemory:
+        return BoardMemory(total_bytes=self.total_bytes, available_bytes=free_bytes)
 
     @property
     def _beside_weights_bytes(self) -> int:

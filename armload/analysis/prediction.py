@@ -12,13 +12,7 @@ from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Bottleneck, Expected, MemoryParts, Prediction
-from armload.engines.weights import (
-    LEAST_RESERVE_BYTES,
-    LEAST_WINDOW_BYTES,
-    MOST_WINDOW_BYTES,
-    RESERVE_SHARE,
-    WINDOW_SHARE,
-)
+from armload.engines.weights import BoardMemory
 
 Streaming = Literal["never", "if needed", "always"]
 
@@ -46,29 +40,6 @@ COLD_READS = 1.0
 """Times that loading reads the file where its pages are not in memory yet."""
 
 
-class Memory(Value):
-    """What a board has of memory.
-
-    Attributes:
-        total_bytes: of the board, or of the control group that limits the run.
-        available_bytes: before the run.
-    """
-
-    total_bytes: int
-    available_bytes: int
-
-    @property
-    def reserve_bytes(self) -> int:
-        """Left free for everything else."""
-        return max(LEAST_RESERVE_BYTES, self.total_bytes // RESERVE_SHARE)
-
-    @property
-    def window_bytes(self) -> int:
-        """How far streamed weights are read ahead."""
-        share = self.available_bytes // WINDOW_SHARE
-        return min(max(share, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
-
-
 class Rate(Value):
     """What storage or memory gives.
 
@@ -92,7 +63,7 @@ class BoardGives(Value):
         storage, memory_rate: reading in order.
     """
 
-    memory: Memory | None = None
+    memory: BoardMemory | None = None
     storage: Rate | None = None
     memory_rate: Rate | None = None
 
@@ -125,8 +96,7 @@ def predict(
     )
     if gives.memory is None:
         return base
-    fits = need.weights_bytes + need.own_bytes + gives.memory.reserve_bytes
-    exceeds = fits > gives.memory.available_bytes
+    exceeds = not gives.memory.holds(need)
     streams = streaming == "always" or (exceeds and streaming == "if needed")
     parts = MemoryParts(
         weights_bytes=need.weights_bytes,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from armload.boards.conditions import Conditions
 from armload.core.errors import UsageError
+from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import offers
 from armload.engines.plan import Plan
@@ -21,22 +22,40 @@ WINDOW_SHARE = 16
 """As in ``toolchains/native/armload_stream.c``: of all memory, and of the available memory."""
 
 
-def reserve_bytes(now: Conditions) -> int:
-    """Return how much memory is left free for everything else."""
-    total = min(now.memory_total_bytes, now.memory_limit_bytes or now.memory_total_bytes)
-    return max(LEAST_RESERVE_BYTES, total // RESERVE_SHARE)
+class BoardMemory(Value):
+    """What a board has of memory.
 
+    Attributes:
+        total_bytes: of the board, or of the control group that limits the run.
+        available_bytes: before the run.
+    """
 
-def window_bytes(now: Conditions) -> int:
-    """Return how far weights are read ahead of the computation."""
-    share = now.memory_available_bytes // WINDOW_SHARE
-    return min(max(share, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
+    total_bytes: int
+    available_bytes: int
 
+    @classmethod
+    def of(cls, now: Conditions) -> BoardMemory:
+        """Return what a board has at that moment."""
+        limit = now.memory_limit_bytes or now.memory_total_bytes
+        return cls(
+            total_bytes=min(limit, now.memory_total_bytes),
+            available_bytes=now.memory_available_bytes,
+        )
 
-def fit_into_memory(need: MemoryNeed, now: Conditions) -> bool:
-    """Tell whether weights, KV cache and buffers stay in memory."""
-    needed = need.weights_bytes + need.own_bytes + reserve_bytes(now)
-    return needed <= now.memory_available_bytes
+    @property
+    def reserve_bytes(self) -> int:
+        """Left free for everything else."""
+        return max(LEAST_RESERVE_BYTES, self.total_bytes // RESERVE_SHARE)
+
+    @property
+    def window_bytes(self) -> int:
+        """How far streamed weights are read ahead."""
+        share = self.available_bytes // WINDOW_SHARE
+        return min(max(share, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
+
+    def holds(self, need: MemoryNeed) -> bool:
+        """Tell whether weights, KV cache and buffers stay in memory."""
+        return need.weights_bytes + need.own_bytes + self.reserve_bytes <= self.available_bytes
 
 
 def are_streamed(
@@ -53,7 +72,8 @@ def are_streamed(
     """
     mode = plan.weights
     if mode == "auto" and plan.resident_bytes is None:
-        return not (fit_into_memory(need, now) or model.experts) and offers(program, MODE_VARIABLE)
+        exceeds = not BoardMemory.of(now).holds(need)
+        return exceeds and not model.experts and offers(program, MODE_VARIABLE)
     if mode == "mapped":
         return False
     if not offers(program, MODE_VARIABLE):

@@ -156,8 +156,8 @@ def _choice(plan: Plan, field: str) -> str:
             return join(value) or "none"
         case "speculate":
             return value or NO_SPECULATION
-        case "resident_bytes" if value is not None:
-            return format_bytes(value)
+        case "resident_bytes":
+            return "what fits" if value is None else format_bytes(value)
     return _words(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.compute import Compute, from_facts
-from armload.analysis.prediction import BoardGives, Memory, Rate, Streaming, predict
+from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
 from armload.analysis.recommendation import refusal, remedy, said_beforehand
 from armload.analysis.run import Run
 from armload.boards.board import Board
@@ -17,6 +17,7 @@ from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.engines.weights import BoardMemory
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
@@ -68,7 +69,7 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
         UsageError: the plan does not suit the model.
     """
     facts = board.facts
-    memory = facts.memory and Memory(
+    memory = facts.memory and BoardMemory(
         total_bytes=facts.memory, available_bytes=round(ASSUMED_AVAILABLE * facts.memory)
     )
     gives = BoardGives(
@@ -150,12 +151,8 @@ def given_by(board: Board, now: Conditions, rates: Rates, run: Run | None = None
             storage = storage or run.board.storage_read_bytes_per_s
         if run.board.memory_rate == "measured":
             memory = memory or run.board.memory_bytes_per_s
-    total = now.memory_limit_bytes or now.memory_total_bytes
     return BoardGives(
-        memory=Memory(
-            total_bytes=min(total, now.memory_total_bytes),
-            available_bytes=now.memory_available_bytes,
-        ),
+        memory=BoardMemory.of(now),
         storage=_rate(storage, board.facts.storage_read_bytes_per_s),
         memory_rate=_rate(memory, board.facts.memory_bytes_per_s),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from armload.analysis.compute import Compute, from_facts
-from armload.analysis.prediction import BoardGives, Memory, Rate, predict
+from armload.analysis.prediction import BoardGives, Rate, predict
 from armload.analysis.recommendation import fitted, recommendation, said_beforehand, sentence
 from armload.boards.board import load_board
 from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Expected, Prediction
+from armload.engines.weights import BoardMemory
 from tests.unit.samples import model
 
 GB = 1_000_000_000
@@ -33,7 +34,7 @@ def need(
 
 def gives(available: int = 1_850 * MB, total: int = 2_062 * MB, rate: int = 165 * MB) -> BoardGives:
     return BoardGives(
-        memory=Memory(total_bytes=total, available_bytes=available),
+        memory=BoardMemory(total_bytes=total, available_bytes=available),
         storage=Rate(bytes_per_s=rate, kind="measured"),
         memory_rate=Rate(bytes_per_s=2_800 * MB, kind="measured"),
     )

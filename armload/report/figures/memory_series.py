@@ -15,7 +15,7 @@ from armload.analysis.streaming import streamed_weights
 from armload.analysis.waiting import Waits, decoding
 from armload.engines.completion import WORKING_BYTES
 from armload.engines.engine import MemoryNeed
-from armload.engines.weights import reserve_bytes
+from armload.engines.weights import BoardMemory
 from armload.report.cells import Cell, grouped
 from armload.report.figures.figure import legend_line
 from armload.report.settings import CACHE, REPACKED, RESIDENT, WEIGHTS
@@ -75,12 +75,11 @@ def _series(group: Sequence[Cell]) -> Series | None:
         return None
     board, before = reading.board, reading.before
     rate = storage_rate(decoding(reading), board.storage_read_bytes_per_s)
-    total_bytes = before.memory_limit_bytes or before.memory_total_bytes
     curve = MemoryCurve(
         need=needs[0],
         compute_s=median(map(_compute_s, runs)),
         storage=Rate(bytes_per_s=round(rate), kind=board.storage_read_rate or "measured"),
-        total_bytes=min(total_bytes, before.memory_total_bytes),
+        total_bytes=BoardMemory.of(before).total_bytes,
     )
     return Series(
         label=_series_label(group[0]),
@@ -110,7 +109,9 @@ def _need(run: Run) -> MemoryNeed | None:
     kv_bytes = kv_cache_bytes(run) or 0
     program_bytes = WORKING_BYTES
     if weights and weights.requested_bytes is None and weights.resident_bytes < weights_bytes:
-        taken = weights.resident_bytes + weights.window_bytes + reserve_bytes(run.before)
+        taken = (
+            weights.resident_bytes + weights.window_bytes + BoardMemory.of(run.before).reserve_bytes
+        )
         program_bytes = max(0, run.before.memory_available_bytes - taken - kv_bytes)
     return MemoryNeed(
         name=run.model.name,

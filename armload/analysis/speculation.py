@@ -39,12 +39,14 @@ class WithoutSpeculation(Value):
 
     Attributes:
         runs: their ids.
+        valid: whether they are valid.
         text: how the text compares with that of the latest of them.
         s_per_token: of each of them, the mean.
         ratio: how many times as long a token takes with speculation; below 1 it gains.
     """
 
     runs: tuple[str, ...]
+    valid: bool
     text: Departure
     s_per_token: tuple[float, ...]
     ratio: Ratio | None
@@ -61,6 +63,7 @@ def beside_plain(
     text: Departure,
     runs: Sequence[str],
     *,
+    valid: bool,
     plain_s: Sequence[float],
     speculating_s: Sequence[float],
 ) -> WithoutSpeculation:
@@ -69,11 +72,13 @@ def beside_plain(
     Args:
         text: how the texts compare.
         runs: ids of those without.
+        valid: whether these are valid.
         plain_s: their seconds per token, the mean of each run.
         speculating_s: the same of those with speculation.
     """
     return WithoutSpeculation(
         runs=tuple(runs),
+        valid=valid,
         text=text,
         s_per_token=tuple(plain_s),
         ratio=ratio_of_runs(plain_s, speculating_s) if plain_s and speculating_s else None,

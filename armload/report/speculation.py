@@ -19,6 +19,9 @@ _OUTCOMES = {
 }
 
 
+_NOT_VALID = "Whether speculation gains or loses, runs that are not valid cannot tell"
+
+
 class SpeculationOfCell(Value):
     """What the guesses of a cell's runs gave.
 
@@ -97,6 +100,7 @@ def gains(cells: Mapping[str, Cell]) -> list[str]:
 
 def _gain(found: WithoutSpeculation, s_per_token: float, *, valid: bool) -> tuple[str, ...]:
     text = departure_line(found.text)
+    opening = _OUTCOMES[found.outcome] if valid and found.valid else _NOT_VALID
     ratio = found.ratio
     if ratio is None:
         return (text,)
@@ -104,12 +108,11 @@ def _gain(found: WithoutSpeculation, s_per_token: float, *, valid: bool) -> tupl
     how = f"{max(ratio.ratio, 1 / ratio.ratio):.2f} times {'slower' if slower else 'faster'}"
     times = [words.seconds(each) for each in (s_per_token, median(found.s_per_token))]
     low, high = sorted((ratio.low, ratio.high) if slower else (1 / ratio.low, 1 / ratio.high))
-    doubt = "" if valid else "; from runs that are not valid"
     basis = "95 % CI" if ratio.unit == "runs" else "with an allowance for too few repeats"
     return (
         (
-            f"{_OUTCOMES[found.outcome]}: {how} than without, {times[0]} instead of {times[1]} per "
-            f"token ({low:.2f} to {high:.2f} times, {basis}{doubt})."
+            f"{opening}: {how} than without, {times[0]} instead of {times[1]} per "
+            f"token ({low:.2f} to {high:.2f} times, {basis})."
         ),
         text,
     )
@@ -133,6 +136,7 @@ def _beside(cell: Cell, figures: Sequence[Speculation], plain: Cell) -> WithoutS
     return beside_plain(
         next((text for text in texts if text.kind != "same"), texts[0]),
         [run.id for run in plain.counted],
+        valid=plain.is_valid,
         plain_s=[1 / tps for run in plain.counted if (tps := run.summary.decode_tps)],
         speculating_s=[each.s_per_token for each in figures],
     )

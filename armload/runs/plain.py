@@ -24,6 +24,7 @@ class Plain(Value):
     """What is kept of a run without speculation in the folder of one with it."""
 
     run: str
+    valid: bool
     text: str
     s_per_token: float
 
@@ -65,7 +66,12 @@ def find_plain(subject: Subject, board: str) -> list[Run]:
 def keep_plain(runs: Sequence[Run], folder: Path) -> None:
     """Write what a run is to be compared with into that run's folder."""
     kept = tuple(
-        Plain(run=run.id, text=run.text, s_per_token=1 / run.summary.decode_tps)
+        Plain(
+            run=run.id,
+            valid=run.verdict.valid,
+            text=run.text,
+            s_per_token=1 / run.summary.decode_tps,
+        )
         for run in runs
         if run.summary.decode_tps
     )
@@ -83,6 +89,7 @@ def read_without(job: Job, summary: Summary, text: str, folder: Path) -> Without
     return beside_plain(
         departure(text, latest.text, name=latest.run),
         [plain.run for plain in plains],
+        valid=all(plain.valid for plain in plains),
         plain_s=[plain.s_per_token for plain in plains],
         speculating_s=[summary.speculation.s_per_token],
     )

@@ -91,7 +91,11 @@ def test_a_run_that_was_not_to_guess_says_nothing_of_it() -> None:
 
 def compared(plain_s: Sequence[float], speculating_s: Sequence[float]) -> WithoutSpeculation:
     return beside_plain(
-        departure("a", "a", name="r"), ["r"], plain_s=plain_s, speculating_s=speculating_s
+        departure("a", "a", name="r"),
+        ["r"],
+        valid=True,
+        plain_s=plain_s,
+        speculating_s=speculating_s,
     )
 
 

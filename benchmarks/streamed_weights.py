@@ -12,7 +12,8 @@ machine's own CPU, makes a model of random weights, and runs the same program on
 - streamed.
 
 The page cache is dropped before each run. Mapped and streamed runs alternate. With ``--balanced``
-the rate is such that reading takes as long as computing.
+the rate is such that reading takes as long as computing. With ``--emulated``, the program for
+``rk3568`` runs under qemu-user, whose computing takes as long as a board's.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def limited(folder: Path, memory_bytes: int, bytes_per_s: int | None) -> Iterato
 
 
 def run(
-    program: Path,
+    program: Sequence[str],
     model: Path,
     *,
     tokens: int,
@@ -101,10 +102,10 @@ def run(
     with tempfile.TemporaryDirectory() as scratch, limited(model.parent, *limits) as enter:
         trace = Path(scratch) / "trace.jsonl"
         words = [
-            *(str(program), "-m", str(model), "-p", PROMPT, "-n", str(tokens), "-c", "256"),
+            *(*program, "-m", str(model), "-p", PROMPT, "-n", str(tokens), "-c", "256"),
             *("-t", str(threads), "--temp", "0", "-no-cnv", "--ignore-eos"),
             *("--no-repack", "-fit", "off", "--no-display-prompt"),
-            *(["--no-warmup"] if variables else []),
+            *(["--no-warmup", "--poll", "0"] if variables else []),
         ]
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -152,13 +153,17 @@ def main() -> None:
     parser.add_argument("--memory", default="700MB")
     parser.add_argument("--rate", default="165MB")
     parser.add_argument("--balanced", action="store_true")
+    parser.add_argument("--emulated", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     memory_bytes, bytes_per_s = sized(given.memory), sized(given.rate)
-    (binary,) = build(load_target("host"))
+    (binary,) = build(load_target("rk3568" if given.emulated else "host"))
+    program = (
+        ("qemu-aarch64", "-cpu", "max", str(binary.path)) if given.emulated else (str(binary.path),)
+    )
     with (
         tempfile.TemporaryDirectory(dir=given.folder) as on_disk,
         tempfile.TemporaryDirectory(dir="/dev/shm") as in_memory,
@@ -170,7 +175,7 @@ def main() -> None:
 
         def several(path: Path, limits: tuple[int, int | None], **variables: str) -> Result:
             return run(
-                binary.path,
+                program,
                 path,
                 tokens=given.tokens,
                 threads=given.threads,

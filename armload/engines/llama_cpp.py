@@ -169,6 +169,7 @@ def command(
         words += _if_offered(program, NO_REPACK)
     if streamed and not drafting:
         words.append("--no-warmup")  # it would read all weights once more
+        words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
     words += _if_offered(program, "--perf")
     if not drafting:
         words += _if_offered(program, "--offline")

@@ -67,7 +67,9 @@ def test_weights_are_rearranged_only_where_two_copies_fit(program: Path) -> None
 
 
 def test_streamed_weights_are_neither_rearranged_nor_read_for_a_warm_up(program: Path) -> None:
-    assert {"--no-repack", "--no-warmup"} <= {*words(Plan(), program, streamed=True)}
+    line = words(Plan(), program, streamed=True)
+    assert {"--no-repack", "--no-warmup"} <= {*line}
+    assert line[line.index("--poll") + 1] == "0"
     assert "--no-warmup" not in words(Plan(), program)
 
 

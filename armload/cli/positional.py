@@ -52,9 +52,19 @@ def _handle(machine: ParseMachine, token: str) -> None:
         else:
             argument.value = word
     elif argument is None or _is_read_by_invoke(machine, token):
+        _refuse_a_second_value(machine, token)
         _handled_by_invoke(machine, token)
     else:
         argument.value = token
+
+
+def _refuse_a_second_value(machine: ParseMachine, token: str) -> None:
+    if machine.waiting_for_flag_value or machine.current_state == "unknown":
+        return
+    name = token.partition("=")[0]
+    known = machine.context.flags.get(name) if machine.context else None
+    if known is not None and known.takes_value and known.kind is not list and known.got_value:
+        machine.error(f"{name} is given twice.")
 
 
 def _unfilled(machine: ParseMachine) -> Argument | None:

@@ -158,7 +158,10 @@ def _meant(error: ParseError) -> str:
     is_option = quoted[1].startswith("-")
     names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
     near = difflib.get_close_matches(quoted[1], list(names), n=1)
-    return f"Did you mean {near[0]!r}? " if near else ""
+    if near:
+        return f"Did you mean {near[0]!r}? "
+    takes_more = error.context is not None and "--engine-args" in error.context.flags
+    return 'Options of llama.cpp itself go into --engine-args "...". ' if takes_more else ""
 
 
 def run() -> None:

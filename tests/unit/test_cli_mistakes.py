@@ -31,6 +31,8 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["bench", "--precision", "5%", "--threads", "1,2"], 2, "Leave one out"),
         (["bench", "--precision", "200"], 2, "must be a percentage above 0"),
         (["bench", "--precision-time", "soon"], 2, "--precision-time"),
+        (["bench", "--threads", "1", "--threads", "2"], 2, "--threads is given twice"),
+        (["bench", "-ngl", "99"], 2, "Options of llama.cpp itself go into --engine-args"),
         (["show", "--run", "nothing"], 2, "o run"),
         (["show", "nothing"], 2, "o run"),
         (["bench", "--reference", "nothing"], 2, "o run"),

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from armload.build.helper import any_cpu_compiler
+from armload.build.order import native_folder
+from armload.build.target import machine_architecture
 from armload.core.workspace import cache_folder
 
 _LOADERS = (b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-linux-aarch64.so.1")
@@ -53,3 +56,26 @@ def compiled(folder: Path, code: str, triple: str, *flags: str) -> Path:
     (folder / "main.c").write_text(code)
     zig_cc(folder, "-target", triple, "-O2", "-g0", *flags, "main.c", "-o", "program")
     return folder / "program"
+
+
+_MAPPED_WEIGHTS = """
+#include "armload_stream.h"
+bool armload_stream_state(struct armload_stream * state) { (void) state; return false; }
+int64_t armload_stream_wait_ns(void) { return 0; }
+"""
+
+
+def traced(folder: Path, code: str, name: str) -> Path:
+    """Compile a program of this machine's that takes steps of its own, without an engine."""
+    (folder / f"{name}.c").write_text(code)
+    (folder / "weights.c").write_text(_MAPPED_WEIGHTS)
+    native = native_folder()
+    subprocess.run(
+        [
+            *(*any_cpu_compiler(machine_architecture()), "-std=gnu11", f"-I{native}"),
+            *('-DARMLOAD_ENGINE_COMMIT="abc"', folder / f"{name}.c", folder / "weights.c"),
+            *(native / "armload_memory.c", native / "armload_step.c", "-o", folder / name),
+        ],
+        check=True,
+    )
+    return folder / name

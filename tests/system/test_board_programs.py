@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from armload.build.helper import PIN, RATES, WATCH, any_cpu_compiler, helper
+from armload.build.helper import PIN, RATES, WATCH, helper
 from armload.build.inspection import inspect
-from armload.build.order import native_folder
 from armload.build.target import machine_architecture
 from armload.core.shell import quote
 from armload.engines.trace import Trace
+from tests.programs import traced
 from tests.system.test_build_helper import emulator
 
 WHERE = ("cortex-a53", "this machine")
@@ -122,21 +122,17 @@ def test_an_empty_file_gives_no_rate(tmp_path: Path) -> None:
 
 def library_program(folder: Path) -> Path:
     """Compile the engine's trace library with a program that takes two steps."""
-    compiled = folder / "engine"
-    (folder / "main.c").write_text(
+    return traced(
+        folder,
         '#include "armload_step.h"\n'
         "int main(void) {\n"
         "    struct armload_step step = { .tokens = 1, .prompt_tokens = 1, .sequences = 1 };\n"
         "    armload_trace_begin(1);\n"
         "    armload_trace_write(&step);\n"
         "    armload_trace_write(&step);\n"
-        "}\n"
+        "}\n",
+        "engine",
     )
-    words = [*any_cpu_compiler(machine_architecture()), "-std=gnu11", f"-I{native_folder()}"]
-    words += ['-DARMLOAD_ENGINE_COMMIT="abc"', str(folder / "main.c")]
-    words += [str(native_folder() / "armload_step.c"), "-o", str(compiled)]
-    subprocess.run(words, check=True)
-    return compiled
 
 
 @pytest.mark.parametrize("source", ["engine", "watch"])

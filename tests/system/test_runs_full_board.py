@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -13,9 +12,6 @@ import pytest
 from armload.analysis.run import Run
 from armload.boards.board import Board
 from armload.boards.local import LocalHost
-from armload.build.helper import any_cpu_compiler
-from armload.build.order import native_folder
-from armload.build.target import machine_architecture
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.deploy.collect import collect
@@ -27,6 +23,7 @@ from armload.engines.job import Job
 from armload.runs.connection import Connection
 from armload.runs.fetch import pull
 from tests.faults import At, small_disk
+from tests.programs import traced
 from tests.resuming import resumed
 from tests.unit.runs import planned, quick_run
 
@@ -73,16 +70,7 @@ int main(int argc, char **argv)
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program of this machine's that writes a trace by armload's own library."""
     folder = tmp_path_factory.mktemp("program")
-    (folder / "program.c").write_text(PROGRAM)
-    subprocess.run(
-        [
-            *(*any_cpu_compiler(machine_architecture()), "-std=gnu11"),
-            *(f"-I{native_folder()}", '-DARMLOAD_ENGINE_COMMIT="none"', "-o", folder / "program"),
-            *(folder / "program.c", native_folder() / "armload_step.c"),
-        ],
-        check=True,
-    )
-    return folder / "program"
+    return traced(folder, PROGRAM, "program")
 
 
 @pytest.fixture

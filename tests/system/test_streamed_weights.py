@@ -42,7 +42,7 @@ WIDE = Shape(
     context_length=512,
 )
 LARGE = Shape(
-    layers=8,
+    layers=16,
     width=768,
     feed_forward=3072,
     heads=12,
@@ -50,7 +50,7 @@ LARGE = Shape(
     vocabulary=2048,
     context_length=256,
 )
-"""Of 83 MB in Q8_0, on a board with 128 MiB of memory."""
+"""Of 164 MB in Q8_0, on a board with 192 MiB of memory."""
 
 
 @pytest.fixture(scope="module", params=["llama_process", pytest.param("llama_decode", marks=older)])
@@ -182,7 +182,7 @@ def test_a_model_that_is_truncated_meanwhile_ends_the_run_with_a_message(
 @pytest.fixture(scope="module")
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("people") / "ann")
-    slow = "{memory: 128 MiB, disk_read_bytes_per_s: 40 MB}"
+    slow = "{memory: 192 MiB, disk_read_bytes_per_s: 20 MB}"
     person.add_board("mine", f"extends: virtual-dayu200\nreach: {slow}\n")
     synthesise(LARGE, person.folder / "large.gguf", quantisation="Q8_0", seed=1, progress=Silent())
     yield person
@@ -190,9 +190,6 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
 
 
 @pytest.mark.machine
-@pytest.mark.xfail(
-    strict=False, reason="failed once beside other tests; the cause is not known yet"
-)
 def test_a_model_larger_than_memory_is_streamed_by_itself_and_says_the_same(ann: Person) -> None:
     words = ("--model", "large.gguf", "-n", "3")
     mapped = Run.model_validate(ann.benches(*words, "--weights", "mapped"))
@@ -208,7 +205,7 @@ def test_a_model_larger_than_memory_is_streamed_by_itself_and_says_the_same(ann:
     assert run.text == mapped.text
     weights = streamed_weights(run.trace)
     assert weights is not None
-    assert weights.locked_bytes > 0.1 * weights_bytes
+    assert weights.locked_bytes > 0.3 * weights_bytes
     assert "streaming" not in {finding.name for finding in run.verdict.findings or ()}
     prompt, *decode = run.steps
     assert (prompt.read_bytes or 0) < 1.1 * weights_bytes
@@ -229,7 +226,7 @@ def test_memory_that_others_take_meanwhile_is_given_up_before_a_kill(ann: Person
     count = "cat /data/local/tmp/armload/runs/*/trace.jsonl 2>/dev/null | wc -l"
     ann.waits_on_board(f'[ "$({count})" -ge 4 ]', process)
     # The root file system of that board is in memory.
-    ann.on_board("dd if=/dev/zero of=/taken bs=65536 count=400 2>/dev/null")
+    ann.on_board("dd if=/dev/zero of=/taken bs=65536 count=800 2>/dev/null")
     out, log = process.communicate(timeout=600)
     ann.on_board("rm /taken")
     assert process.returncode == 0, log

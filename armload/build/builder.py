@@ -98,7 +98,7 @@ def _own_files() -> Mapping[str, str]:
     files = {}
     for part, folder in (("overlay", overlay_folder()), ("native", native_folder())):
         for path in own_files(folder):
-            files[f"{part}/{path.name}"] = sha256_of(path)
+            files[f"{part}/{path.relative_to(folder).as_posix()}"] = sha256_of(path)
     return files
 
 

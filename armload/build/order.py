@@ -95,7 +95,7 @@ def native_folder() -> Path:
 def own_files(folder: Path) -> list[Path]:
     """Return the files of ours that take part in a build, sorted; what an editor left is none."""
     return sorted(
-        path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
+        path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")
     )
 
 

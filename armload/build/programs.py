@@ -13,6 +13,8 @@ from armload.core.workspace import data_path
 
 MAIN_PROGRAMS = ("llama-completion", "llama-cli")
 """Programs that continue a prompt; the first that a source has is the one for measuring."""
+SCORER = "armload-score"
+"""A program of armload's own, which is built beside llama.cpp's."""
 _OTHER_NAMES = {
     # Since December 2025 llama-cli is a chat; before, it was what llama-completion is now.
     "llama-completion": "llama-cli",
@@ -22,14 +24,15 @@ _OTHER_NAMES = {
 
 
 def programs_offered(folder: Path) -> list[str]:
-    """Return the names of the programs that a llama.cpp folder can build, sorted.
+    """Return the names of the programs that can be built from a llama.cpp folder, sorted.
 
     Not among them are those that llama.cpp builds only with an option that is off in armload's
     builds, or on another platform.
     """
     overlay = data_path("toolchains", "overlay") / "CMakeLists.txt"
     project = Project(folder, settings=overlay)
-    return sorted(name for part in ("tools", BUILT_EXAMPLE) for name in project.executables(part))
+    theirs = [name for part in ("tools", BUILT_EXAMPLE) for name in project.executables(part)]
+    return sorted([*theirs, SCORER]) if theirs else []
 
 
 def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ from armload.core.errors import (
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
-from armload.deploy.follow import follow, stop
+from armload.deploy.follow import Growth, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.space import ask_space
 from armload.deploy.stored import StoredRun, list_runs
@@ -230,11 +230,10 @@ class RemoteWorkshop:
         output = ""
         with progress.step(f"{order.label} on {self.name}", unit="steps") as step:
 
-            def grown(steps: int, text: str) -> None:
+            def grown(now: Growth) -> None:
                 nonlocal output
-                del steps
-                output = text
-                status = next(filter(None, map(read_status, reversed(text.splitlines()))), None)
+                output = now.text
+                status = next(filter(None, map(read_status, reversed(output.splitlines()))), None)
                 if status is not None:
                     step.update(status.done, total=status.total, note=status.what)
 

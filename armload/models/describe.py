@@ -11,17 +11,20 @@ if TYPE_CHECKING:
     from gguf import GGUFWriter
 
 
-def describe(writer: GGUFWriter, shape: Shape, words: Vocabulary, file_type: str) -> None:
+def describe(
+    writer: GGUFWriter, shape: Shape, words: Vocabulary, file_type: str, *, name: str = ""
+) -> None:
     """Give the writer all metadata.
 
     Args:
         file_type: such as ``Q4_K_M``.
+        name: of a model whose weights are not random.
     """
     from gguf import LlamaFileType
 
     of = f"{shape.description}, " if shape.description else ""
     kind = "ALL_F32" if file_type == "F32" else f"MOSTLY_{file_type}"
-    writer.add_name(f"{of}random weights")
+    writer.add_name(name or f"{of}random weights")
     writer.add_file_type(LlamaFileType[kind])
     if file_type != "F32":
         writer.add_quantization_version(2)

@@ -14,6 +14,7 @@ from armload.models.gguf import read_model
 from armload.models.mix import check_file_type
 from armload.models.model import Model
 from armload.models.shape import Shape, load_shape
+from armload.models.shipped import WORD_PROBLEMS, word_problems_model
 from armload.models.synth import (
     DEMO_QUANTISATION,
     DEMO_SEED,
@@ -42,7 +43,10 @@ def model_called(reference: str, progress: Progress) -> Model:
 
 
 def resolve(reference: str, progress: Progress) -> Path:
-    """Return the file of a model: a path, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``demo``.
+    """Return the file of a model.
+
+    It is named by a path, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``
+    or ``demo``.
 
     A model of random weights is made, and a model of the hub downloaded, when it is not there
     yet. A file that is itself called ``demo`` is ``./demo``.
@@ -59,11 +63,14 @@ def resolve(reference: str, progress: Progress) -> Path:
         return hub.fetch(reference, progress)
     if reference.startswith(LIKE):
         return model_like(reference, progress)
+    if reference.startswith(WORD_PROBLEMS):
+        return word_problems_model(reference)
     path = Path(reference).expanduser()
     require_file(
         path,
         "model",
-        f"Give a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE (random weights), or {DEMO}.",
+        f"Give a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE (random weights), "
+        f"{WORD_PROBLEMS}TYPE, or {DEMO}.",
     )
     return path
 

@@ -1,4 +1,4 @@
-"""Models from the Hugging Face hub, named ``hf:ORG/REPO/FILE.gguf``."""
+"""Models and data sets from the Hugging Face hub, named ``hf:ORG/REPO/FILE``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from armload.core.disk import is_refusal
 from armload.core.errors import ConnectError, DataError, DiskError, MissingToolError, UsageError
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 PREFIX = "hf:"
-_REFERENCE = re.compile(
-    r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.gguf)", re.ASCII
-)
+_REFERENCE = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>(?:[\w.+-]+/)*[\w.+-]+)", re.ASCII)
+
+Kind = Literal["model", "dataset"]
+"""Of a repository, as the hub calls it."""
 
 _FIRST_BYTES = 1 << 20
 _MOST_BYTES = 1 << 28
@@ -44,12 +45,24 @@ def fetch(reference: str, progress: Progress) -> Path:
         ConnectError: the hub cannot be reached.
         DiskError: the hub's cache cannot be written, for want of space or permission.
     """
-    repo, file = _names(reference)
+    return _fetch(*_names(reference), "model", progress)
+
+
+def fetch_data(reference: str, progress: Progress) -> Path:
+    """Download a file of a data set, such as ``hf:ORG/REPO/test.jsonl``.
+
+    The arguments and errors are those of ``fetch``.
+    """
+    return _fetch(*_names(reference, "dataset"), "dataset", progress)
+
+
+def _fetch(repo: str, file: str, kind: Kind, progress: Progress) -> Path:
     from huggingface_hub import hf_hub_download
 
+    bar = _bar_class(file, progress)
     with _asking(repo, file, progress):
-        _need_answer(repo, file)
-        return Path(hf_hub_download(repo, file, tqdm_class=_bar_class(file, progress)))
+        _need_answer(repo, file, kind)
+        return Path(hf_hub_download(repo, file, repo_type=kind, tqdm_class=bar))
 
 
 def fetch_header(reference: str, progress: Progress) -> Path:
@@ -104,17 +117,21 @@ def _read_until_whole(url: str, path: Path) -> None:
     read_header(path)
 
 
-def _names(reference: str) -> tuple[str, str]:
+def _names(reference: str, kind: Kind = "model") -> tuple[str, str]:
     """Return repository and file."""
     match = _REFERENCE.fullmatch(reference)
-    if match is None or ".." in reference:
+    what, ending, example = {
+        "model": ("model", ".gguf", "hf:ggml-org/models/tinyllamas/stories260K.gguf"),
+        "dataset": ("file of a data set", "", "hf:ORG/REPO/data/test.jsonl"),
+    }[kind]
+    if match is None or ".." in reference or not reference.endswith(ending):
         raise UsageError(
-            f"{reference!r} is not a model on the Hugging Face Hub.",
-            "Write hf:ORG/REPO/FILE.gguf, such as hf:ggml-org/models/tinyllamas/stories260K.gguf.",
+            f"{reference!r} is not a {what} on the Hugging Face Hub.",
+            f"Write hf:ORG/REPO/FILE{ending}, such as {example}.",
         )
     if importlib.util.find_spec("huggingface_hub") is None:
         raise MissingToolError(
-            "Downloading models needs the package huggingface_hub.",
+            "Downloading from the hub needs the package huggingface_hub.",
             f"Install it: {pip_install('huggingface_hub', 'tqdm')}",
         )
     return match["repo"], match["file"]
@@ -165,14 +182,14 @@ def _asking(repo: str, file: str, progress: Progress) -> Iterator[None]:
         ) from error
 
 
-def _need_answer(repo: str, file: str) -> None:
+def _need_answer(repo: str, file: str, kind: Kind) -> None:
     """Ask once, where the file must be downloaded: the library asks again for 25 s."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 
-    if isinstance(try_to_load_from_cache(repo, file), str):
+    if isinstance(try_to_load_from_cache(repo, file, repo_type=kind), str):
         return
     with suppress(errors.HfHubHTTPError):  # it answers; the download tells what, or tries again
-        get_hf_file_metadata(hf_hub_url(repo, file))
+        get_hf_file_metadata(hf_hub_url(repo, file, repo_type=kind))
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Models from the hub, fetched from a local server that answers as the hub does."""
+"""Models and data sets from the hub, fetched from a local server that answers as the hub does."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from armload.models.synth import header_like
 CONTENT = b"GGUF" + bytes(range(256)) * 1024
 LARGE_BYTES = 8_000_000_000
 REPOSITORY = "/armload/tiny/resolve/main/"
+DATA_FILE = "/datasets/armload/tiny/resolve/main/data/test.jsonl"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 needs_extra = pytest.mark.skipif(
@@ -44,7 +45,7 @@ class _Hub(BaseHTTPRequestHandler):
         if self.path == f"{REPOSITORY}q/large.gguf":
             self._answer_large(with_body=with_body)
             return
-        if self.path != f"{REPOSITORY}q/model.gguf":
+        if self.path not in {f"{REPOSITORY}q/model.gguf", DATA_FILE}:
             known = self.path.startswith(REPOSITORY)
             self.send_response(404)
             self.send_header("X-Error-Code", "EntryNotFound" if known else "RepoNotFound")
@@ -100,7 +101,7 @@ PROGRAM = """
 import json, sys
 from contextlib import contextmanager
 from armload.core.errors import ArmloadError
-from armload.models.hub import fetch, fetch_header
+from armload.models.hub import fetch, fetch_data, fetch_header
 
 seen = []
 
@@ -116,7 +117,7 @@ class Recorder:
         pass
 
 try:
-    get = fetch_header if sys.argv[2:] else fetch
+    get = {"header": fetch_header, "data": fetch_data}.get(sys.argv[-1], fetch)
     print(json.dumps({"path": str(get(sys.argv[1], Recorder())), "seen": seen}))
 except ArmloadError as error:
     print(json.dumps({"kind": type(error).__name__, "message": error.message}))
@@ -152,6 +153,15 @@ def test_a_file_arrives_whole_and_its_progress_is_seen(endpoint: str, tmp_path: 
     seen = answer["seen"]
     assert isinstance(seen, list)
     assert seen[-1] == len(CONTENT)
+
+
+@needs_extra
+def test_a_file_of_a_data_set_arrives_whole(endpoint: str, tmp_path: Path) -> None:
+    reference = "hf:armload/tiny/data/test.jsonl"
+    answer = _fetch(reference, tmp_path, after=["data"], HF_ENDPOINT=endpoint)
+    assert Path(str(answer["path"])).read_bytes() == CONTENT
+    again = _fetch(reference, tmp_path, after=["data"], HF_HUB_OFFLINE="1")
+    assert again["path"] == answer["path"]
 
 
 @needs_extra

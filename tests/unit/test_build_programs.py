@@ -34,7 +34,7 @@ def chosen(folder: Path, wanted: Sequence[str]) -> list[str]:
 
 def test_programs_are_looked_up_in_the_source(tmp_path: Path) -> None:
     folder = llama_cpp(tmp_path, {"completion": COMPLETION, "cli": CLI})
-    assert programs_offered(folder) == ["llama-cli", "llama-completion"]
+    assert programs_offered(folder) == ["armload-score", "llama-cli", "llama-completion"]
     assert chosen(folder, ()) == ["llama-completion"]
     assert chosen(folder, ["llama-cli"]) == ["llama-cli"]
 
@@ -47,7 +47,7 @@ def test_a_folder_that_the_project_leaves_out_offers_nothing(tmp_path: Path) -> 
     folder = llama_cpp(tmp_path, {"main": CLI})
     (folder / "tools" / "old").mkdir()
     (folder / "tools" / "old" / "CMakeLists.txt").write_text("add_executable(old old.cpp)")
-    assert programs_offered(folder) == ["llama-cli"]
+    assert programs_offered(folder) == ["armload-score", "llama-cli"]
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,18 @@ def test_of_the_examples_the_one_that_speculates_is_offered(tmp_path: Path) -> N
         (folder / "examples" / name).mkdir(parents=True)
         cmake = f"set(TARGET llama-{name})\nadd_executable(${{TARGET}} main.cpp)\n"
         (folder / "examples" / name / "CMakeLists.txt").write_text(cmake)
-    assert programs_offered(folder) == ["llama-completion", "llama-speculative-simple"]
+    assert programs_offered(folder) == [
+        "armload-score",
+        "llama-completion",
+        "llama-speculative-simple",
+    ]
 
 
 def test_an_unknown_program_is_refused_with_the_nearest_first(tmp_path: Path) -> None:
     folder = llama_cpp(tmp_path, {"a": "add_executable(aaa a.cpp)", "main": CLI})
     with pytest.raises(UsageError, match="llama-clo") as caught:
         chosen(folder, ["llama-clo"])
-    assert caught.value.remedy == "It has: llama-cli, aaa."
+    assert caught.value.remedy == "It has: llama-cli, aaa, armload-score."
 
 
 def test_a_source_without_a_program_for_measuring_is_refused(tmp_path: Path) -> None:

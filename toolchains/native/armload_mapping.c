@@ -59,6 +59,17 @@ size_t armload_mapped_bytes(int * count) {
     return bytes;
 }
 
+size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const char * end)) {
+    size_t bytes = 0;
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count; index++) {
+        const struct armload_mapping * each = &mappings.each[index];
+        bytes += is_used(each->begin, each->end) ? 0 : (size_t) (each->end - each->begin);
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    return bytes;
+}
+
 static void note_mapping(char * address, size_t bytes, int file) {
     struct stat status;
     const int   own = fcntl(file, F_DUPFD_CLOEXEC, 3);

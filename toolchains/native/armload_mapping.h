@@ -22,3 +22,6 @@ bool armload_find_mapping(const void * address, struct armload_mapping * mapping
 
 // Bytes of all mappings, and how many they are.
 size_t armload_mapped_bytes(int * count);
+
+// Bytes of the mappings in which nothing is used.
+size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const char * end));

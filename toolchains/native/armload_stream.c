@@ -112,6 +112,16 @@ static int64_t sum_of_weights(void) {
     return bytes;
 }
 
+static bool holds_weights(const char * begin, const char * end) {
+    for (int index = 0; index < stream.pieces.tensor_count; index++) {
+        const char * weights = stream.pieces.tensors[index].begin;
+        if (weights >= begin && weights < end) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static const char copied[] = "the engine has copied them into memory (repacking, or no mmap)";
 
 static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
@@ -141,7 +151,8 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     }
     const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
     stream.reserve_bytes = within(LEAST_RESERVE_BYTES, memory.total_bytes / RESERVE_SHARE, INT64_MAX);
-    const int64_t others = mapped_bytes - weights_bytes;
+    // A draft model's file stays in memory. Of a token embedding, a token reads one row.
+    const int64_t others = (int64_t) armload_unused_mapped_bytes(holds_weights);
     const int64_t fits   = memory.available_bytes - stream.reserve_bytes - buffer_bytes(sched) - window - others;
     const int64_t wanted = requested_bytes();
     armload_cut(&stream.pieces, within(0, wanted < 0 ? fits : wanted, weights_bytes), window);

@@ -1,0 +1,66 @@
+"""The trained model that is part of the package: its names, its files, its vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gguf import GGUFReader
+
+from armload.core.errors import UsageError
+from armload.core.progress import Silent
+from armload.models.find import model_called, resolve
+from armload.models.shipped import QUANTISATIONS, WORD_PROBLEMS
+from training.word_problems.examples import learned_vocabulary
+
+LARGEST_BYTES = 6_000_000
+BLOCK = 256
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def shipped(quantisation: str) -> Path:
+    return resolve(WORD_PROBLEMS + quantisation, Silent())
+
+
+def test_its_names_lead_to_whole_models_of_that_type() -> None:
+    for name in ("word-problems:Q8_0", "word-problems:q8_0", "word-problems:Q2_K"):
+        model = model_called(name, Silent())
+        assert model.quantisation == name.partition(":")[2].upper()
+        assert model.architecture == "llama"
+
+
+@pytest.mark.parametrize("name", ["word-problems:", "word-problems:Q4_0"])
+def test_another_type_is_refused_and_the_names_are_offered(name: str) -> None:
+    with pytest.raises(UsageError, match=name) as caught:
+        resolve(name, Silent())
+    assert "word-problems:Q8_0, word-problems:Q2_K" in str(caught.value.remedy)
+
+
+def test_the_files_are_small() -> None:
+    assert sum(shipped(each).stat().st_size for each in QUANTISATIONS) <= LARGEST_BYTES
+
+
+def test_every_row_takes_whole_blocks_of_k_quants() -> None:
+    for tensor in GGUFReader(shipped("Q8_0")).tensors:
+        assert tensor.shape[0] % BLOCK == 0
+
+
+def test_the_matrices_have_the_types_that_the_names_say() -> None:
+    for quantisation in QUANTISATIONS:
+        tensors = GGUFReader(shipped(quantisation)).tensors
+        types = {each.tensor_type.name for each in tensors if len(each.shape) > 1}
+        assert types == {quantisation}
+
+
+@pytest.mark.parametrize("quantisation", QUANTISATIONS)
+def test_the_vocabulary_is_the_one_that_training_learns(quantisation: str) -> None:
+    fields = GGUFReader(shipped(quantisation)).fields
+    learned = learned_vocabulary()
+    assert tuple(fields["tokenizer.ggml.tokens"].contents()) == learned.tokens
+    assert tuple(fields["tokenizer.ggml.scores"].contents()) == learned.scores
+    assert "Answer:" in fields["tokenizer.chat_template"].contents()

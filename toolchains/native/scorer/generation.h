@@ -1,0 +1,51 @@
+// An answer that the model writes.
+
+#pragma once
+
+#include "prompts.h"
+#include "sampling.h"
+#include "task.h"
+#include "vocabulary.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+class generation : public task {
+  public:
+    // Throws item_error if the item is at fault, or its prompt exceeds the context.
+    generation(item from, const vocabulary & words, prompts & renders, sequence_ids & ids,
+               int32_t context_tokens);
+
+    std::vector<sequence *> waiting() override;
+    void                    advance() override;
+
+  protected:
+    void read(const sequence & from, const float * logits) override;
+    bool is_finished() const override { return !stop_.empty(); }
+    json answer() const override;
+
+  private:
+    void keep(llama_token token);
+    bool has_stop_text();
+    void conclude();
+
+    const vocabulary &       words_;
+    sampling                 sampling_;
+    int32_t                  context_tokens_;
+    int32_t                  limit_; // of tokens, the conclusion's included
+    std::vector<std::string> stop_texts_;
+
+    std::optional<sequence> text_;
+    size_t                  prompt_tokens_;
+    int64_t                 start_ns_;
+
+    std::vector<llama_token> tokens_;
+    std::vector<int64_t>     times_ns_;
+    std::string              bytes_;
+    std::vector<size_t>      ends_;              // of each token, in bytes_
+    size_t                   searched_from_ = 0; // stop texts do not begin before
+    int32_t                  think_tokens_  = 0;
+    std::optional<size_t>    conclude_from_;
+    std::string              stop_; // why it ended; empty while it goes on
+};

@@ -1,0 +1,123 @@
+#include "likelihood.h"
+
+#include "scores.h"
+
+#include <algorithm>
+
+likelihood::likelihood(item from, const vocabulary & words, sequence_ids & ids,
+                       sequence_ids & spare_ids, int32_t context_tokens)
+    : task(std::move(from)), words_(words), spare_ids_(spare_ids), context_tokens_(context_tokens),
+      start_ns_(now_ns()) {
+    item_.allow({ "context", "continuations" });
+    tokenize();
+    for (const continuation & each : continuations_) {
+        // The last token's logits are not needed.
+        check_length(context_.size() + each.tokens.size() - 1, context_tokens);
+    }
+    shared_ = std::make_unique<sequence>(ids);
+    shared_->add_prompt(context_);
+}
+
+// Context and continuation are tokenized together and cut at the length of the tokenized context.
+// Spaces at its end belong to the continuation, as most vocabularies have words that begin with one.
+void likelihood::tokenize() {
+    auto         context = item_.get<std::string>("context");
+    const auto   texts   = item_.get<std::vector<std::string>>("continuations");
+    const size_t end     = context.find_last_not_of(" \t\n\r\f\v") + 1;
+    const auto   spaces  = context.substr(end);
+    context.resize(end);
+    context_ = words_.begin(context);
+    if (context_.empty()) {
+        context_ = { words_.before_all() };
+    }
+    for (const std::string & text : texts) {
+        auto together = words_.begin(context + spaces + text);
+        if (context.empty() && (together.empty() || together[0] != context_[0])) {
+            together.insert(together.begin(), context_[0]);
+        }
+        if (together.size() <= context_.size()) {
+            throw item_error("continuations: one has no token of its own: " + json(text).dump());
+        }
+        const auto cut = together.begin() + static_cast<ptrdiff_t>(context_.size());
+        continuations_.push_back({ { cut, together.end() }, {}, {}, nullptr });
+    }
+    if (texts.empty()) {
+        throw item_error("continuations: there is none");
+    }
+}
+
+std::vector<sequence *> likelihood::waiting() {
+    std::vector<sequence *> found;
+    if (shared_ && shared_->pending() > 0) {
+        found.push_back(shared_.get());
+    }
+    for (const continuation & each : continuations_) {
+        if (each.after && each.after->pending() > 0) {
+            found.push_back(each.after.get());
+        }
+    }
+    return found;
+}
+
+void likelihood::continuation::score(const float * logits, int32_t vocabulary_size) {
+    const distribution found = distribution_of(logits, vocabulary_size);
+    const llama_token  token = tokens[log_likelihoods.size()];
+    log_likelihoods.push_back(found.log_likelihood(token));
+    greedy.push_back(found.greedy == token);
+}
+
+void likelihood::read(const sequence & from, const float * logits) {
+    for (continuation & each : continuations_) {
+        if (&from == shared_.get() || &from == each.after.get()) {
+            each.score(logits, words_.size());
+        }
+    }
+}
+
+// As many continuations at a time as there are sequences, and cells for one context.
+void likelihood::advance() {
+    if (shared_->pending() > 0) {
+        return;
+    }
+    size_t cells = context_.size();
+    for (continuation & each : continuations_) {
+        if (each.is_done()) {
+            each.after.reset();
+        } else if (each.after) {
+            cells += each.tokens.size() - 1;
+        }
+    }
+    for (continuation & each : continuations_) {
+        const size_t more = each.tokens.size() - 1;
+        if (each.is_done() || each.after) {
+            continue;
+        }
+        if (!spare_ids_.has_one() || cells + more > static_cast<size_t>(context_tokens_)) {
+            break;
+        }
+        cells += more;
+        each.after = std::make_unique<sequence>(spare_ids_);
+        each.after->continue_from(*shared_);
+        for (size_t i = 0; i < more; i++) {
+            each.after->add(each.tokens[i], true);
+        }
+    }
+}
+
+bool likelihood::is_finished() const {
+    return std::all_of(continuations_.begin(), continuations_.end(),
+                       [](const continuation & each) { return each.is_done(); });
+}
+
+json likelihood::answer() const {
+    json found              = item_.answer();
+    found["context_tokens"] = context_.size();
+    for (const continuation & each : continuations_) {
+        found["continuations"].push_back({ { "tokens", each.tokens },
+                                           { "log_likelihoods", each.log_likelihoods },
+                                           { "greedy", each.greedy } });
+    }
+    found["start_ns"] = start_ns_;
+    found["end_ns"]   = now_ns();
+    return found;
+}

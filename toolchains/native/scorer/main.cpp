@@ -1,0 +1,145 @@
+// armload-score: answers items with a model that is loaded once.
+
+#include "engine.h"
+#include "generation.h"
+#include "likelihood.h"
+#include "logits.h"
+#include "options.h"
+#include "output.h"
+#include "passes.h"
+#include "tokenization.h"
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <vector>
+
+static void log_doubts(ggml_log_level level, const char * text, void *) {
+    if (level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR) {
+        fputs(text, stderr);
+    }
+}
+
+namespace {
+
+class scorer {
+  public:
+    explicit scorer(const options & wanted)
+        : engine_(wanted.engine), words_(engine_.model()), prompts_(engine_.model()),
+          ids_(engine_.context(), 0, wanted.engine.n_parallel),
+          spare_ids_(engine_.context(), wanted.engine.n_parallel, engine_.sequences()),
+          path_(wanted.items), lines_(wanted.items),
+          most_at_a_time_(static_cast<size_t>(wanted.engine.n_parallel)) {
+        if (!lines_) {
+            throw engine_error(path_ + ": this file cannot be read");
+        }
+        if (!wanted.logits.empty()) {
+            rows_.emplace(wanted.logits);
+        }
+    }
+
+    // Returns whether every line was an item.
+    bool run() {
+        passes all(engine_.context(), engine_.pass_tokens(), engine_.pass_outputs());
+        for (;;) {
+            while (tasks_.size() < most_at_a_time_ && begin_next()) {
+            }
+            if (tasks_.empty()) {
+                return bad_lines_ == 0;
+            }
+            all.run(tasks_);
+            finish();
+        }
+    }
+
+  private:
+    bool begin_next() {
+        std::string line;
+        if (!std::getline(lines_, line)) {
+            return false;
+        }
+        line_number_++;
+        if (line.empty()) {
+            return true;
+        }
+        try {
+            const item next = item::parse(line);
+            begin(next);
+        } catch (const item_error & error) {
+            bad_lines_++;
+            fprintf(stderr, "%s, line %d: %s\n", path_.c_str(), line_number_, error.what());
+        }
+        return true;
+    }
+
+    void begin(const item & next) {
+        try {
+            std::unique_ptr<task> begun = task_of(next);
+            if (begun->is_over()) {
+                answers_.write(begun->outcome());
+            } else {
+                tasks_.push_back(std::move(begun));
+            }
+        } catch (const item_error & error) {
+            answers_.write(refusal(next, error.what()));
+        }
+    }
+
+    std::unique_ptr<task> task_of(const item & next) {
+        const int32_t context = engine_.context_tokens();
+        if (next.kind() == "generate") {
+            return std::make_unique<generation>(next, words_, prompts_, ids_, context);
+        }
+        if (next.kind() == "likelihood") {
+            return std::make_unique<likelihood>(next, words_, ids_, spare_ids_, context);
+        }
+        if (next.kind() == "logits") {
+            return std::make_unique<raw_logits>(next, words_, prompts_, ids_, context,
+                                                rows_ ? &*rows_ : nullptr);
+        }
+        if (next.kind() == "tokenize") {
+            return std::make_unique<tokenization>(next, words_);
+        }
+        throw item_error("kind: must be generate, likelihood, logits or tokenize");
+    }
+
+    void finish() {
+        std::vector<std::unique_ptr<task>> unfinished;
+        for (auto & each : tasks_) {
+            if (each->is_over()) {
+                answers_.write(each->outcome());
+            } else {
+                unfinished.push_back(std::move(each));
+            }
+        }
+        tasks_ = std::move(unfinished);
+    }
+
+    answers                            answers_;
+    engine                             engine_;
+    vocabulary                         words_;
+    prompts                            prompts_;
+    sequence_ids                       ids_;
+    sequence_ids                       spare_ids_;
+    std::string                        path_;
+    std::ifstream                      lines_;
+    std::optional<logits_file>         rows_;
+    size_t                             most_at_a_time_;
+    std::vector<std::unique_ptr<task>> tasks_;
+    int                                line_number_ = 0;
+    int                                bad_lines_   = 0;
+};
+
+} // namespace
+
+int main(int argc, char ** argv) {
+    const options wanted = parse_options(argc, argv);
+    llama_log_set(log_doubts, nullptr);
+    try {
+        return scorer(wanted).run() ? 0 : 1;
+    } catch (const std::exception & error) {
+        fprintf(stderr, "armload-score: %s\n", error.what());
+        return 1;
+    }
+}

@@ -1,0 +1,93 @@
+#include "prompts.h"
+
+static std::vector<common_chat_msg> messages_of(const item & from) {
+    if (!from.has("messages")) {
+        common_chat_msg only;
+        only.role    = "user";
+        only.content = from.get<std::string>("prompt");
+        return { only };
+    }
+    if (from.has("prompt")) {
+        throw item_error("prompt and messages: only one of them can be given");
+    }
+    std::vector<common_chat_msg> found;
+    for (const json & each : from.get<std::vector<json>>("messages")) {
+        common_chat_msg message;
+        try {
+            message.role    = each.at("role").get<std::string>();
+            message.content = each.at("content").get<std::string>();
+        } catch (const json::exception &) {
+            throw item_error("messages: each must have the texts role and content");
+        }
+        found.push_back(message);
+    }
+    if (found.empty()) {
+        throw item_error("messages: there is none");
+    }
+    return found;
+}
+
+static std::string joined(const std::vector<common_chat_msg> & messages) {
+    std::string text;
+    for (const common_chat_msg & each : messages) {
+        text += (text.empty() ? "" : "\n\n") + each.content;
+    }
+    return text;
+}
+
+std::string prompts::render(const item & from) {
+    common_chat_templates_inputs inputs;
+    inputs.messages = messages_of(from);
+    const auto name = from.get<std::string>("template", from.has("messages") ? "model" : "none");
+    if (name == "none") {
+        return joined(inputs.messages);
+    }
+    if (name != "model" && name != "chatml") {
+        throw item_error("template: must be model, chatml or none");
+    }
+    const json arguments = from.get<json>("template_arguments", json::object());
+    if (!arguments.is_object()) {
+        throw item_error("template_arguments: must be an object");
+    }
+    for (const auto & [key, value] : arguments.items()) {
+        inputs.chat_template_kwargs[key] = value.dump();
+    }
+    // llama.cpp keeps this one beside the others, as its server does.
+    const auto thinking    = inputs.chat_template_kwargs.find("enable_thinking");
+    inputs.enable_thinking = thinking == inputs.chat_template_kwargs.end() || thinking->second != "false";
+    // Tokenizing adds these.
+    const llama_vocab * vocab = llama_model_get_vocab(model_);
+    inputs.add_bos            = llama_vocab_get_add_bos(vocab);
+    inputs.add_eos            = llama_vocab_get_add_eos(vocab);
+    const common_chat_templates * wanted = templates(name);
+    try {
+        return common_chat_templates_apply(wanted, inputs).prompt;
+    } catch (const std::exception & error) {
+        throw item_error(std::string("the chat template refuses these messages: ") + error.what());
+    }
+}
+
+const common_chat_templates * prompts::templates(const std::string & name) {
+    common_chat_templates_ptr & loaded = loaded_[name];
+    if (loaded) {
+        return loaded.get();
+    }
+    const char * own = llama_model_chat_template(model_, nullptr);
+    if (name == "model" && own == nullptr) {
+        throw item_error("the model has no chat template; use the template chatml or none");
+    }
+    try {
+        loaded = common_chat_templates_init(model_, name == "model" ? "" : name);
+    } catch (const std::exception & error) {
+        throw item_error(std::string("the model's chat template is invalid: ") + error.what());
+    }
+    if (name == "model") {
+        // Older releases go on with ChatML if they cannot parse the model's own.
+        const std::string used = common_chat_templates_source(loaded.get());
+        if (used != own && used == common_chat_templates_source(templates("chatml"))) {
+            loaded.reset();
+            throw item_error("this llama.cpp cannot read the model's chat template");
+        }
+    }
+    return loaded.get();
+}

@@ -1,0 +1,1 @@
+"""How the models that armload ships were trained; not part of the package."""

@@ -1,0 +1,1 @@
+"""A small Llama that solves generated word problems."""

@@ -10,6 +10,7 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.core.files import content
 from armload.core.progress import Progress
+from armload.deploy.follow import Growth
 from armload.deploy.payload import Payload, read_payload
 from armload.engines.engine import Engine, Site
 from armload.engines.job import BinaryRecord, Job, ModelRecord, Subject
@@ -55,8 +56,8 @@ class OneNumber(Engine):
     def program(self, site: Site) -> str:
         return "sh"
 
-    def is_done(self, count: int, text: str) -> bool:
-        return self._waits and text.endswith("\n")
+    def is_done(self, now: Growth) -> bool:
+        return self._waits and now.text.endswith("\n")
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
-from armload.deploy.follow import follow
+from armload.deploy.follow import Growth, follow
 from armload.deploy.launch import Beforehand, launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import RENEW_EVERY_S, Lease
@@ -15,9 +15,9 @@ from armload.deploy.lease import RENEW_EVERY_S, Lease
 JOB = b'{"id": "run"}'
 
 
-def nothing(steps: int, text: str) -> None:
+def nothing(now: Growth) -> None:
     """Follow a run without looking."""
-    del steps, text
+    del now
 
 
 def waiting_for(gate: Path) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_peaks
-from armload.deploy.follow import CutShortError, end_orphan, follow, stop
+from armload.deploy.follow import CutShortError, Growth, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from tests.faults import mounted
@@ -79,7 +79,7 @@ class Endings:
 
     def run(self, *argv: str, limit_s: float = LIMIT_S) -> Path:
         folder = self.launched(*argv, limit_s=limit_s)
-        follow(self.host, folder, lambda steps, text: None)
+        follow(self.host, folder, lambda now: None)
         local = self._folder / f"local-{self._count}"
         collect(self.host, folder, local)
         return local
@@ -200,7 +200,7 @@ def test_a_run_without_its_script_is_lost_and_its_program_ended(
     folder = ended.launched("sleep", "600")
     killed: list[int] = []
 
-    def kill(steps: int, text: str) -> None:
+    def kill(now: Growth) -> None:
         if not killed:
             killed.append(int(Path(folder / "wrapper").read_text()))
             os.kill(killed[0], 9)

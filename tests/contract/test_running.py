@@ -18,7 +18,7 @@ from armload.core.errors import BoardError, ConnectError, RunError
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.exit_record import read_peaks
-from armload.deploy.follow import follow, stop
+from armload.deploy.follow import Growth, follow, stop
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
 from tests.contract.launching import launched, nothing, run_to_end, waiting_for
@@ -84,14 +84,14 @@ def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_pat
     folder = launched(host, board.workdir, "sh", "-c", script)
     seen = []
 
-    def grown(steps: int, text: str) -> None:
-        seen.append((steps, text))
-        if steps and text:
+    def grown(now: Growth) -> None:
+        seen.append((now.steps, now.lines, now.text))
+        if now.steps and now.text:
             gate.touch()
 
     assert follow(host, folder, grown) == 0
-    assert (1, "Once\n") in seen
-    assert seen[-1] == (2, "Once\nupon\n")
+    assert (1, 1, "Once\n") in seen
+    assert seen[-1] == (2, 2, "Once\nupon\n")
 
 
 def test_memory_is_watched(host: Host, board: Board, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_run_whose_script_is_killed_is_called_interrupted(
     folder = launched(host, board.workdir, "sleep", "600")
     killed = False
 
-    def grown(steps: int, text: str) -> None:
+    def grown(now: Growth) -> None:
         nonlocal killed
         if not killed:
             killed = True

@@ -89,7 +89,7 @@ class Watching:
 
     def run(self, *words: str, program: str = "", limit_s: float = 60.0) -> Path:
         folder = self.launched(*words, program=program, limit_s=limit_s)
-        follow(self.host, folder, lambda steps, text: None)
+        follow(self.host, folder, lambda now: None)
         return self.brought(folder)
 
     def __call__(self, *words: str, reads: Reads = "text", limit_s: float = 60.0) -> Run:
@@ -204,7 +204,7 @@ def test_a_program_that_hangs_is_ended_at_its_limit_with_its_children(watched: W
     program = int(Path(folder / "watched").read_text())
     until(lambda: len(descendants(program)) == 1)
     processes = [program, *descendants(program)]
-    follow(watched.host, folder, lambda steps, text: None)
+    follow(watched.host, folder, lambda now: None)
     assert ending(watched.brought(folder)).kind == "time limit"
     for process in processes:
         until(lambda process=process: is_gone(process))  # type: ignore[misc]
@@ -231,7 +231,7 @@ def test_a_watch_that_is_killed_takes_the_program_along(watched: Watching) -> No
     os.kill(int(Path(folder / "pid").read_text()), 9)
     for process in processes:
         until(lambda process=process: is_gone(process))  # type: ignore[misc]
-    follow(watched.host, folder, lambda steps, text: None)
+    follow(watched.host, folder, lambda now: None)
     local = watched.brought(folder)
     assert ending(local).status == 137
     assert assembled(local, "mnn").text == "The large house"
@@ -243,7 +243,7 @@ def test_a_run_without_its_script_loses_the_program_too(watched: Watching) -> No
     program = int(Path(folder / "watched").read_text())
     os.kill(int(Path(folder / "wrapper").read_text()), 9)
     with pytest.raises(CutShortError):
-        follow(watched.host, folder, lambda steps, text: None)
+        follow(watched.host, folder, lambda now: None)
     end_orphan(watched.host, folder)
     until(lambda: is_gone(program))
 
@@ -261,7 +261,7 @@ def test_a_program_that_cannot_start_is_told_apart(watched: Watching, tmp_path: 
 
 def test_the_program_gets_its_settings_and_not_the_trace_s(watched: Watching) -> None:
     folder = watched.launched("settings", settings=("-e", "LD_LIBRARY_PATH=/a dir:/b"))
-    follow(watched.host, folder, lambda steps, text: None)
+    follow(watched.host, folder, lambda now: None)
     assert (watched.brought(folder) / "stdout").read_text() == "none /a dir:/b\n"
 
 

@@ -25,7 +25,7 @@ from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.deploy.claims import claims
 from armload.deploy.collect import collect
-from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, Seen, follow
+from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, Growth, Seen, follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
@@ -126,7 +126,7 @@ def test_a_server_killed_ten_times_in_a_run_loses_and_doubles_nothing(
         try:
             folder = launched(host, workdir, "sh", "-c", PROGRAM, limit_s=120)
             steps = []
-            status = follow(host, folder, lambda n, text: steps.append(n), keep=seen)
+            status = follow(host, folder, lambda now: steps.append(now.steps), keep=seen)
             collect(host, folder, tmp_path / "local")
         finally:
             ended.set()
@@ -176,9 +176,9 @@ def test_half_a_line_that_is_followed_is_no_line_yet(tmp_path: Path) -> None:
         'printf \'0}\\n{"step":1}\\n{"st\' >>"$ARMLOAD_TRACE"'
     )
 
-    def grown(count: int, text: str) -> None:
-        steps.append(count)
-        if text:
+    def grown(now: Growth) -> None:
+        steps.append(now.steps)
+        if now.text:
             (tmp_path / "gate").touch()
 
     with closing(LocalHost("my-board")) as host:
@@ -210,7 +210,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
             time_limit_s=60,
             job=Job.model_validate({**job, "id": NAME}).model_dump_json().encode(),
         )
-        assert follow(host, folder, lambda n, text: None, keep=runs_folder() / NAME) == 0
+        assert follow(host, folder, lambda now: None, keep=runs_folder() / NAME) == 0
     return board
 
 
@@ -309,7 +309,7 @@ def test_what_is_passed_on_while_a_run_ends_comes_before_its_end(tmp_path: Path)
     ):
         argv = ["sh", str(program)]
         launch(host, run_folder=folder, argv=argv, trace=True, time_limit_s=60, job=b"{}")
-        assert follow(host, folder, lambda steps, text: None, keep=tmp_path / "seen") == 0
+        assert follow(host, folder, lambda now: None, keep=tmp_path / "seen") == 0
     assert (tmp_path / "seen" / SEEN_TRACE).read_text() == '{"format":1}\n{"step":0}\n'
 
 
@@ -328,7 +328,7 @@ def test_large_output_is_fetched_piece_by_piece_and_goes_on_after_a_break(
             time_limit_s=120,
             job=b"{}",
         )
-        follow(host, folder, lambda steps, text: None)
+        follow(host, folder, lambda now: None)
         local = tmp_path / "local"
         part = local / ".big.part"
         arrived = []
@@ -367,7 +367,7 @@ def test_files_are_compared_without_any_tool_for_checksums(tmp_path: Path) -> No
             time_limit_s=60,
             job=b"{}",
         )
-        assert follow(host, folder, lambda steps, text: None) == 0
+        assert follow(host, folder, lambda now: None) == 0
         collect(host, folder, tmp_path / "local")
         collect(host, folder, tmp_path / "local")
     assert (tmp_path / "local" / "stdout").read_bytes() == bytes(3_000_000) + b"done\n"

@@ -120,7 +120,7 @@ class Filled:
         """Let the program go on to its end, with room for all of it."""
         for gate in self._gates:
             gate.touch()
-        assert follow(LocalHost("my-board"), self.folder, lambda steps, text: None) == 0
+        assert follow(LocalHost("my-board"), self.folder, lambda now: None) == 0
 
     def free(self) -> None:
         """Make room, and let the program go on to its end."""

@@ -63,7 +63,7 @@ def board(tmp_path: Path) -> Board:
             time_limit_s=60,
             job=Job.model_validate({**values, "id": name}).model_dump_json().encode(),
         )
-        assert follow(host, folder, lambda steps, text: None) == 0
+        assert follow(host, folder, lambda now: None) == 0
     return made
 
 

@@ -36,11 +36,6 @@ def binary(request: pytest.FixtureRequest) -> Binary:
     return engine(None if request.param == "llama_process" else LAST_WITH_DECODE)
 
 
-@pytest.fixture(scope="module")
-def stories() -> Path:
-    return shared("stories260K.gguf")
-
-
 def test_the_program_is_the_one_that_continues_a_prompt(binary: Binary) -> None:
     is_old = LAST_WITH_DECODE.version in binary.source
     assert binary.program == ("llama-cli" if is_old else "llama-completion")

@@ -66,7 +66,7 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
         began = time.monotonic()
         for waits in (
             lambda: patiently(lambda: host.run("true")),
-            lambda: follow(host, PurePosixPath("/data/runs/x"), lambda steps, text: None),
+            lambda: follow(host, PurePosixPath("/data/runs/x"), lambda now: None),
             lambda: launch(
                 host,
                 run_folder=board.workdir / "runs" / "x",

@@ -9,7 +9,7 @@ import pytest
 from armload.boards.address import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
-from armload.deploy.follow import follow
+from armload.deploy.follow import Growth, follow
 from tests.contract.launching import launched
 from tests.servers import cut_line
 from tests.system.transfers.pushing import SIZE, pushed
@@ -71,9 +71,9 @@ def test_a_run_outlives_its_line_and_is_followed_over_the_next(
     host.close()
     texts = []
 
-    def grown(steps: int, text: str) -> None:
-        texts.append(text)
-        if text == "before\n":
+    def grown(now: Growth) -> None:
+        texts.append(now.text)
+        if now.text == "before\n":
             host.close()
             gate.touch()
 
@@ -89,5 +89,5 @@ def test_a_board_that_stays_away_is_said_with_what_to_do(
     with cut_line(server.port, after_bytes=[0] * 100) as port:
         host = SshHost(server.model_copy(update={"port": port}), "my-board")
         with pytest.raises(ConnectError, match="my-board") as caught:
-            follow(host, PurePosixPath(tmp_path), lambda steps, text: None, patience_s=0.5)
+            follow(host, PurePosixPath(tmp_path), lambda now: None, patience_s=0.5)
     assert "armload pull --board my-board" in caught.value.remedy

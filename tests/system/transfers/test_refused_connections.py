@@ -68,7 +68,7 @@ def test_every_stage_survives_a_server_that_refuses_two_of_three_connections(
             job=b"{}",
             lease=lease,
         )
-        assert follow(host, folder, lambda steps, text: None) == 0
+        assert follow(host, folder, lambda now: None) == 0
         collect(host, folder, tmp_path / "local")
         mark_collected(host, folder)
         stop(host, folder)

@@ -1,0 +1,179 @@
+"""What ``fit`` predicts beside what runs then take: memory, storage rate, quantisation, weights.
+
+    python benchmarks/fit_grid.py [--only TEXT] [--tokens 8]
+
+Cells named ``group`` run on this machine in control groups of version 1 that limit memory and
+storage; they need root. Cells named ``virtual`` run on virtual boards of their own. Each cell times
+its slices first, then runs the model once; prediction and figures are those in ``run.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamed_weights import limited, sized
+
+from armload.core.values import format_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A board, and a model on it.
+
+    Attributes:
+        kind: ``group`` or ``virtual``.
+        rate: of the storage.
+    """
+
+    kind: str
+    memory: str
+    rate: str
+    model: str
+    weights: str = "auto"
+
+    @property
+    def name(self) -> str:
+        """As it is selected by ``--only``."""
+        return f"{self.kind} {self.memory} {self.rate}/s {self.model} {self.weights}"
+
+
+CELLS = (
+    Cell(kind="group", memory="600MB", rate="100MB", model="like:tinyllama-1.1b:Q8_0"),
+    Cell(kind="group", memory="800MB", rate="165MB", model="like:tinyllama-1.1b:Q8_0"),
+    Cell(kind="group", memory="1GB", rate="400MB", model="like:tinyllama-1.1b:Q8_0"),
+    Cell(
+        kind="group",
+        memory="800MB",
+        rate="165MB",
+        model="like:tinyllama-1.1b:Q8_0",
+        weights="mapped",
+    ),
+    Cell(kind="group", memory="2GB", rate="165MB", model="like:tinyllama-1.1b:Q8_0"),
+    Cell(kind="group", memory="500MB", rate="60MB", model="like:tinyllama-1.1b:Q4_0"),
+    Cell(
+        kind="group",
+        memory="500MB",
+        rate="100MB",
+        model="like:tinyllama-1.1b:Q4_0",
+        weights="mapped",
+    ),
+    Cell(kind="group", memory="1GB", rate="100MB", model="like:tinyllama-1.1b:Q4_0"),
+    Cell(kind="group", memory="400MB", rate="40MB", model="like:tinyllama-1.1b:Q2_K"),
+    Cell(kind="group", memory="1GB", rate="40MB", model="like:tinyllama-1.1b:Q2_K"),
+    Cell(kind="virtual", memory="256MB", rate="20MB", model="like:qwen2.5-0.5b:Q2_K"),
+    Cell(kind="virtual", memory="384MB", rate="60MB", model="like:qwen2.5-0.5b:Q8_0"),
+    Cell(
+        kind="virtual",
+        memory="384MB",
+        rate="60MB",
+        model="like:qwen2.5-0.5b:Q4_0",
+        weights="mapped",
+    ),
+    Cell(kind="virtual", memory="1GB", rate="60MB", model="like:qwen2.5-0.5b:Q4_0"),
+)
+
+BOARDS = {
+    "group": "target: host\nreach:\n  kind: local\nworkdir: {work}\n",
+    "virtual": "extends: virtual\nreach:\n  memory: {memory}\n  disk_read_bytes_per_s: {rate}\n",
+}
+
+
+def armload(folder: Path, *words: str, enter: str = ":") -> str:
+    """Run armload in a workspace, and return what it prints.
+
+    Args:
+        enter: a shell command that comes first.
+    """
+    command = shlex.join([str(Path(sys.executable).with_name("armload")), *words])
+    done = subprocess.run(
+        ["sh", "-c", f"{enter} && exec {command}"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def read(run: dict[str, Any]) -> str:
+    """Return what a token read from storage, the median of all but the first."""
+    sizes = [step["read_bytes"] or 0 for step in run["steps"] if step["generated_tokens"]]
+    return format_bytes(statistics.median(sizes[1:]))
+
+
+def measure(cell: Cell, number: int, folder: Path, tokens: int) -> float | None:
+    """Predict and run a cell, print both, and return the prediction's relative error."""
+    board = f"cell-{number}"
+    work = folder / "work"
+    text = BOARDS[cell.kind].format(work=work, memory=cell.memory, rate=cell.rate)
+    (folder / "boards" / f"{board}.yaml").write_text(text)
+    on_board = ("--board", board, "--model", cell.model)
+    limits = (
+        limited(folder, sized(cell.memory), sized(cell.rate))
+        if cell.kind == "group"
+        else nullcontext(":")
+    )
+    if cell.kind == "group":  # the copy is not what is measured
+        armload(folder, "deploy", *on_board)
+        for rates in work.glob(".rates.*"):  # of another cell
+            rates.unlink()
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+    with limits as enter:
+        armload(folder, "fit", *on_board, "--threads", "2", "--json", enter=enter)
+        length = ("-n", str(tokens), "--threads", "2", "--prompt-tokens", "16", "--context", "256")
+        options = ("--weights", cell.weights, "--repeats", "1", "--new", "--json")
+        run = json.loads(armload(folder, "bench", *on_board, *length, *options, enter=enter))
+    if cell.kind == "virtual":
+        armload(folder, "board.down", "--board", board)
+    predicted, measured = run["prediction"], run["summary"]["token_s"]
+    if predicted["token_s"] is None or measured is None:
+        print(f"{cell.name}: {predicted['verdict']}, exit {run['exit']['status']}", flush=True)
+        return None
+    expected, value = predicted["token_s"], measured["p50"]
+    error = expected["value"] / value - 1
+    print(
+        f"| {cell.kind} | {cell.memory} | {cell.rate}/s | {cell.model} "
+        f"({format_bytes(run['model']['size_bytes'])}) | {cell.weights} | {predicted['verdict']} | "
+        f"{expected['value']:.3g} ({expected['low']:.3g} to {expected['high']:.3g}) s | "
+        f"{value:.3g} s | {error:+.1%} | {predicted['bottleneck']} | "
+        f"{format_bytes(predicted['storage_bytes_per_token'])} | {read(run)} |",
+        flush=True,
+    )
+    return float(abs(error))
+
+
+def main() -> None:
+    """Measure the cells, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--tokens", type=int, default=8)
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        (folder / "boards").mkdir()
+        errors = [
+            measure(cell, number, folder, given.tokens)
+            for number, cell in enumerate(CELLS)
+            if given.only in cell.name
+        ]
+    known = [error for error in errors if error is not None]
+    if known:
+        print(f"error: median {statistics.median(known):.1%}, worst {max(known):.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -62,9 +62,9 @@ def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[BoardRe
             faults.append(fault)
 
     threads = [threading.Thread(target=do, args=(name,), daemon=True) for name in names]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
     except BaseException:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 _living: set[int] = set()
+_ended = threading.Event()
 _lock = threading.Lock()
 
 
@@ -22,6 +23,8 @@ def known(process: subprocess.Popen[Any]) -> Iterator[None]:
     """Know of a program that leads a session while the block runs."""
     with _lock:
         _living.add(process.pid)
+        if _ended.is_set():
+            _end(process.pid)
     try:
         yield
     finally:
@@ -30,8 +33,16 @@ def known(process: subprocess.Popen[Any]) -> Iterator[None]:
 
 
 def end_all() -> None:
-    """Ask every known program and its children to end: the threads that wait for them continue."""
+    """Ask every known program and its children to end: the threads that wait for them continue.
+
+    What such a thread starts before the process ends is ended too.
+    """
     with _lock:
+        _ended.set()
         for pid in _living:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGTERM)
+            _end(pid)
+
+
+def _end(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGTERM)

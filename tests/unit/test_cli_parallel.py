@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -82,3 +83,16 @@ def test_work_that_fails_for_one_board_is_done_for_the_others() -> None:
 def test_a_fault_in_the_work_for_a_board_is_no_outcome() -> None:
     with pytest.raises(ZeroDivisionError):
         at_once(["a"], lambda name: 1 // 0)
+
+
+def test_a_program_that_is_started_during_an_interruption_is_ended() -> None:
+    code = """
+import signal
+import subprocess
+from armload.core.children import end_all, known
+end_all()
+with subprocess.Popen(["sleep", "600"], start_new_session=True) as process, known(process):
+    print(process.wait(timeout=60))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == -signal.SIGTERM

@@ -54,7 +54,8 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     if found.token_s is None:
         return f"{opening}; its speed cannot be predicted. {' '.join(found.notes)}".strip()
     limited = "" if found.bottleneck == "unknown" else f", limited by {found.bottleneck}"
-    return f"{opening}: about {per_token(found.token_s)} per token{limited}; {_advice(found)}."
+    advice = _advice(found.bottleneck, found.memory.available_bytes)
+    return f"{opening}: about {per_token(found.token_s)} per token{limited}; {advice}."
 
 
 def remedy(found: Prediction) -> str:
@@ -88,19 +89,17 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
     if resident:
         best = max(resident, key=lambda each: each.size_bytes)
         others = [each for each in running if each is not best and each not in resident]
-        speed = f" ({_speed(best)})" if best.prediction.token_s else ""
         why = (
             "the largest of these that stays in memory"
             if len(running) > 1
             else "it stays in memory"
         )
-        return f"Recommended: {best.model}{speed}, {why}.{_slower(best, others)}"
+        return f"Recommended: {best.model}{_speed(best)}, {why}.{_slower(best, others)}"
     timed = [each for each in running if each.prediction.token_s]
     best = min(timed or running, key=_token_s)
-    speed = f" ({_speed(best)})" if best.prediction.token_s else ""
     return (
-        f"Recommended: {best.model}{speed}, the fastest of these; none stays in the memory of "
-        f"{board}."
+        f"Recommended: {best.model}{_speed(best)}, the fastest of these; none stays in the memory "
+        f"of {board}."
     )
 
 
@@ -131,22 +130,21 @@ def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
     )
 
 
-def _advice(found: Prediction) -> str:
-    parts = found.memory
-    assert parts is not None  # noqa: S101 - its time is only known with it
-    stays = format_bytes(ROOM_TO_STAY * parts.available_bytes)
+def _advice(bottleneck: Bottleneck, available_bytes: int) -> str:
+    stays = format_bytes(ROOM_TO_STAY * available_bytes)
     by: dict[Bottleneck, str] = {
         "memory bandwidth": "a quantisation with fewer bits is faster",
         "compute": "a smaller model is faster",
         "unknown": "time it with armload bench",
         "storage": f"use a file smaller than {stays} to avoid reading from storage",
     }
-    return by[found.bottleneck]
+    return by[bottleneck]
 
 
 def _speed(each: FittedModel) -> str:
-    assert each.prediction.token_s is not None  # noqa: S101 - asked before
-    return f"about {per_token(each.prediction.token_s).split(' (')[0]} per token"
+    """Return the time per token in brackets; nothing where it is unknown."""
+    time = each.prediction.token_s
+    return f" (about {per_token(time).split(' (')[0]} per token)" if time else ""
 
 
 def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:

@@ -103,7 +103,14 @@ def _about_the_output(job: Job, output: Output, ended: Exit, around: Around) -> 
         found += [("text", doubt) for doubt in doubts_about_text(output.text, of_words=of_words)]
     if output.missing:
         found.append(("output", output.missing))
+    if not _measures_tokens(output):
+        return found
     return found + [("few tokens", doubt) for doubt in _doubts_about_few(output.steps)]
+
+
+def _measures_tokens(output: Output) -> bool:
+    """Tell whether times per token are what the run was for, and not a result of another kind."""
+    return output.result is None
 
 
 def _about_the_speed(job: Job, output: Output, around: Around) -> _Named:
@@ -121,7 +128,7 @@ def _about_the_speed(job: Job, output: Output, around: Around) -> _Named:
     return [
         *(("throttled", doubt) for doubt in slowed),
         *(("contended", doubt) for doubt in contended),
-        *_doubts_about_spread(steps, named, job.board),
+        *(_doubts_about_spread(steps, named, job.board) if _measures_tokens(output) else ()),
         *(("streaming", doubt) for doubt in doubts_about_streaming(output.header, steps)),
     ]
 

@@ -71,7 +71,8 @@ class Options(Value):
 
     Attributes:
         board: a file in ``boards/``.
-        model: GGUF files, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE`` or ``demo``.
+        model: GGUF files, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``
+            or ``demo``.
         prompt: texts to continue.
         prompt_tokens: lengths of prompts that are made of common words; beside texts, where both
             are listed.

@@ -36,7 +36,8 @@ def bench(
 
     Args:
         request: where, and with which source.
-        model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE`` or ``demo``.
+        model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``,
+            ``word-problems:TYPE`` or ``demo``.
         reference: a run with the expected output.
 
     Raises:

@@ -29,6 +29,7 @@ _SHORT = {
 
 _VALUES = {
     "batch": "TOKENS",
+    "budget": "TOKENS",
     "context": "TOKENS",
     "cool-to": "CELSIUS",
     "cpus": "CORES",
@@ -38,7 +39,14 @@ _VALUES = {
     "weights": "MAPPED|STREAMED|AUTO",
     "resident": "SIZE",
     "speculate": "HOW",
+    "deadline": "SECONDS",
     "jobs": "N",
+    "limit": "N",
+    "max-time": "SECONDS",
+    "parallel": "N",
+    "regrade": "EVALUATION",
+    "tell-budget": "NO|YES|BOTH",
+    "times": "RUNS",
     "kv-type": "TYPE",
     "last": "N",
     "like": "SHAPE",
@@ -75,6 +83,10 @@ _GROUPS = {
         *("model", "prompt", "prompt-tokens", "n-predict", "temperature", "seed", "stop-at-end"),
         *("plan", "new"),
     ),
+    "Task": (
+        *("task", "data", "budget", "tell-budget", "conclude", "limit", "grader", "parallel"),
+        *("max-time", "regrade"),
+    ),
     "Repeats": ("repeats", "warmups", "precision", "precision-time"),
     "Engine": (
         *("threads", "cpus", "context", "batch", "micro-batch", "kv-type", "flash-attention"),
@@ -84,7 +96,7 @@ _GROUPS = {
     "Board": ("board", "wait", "time-limit"),
     "Conditions": ("cold", "cool-to", "governor"),
     "Build": ("target", "programs", "source", "ref", "compiler", "on", "jobs", "nice"),
-    "Output": ("reference", "list", "json"),
+    "Output": ("reference", "fail-unless-close", "list", "json"),
 }
 _MOST_UNGROUPED = 9
 

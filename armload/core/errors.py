@@ -22,6 +22,7 @@ ErrorKind = Literal[
     "busy",
     "slower",
     "inconclusive",
+    "different",
     "interrupted",
 ]
 
@@ -145,6 +146,13 @@ class InconclusiveError(ArmloadError):
 
     kind = "inconclusive"
     exit_status = 12
+
+
+class DifferentError(ArmloadError):
+    """A comparison was set to fail on this: logits differ by more than the tolerance."""
+
+    kind = "different"
+    exit_status = 13
 
 
 class InterruptionError(ArmloadError):

@@ -1,8 +1,9 @@
 """Locations on this machine: the data folders, the cache, the runs and their reports.
 
-YAML files of ``boards``, ``toolchains`` and ``shapes`` are looked up in the workspace and then in
-the installation, so a user's own file overrides a shipped one. What becomes code on a board or a
-compiler's input (``deploy``, and the sources in ``toolchains``) comes from the installation alone.
+YAML files of ``boards``, ``toolchains``, ``shapes`` and ``tasks`` are looked up in the workspace
+and then in the installation, so a user's own file overrides a shipped one. What becomes code on a
+board or a compiler's input (``deploy``, and the sources in ``toolchains``) comes from the
+installation alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import platformdirs
 
 from armload.core.errors import UsageError
 
-_ONE_OF = {"boards": "board", "toolchains": "target", "shapes": "shape"}
+_ONE_OF = {"boards": "board", "toolchains": "target", "shapes": "shape", "tasks": "task"}
 
 
 _OWN_KEYS = {
@@ -68,6 +69,11 @@ def runs_folder() -> Path:
 def sweeps_folder() -> Path:
     """Return the folder that says which runs belong together; it may not exist yet."""
     return workspace() / "sweeps"
+
+
+def evaluations_folder() -> Path:
+    """Return the folder that evaluations and their answers are kept in; it may not exist yet."""
+    return workspace() / "evaluations"
 
 
 def reports_folder() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from armload.boards.failures import SwitchedOffError
@@ -13,8 +14,23 @@ from armload.deploy.exit_record import Cut
 from armload.deploy.retry import PATIENCE_S, Patience, patiently
 from armload.deploy.traces import whole_lines
 
-Grown = Callable[[int, str], None]
-"""Called with the number of steps in the trace and the end of the text so far."""
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How far a run is.
+
+    Attributes:
+        steps: in its trace.
+        lines: that it has written, whole ones.
+        text: the end of what it has written.
+    """
+
+    steps: int
+    lines: int
+    text: str
+
+
+Grown = Callable[[Growth], None]
 
 SEEN_TRACE, SEEN_TEXT = "seen.jsonl", "seen.stdout"
 """The trace, and what the program has written, as far as a run was followed."""
@@ -155,6 +171,7 @@ class _Heard:
         self._begun = b""
         self._text = b""
         self._text_bytes = 0
+        self._text_lines = 0
         self._lines = 0
         self._steps = 0
         self._verdict = b""
@@ -163,12 +180,14 @@ class _Heard:
         if stream == "stderr":
             self._seen.text(self._text_bytes, data)
             self._text_bytes += len(data)
+            self._text_lines += data.count(b"\n")
             self._text = (self._text + data)[-_SHOWN_TEXT_BYTES:]
         else:
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._take_line(line)
-        self._grown(self._steps, self._text.decode("utf-8", "ignore"))
+        text = self._text.decode("utf-8", "ignore")
+        self._grown(Growth(steps=self._steps, lines=self._text_lines, text=text))
 
     def _take_line(self, line: bytes) -> None:
         if line.endswith(b"#"):

@@ -71,14 +71,8 @@ class Completion(Engine):
     @property
     def subject(self) -> Subject:
         """The plan, and what is known of program and model."""
-        binary = self._binary
         return Subject(
-            plan=self.plan,
-            binary=BinaryRecord(
-                **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
-                features=tuple(use.feature for use in binary.features if not use.guarded),
-            ),
-            model=model_record(self.model),
+            plan=self.plan, binary=binary_record(self._binary), model=model_record(self.model)
         )
 
     @property
@@ -151,6 +145,14 @@ class Completion(Engine):
 def checksum(parts: Sequence[str]) -> str:
     """Return a checksum over what decides a run."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def binary_record(binary: Binary) -> BinaryRecord:
+    """Return what is kept of a program."""
+    return BinaryRecord(
+        **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
+        features=tuple(use.feature for use in binary.features if not use.guarded),
+    )
 
 
 def model_record(model: Model) -> ModelRecord:

@@ -12,6 +12,7 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.core.progress import Progress
 from armload.core.values import Value
+from armload.deploy.follow import Growth
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.job import Job, Subject
@@ -84,7 +85,7 @@ class Engine(ABC):
 
     Attributes:
         name: in ``run.json`` and the list of engines; unique.
-        unit: of what its trace counts.
+        unit: of its progress.
         helpers: programs of ours that the board's shell starts, as in ``toolchains/board/``.
     """
 
@@ -152,17 +153,21 @@ class Engine(ABC):
         """Return the word of the command line that names the program whose end is explained."""
         return self.command(site)[len(site.launcher)]
 
-    def is_done(self, count: int, text: str) -> bool:
+    def progress(self, now: Growth) -> int:
+        """Return how many units are done; for most engines, the steps of the trace."""
+        return now.steps
+
+    def note(self, now: Growth) -> str:
+        """Return what is shown beside the progress: the end of what the program has written."""
+        return " ".join(now.text.split())[-40:]
+
+    def is_done(self, now: Growth) -> bool:
         """Say whether its work is done, so that it is to be stopped.
 
         It is asked whenever the run has grown. A program that ends by itself never is. One that
         is stopped so has not failed.
-
-        Args:
-            count: steps in its trace so far.
-            text: the end of what it has written.
         """
-        del count, text
+        del now
         return False
 
     @staticmethod

@@ -5,10 +5,11 @@ from __future__ import annotations
 from armload.core.errors import DataError
 from armload.engines.completion import Completion
 from armload.engines.engine import Engine
+from armload.engines.scorer import Scoring
 from armload.engines.speculation import Speculation
 from armload.engines.watched.engine import WatchedProgram
 
-ENGINES: tuple[type[Engine], ...] = (Completion, Speculation, WatchedProgram)
+ENGINES: tuple[type[Engine], ...] = (Completion, Speculation, Scoring, WatchedProgram)
 
 
 def engine_called(name: str) -> type[Engine]:

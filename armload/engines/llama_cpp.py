@@ -6,6 +6,7 @@ import mmap
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from armload.core.errors import UsageError
 from armload.engines.cpu_set import cpu_numbers
@@ -16,6 +17,30 @@ from armload.models.prompt import prompt_of
 
 MAX_PROMPT_BYTES = 100_000
 _KV_ROUNDING_TOKENS = 256
+
+
+class EngineSettings(Protocol):
+    """How an engine computes, as a plan says it."""
+
+    @property
+    def threads(self) -> int | None:
+        """Worker threads; none lets the engine choose."""
+
+    @property
+    def cpus(self) -> str | None:
+        """The cores that it may run on; none for all."""
+
+    @property
+    def micro_batch_tokens(self) -> int | None:
+        """Tokens that go through the model at a time."""
+
+    @property
+    def kv_types(self) -> tuple[str, str] | None:
+        """Types of keys and of values in the cache."""
+
+    @property
+    def flash_attention(self) -> FlashAttention | None:
+        """The fused attention kernel."""
 
 
 def offers(program: Path, option: str) -> bool:
@@ -82,7 +107,7 @@ def check_architecture(program: Path, model: Model) -> None:
     )
 
 
-def check_options(program: Path, plan: Plan) -> None:
+def check_options(program: Path, plan: EngineSettings) -> None:
     """Check that a llama.cpp program has what a plan asks for.
 
     Raises:
@@ -164,40 +189,46 @@ def command(
             words += ["-b", str(context)]  # it takes a prompt in one batch only
     else:
         words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
-    words += _settings(plan, program)
+    if plan.batch_tokens is not None:
+        words += ["-b", str(plan.batch_tokens)]
+    words += settings_words(plan, program)
+    if not plan.stop_at_end:
+        words.append("--ignore-eos")
     if streamed or not repacks(model, memory_available_bytes, context):
-        words += _if_offered(program, NO_REPACK)
+        words += if_offered(program, NO_REPACK)
     if streamed and not drafting:
         words.append("--no-warmup")  # it would read all weights once more
         words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
-    words += _if_offered(program, "--perf")
+    words += if_offered(program, "--perf")
     if not drafting:
-        words += _if_offered(program, "--offline")
-    words += _if_offered(program, "-fit", "off")
+        words += if_offered(program, "--offline")
+    words += if_offered(program, "-fit", "off")
     return (*words, *plan.extra)
 
 
-def _settings(plan: Plan, program: Path) -> list[str]:
+def settings_words(plan: EngineSettings, program: Path) -> list[str]:
+    """Return the options that every program of llama.cpp takes for how it computes.
+
+    Raises:
+        UsageError: this release does not have one of them.
+    """
     words = []
     threads = plan.threads
     if threads is None and plan.cpus is not None:
         threads = len(cpu_numbers(plan.cpus))  # the engine would count all cores
     if threads is not None:
         words += ["-t", str(threads)]
-    if plan.batch_tokens is not None:
-        words += ["-b", str(plan.batch_tokens)]
     if plan.micro_batch_tokens is not None:
         words += ["-ub", str(plan.micro_batch_tokens)]
     if plan.kv_types is not None:
         words += ["-ctk", plan.kv_types[0], "-ctv", plan.kv_types[1]]
     if plan.flash_attention is not None:
         words += _flash_attention(program, plan.flash_attention)
-    if not plan.stop_at_end:
-        words.append("--ignore-eos")
     return words
 
 
-def _if_offered(program: Path, option: str, *values: str) -> list[str]:
+def if_offered(program: Path, option: str, *values: str) -> list[str]:
+    """Return an option with its values, or nothing where the program does not know it."""
     return [option, *values] if offers(program, option) else []
 
 

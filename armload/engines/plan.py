@@ -160,14 +160,19 @@ class Plan(Value):
     @property
     def kv_share(self) -> float:
         """Size of the KV cache as a share of that of the usual type, ``f16``."""
-        keys, values = self.kv_types or ("f16", "f16")
-        return (KV_BITS[keys] + KV_BITS[values]) / 2 / KV_BITS["f16"]
+        return kv_share(self.kv_type)
 
 
 def kv_halves(kv_type: str) -> tuple[str, str]:
     """Return the types of keys and of values: ``q8_0`` is that of both."""
     keys, _, values = kv_type.partition("/")
     return keys, values or keys
+
+
+def kv_share(kv_type: str | None) -> float:
+    """Return the size of a KV cache as a share of that of the usual type, ``f16``."""
+    keys, values = kv_halves(kv_type or "f16")
+    return (KV_BITS[keys] + KV_BITS[values]) / 2 / KV_BITS["f16"]
 
 
 def short_prompt(prompt: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 from armload.boards.conditions import Conditions
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import offers
-from armload.engines.plan import Plan
+from armload.engines.plan import WeightsMode
 from armload.models.model import Model
 
 MODE_VARIABLE = "ARMLOAD_WEIGHTS"
@@ -58,8 +59,20 @@ class BoardMemory(Value):
         return need.weights_bytes + need.own_bytes + self.reserve_bytes <= self.available_bytes
 
 
+class WeightsWish(Protocol):
+    """How weights are to be held, as a plan says it."""
+
+    @property
+    def weights(self) -> WeightsMode:
+        """Mapped, streamed, or whatever fits."""
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Of streamed weights, that stay in memory; none for what fits."""
+
+
 def are_streamed(
-    plan: Plan, program: Path, model: Model, need: MemoryNeed, now: Conditions
+    plan: WeightsWish, program: Path, model: Model, need: MemoryNeed, now: Conditions
 ) -> bool:
     """Tell whether a program is to stream its weights.
 
@@ -84,7 +97,7 @@ def are_streamed(
     return True
 
 
-def environment(plan: Plan, *, streamed: bool) -> dict[str, str]:
+def environment(plan: WeightsWish, *, streamed: bool) -> dict[str, str]:
     """Return the variables that tell a program how to hold its weights."""
     if not streamed:
         return {}

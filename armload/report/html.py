@@ -14,7 +14,7 @@ from armload.core.workspace import cache_folder
 from armload.report import formatting as words
 from armload.report.drawing import Specification, inline_svg, untitled
 
-SCRIPTS = ("draw.js", "sort.js")
+SCRIPTS = ("draw.js", "sort.js", "filter.js")
 
 
 def render(template: str, values: Mapping[str, object], charts: Mapping[str, Specification]) -> str:

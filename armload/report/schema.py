@@ -21,9 +21,12 @@ from armload.build.binary import Binary
 from armload.build.shelf import ShelvedBuild
 from armload.core.values import ValueList
 from armload.deploy.claims import Claim
+from armload.evaluation.sides import Tradeoff
 from armload.models.anatomy import Anatomy
 from armload.report.boards import ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
+from armload.report.evaluation.document import EvaluationDocument
+from armload.report.evaluation.logits import LogitsDocument
 from armload.report.failure import DeployedBoard, Failed, FetchedRuns
 from armload.report.inspected import Inspected
 from armload.report.repeats import RepeatedRun
@@ -100,6 +103,16 @@ DOCUMENTS = (
         name="comparisons", value=ValueList[Comparison], title="compared plans", verbs=("compare",)
     ),
     Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),
+    Schema(
+        name="evaluation", value=EvaluationDocument, title="graded answers", verbs=("eval", "show")
+    ),
+    Schema(name="logits", value=LogitsDocument, title="logits and a reference", verbs=("eval",)),
+    Schema(
+        name="tradeoffs",
+        value=ValueList[Tradeoff],
+        title="accuracy at equal latency",
+        verbs=("tradeoff",),
+    ),
     Schema(name="report", value=WrittenReport, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
     Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),

@@ -12,7 +12,7 @@ from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.exit_record import Cut
-from armload.deploy.follow import CutShortError, stop
+from armload.deploy.follow import CutShortError, Growth, stop
 from armload.deploy.follow import follow as follow_on_board
 from armload.deploy.lease import Lease
 from armload.deploy.stored import list_runs
@@ -75,10 +75,10 @@ def follow(
     with progress.step(label, total=engine.total, unit=engine.unit) as step:
         stopped = False
 
-        def grown(count: int, text: str) -> None:
+        def grown(now: Growth) -> None:
             nonlocal stopped
-            step.update(count, note=" ".join(text.split())[-40:])
-            if not stopped and engine.is_done(count, text):
+            step.update(engine.progress(now), note=engine.note(now))
+            if not stopped and engine.is_done(now):
                 stopped = True
                 with closing(connection.beside()) as beside:
                     stop(beside, on_board, finished=True)

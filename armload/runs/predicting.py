@@ -90,12 +90,23 @@ _BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it s
 
 
 def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee:
+    """Return what ``foresight_of`` does for a continuation."""
+    return foresight_of(where, engine.model, engine.plan, engine.memory, progress)
+
+
+def foresight_of(
+    where: Session, model: Model, plan: Plan, need: MemoryNeed, progress: Progress
+) -> Foresee:
     """Return what predicts a run before its model is copied, and warns or refuses.
 
     Slices that were timed before are used; none is run. What is called raises BoardError where
     not even the KV cache fits. Of a run that guesses tokens, memory alone can be foreseen.
+
+    Args:
+        plan: of one continuation.
+        need: of memory, by all that is continued at a time.
     """
-    board, model, plan = where.connection.board, engine.model, engine.plan
+    board = where.connection.board
 
     def foresee(found: Probe) -> Prediction | None:
         within = within_group(found.conditions)
@@ -105,7 +116,7 @@ def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee
             _, header = read_outline(model.path)
             context = context_tokens(plan, model)
             compute = known_compute(where, model, header, plan, context) or compute
-        prediction = expected(plan, model, gives, compute, need=engine.memory)
+        prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
             raise BoardError(why, remedy(prediction))

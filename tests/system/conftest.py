@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from armload.boards.address import SshAddress
+from armload.build.binary import Binary
+from armload.build.builder import build
+from armload.build.programs import MAIN_PROGRAMS, SCORER
+from armload.build.target import load_target
 from tests.person import Person
 from tests.repositories import Repository
 from tests.servers import openssh
+from tests.system.engines import LAST_WITH_DECODE, shared
 from tests.system.people import two_people
 
 
@@ -44,3 +49,28 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Person, Person]]:
     with two_people(tmp_path_factory.mktemp("people")) as both:
         yield both
+
+
+older_scorer = pytest.mark.exhaustive(
+    covers=["toolchains", "armload/build", "armload/engines/scorer.py"]
+)
+
+
+@pytest.fixture(scope="module")
+def stories() -> Path:
+    """A real small model, whose author has published what it writes."""
+    return shared("stories260K.gguf")
+
+
+@pytest.fixture(scope="module", params=["newer", pytest.param("older", marks=older_scorer)])
+def scorer_and_completion(request: pytest.FixtureRequest) -> tuple[Binary, Binary]:
+    """The scorer, and llama.cpp's program that continues a prompt."""
+    source = None if request.param == "newer" else LAST_WITH_DECODE
+    name = MAIN_PROGRAMS[request.param == "older"]
+    scorer, completion = build(load_target("rk3568"), programs=[SCORER, name], source=source)
+    return scorer, completion
+
+
+@pytest.fixture(scope="module")
+def scorer(scorer_and_completion: tuple[Binary, Binary]) -> Path:
+    return scorer_and_completion[0].path

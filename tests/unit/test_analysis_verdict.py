@@ -204,3 +204,14 @@ def test_another_models_text_says_nothing_against_a_run(tmp_path: Path) -> None:
 def test_a_run_without_a_reference_is_compared_with_nothing(tmp_path: Path) -> None:
     run = quick_run()
     assert read_departure(run, run.text, tmp_path) is None
+
+
+def test_few_tokens_are_no_doubt_about_a_run_that_measures_something_else() -> None:
+    job = quick_run().model_copy(update={"plan": None, "board": board_record()})
+    few = Output(header=trace(), steps=steps_with_prompt([0.1] * 3))
+    doubted, scored = (
+        judge(job, output, ENDED_WELL, Around(after=conditions()))
+        for output in (few, few.model_copy(update={"result": {"answers": 3}}))
+    )
+    assert [finding.name for finding in doubted.findings or ()] == ["few tokens"]
+    assert scored.valid

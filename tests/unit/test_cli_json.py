@@ -94,6 +94,9 @@ MISTAKEN = {
     "bench --n-predict many": 2,
     "watch": 2,
     "fit --context many": 2,
+    "eval --budget few": 2,
+    "eval --task logits": 2,
+    "tradeoff nothing": 2,
     "pull --board nowhere": 2,
     "show nothing": 2,
     "report nothing": 2,
@@ -349,5 +352,5 @@ def test_every_kind_of_error_says_its_kind_and_keeps_its_status() -> None:
         for each in vars(errors).values()
         if isinstance(each, type) and issubclass(each, ArmloadError) and "kind" in vars(each)
     ]
-    assert len({each.kind for each in kinds}) == len(kinds) == 14
+    assert len({each.kind for each in kinds}) == len(kinds) == 15
     assert (FAILURE.kind, FAILURE.remedy, FAILURE.exit_status) == ("board", "Free some.", 7)

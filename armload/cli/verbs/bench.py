@@ -25,7 +25,8 @@ from armload.engines.defaults import (
     iterable=["prompt", "engine_args", "cpus"],
     help={
         "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo; list (demo)",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or "
+        "demo; list (demo)",
         "prompt": f"text to continue; can be repeated ({SEED_PROMPT!r})",
         "prompt-tokens": "length of a prompt of common words, instead of a text; list",
         "n-predict": f"tokens to generate; list ({SEED_N_PREDICT})",

@@ -17,8 +17,8 @@ MOST_NICE = 19
     help={
         "target": "what to build for: the name of a file in toolchains/, such as rk3568",
         "programs": "comma-separated: llama-completion, llama-cli, llama-bench, llama-server, "
-        "llama-quantize, llama-perplexity, llama-speculative-simple, rpc-server (llama-completion, "
-        "which bench runs)",
+        "llama-quantize, llama-perplexity, llama-speculative-simple, rpc-server, armload-score "
+        "(llama-completion, which bench runs)",
         **SOURCE_HELP,
         "jobs": "parallel compile jobs; 0: one per core (0; with --on, from the board's file)",
         "nice": "niceness of the compiler, 0 to 19 (0; with --on, from the board's file)",

@@ -14,7 +14,7 @@ _DEMO_N_PREDICT = "96"
     klass=Verb,
     help={
         "board": "a board; virtual-dayu200 has the memory and storage of a small real one",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo",
         "n-predict": "tokens to generate",
         "json": "print one JSON document: the median run of the repeats",
     },

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     klass=Verb,
     help={
         "board": "a board: the name of a file in boards/, such as dayu200; several: a,b,c",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo",
         **SOURCE_HELP,
         "verify": "read existing files again and replace damaged ones",
         "json": "print one JSON document; for several boards, a list",

@@ -16,7 +16,8 @@ _PROMPT_TOKENS = 128
     klass=Verb,
     help={
         **BOARD_HELP,
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, or demo; list (demo)",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or "
+        "demo; list (demo)",
         "context": "size of the KV cache in tokens (enough for prompt and 128 tokens of output)",
         "prompt-tokens": f"length of the prompt ({_PROMPT_TOKENS})",
         "threads": "worker threads (chosen by the engine)",

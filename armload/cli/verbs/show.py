@@ -14,7 +14,10 @@ from armload.cli.verb import Verb
 if TYPE_CHECKING:
     from armload.analysis.run import Run
 
-_RUN = "id of a run or sweep, or the end of one; latest, latest:TEXT, BOARD:MODEL, or latest-sweep"
+_RUN = (
+    "id of a run, sweep or evaluation, or the end of one; latest, latest:TEXT, BOARD:MODEL, "
+    "latest-sweep, or latest-eval"
+)
 _SHOWN = 20
 
 
@@ -28,7 +31,7 @@ _SHOWN = 20
     },
 )
 def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False) -> None:
-    """Show a run's figures, or the list of runs.
+    """Show the figures of a run, a sweep or an evaluation, or the list of runs.
 
     Example: armload show latest
     """
@@ -38,10 +41,16 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     from armload.cli.document import show_document
     from armload.cli.present_sweep import show_sweep
     from armload.core.values import ValueList
+    from armload.evaluation.record import is_evaluation
     from armload.report.table import list_table, run_table
     from armload.runs import store
 
     if run:
+        if is_evaluation(run):
+            from armload.cli.present_evaluation import regrade_and_present
+
+            regrade_and_present(run, (), as_json=json)
+            return
         sweep = find_sweep(run)
         if sweep is not None:
             show_sweep(load_journal(sweep), as_json=json)

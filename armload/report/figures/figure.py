@@ -89,7 +89,9 @@ def colour_and_shape(
     domain = [*labels, *extra]
     colours = [*COLOURS[: len(labels)], *([DOUBTFUL_COLOUR] if doubtful else [])]
     shapes = [*SHAPES[: len(labels)], *([DOUBTFUL_SHAPE] if doubtful else [])]
-    legend = alt.Legend(labelExpr=SPLIT_LABEL) if len(domain) > 1 or doubtful else None
+    legend = None
+    if len(domain) > 1 or doubtful:
+        legend = alt.Legend(labelExpr=SPLIT_LABEL, symbolOpacity=1)
     return (
         alt.Color(f"{field}:N", legend=legend).title(None).scale(domain=domain, range=colours),
         alt.Shape(f"{field}:N", legend=legend).title(None).scale(domain=domain, range=shapes),

@@ -1,0 +1,133 @@
+"""How sure an accuracy, and the difference of two, can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from armload.analysis.statistics import CONFIDENCE, Interval
+from armload.core.values import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+DRAWS = 2000
+"""Resamples of a bootstrap."""
+
+_SEED = 20260101
+
+
+class Accuracy(Value):
+    """How many questions were answered correctly.
+
+    Attributes:
+        correct, questions: counts.
+        interval: of the share, by Wilson.
+    """
+
+    correct: int
+    questions: int
+    interval: Interval
+
+    @property
+    def share(self) -> float:
+        """Of the questions that were answered correctly, from 0 to 1."""
+        return self.correct / self.questions
+
+
+class McNemar(Value):
+    """An exact test of whether two systems differ on the same questions.
+
+    Attributes:
+        only_a, only_b: questions that one of them alone answered correctly.
+        p_value: two-sided.
+    """
+
+    only_a: int
+    only_b: int
+    p_value: float
+
+
+class Difference(Value):
+    """By how much A's share of correct answers exceeds B's, from -1 to 1, with its interval."""
+
+    difference: float
+    interval: Interval
+
+
+def accuracy_of(correct: Sequence[bool]) -> Accuracy:
+    """Return the accuracy over at least one question."""
+    count, questions = sum(correct), len(correct)
+    return Accuracy(correct=count, questions=questions, interval=wilson(count, questions))
+
+
+def wilson(correct: int, questions: int) -> Interval:
+    """Return the score interval of a share (Wilson 1927), for at least one question.
+
+    It stays within 0 and 1 and holds for few questions, too, unlike the usual standard error.
+    """
+    z2 = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2) ** 2
+    share = correct / questions
+    middle = share + z2 / (2 * questions)
+    half = math.sqrt(z2 * (share * (1 - share) / questions + z2 / (4 * questions**2)))
+    scale = 1 + z2 / questions
+    # At both ends the formula gives exactly 0 and 1; arithmetic misses them by a hair.
+    low = 0.0 if correct == 0 else (middle - half) / scale
+    high = 1.0 if correct == questions else (middle + half) / scale
+    return Interval(low=low, high=high)
+
+
+def mcnemar(a: Sequence[bool], b: Sequence[bool]) -> McNemar:
+    """Compare two systems, question by question.
+
+    Without a difference, a question that only one of them gets right is as likely A's as B's, so
+    the p-value is that of a fair coin (McNemar 1947, in its exact form).
+
+    Args:
+        a, b: whether each question was answered correctly, in the same order.
+    """
+    only_a = sum(one and not other for one, other in zip(a, b, strict=True))
+    only_b = sum(other and not one for one, other in zip(a, b, strict=True))
+    tosses = only_a + only_b
+    tail = sum(math.comb(tosses, heads) for heads in range(min(only_a, only_b) + 1))
+    return McNemar(only_a=only_a, only_b=only_b, p_value=min(1.0, 2 * tail / 2**tosses))
+
+
+def difference_of(a: Sequence[bool], b: Sequence[bool]) -> Difference:
+    """Return the difference of two shares with a bootstrap interval over the questions.
+
+    Args:
+        a, b: whether each question was answered correctly, in the same order.
+    """
+    import numpy as np
+
+    each = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
+    return Difference(
+        difference=float(each.mean()),
+        interval=percentiles(drawn_counts(len(each)) @ each / len(each)),
+    )
+
+
+def drawn_counts(questions: int) -> npt.NDArray[np.float64]:
+    """Return resamples of questions: a row for each, with how often it has each question.
+
+    Equal numbers of questions give equal rows, so that whatever is computed from the same
+    questions is paired. The counts are whole: sums of equal ones cancel out exactly.
+    """
+    import numpy as np
+
+    even = np.full(questions, 1 / questions)
+    drawn = np.random.default_rng(_SEED).multinomial(questions, even, DRAWS)
+    return drawn.astype(float)
+
+
+def percentiles(figures: npt.NDArray[np.float64]) -> Interval:
+    """Return the interval that holds the middle 95 % of the resamples' figures."""
+    import numpy as np
+
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(figures, [tail, 1 - tail])
+    return Interval(low=float(low), high=float(high))

@@ -1,0 +1,145 @@
+"""Evaluate on one board or several, and lay the result before a person, or a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.accuracy import accuracy_of
+from armload.cli import terminal
+from armload.cli.document import show_document
+from armload.cli.parallel import at_once
+from armload.core.errors import UsageError
+from armload.core.progress import Labelled
+from armload.core.values import counted
+from armload.engines.answers import Answer
+from armload.evaluation.evaluating import Note, evaluate_on
+from armload.evaluation.grading.every import Disagreement, disagreements
+from armload.evaluation.preparing import Asked, prepare
+from armload.evaluation.record import Evaluated, find_evaluation
+from armload.evaluation.results import Point, is_right, points_of
+from armload.evaluation.way import Way
+from armload.report.evaluation.document import EvaluationDocument
+from armload.report.evaluation.page import write_page
+from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.table import between, evaluation_view, percent
+from armload.report.layout import whole
+from armload.runs.pipeline import Request
+
+
+def evaluate_and_present(request: Request, asked: Asked, way: Way, *, as_json: bool) -> None:
+    """Ask what is not answered yet, and show accuracy, intervals and times.
+
+    Raises:
+        ArmloadError: any of its kinds; answers that are there are kept.
+    """
+    progress = terminal.progress()
+    begun = prepare(asked, progress, new=request.new)
+    evaluated, boards = begun.evaluated, asked.boards
+    note = _note(evaluated)
+
+    def ask(board: str) -> None:
+        evaluate_on(
+            request.model_copy(update={"board": board}),
+            evaluated,
+            begun.task,
+            begun.models,
+            way,
+            progress if len(boards) == 1 else Labelled(progress, board),
+            share=(boards.index(board), len(boards)),
+            note=note,
+        )
+
+    errors = []
+    with evaluated.locked(progress):
+        if len(boards) == 1:
+            ask(boards[0])
+        else:
+            errors = [one.error for one in at_once(boards, ask) if one.error is not None]
+    _present(evaluated, points_of(evaluated), evaluated.evaluation.grader, as_json=as_json)
+    evaluated.note_shown()
+    for error in errors[1:]:
+        progress.say(error.message)
+    if errors:
+        raise errors[0]
+
+
+def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool) -> None:
+    """Grade an evaluation's answers again; with two graders, list where they disagree.
+
+    Raises:
+        UsageError: no such evaluation or grader, or more than two graders.
+    """
+    evaluated = find_evaluation(reference)
+    if len(graders) > 2:
+        raise UsageError("--grader: more than two graders.", "Name one, or two to compare.")
+    grader = graders[0] if graders else evaluated.evaluation.grader
+    points = points_of(evaluated, grader)
+    if len(graders) < 2:
+        _present(evaluated, points, grader, as_json=as_json)
+        return
+    by_id = {question.id: question for question in evaluated.questions}
+    answers = [
+        (by_id[attempt.question], attempt.text)
+        for point in points
+        for attempt in point.attempts
+        if point.budget is not None
+    ]
+    differing = disagreements(answers, *graders)
+    _present(evaluated, points, grader, as_json=as_json, differing=differing)
+    if not as_json:
+        _show_disagreements(differing, graders)
+
+
+def _note(evaluated: Evaluated) -> Note:
+    questions = {question.id: question for question in evaluated.questions}
+    evaluation = evaluated.evaluation
+    graded: list[dict[str, bool]] = [{} for _ in evaluation.parts]
+
+    def note(part: int, answers: Sequence[Answer]) -> str:
+        known, asked = graded[part], evaluation.parts[part]
+        for answer in answers:
+            right = is_right(answer, questions[answer.id], asked, evaluation.grader)
+            if right is not None:
+                known[answer.id] = right
+        if not known:
+            return ""
+        accuracy = accuracy_of(list(known.values()))
+        return f"{percent(accuracy.share)} right ({between(accuracy.interval)})"
+
+    return note
+
+
+def _present(
+    evaluated: Evaluated,
+    points: Sequence[Point],
+    grader: str,
+    *,
+    as_json: bool,
+    differing: tuple[Disagreement, ...] = (),
+) -> None:
+    standing = standing_of(points)
+    page = write_page(evaluated, standing, grader)
+    if as_json:
+        show_document(EvaluationDocument.of(evaluated, points, grader, differing))
+        return
+    terminal.show(evaluation_view(standing))
+    terminal.show("")
+    if standing.crossover:
+        terminal.show(standing.crossover.statement)
+    terminal.show(whole(f"evaluation  {evaluated.folder}"))
+    terminal.show(whole(f"page        {page}"))
+
+
+def _show_disagreements(differing: Sequence[Disagreement], graders: Sequence[str]) -> None:
+    terminal.show("")
+    terminal.show(f"{' and '.join(graders)} disagree on {counted(len(differing), 'answer')}.")
+    for each in differing:
+        found = [
+            f"{name}: {'right' if grade.correct else 'wrong'} ({grade.extracted})"
+            for name, grade in zip(graders, (each.a, each.b), strict=True)
+        ]
+        end = " ".join(each.text.split())[-60:]
+        terminal.show(
+            f"question {each.question.id}, expected {each.question.expected}: "
+            f"{'; '.join(found)}: …{end}"
+        )

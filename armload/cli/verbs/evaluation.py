@@ -1,0 +1,236 @@
+"""``eval``: how often a model is right, and how long that takes on a board."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.tasks import task as verb
+
+from armload.cli.flags import JSON_HELP, SOURCE_HELP
+from armload.cli.verb import Verb
+from armload.engines.defaults import DEFAULT_WAIT_S
+
+_MODELS = "word-problems:Q8_0,word-problems:Q2_K"
+_TASK = "word-problems"
+_LOGITS = "logits"
+_DEMO_TIME_S = 120
+
+
+@verb(
+    name="eval",
+    klass=Verb,
+    iterable=["cpus"],
+    help={
+        "board": "a board, such as virtual or dayu200; several share the questions: a,b (virtual)",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or word-problems:TYPE; list "
+        "(word-problems:Q8_0 and word-problems:Q2_K)",
+        "task": f"gsm8k, piqa, multiple-choice, word-problems, a YAML file, or logits ({_TASK})",
+        "data": "the task's questions: a file or hf:ORG/REPO/FILE (the task's own); for logits a "
+        "file with a prompt on each line",
+        "prompt": "names of the task's prompts; list (its first)",
+        "budget": "tokens after which an answer counts as it is then; list (the task's)",
+        "tell-budget": "no, yes or both: whether the prompt states the budget (no)",
+        "conclude": "at the end of the budget, append a sentence that makes the model answer",
+        "limit": "take the first N questions (all)",
+        "grader": "qwen, boxed, number, choice, exact or math_verify (the task's)",
+        "parallel": "questions per pass over the weights (1)",
+        "threads": "worker threads (chosen by the engine)",
+        "cpus": "run on these cores only, such as 4-7 or 0,2 (all cores)",
+        "context": "tokens of KV cache for each question (enough for the longest)",
+        "weights": "mapped, streamed or auto (auto)",
+        "resident": "part of streamed weights to lock in memory, such as 400MB (what fits)",
+        "max-time": "stop asking after this many seconds, shared by models and prompts (none; "
+        f"{_DEMO_TIME_S} without --model)",
+        "reference": "for logits: a run of the same prompts, given as for show, or a folder of "
+        ".npy files",
+        "fail-unless-close": "for logits: exit with 13 unless all are close to the reference's",
+        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
+        "new": "start over instead of resuming an interrupted evaluation",
+        "regrade": "grade the answers of this evaluation again, with --grader; two graders: a,b",
+        **SOURCE_HELP,
+        **JSON_HELP,
+    },
+)
+def evaluate(
+    c: Context,
+    board: str = "virtual",
+    model: str = "",
+    task: str = _TASK,
+    data: str = "",
+    prompt: str = "",
+    budget: str = "",
+    tell_budget: str = "no",
+    conclude: bool = False,
+    limit: str = "",
+    grader: str = "",
+    parallel: str = "",
+    threads: str = "",
+    cpus: list[str] | None = None,
+    context: str = "",
+    weights: str = "",
+    resident: str = "",
+    max_time: str = "",
+    reference: str = "",
+    fail_unless_close: bool = False,
+    wait: str = str(DEFAULT_WAIT_S),
+    new: bool = False,
+    regrade: str = "",
+    source: str = "",
+    ref: str = "",
+    compiler: str = "",
+    on: str = "",
+    json: bool = False,
+) -> None:
+    """Measure how often models answer right, within budgets of tokens and of time.
+
+    Answers are kept: an interrupted evaluation resumes when the command is repeated, and grading
+    again needs no board. Without options, a small model is evaluated in two quantisations.
+    Example: armload eval --board dayu200 --model a.gguf,b.gguf --task gsm8k --data gsm8k.jsonl
+    """
+    del c
+    from armload.bench.options import typed_options
+    from armload.cli.numbers import amount
+    from armload.cli.parallel import board_names
+    from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
+    from armload.core.errors import UsageError
+    from armload.engines.scorer import MOST_PARALLEL
+    from armload.evaluation.preparing import Asked
+    from armload.evaluation.way import Way
+    from armload.runs.pipeline import Request
+
+    if regrade:
+        graders = _listed(grader)
+        regrade_and_present(regrade, graders, as_json=json)
+        return
+    if tell_budget not in ("no", "yes", "both"):
+        raise UsageError(f"--tell-budget {tell_budget}: must be no, yes or both.")
+    time_s = amount("max-time", max_time) if max_time else 0.0 if model else float(_DEMO_TIME_S)
+    asked = Asked(
+        boards=tuple(board_names(board)),
+        models=tuple(_listed(model or _MODELS)),
+        task=task,
+        data=data,
+        prompts=tuple(_listed(prompt)),
+        budgets=tuple(_count("budget", each) for each in _listed(budget)),
+        tell=tell_budget,
+        conclude=conclude,
+        limit=_count("limit", limit) if limit else None,
+        grader=grader,
+        parallel=_count("parallel", parallel, most=MOST_PARALLEL) if parallel else 1,
+    )
+    (plan,) = typed_options(
+        {
+            name: text
+            for name, text in {
+                "threads": threads,
+                "cpus": ",".join(cpus or ()),
+                "context": context,
+                "weights": weights,
+                "resident": resident,
+            }.items()
+            if text
+        }
+    ).plans()
+    way = Way(
+        parallel=asked.parallel,
+        threads=plan.threads,
+        cpus=plan.cpus,
+        context_tokens=plan.context_tokens,
+        weights=plan.weights,
+        resident_bytes=plan.resident_bytes,
+        max_time_s=time_s or None,
+    )
+    request = Request(
+        board=asked.boards[0],
+        source=source,
+        ref=ref,
+        compiler=compiler,
+        on=on,
+        wait_s=amount("wait", wait),
+        new=new,
+    )
+    if task != _LOGITS:
+        if reference or fail_unless_close:
+            raise UsageError("--reference and --fail-unless-close are options of --task logits.")
+        evaluate_and_present(request, asked, way, as_json=json)
+        return
+    from armload.cli.present_logits import logits_and_present
+
+    unfit = {
+        "--prompt": prompt,
+        "--budget": budget,
+        "--tell-budget": tell_budget != "no",
+        "--conclude": conclude,
+        "--grader": grader,
+        "--max-time": max_time,
+    }
+    if named := [option for option, value in unfit.items() if value]:
+        raise UsageError(f"{', '.join(named)}: not for --task logits.", "Leave that out.")
+    logits_and_present(
+        request, asked, way, reference=reference, must_be_close=fail_unless_close, as_json=json
+    )
+
+
+def _count(option: str, text: str, *, most: int | None = None) -> int:
+    from armload.core.errors import UsageError
+
+    if not text.isdecimal() or int(text) == 0 or (most is not None and int(text) > most):
+        upto = "of 1 or more" if most is None else f"from 1 to {most}"
+        raise UsageError(f"--{option} {text!a}: must be a whole number {upto}.")
+    return int(text)
+
+
+def _listed(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+@verb(
+    klass=Verb,
+    positional=["a", "b"],
+    help={
+        "a": "an evaluation: an id, part of one, a folder or latest; of several models: "
+        "EVALUATION:MODEL",
+        "b": "another, given in the same way (the second model of A)",
+        "times": "runs of the two models, a,b, whose times count in place of the answers' own; "
+        "given as for show",
+        "deadline": "compare after this many seconds; list",
+        **JSON_HELP,
+    },
+)
+def tradeoff(
+    c: Context,
+    a: str = "latest",
+    b: str = "",
+    times: str = "",
+    deadline: str = "",
+    json: bool = False,
+) -> None:
+    """Say which of two models is right more often within the same time.
+
+    Example: armload tradeoff latest --deadline 30,60
+    """
+    del c
+    from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.cli.numbers import amount
+    from armload.core.errors import UsageError
+    from armload.core.values import ValueList
+    from armload.evaluation.sides import Tradeoff, check_times, find_sides, trade
+    from armload.report.evaluation.tradeoff import tradeoff_view
+    from armload.runs import store
+
+    sides = find_sides(a, b)
+    named = _listed(times)
+    if len(named) not in (0, 2):
+        raise UsageError(
+            f"--times {times}: must name two runs, one of each model.", "Example: --times RUN,RUN"
+        )
+    runs = [[store.load(store.find(name))] for name in named] or [[], []]
+    found = trade(
+        *sides,
+        times=(check_times(sides[0], runs[0]), check_times(sides[1], runs[1])),
+        deadlines_s=[amount("deadline", each) for each in _listed(deadline)],
+    )
+    if json:
+        show_document(ValueList[Tradeoff](tuple(found)))
+    else:
+        terminal.show(tradeoff_view(found))

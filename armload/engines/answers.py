@@ -1,0 +1,198 @@
+"""What the scorer answers: one JSON line for each item."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from armload.core.errors import DataError
+from armload.core.files import content
+from armload.core.values import Value
+
+Stop = Literal["end", "budget", "stop", "context"]
+
+
+class GeneratedAnswer(Value):
+    """A text that the model wrote.
+
+    Attributes:
+        id: the item's.
+        prompt_tokens: of the prompt, as the model was given it.
+        start_ns: when the item was begun, on the board's ``CLOCK_MONOTONIC``.
+        tokens: without the one that ended the text.
+        times_ns: when each was known, on the same clock.
+        text_bytes: length of the text's UTF-8 after each token.
+        text: all of it.
+        think_tokens: up to and including ``</think>``; 0 without one.
+        stop: the model ended it; the budget, or the context, was used up; or a text came at
+            which it was to stop.
+        conclude_from: number of the first token that was appended to make the model conclude.
+    """
+
+    id: str
+    kind: Literal["generate"] = "generate"
+    prompt_tokens: int
+    start_ns: int
+    tokens: tuple[int, ...]
+    times_ns: tuple[int, ...]
+    text_bytes: tuple[int, ...]
+    text: str
+    think_tokens: int
+    stop: Stop
+    conclude_from: int | None
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if not len(self.tokens) == len(self.times_ns) == len(self.text_bytes):
+            raise ValueError("tokens, times_ns and text_bytes differ in length")
+        if any(after < before for before, after in pairwise(self.text_bytes)):
+            raise ValueError("text_bytes decreases")
+        return self
+
+    def text_after(self, tokens: int) -> str:
+        """Return the beginning of the text that the first tokens gave."""
+        if tokens <= 0 or not self.tokens:
+            return ""
+        return self.text.encode()[: self.text_bytes[min(tokens, len(self.tokens)) - 1]].decode()
+
+
+class Continuation(Value):
+    """How likely one continuation of a context is.
+
+    Attributes:
+        tokens: of the continuation.
+        log_likelihoods: natural logarithm of each token's probability after all before it.
+        greedy: whether each is the most likely one there.
+    """
+
+    tokens: tuple[int, ...]
+    log_likelihoods: tuple[float, ...]
+    greedy: tuple[bool, ...]
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of the whole continuation."""
+        return sum(self.log_likelihoods)
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the model would have written it."""
+        return all(self.greedy)
+
+
+class LikelihoodAnswer(Value):
+    """How likely the continuations of a context are.
+
+    Attributes:
+        id: the item's.
+        context_tokens: that all have before them.
+        continuations: in the item's order.
+        start_ns, end_ns: on the board's ``CLOCK_MONOTONIC``.
+    """
+
+    id: str
+    kind: Literal["likelihood"] = "likelihood"
+    context_tokens: int
+    continuations: tuple[Continuation, ...]
+    start_ns: int
+    end_ns: int
+
+
+class TopLogits(Value):
+    """The highest logits at one position, in descending order."""
+
+    ids: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+class LogitsAnswer(Value):
+    """The logits of a prompt.
+
+    Attributes:
+        id: the item's.
+        tokens: of the prompt.
+        positions: of the rows, ascending.
+        top: of each row, where only these were asked for.
+        offset_bytes: where the rows begin in the file of logits; none with ``top``.
+        rows, columns: of little-endian 32-bit floats there.
+    """
+
+    id: str
+    kind: Literal["logits"] = "logits"
+    tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    top: tuple[TopLogits, ...] = ()
+    offset_bytes: int | None = None
+    rows: int | None = None
+    columns: int | None = None
+
+
+class TokenizedAnswer(Value):
+    """The tokens of a text."""
+
+    id: str
+    kind: Literal["tokenize"] = "tokenize"
+    tokens: tuple[int, ...]
+
+
+class FailedAnswer(Value):
+    """An item that could not be answered.
+
+    Attributes:
+        id, kind: the item's.
+        error: why.
+    """
+
+    id: str
+    kind: str
+    error: str
+
+
+_Answered = GeneratedAnswer | LikelihoodAnswer | LogitsAnswer | TokenizedAnswer
+_ANSWERED: TypeAdapter[_Answered] = TypeAdapter(Annotated[_Answered, Field(discriminator="kind")])
+Answer = _Answered | FailedAnswer
+
+
+def read_answers(path: Path) -> tuple[Answer, ...]:
+    """Read the scorer's output, in the order in which the items were finished.
+
+    A line that was cut off, with the program or by full storage, is left out; a file that is
+    missing has no answers.
+
+    Raises:
+        DataError: a whole line is no answer.
+    """
+    answers: list[Answer] = []
+    # Where a power cut took the content of a block, some file systems leave zeros.
+    *lines, _ = content(path).partition(b"\0")[0].split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            answers.append(_answer(json.loads(line)))
+        except (ValueError, ValidationError) as error:
+            raise DataError(
+                f"{path}, line {number}: not an answer that this armload can read.",
+                "The file was changed, or written by a newer armload. Update armload, or "
+                "restore the file.",
+            ) from error
+    return tuple(answers)
+
+
+def parse_answers(lines: Iterable[str]) -> tuple[Answer, ...]:
+    """Read lines of a scorer's output; one whose begin is cut off is left out."""
+    answers: list[Answer] = []
+    for line in lines:
+        with contextlib.suppress(ValueError, AttributeError, TypeError):
+            answers.append(_answer(json.loads(line)))
+    return tuple(answers)
+
+
+def _answer(found: Mapping[str, object]) -> Answer:
+    if "error" in found:
+        return FailedAnswer.model_validate(found)
+    return _ANSWERED.validate_python(found)

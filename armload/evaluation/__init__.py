@@ -1,0 +1,1 @@
+"""Whether a model's output is any good: questions, answers, grades."""

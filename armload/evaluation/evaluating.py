@@ -1,0 +1,152 @@
+"""Asking the questions on boards: what has no answer yet, until nothing is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from armload.core.errors import ArmloadError, RunError
+from armload.core.progress import Progress
+from armload.core.workspace import runs_folder
+from armload.engines.answers import Answer, read_answers
+from armload.engines.job import Place
+from armload.engines.scorer import SCORER
+from armload.evaluation.asking import Asking
+from armload.evaluation.foreseeing import foresight
+from armload.evaluation.items import items_of, write_items
+from armload.evaluation.question import Question
+from armload.evaluation.record import Evaluated
+from armload.evaluation.task import Task
+from armload.evaluation.way import Way
+from armload.models.model import Model
+from armload.runs.assemble import read_job
+from armload.runs.describe import FILE_NAME
+from armload.runs.pipeline import Request, Session, execute, session
+
+Note = Callable[[int, Sequence[Answer]], str]
+"""Given a part and some more of its answers, says in a few words how it stands."""
+
+
+ABOUT_ANSWERS = ("exit", "output")
+"""Findings on how a run ended: what was answered until then is as good as any answer."""
+
+
+def evaluate_on(
+    request: Request,
+    evaluated: Evaluated,
+    task: Task,
+    models: Sequence[Model],
+    way: Way,
+    progress: Progress,
+    *,
+    share: tuple[int, int] = (0, 1),
+    note: Note,
+) -> None:
+    """Ask on one board what is missing, part by part.
+
+    A run that ends early is followed by another one for the rest, as long as each brings answers.
+
+    Args:
+        evaluated: gets the answers; complete ones only.
+        models: by part.
+        way: threads, memory and time.
+        share: of several boards, which one this is, and how many there are: each takes its own
+            questions.
+        note: is given each part's answers, those that are there already first.
+
+    Raises:
+        ArmloadError: a run could not be started, or brought no answer.
+        KeyboardInterrupt: after what is there was kept.
+    """
+    harvest(evaluated, progress)
+    with session(request, (SCORER,), progress) as where:
+        for part, model in enumerate(models):
+            while missing := _shared(evaluated, part, share):
+                before, asked = len(missing), evaluated.evaluation.parts[part]
+                engine = _engine(where, evaluated, task, part, model, way, missing, note)
+                place = Place(sweep=evaluated.evaluation.id, cell=part, round=0)
+                try:
+                    run, _ = execute(
+                        *(where, engine, progress),
+                        new=request.new,
+                        place=place,
+                        foresee=foresight(where, engine, asked.max_tokens, progress),
+                    )
+                finally:
+                    harvest(evaluated, progress)
+                for finding in run.verdict.findings or ():
+                    if finding.name not in ABOUT_ANSWERS:
+                        progress.say(f"Do not rely on the times: {finding.sentence}")
+                left = len(_shared(evaluated, part, share))
+                if engine.time_is_up:
+                    break
+                if left == before:
+                    raise RunError(
+                        f"{where.connection.board.name}: the scorer answered none of {before} "
+                        f"questions: {run.exit.meaning}.",
+                        f"Its messages: armload show {run.id}",
+                    )
+                if left:
+                    progress.say(
+                        f"{run.exit.meaning.capitalize()} after {before - left} of {before} "
+                        "answers. Continuing with the rest."
+                    )
+
+
+def harvest(evaluated: Evaluated, progress: Progress) -> None:
+    """Take the answers from the runs of an evaluation that are on this machine."""
+    for folder in _folders_since(evaluated.evaluation.id):
+        try:
+            place = read_job(folder).place
+        except ArmloadError:
+            continue
+        if place is None or place.sweep != evaluated.evaluation.id:
+            continue
+        try:
+            evaluated.add(place.cell, read_answers(folder / "stdout"))
+        except ArmloadError as error:
+            progress.say(f"skipped: {error.message}")
+
+
+def _folders_since(evaluation_id: str) -> list[Path]:
+    # Both names begin with the time in UTC.
+    since = evaluation_id.partition("-")[0]
+    try:
+        names = sorted(path.name for path in runs_folder().iterdir() if path.name >= since)
+    except OSError:
+        return []
+    folders = [runs_folder() / name for name in names]
+    return [folder for folder in folders if (folder / FILE_NAME).is_file()]
+
+
+def _shared(evaluated: Evaluated, part: int, share: tuple[int, int]) -> list[Question]:
+    number, of = share
+    mine = {question.id for question in evaluated.questions[number::of]}
+    return [question for question in evaluated.missing(part) if question.id in mine]
+
+
+def _engine(
+    where: Session,
+    evaluated: Evaluated,
+    task: Task,
+    part: int,
+    model: Model,
+    way: Way,
+    questions: Sequence[Question],
+    note: Note,
+) -> Asking:
+    asked = evaluated.evaluation.parts[part]
+    items = items_of(task, asked, questions)
+    board = where.connection.board.name
+    path = write_items(items, evaluated.folder / "items" / f"{part}-{board}.jsonl")
+    note(part, evaluated.answers(part))
+    return Asking(
+        way.plan(items, path, model),
+        where.binaries[SCORER],
+        model,
+        path,
+        evaluation=evaluated.evaluation.id,
+        note=partial(note, part),
+        max_time_s=way.max_time_s and way.max_time_s / len(evaluated.evaluation.parts),
+    )

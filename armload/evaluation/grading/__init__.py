@@ -1,0 +1,1 @@
+"""Graders: each decides whether the text of an answer is right."""

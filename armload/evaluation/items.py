@@ -1,0 +1,81 @@
+"""The scorer's items for questions: one JSON line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from armload.core.files import write_whole
+from armload.evaluation.prompting import context, continuations, render
+from armload.evaluation.question import Question
+from armload.evaluation.record import Part
+from armload.evaluation.task import Prompt, Task
+
+BYTES_PER_TOKEN = 2
+"""Of a prompt, at least: a bound on its length in tokens that no English text reaches."""
+
+TEMPLATE_TOKENS = 64
+"""What a chat template adds."""
+
+CONTEXT_ROUNDING_TOKENS = 64
+
+
+def items_of(task: Task, part: Part, questions: Sequence[Question]) -> list[dict[str, object]]:
+    """Return what the scorer is given for questions.
+
+    Raises:
+        UsageError, DataError: a prompt cannot be made.
+    """
+    make = _choices if task.kind == "multiple-choice" else _generate
+    prompt = task.prompt(part.prompt)
+    return [make(task, part, prompt, question) for question in questions]
+
+
+def write_items(items: Sequence[dict[str, object]], path: Path) -> Path:
+    """Write a file of items."""
+    lines = "".join(f"{json.dumps(item, ensure_ascii=False)}\n" for item in items)
+    write_whole(path, lines.encode())
+    return path
+
+
+def context_tokens(items: Sequence[dict[str, object]]) -> int:
+    """Return a context that every item fits into, estimated from the length of its texts."""
+    needed = max(map(_tokens, items), default=0)
+    return -(-needed // CONTEXT_ROUNDING_TOKENS) * CONTEXT_ROUNDING_TOKENS
+
+
+def _tokens(item: dict[str, object]) -> int:
+    continuations = item.get("continuations")
+    choices = continuations if isinstance(continuations, list) else []
+    prompt = [item.get(key) for key in ("messages", "context", "conclude")]
+    size_bytes = len(json.dumps(prompt, ensure_ascii=False).encode())
+    size_bytes += max((len(choice.encode()) for choice in choices), default=0)
+    numbers = (item.get(key) for key in ("max_tokens", "conclude_tokens"))
+    generated = sum(number for number in numbers if isinstance(number, int))
+    return size_bytes // BYTES_PER_TOKEN + TEMPLATE_TOKENS + generated
+
+
+def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dict[str, object]:
+    messages = render(prompt, question, part.max_tokens, tell=part.is_told)
+    item: dict[str, object] = {
+        "id": question.id,
+        "kind": "generate",
+        "messages": [message.model_dump() for message in messages],
+        "max_tokens": part.max_tokens,
+        "temperature": 0,
+    }
+    if part.concludes and task.conclude is not None:
+        item["conclude"] = task.conclude.text
+        item["conclude_tokens"] = task.conclude.tokens
+    return item
+
+
+def _choices(task: Task, part: Part, prompt: Prompt, question: Question) -> dict[str, object]:
+    del part
+    return {
+        "id": question.id,
+        "kind": "likelihood",
+        "context": context(prompt, question),
+        "continuations": list(continuations(task, question)),
+    }

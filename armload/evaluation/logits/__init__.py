@@ -1,0 +1,1 @@
+"""Logits of a model on a board, against a reference."""

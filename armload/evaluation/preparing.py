@@ -1,0 +1,114 @@
+"""From what a person asks for to an evaluation that is begun, or resumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from armload.core.errors import UsageError
+from armload.core.progress import Progress
+from armload.core.values import Value, counted
+from armload.evaluation.data import load_questions
+from armload.evaluation.grading.every import check_grader
+from armload.evaluation.planning import Told, parts_of
+from armload.evaluation.record import Evaluated, begin, new_evaluation, unfinished
+from armload.evaluation.task import Task, load_task
+from armload.models.find import model_called
+from armload.models.model import Model
+
+
+class Asked(Value):
+    """An evaluation as a person asks for it.
+
+    Attributes:
+        boards: that share the questions.
+        models, task, data: as they are named.
+        prompts, budgets: empty for the task's.
+        tell: whether prompts state the budget.
+        conclude: make the model answer at the end of the budget.
+        limit: on the number of questions; none for all.
+        grader: empty for the task's.
+        parallel: questions per pass over the weights.
+    """
+
+    boards: tuple[str, ...]
+    models: tuple[str, ...]
+    task: str
+    data: str = ""
+    prompts: tuple[str, ...] = ()
+    budgets: tuple[int, ...] = ()
+    tell: Told = "no"
+    conclude: bool = False
+    limit: int | None = None
+    grader: str = ""
+    parallel: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """An evaluation with what it needs.
+
+    Attributes:
+        evaluated: its folder.
+        task: what is asked.
+        models: by part.
+    """
+
+    evaluated: Evaluated
+    task: Task
+    models: tuple[Model, ...]
+
+
+def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
+    """Read task, questions and models, and resume what the same command has begun.
+
+    Args:
+        new: start over instead.
+
+    Raises:
+        ArmloadError: any of them cannot be had, or does not suit the others.
+    """
+    task = load_task(asked.task)
+    grader = asked.grader or task.grader
+    if task.kind == "generate":
+        check_grader(grader)
+    questions = load_questions(task, asked.data, asked.limit, progress)
+    models = {name: model_called(name, progress) for name in asked.models}
+    _refuse_doubles(models)
+    parts = parts_of(
+        task,
+        list(models.items()),
+        prompts=asked.prompts,
+        budgets=asked.budgets,
+        tell=asked.tell,
+        conclude=asked.conclude,
+    )
+    evaluation = new_evaluation(
+        boards=asked.boards,
+        task=task.name,
+        kind=task.kind,
+        grader=grader,
+        parallel=asked.parallel,
+        questions=questions,
+        parts=parts,
+        decisive=(task.model_dump_json(), str(asked.parallel)),
+    )
+    found = None if new else unfinished(evaluation, progress)
+    if found is not None:
+        done = sum(len(found.answers(part)) for part in range(len(parts)))
+        progress.say(
+            f"Resuming {found.evaluation.id}: {counted(done, 'answer')} of "
+            f"{len(questions) * len(parts)} are there. (--new starts over.)"
+        )
+    return Begun(
+        evaluated=found or begin(evaluation, questions),
+        task=task,
+        models=tuple(models[part.model_reference] for part in parts),
+    )
+
+
+def _refuse_doubles(models: dict[str, Model]) -> None:
+    known: dict[str, str] = {}
+    for name, model in models.items():
+        other = known.setdefault(model.sha256, name)
+        if other != name:
+            raise UsageError(f"--model: {other} and {name} are the same file.", "List it once.")

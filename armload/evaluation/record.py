@@ -1,0 +1,301 @@
+"""An evaluation: what is asked of which models, and the answers that are there so far.
+
+It lies in ``evaluations/<id>/``: ``evaluation.json`` says what is asked, ``questions.jsonl`` holds
+the questions, and ``answers-<part>.jsonl`` one line for each answer. The answers came from runs
+like any other, and stay when those are deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from armload import __version__
+from armload.core.disk import unreadable
+from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.files import write_whole
+from armload.core.locks import locked
+from armload.core.mistakes import explain_mistake
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import evaluations_folder
+from armload.engines.answers import Answer, read_answers
+from armload.evaluation.question import Question
+
+FORMAT = 1
+
+EVALUATION_FILE, QUESTIONS_FILE, SHOWN_FILE = "evaluation.json", "questions.jsonl", ".shown"
+
+
+class Part(Value):
+    """What one model is asked in one way; each of its answers gives a point for each budget.
+
+    Attributes:
+        model, model_sha256: the file's name, and its checksum.
+        model_reference: as it was named, such as ``hf:ORG/REPO/FILE.gguf``.
+        prompt: the name of the task's prompt.
+        budgets: tokens after which the answer counts as it is then; none for choices.
+        is_told: whether the prompt states the budget.
+        concludes: whether the model is made to commit to an answer at the end of the budget.
+    """
+
+    model: str
+    model_sha256: str
+    model_reference: str
+    prompt: str
+    budgets: tuple[int, ...] = ()
+    is_told: bool = False
+    concludes: bool = False
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest answer."""
+        return max(self.budgets, default=0)
+
+
+class Evaluation(Value):
+    """What is asked.
+
+    Attributes:
+        id: the folder's name.
+        fingerprint: a checksum over all that decides the answers; two evaluations of the same one
+            are the same command.
+        boards: their names.
+        task: its name.
+        kind: answers are generated, or the likelihoods of choices are compared.
+        grader: that judges generated answers.
+        parallel: items per pass over the weights.
+        questions: how many.
+    """
+
+    format: Literal[1] = 1
+    id: str
+    fingerprint: str
+    started_utc: str
+    armload: str
+    boards: tuple[str, ...]
+    task: str
+    kind: Literal["generate", "multiple-choice"]
+    grader: str
+    parallel: int
+    questions: int
+    parts: tuple[Part, ...]
+
+
+class Evaluated:
+    """An evaluation's folder.
+
+    Attributes:
+        folder: where it lies.
+        evaluation: what is asked.
+        questions: in their order.
+    """
+
+    def __init__(self, folder: Path, evaluation: Evaluation, questions: Sequence[Question]) -> None:
+        self.folder = folder
+        self.evaluation = evaluation
+        self.questions = tuple(questions)
+        self._writing = threading.Lock()
+        self._answers = [
+            {answer.id: answer for answer in _read_answers(self._answers_file(number))}
+            for number in range(len(evaluation.parts))
+        ]
+
+    @contextmanager
+    def locked(self, progress: Progress) -> Iterator[None]:
+        """Hold the evaluation's lock within the block."""
+        words = f"{self.evaluation.id} is running in another terminal. Waiting for it."
+        with locked(self.folder / ".lock", progress, waiting=words):
+            yield
+
+    def answers(self, part: int) -> list[Answer]:
+        """Return a part's answers, in the order of the questions."""
+        known = self._answers[part]
+        return [known[each.id] for each in self.questions if each.id in known]
+
+    def missing(self, part: int) -> list[Question]:
+        """Return the questions of a part that have no answer yet."""
+        return [each for each in self.questions if each.id not in self._answers[part]]
+
+    def add(self, part: int, answers: Sequence[Answer]) -> int:
+        """Keep answers durably; one that is there already stays. Return how many are new."""
+        with self._writing:
+            known = self._answers[part]
+            asked = {question.id for question in self.questions}
+            new = {
+                answer.id: answer
+                for answer in answers
+                if answer.id not in known and answer.id in asked
+            }
+            if new:
+                known.update(new)
+                lines = "".join(f"{answer.model_dump_json()}\n" for answer in known.values())
+                write_whole(self._answers_file(part), lines.encode())
+            return len(new)
+
+    @property
+    def was_shown(self) -> bool:
+        """Whether a command has come to its end with it."""
+        return (self.folder / SHOWN_FILE).exists()
+
+    def note_shown(self) -> None:
+        """Note that a command has come to its end with it."""
+        write_whole(self.folder / SHOWN_FILE, b"")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every question of every part is answered."""
+        return not any(self.missing(part) for part in range(len(self.evaluation.parts)))
+
+    def _answers_file(self, part: int) -> Path:
+        return self.folder / f"answers-{part}.jsonl"
+
+
+def new_evaluation(
+    *,
+    boards: Sequence[str],
+    task: str,
+    kind: Literal["generate", "multiple-choice"],
+    grader: str,
+    parallel: int,
+    questions: Sequence[Question],
+    parts: Sequence[Part],
+    decisive: Sequence[str],
+) -> Evaluation:
+    """Describe an evaluation that starts now.
+
+    Args:
+        decisive: further texts that decide the answers: rendered prompts, options.
+    """
+    asked = [question.model_dump_json() for question in questions]
+    words = (task, kind, *asked, *(part.model_dump_json() for part in parts), *decisive)
+    now = datetime.now(UTC)
+    return Evaluation(
+        id=f"{now:%Y%m%dT%H%M%SZ}-eval-{task}-{secrets.token_hex(2)}",
+        fingerprint=hashlib.sha256("\n".join(words).encode()).hexdigest()[:16],
+        started_utc=now.isoformat(timespec="seconds"),
+        armload=__version__,
+        boards=tuple(boards),
+        task=task,
+        kind=kind,
+        grader=grader,
+        parallel=parallel,
+        questions=len(questions),
+        parts=tuple(parts),
+    )
+
+
+def begin(evaluation: Evaluation, questions: Sequence[Question]) -> Evaluated:
+    """Make the folder of an evaluation."""
+    folder = evaluations_folder() / evaluation.id
+    lines = "".join(f"{question.model_dump_json()}\n" for question in questions)
+    write_whole(folder / QUESTIONS_FILE, lines.encode())
+    write_whole(folder / EVALUATION_FILE, (evaluation.model_dump_json(indent=1) + "\n").encode())
+    return Evaluated(folder, evaluation, questions)
+
+
+def unfinished(evaluation: Evaluation, progress: Progress) -> Evaluated | None:
+    """Return the latest evaluation of the same command, unless it is complete and was shown."""
+    for folder in reversed(evaluation_folders()):
+        try:
+            found = load_evaluation(folder)
+        except DataError as error:
+            progress.say(f"skipped: {error.message}")
+            continue
+        if found.evaluation.fingerprint == evaluation.fingerprint:
+            return None if found.is_complete and found.was_shown else found
+    return None
+
+
+def evaluation_folders() -> list[Path]:
+    """Return the folders of all evaluations, the oldest first."""
+    return sorted(path.parent for path in evaluations_folder().glob(f"*/{EVALUATION_FILE}"))
+
+
+LATEST = ("latest", "latest-eval")
+
+
+def is_evaluation(reference: str) -> bool:
+    """Say whether a reference that may be a run's means an evaluation.
+
+    It does if it is ``latest-eval``, or the beginning or the end of one's id that holds ``eval``.
+    """
+    if reference == LATEST[-1]:
+        return True
+    names = [folder.name for folder in evaluation_folders()] if "eval" in reference else []
+    return any(name.startswith(reference) or name.endswith(reference) for name in names)
+
+
+def find_evaluation(reference: str) -> Evaluated:
+    """Return the evaluation that a person means.
+
+    Args:
+        reference: a folder, an id, the beginning or the end of one, ``latest`` or ``latest-eval``.
+
+    Raises:
+        UsageError: none, or more than one, fits.
+        DataError: it cannot be read.
+    """
+    if (Path(reference) / EVALUATION_FILE).is_file():
+        return load_evaluation(Path(reference))
+    folders = evaluation_folders()
+    if not folders:
+        raise UsageError(
+            f"There is no evaluation in {evaluations_folder()} yet.", "Make one with: armload eval"
+        )
+    found = [
+        folder
+        for folder in folders
+        if folder.name.startswith(reference) or folder.name.endswith(reference)
+    ]
+    if reference in LATEST:
+        found = folders[-1:]
+    if not found:
+        raise UsageError(
+            f"There is no evaluation {reference!r}.", f"The latest is {folders[-1].name}."
+        )
+    if len(found) > 1:
+        raise UsageError(
+            f"{reference!r} is ambiguous: {found[-1].name} or {found[-2].name}.",
+            "Give more of the id.",
+        )
+    return load_evaluation(found[0])
+
+
+def load_evaluation(folder: Path) -> Evaluated:
+    """Read an evaluation's folder.
+
+    Raises:
+        DataError: a file in it was changed, or is of a newer format.
+        DiskError: one cannot be read.
+    """
+    path = folder / EVALUATION_FILE
+    try:
+        fields = json.loads(path.read_bytes())
+        version = fields.get("format", 1) if isinstance(fields, dict) else 1
+        if isinstance(version, int) and version > FORMAT:
+            raise NewerFormatError(path, version, FORMAT)
+        evaluation = Evaluation.model_validate(fields)
+        path = folder / QUESTIONS_FILE
+        lines = path.read_bytes().splitlines()
+        questions = [Question.model_validate_json(line) for line in lines]
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
+        kind = Question if path.name == QUESTIONS_FILE else Evaluation
+        raise DataError(
+            f"{path}: this is not a valid record of an evaluation: {explain_mistake(error, kind)}.",
+            "The file was modified. Use --new to start the evaluation again.",
+        ) from error
+    return Evaluated(folder, evaluation, questions)
+
+
+def _read_answers(path: Path) -> tuple[Answer, ...]:
+    return read_answers(path) if path.is_file() else ()

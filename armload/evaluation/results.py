@@ -1,0 +1,183 @@
+"""From answers to figures: each answer at each budget, graded, with its time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from armload.analysis.accuracy import Accuracy, accuracy_of
+from armload.core.values import Value
+from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer
+from armload.evaluation.choices import grade_choices
+from armload.evaluation.grading.every import grade
+from armload.evaluation.question import LETTERS, Question
+from armload.evaluation.record import Evaluated, Part
+
+
+class Attempt(Value):
+    """One question's answer, as it stood at a budget.
+
+    Attributes:
+        question: its id.
+        prompt_tokens: before it.
+        tokens: generated until then.
+        seconds: from the start of its prompt until the last of them.
+        text: of the answer until then; of a choice, the choice.
+        extracted: what the grader took for the answer; none where it found nothing.
+        is_correct: whether that is right.
+        is_boxed: whether there was a closed box.
+        is_finished: the model ended the answer by itself.
+    """
+
+    question: str
+    prompt_tokens: int
+    tokens: int
+    seconds: float
+    text: str
+    extracted: str | None
+    is_correct: bool
+    is_boxed: bool = False
+    is_finished: bool = True
+
+
+class Point(Value):
+    """What a model gets right in one way, within one budget.
+
+    Attributes:
+        model, prompt, is_told, concludes: as in the evaluation's part.
+        budget: tokens; none for choices.
+        attempts: one for each answered question.
+        failed: why questions have no answer, by their ids.
+        accuracy: share of answers that are right, with Wilson's interval.
+        normalised: for choices, the same by log-likelihood per character.
+    """
+
+    model: str
+    prompt: str
+    is_told: bool = False
+    concludes: bool = False
+    budget: int | None = None
+    attempts: tuple[Attempt, ...]
+    failed: Mapping[str, str] = {}
+    accuracy: Accuracy | None = None
+    normalised: Accuracy | None = None
+
+    @property
+    def correct(self) -> int:
+        """How many are right."""
+        return sum(each.is_correct for each in self.attempts)
+
+    @property
+    def boxed_share(self) -> float:
+        """Share of answers with a closed box."""
+        return sum(each.is_boxed for each in self.attempts) / max(1, len(self.attempts))
+
+    @property
+    def mean_tokens(self) -> float:
+        """Of the answers."""
+        return statistics.fmean(each.tokens for each in self.attempts) if self.attempts else 0.0
+
+    @property
+    def mean_s(self) -> float:
+        """Of the answers."""
+        return statistics.fmean(each.seconds for each in self.attempts) if self.attempts else 0.0
+
+
+def points_of(evaluated: Evaluated, grader: str = "") -> list[Point]:
+    """Grade every answer at every budget.
+
+    Args:
+        grader: other than the evaluation's own.
+    """
+    grader = grader or evaluated.evaluation.grader
+    return [
+        point
+        for number, part in enumerate(evaluated.evaluation.parts)
+        for point in _points(evaluated, number, part, grader)
+    ]
+
+
+def is_right(answer: object, question: Question, part: Part, grader: str) -> bool | None:
+    """Say whether an answer is right at the largest budget; none for one that failed."""
+    if isinstance(answer, GeneratedAnswer):
+        return _attempt(answer, question, part.max_tokens, part, grader).is_correct
+    if isinstance(answer, LikelihoodAnswer):
+        return _choice(answer, question)[0].is_correct
+    return None
+
+
+def _points(evaluated: Evaluated, number: int, part: Part, grader: str) -> list[Point]:
+    questions = {question.id: question for question in evaluated.questions}
+    answers = evaluated.answers(number)
+    budgets: Sequence[int | None] = part.budgets or (None,)
+    return [_point(questions, part, answers, budget, grader) for budget in budgets]
+
+
+def _point(
+    questions: Mapping[str, Question],
+    part: Part,
+    answers: Sequence[object],
+    budget: int | None,
+    grader: str,
+) -> Point:
+    attempts: list[Attempt] = []
+    normalised: list[bool] = []
+    failed = {}
+    for answer in answers:
+        if isinstance(answer, FailedAnswer):
+            failed[answer.id] = answer.error
+        elif isinstance(answer, GeneratedAnswer) and budget is not None:
+            attempts.append(_attempt(answer, questions[answer.id], budget, part, grader))
+        elif isinstance(answer, LikelihoodAnswer):
+            attempt, is_normalised_right = _choice(answer, questions[answer.id])
+            attempts.append(attempt)
+            normalised.append(is_normalised_right)
+    return Point(
+        model=part.model,
+        prompt=part.prompt,
+        is_told=part.is_told,
+        concludes=part.concludes,
+        budget=budget,
+        attempts=tuple(attempts),
+        failed=failed,
+        accuracy=accuracy_of([each.is_correct for each in attempts]) if attempts else None,
+        normalised=accuracy_of(normalised) if normalised else None,
+    )
+
+
+def _attempt(
+    answer: GeneratedAnswer, question: Question, budget: int, part: Part, grader: str
+) -> Attempt:
+    # What a conclusion adds belongs to the budget that it ends.
+    tokens = len(answer.tokens) if part.concludes else min(budget, len(answer.tokens))
+    text = answer.text_after(tokens)
+    # Where the chat template opens the reasoning section, its begin is not in the text.
+    is_thinking = tokens < answer.think_tokens
+    found = grade(grader, "" if is_thinking else text, question)
+    last_ns = answer.times_ns[tokens - 1] if tokens else answer.start_ns
+    return Attempt(
+        question=question.id,
+        prompt_tokens=answer.prompt_tokens,
+        tokens=tokens,
+        seconds=(last_ns - answer.start_ns) / 1e9,
+        text=text,
+        extracted=found.extracted,
+        is_correct=found.correct,
+        is_boxed=found.boxed,
+        is_finished=answer.stop in ("end", "stop") and tokens == len(answer.tokens),
+    )
+
+
+def _choice(answer: LikelihoodAnswer, question: Question) -> tuple[Attempt, bool]:
+    graded = grade_choices(question, [each.log_likelihood for each in answer.continuations])
+    chosen = question.choices[LETTERS.index(graded.chosen)]
+    attempt = Attempt(
+        question=question.id,
+        prompt_tokens=answer.context_tokens,
+        tokens=sum(len(each.tokens) for each in answer.continuations),
+        seconds=(answer.end_ns - answer.start_ns) / 1e9,
+        text=chosen,
+        extracted=graded.chosen,
+        is_correct=graded.acc,
+    )
+    return attempt, graded.acc_norm

@@ -1,0 +1,177 @@
+"""Tasks: what is asked, in which words, and how an answer is graded. Each is one YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from armload.core.disk import require_file
+from armload.core.errors import UsageError
+from armload.core.values import Value
+from armload.core.workspace import data_file
+from armload.evaluation.grading.every import GRADERS
+from armload.evaluation.templates import check_template
+
+TASKS = "tasks"
+"""The folder of task files."""
+
+Kind = Literal["generate", "multiple-choice"]
+Format = Literal["jsonl", "csv"]
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Choices = Text | Annotated[tuple[Text, ...], Field(min_length=2)]
+
+
+class Prompt(Value):
+    """How a question is put.
+
+    Attributes:
+        system: template of the system message; empty for none.
+        user: template of the user's message. Of a multiple-choice task, the text that each choice
+            continues.
+        budget_sentence: template of the sentence that tells the model its budget of tokens
+            (``budget``); empty takes the task's.
+    """
+
+    system: str = ""
+    user: Text
+    budget_sentence: str = ""
+
+
+class Conclusion(Value):
+    """What makes a model commit to an answer when its budget is used up.
+
+    Attributes:
+        text: that is appended to its answer.
+        tokens: that it may generate after that.
+    """
+
+    text: Text
+    tokens: Count
+
+
+class Task(Value):
+    """A task.
+
+    Templates are Jinja2 and see the names of ``fields`` and, if there are any, ``choices``.
+
+    Attributes:
+        name: of the task's file.
+        description: for people.
+        kind: ``multiple-choice`` compares the likelihoods of given choices.
+        data: a file, relative to the task's; ``hf:ORG/REPO/FILE``; ``generated:word-problems``;
+            empty if it must be given with each evaluation.
+        data_source: where to get the data from, if they do not come with the task.
+        format: of a data file whose name ends neither in ``.jsonl`` nor in ``.csv``.
+        fields: of a question, each with its name in the data.
+        choices: the field in the data that holds the list of choices, or the fields that hold one
+            each.
+        delimiter: between a prompt and a choice.
+        expected: template of the right answer; with choices, of the letter of the right one or
+            its number, from 0.
+        prompts: by name; the first is the default.
+        budget_sentence: as in ``Prompt``.
+        conclude: what to append at the end of the budget.
+        grader: of free text.
+        budgets: the default ones, in tokens.
+    """
+
+    name: str = ""
+    description: str = ""
+    kind: Kind = "generate"
+    data: str = ""
+    data_source: str = ""
+    format: Format = "jsonl"
+    fields: Annotated[Mapping[str, Text], Field(min_length=1)]
+    choices: Annotated[Choices | None, Field(validate_default=True)] = None
+    delimiter: str = " "
+    expected: Text
+    budget_sentence: str = ""
+    prompts: Annotated[Mapping[str, Prompt], Field(min_length=1)]
+    conclude: Conclusion | None = None
+    grader: str = "exact"
+    budgets: tuple[Count, ...] = ()
+
+    @field_validator("choices")
+    @classmethod
+    def _kind_has_choices(cls, choices: Choices | None, info: ValidationInfo) -> Choices | None:
+        if choices is None and info.data.get("kind") == "multiple-choice":
+            raise ValueError("a multiple-choice task needs them")
+        return choices
+
+    @field_validator("expected")
+    @classmethod
+    def _expected_uses_fields(cls, text: str, info: ValidationInfo) -> str:
+        if "fields" in info.data:
+            check_template(text, info.data["fields"])
+        return text
+
+    @field_validator("budget_sentence")
+    @classmethod
+    def _sentence_uses_budget(cls, text: str) -> str:
+        check_template(text, {"budget"})
+        return text
+
+    @field_validator("prompts")
+    @classmethod
+    def _prompts_use_fields(
+        cls, prompts: Mapping[str, Prompt], info: ValidationInfo
+    ) -> Mapping[str, Prompt]:
+        choices = {"choices"} if info.data.get("choices") else set()
+        names = {*info.data.get("fields", ()), *choices}
+        for name, prompt in prompts.items() if "fields" in info.data else ():
+            try:
+                check_template(prompt.system, names)
+                check_template(prompt.user, names)
+                check_template(prompt.budget_sentence, {"budget"})
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        return prompts
+
+    @field_validator("grader")
+    @classmethod
+    def _grader_is_known(cls, name: str) -> str:
+        if name not in GRADERS:
+            raise ValueError(f"there is no grader {name!r}; graders: {', '.join(GRADERS)}")
+        return name
+
+    def prompt(self, name: str) -> Prompt:
+        """Return a prompt with the sentence that counts for it.
+
+        Raises:
+            UsageError: the task has none of that name.
+        """
+        if name not in self.prompts:
+            known = ", ".join(self.prompts)
+            raise UsageError(f"Task {self.name} has no prompt {name!r}.", f"Prompts: {known}.")
+        prompt = self.prompts[name]
+        sentence = prompt.budget_sentence or self.budget_sentence
+        return prompt.model_copy(update={"budget_sentence": sentence})
+
+
+def load_task(name_or_path: str) -> Task:
+    """Read ``tasks/NAME.yaml``, the person's own first, or a file with another path.
+
+    A relative ``data`` becomes the path that it is relative to the task's file.
+
+    Raises:
+        UsageError: there is none; the nearest names are offered.
+        DataError: it is malformed; says file, line, key and what is allowed.
+        DiskError: it cannot be read.
+    """
+    from armload.core.yamlfile import load_file, load_named
+
+    if name_or_path.endswith((".yaml", ".yml")):
+        path = Path(name_or_path).expanduser()
+        require_file(path, "task", "Give the name of a task or the path of its YAML file.")
+        task = load_file(path, Task)
+        task = task.model_copy(update={"name": task.name or path.stem})
+    else:
+        path = data_file(TASKS, name_or_path)
+        task = load_named(TASKS, name_or_path, Task)
+    if not task.data or ":" in task.data:
+        return task
+    return task.model_copy(update={"data": str(path.parent / task.data)})

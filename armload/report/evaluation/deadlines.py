@@ -1,0 +1,126 @@
+"""Accuracy against seconds: what is right of the answers that are finished by a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.tradeoff import Answers, Crossover, by_deadline, deadlines_of
+from armload.core.values import counted
+from armload.report import formatting as words
+from armload.report.drawing import (
+    HEIGHT_PIXELS,
+    MOST_LINES,
+    QUIET,
+    WIDTH_PIXELS,
+    Specification,
+    columns_for,
+    finish,
+)
+from armload.report.evaluation.table import percent
+from armload.report.figures.figure import (
+    Figure,
+    Rows,
+    TimeUnit,
+    colour_and_shape,
+    legend_line,
+    time_unit,
+)
+
+NAME, TITLE = "accuracy-seconds", "Accuracy against time"
+
+MOST_STEPS = 160
+
+
+def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> Figure:
+    """Draw the share of right answers by each deadline, with its confidence band.
+
+    Args:
+        systems: at least one.
+        crossover: of two systems; none where it was not looked for.
+    """
+    shown = systems[:MOST_LINES]
+    sentence = _sentence(shown)
+    return Figure(
+        name=NAME,
+        title=TITLE,
+        sentence=sentence,
+        specification=_specification(shown, sentence, crossover),
+    )
+
+
+def _sentence(shown: Sequence[Answers]) -> str:
+    parts = []
+    for system in shown:
+        last_s = max(max(row) for row in system.latency_s)
+        (point,) = by_deadline(system, [last_s])
+        parts.append(f"{system.name}: {percent(point.accuracy.share)} by {words.seconds(last_s)}")
+    questions = counted(len(shown[0].questions), "question")
+    return (
+        f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95 % confidence "
+        "intervals."
+    )
+
+
+def _specification(
+    shown: Sequence[Answers], sentence: str, crossover: Crossover | None
+) -> Specification:
+    import altair as alt
+
+    deadlines = _thinned(deadlines_of(*shown))
+    unit = time_unit([deadlines[-1]])
+    labels = [legend_line(system.name) for system in shown]
+    x = alt.X("deadline:Q").title(f"time since the question ({unit.name})").scale(zero=True)
+    colour, _ = colour_and_shape("line", labels)
+    data = alt.Chart(alt.NamedData(name="deadlines"))
+    y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
+    band = data.mark_area(opacity=0.15, interpolate="step-after").encode(
+        x, alt.Y("low:Q").title("right answers (%)"), alt.Y2("high:Q"), colour
+    )
+    line = data.mark_line(strokeWidth=2, interpolate="step-after").encode(
+        x,
+        y,
+        colour,
+        tooltip=[
+            alt.Tooltip("line:N", title="model"),
+            alt.Tooltip("deadline:Q", title=unit.name, format=",.4~g"),
+            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+        ],
+    )
+    layers = [band, line]
+    at_s = crossover.deadline_s if crossover and crossover.is_shown else None
+    if at_s is not None:
+        rule = alt.Chart(alt.NamedData(name="crossover"))
+        layers += [
+            rule.mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("deadline:Q")),
+            rule.mark_text(align="left", dx=5, fontSize=12).encode(
+                alt.X("deadline:Q"), y=alt.value(12), text=alt.value("crossover")
+            ),
+        ]
+    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(
+        chart, title=TITLE, subtitle=sentence, legend_columns=columns_for(labels)
+    )
+    specification["datasets"] = {"deadlines": _rows(shown, deadlines, unit)}
+    if at_s is not None:
+        specification["datasets"]["crossover"] = [{"deadline": at_s * unit.per_s}]
+    return specification
+
+
+def _thinned(deadlines: Sequence[float]) -> list[float]:
+    every = -(-len(deadlines) // MOST_STEPS)
+    kept = list(deadlines[::every])
+    return kept if kept[-1] == deadlines[-1] else [*kept, deadlines[-1]]
+
+
+def _rows(shown: Sequence[Answers], deadlines: Sequence[float], unit: TimeUnit) -> Rows:
+    return [
+        {
+            "line": legend_line(system.name),
+            "deadline": point.deadline_s * unit.per_s,
+            "accuracy": 100 * point.accuracy.share,
+            "low": 100 * point.accuracy.interval.low,
+            "high": 100 * point.accuracy.interval.high,
+        }
+        for system in shown
+        for point in by_deadline(system, [0.0, *deadlines])
+    ]

@@ -1,0 +1,94 @@
+"""Accuracy against the tokens of an answer, with its confidence bands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.core.values import counted
+from armload.report.drawing import (
+    HEIGHT_PIXELS,
+    MOST_LINES,
+    WIDTH_PIXELS,
+    Specification,
+    columns_for,
+    finish,
+)
+from armload.report.evaluation.series import Series
+from armload.report.evaluation.table import percent
+from armload.report.figures.figure import Figure, Rows, colour_and_shape, legend_line
+
+NAME, TITLE = "accuracy-tokens", "Accuracy against tokens"
+
+
+def token_figure(series: Sequence[Series]) -> Figure:
+    """Draw the accuracy at each budget against the mean number of tokens that it took.
+
+    Args:
+        series: at least one, each with budgets.
+    """
+    shown = series[:MOST_LINES]
+    sentence = _sentence(shown)
+    return Figure(
+        name=NAME, title=TITLE, sentence=sentence, specification=_specification(shown, sentence)
+    )
+
+
+def _sentence(shown: Sequence[Series]) -> str:
+    parts = []
+    for series in shown:
+        best = max(series.points, key=lambda point: point.correct)
+        if best.accuracy is not None:
+            tokens = f"{best.mean_tokens:.0f} tokens"
+            parts.append(f"{series.label}: {percent(best.accuracy.share)} with {tokens}")
+    questions = counted(len(shown[0].points[-1].attempts), "question")
+    return f"{'; '.join(parts)} (mean over {questions}). Bands are 95 % confidence intervals."
+
+
+def _specification(shown: Sequence[Series], sentence: str) -> Specification:
+    import altair as alt
+
+    labels = [legend_line(series.label) for series in shown]
+    x = alt.X("tokens:Q").title("tokens per answer (mean)").scale(zero=True)
+    y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
+    colour, shape = colour_and_shape("line", labels)
+    data = alt.Chart(alt.NamedData(name="points"))
+    band = data.mark_area(opacity=0.15).encode(
+        x, alt.Y("low:Q").title("right answers (%)"), alt.Y2("high:Q"), colour
+    )
+    line = data.mark_line(strokeWidth=2).encode(x, y, colour)
+    marks = data.mark_point(filled=True, size=70, opacity=1).encode(
+        x,
+        y,
+        colour,
+        shape,
+        tooltip=[
+            alt.Tooltip("line:N", title="model"),
+            alt.Tooltip("budget:Q", title="budget in tokens"),
+            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+            alt.Tooltip("low:Q", title="95 % from", format=".1f"),
+            alt.Tooltip("high:Q", title="to", format=".1f"),
+            alt.Tooltip("tokens:Q", title="mean tokens", format=",.4~g"),
+        ],
+    )
+    chart = alt.layer(band, line, marks).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(
+        chart, title=TITLE, subtitle=sentence, legend_columns=columns_for(labels)
+    )
+    specification["datasets"] = {"points": _rows(shown)}
+    return specification
+
+
+def _rows(shown: Sequence[Series]) -> Rows:
+    return [
+        {
+            "line": legend_line(series.label),
+            "budget": point.budget,
+            "tokens": point.mean_tokens,
+            "accuracy": 100 * point.accuracy.share,
+            "low": 100 * point.accuracy.interval.low,
+            "high": 100 * point.accuracy.interval.high,
+        }
+        for series in shown
+        for point in series.points
+        if point.accuracy is not None
+    ]

@@ -1,0 +1,82 @@
+"""An evaluation as a page that opens anywhere: figures, table, and every answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from armload.core.files import write_whole
+from armload.evaluation.record import Evaluated, Evaluation
+from armload.evaluation.results import Point
+from armload.report.evaluation.answers import AnswerRow, answer_rows
+from armload.report.evaluation.deadlines import deadline_figure
+from armload.report.evaluation.figures import token_figure
+from armload.report.evaluation.series import Series, Standing
+from armload.report.evaluation.table import between, failures, percent
+from armload.report.figures.figure import Figure
+from armload.report.html import render
+
+PAGE_NAME = "report.html"
+TEMPLATE_NAME = "evaluation/page.html.j2"
+
+
+def write_page(evaluated: Evaluated, standing: Standing, grader: str) -> Path:
+    """Write an evaluation's page into its folder, and return its path.
+
+    Args:
+        grader: that judged the answers.
+    """
+    page = evaluated.folder / PAGE_NAME
+    write_whole(page, render_page(evaluated, standing, grader).encode())
+    return page
+
+
+def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
+    """Return the page of one evaluation."""
+    answers = answer_rows(evaluated, standing.series)
+    found = standing.crossover
+    figures: list[Figure] = []
+    if standing.systems:
+        figures = [deadline_figure(standing.systems, found), token_figure(standing.generated)]
+    evaluation = evaluated.evaluation
+    values = {
+        "headline": headline(evaluation, standing.points),
+        "evaluation": evaluation,
+        "version": evaluation.armload,
+        "series": standing.series,
+        "figures": figures,
+        "sentences": [*([found.statement] if found else []), *failures(standing.points)],
+        "answers": answers,
+        "filters": _filters(standing.series, answers),
+        "grader": grader,
+        "percent": percent,
+        "between": between,
+    }
+    return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
+
+
+def headline(evaluation: Evaluation, points: Sequence[Point]) -> str:
+    """Say how many questions how many models have answered."""
+    models = len({part.model for part in evaluation.parts})
+    by = "one model" if models == 1 else f"{models} models"
+    answered = max((len(point.attempts) for point in points), default=0)
+    share = f"{answered:,} of " if answered < evaluation.questions else ""
+    return f"{evaluation.task}: {share}{evaluation.questions:,} questions, {by}"
+
+
+def _filters(series: Sequence[Series], answers: Sequence[AnswerRow]) -> list[tuple[str, str, int]]:
+    """Return outcomes to choose rows by: of two lines, what one gets right and the other not."""
+    counts = Counter(row.outcome for row in answers)
+    if len(series) == 2:
+        a, b = (line.label for line in series)
+        named = {
+            "rw": f"right: {a}, wrong: {b}",
+            "wr": f"wrong: {a}, right: {b}",
+            "rr": "both right",
+            "ww": "both wrong",
+        }
+    else:
+        every = len(series)
+        named = {"r" * every: "all right", "w" * every: "all wrong"}
+    return [(outcome, label, counts[outcome]) for outcome, label in named.items()]

@@ -1,0 +1,107 @@
+"""The accuracy of each model at each budget, for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.analysis.statistics import Interval
+from armload.core.values import counted
+from armload.evaluation.results import Point
+from armload.report import formatting as words
+from armload.report.evaluation.series import Series, Standing
+from armload.report.layout import Column, Prose, Rows
+
+
+def percent(share: float) -> str:
+    """Write a share with one decimal."""
+    return f"{100 * share:.1f} %"
+
+
+def between(interval: Interval) -> str:
+    """Write an interval of shares."""
+    return f"{100 * interval.low:.1f}–{100 * interval.high:.1f} %"  # noqa: RUF001
+
+
+def evaluation_view(standing: Standing) -> Group:
+    """Lay out the points, one a line, and what became of questions without an answer."""
+    lines: list[RenderableType] = []
+    for series in standing.series:
+        if lines:
+            lines.append(Text(""))
+        lines += [Prose(series.label, "bold"), _table(series)]
+    lines += [Prose(sentence, "yellow") for sentence in failures(standing.points)]
+    return Group(*lines)
+
+
+def failures(points: Sequence[Point]) -> list[str]:
+    """Say how many questions have no answer, and why: each kind of reason once."""
+    kinds: dict[str, dict[str, str]] = {}
+    for point in points:
+        for question, reason in point.failed.items():
+            kinds.setdefault(re.sub(r"\d+", "", reason), {})[question] = reason
+    return [
+        f"{counted(len(failed), 'question')} without an answer, such as question "
+        f"{next(iter(failed))}: {next(iter(failed.values()))}."
+        for failed in kinds.values()
+    ]
+
+
+def _table(series: Series) -> Rows:
+    if series.points[0].budget is None:
+        return _choices(series)
+    table = Rows(
+        Column(heading="budget\ntokens", is_number=True),
+        Column(heading="right", is_number=True),
+        Column(heading="accuracy", is_number=True),
+        Column(heading="95 %\nsure", is_number=True),
+        Column(heading="boxed", is_number=True),
+        Column(heading="ended by\nitself", is_number=True),
+        Column(heading="mean\ntokens", is_number=True),
+        Column(heading="mean\ntime", is_number=True),
+    )
+    for point in series.points:
+        count = len(point.attempts)
+        finished = sum(each.is_finished for each in point.attempts) / max(1, count)
+        table.add(
+            str(point.budget),
+            f"{point.correct}/{count}",
+            Text(percent(point.accuracy.share) if point.accuracy else words.UNKNOWN, style="bold"),
+            between(point.accuracy.interval) if point.accuracy else words.UNKNOWN,
+            *(
+                (
+                    f"{point.boxed_share:.0%}".replace("%", " %"),
+                    f"{finished:.0%}".replace("%", " %"),
+                    f"{point.mean_tokens:.0f}",
+                    words.seconds(point.mean_s),
+                )
+                if count
+                else 4 * [words.UNKNOWN]
+            ),
+        )
+    return table
+
+
+def _choices(series: Series) -> Rows:
+    table = Rows(
+        Column(heading="right", is_number=True),
+        Column(heading="acc", is_number=True),
+        Column(heading="95 %\nsure", is_number=True),
+        Column(heading="acc_norm", is_number=True),
+        Column(heading="95 %\nsure", is_number=True),
+        Column(heading="mean\ntime", is_number=True),
+    )
+    for point in series.points:
+        plain, normalised = point.accuracy, point.normalised
+        table.add(
+            f"{point.correct}/{len(point.attempts)}",
+            Text(percent(plain.share) if plain else words.UNKNOWN, style="bold"),
+            between(plain.interval) if plain else words.UNKNOWN,
+            Text(percent(normalised.share) if normalised else words.UNKNOWN, style="bold"),
+            between(normalised.interval) if normalised else words.UNKNOWN,
+            words.seconds(point.mean_s),
+        )
+    return table

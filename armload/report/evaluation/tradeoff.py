@@ -1,0 +1,75 @@
+"""Accuracy at equal latency in words, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.analysis.tradeoff import AtDeadline, by_budget
+from armload.evaluation.sides import SharedAxis, Tradeoff
+from armload.report import formatting as words
+from armload.report.evaluation.series import CONCLUDED, TOLD, UNTOLD
+from armload.report.evaluation.table import between, percent
+from armload.report.layout import Column, Prose, Rows
+
+
+def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
+    """Lay out each way in which both models were asked."""
+    lines: list[RenderableType] = []
+    for each in tradeoffs:
+        if lines:
+            lines.append(Text(""))
+        lines += [Prose(_heading(each), "bold"), _table(each), Text("")]
+        lines.append(Prose(each.crossover.statement, "bold"))
+        lines += [Prose(_at(each, one)) for one in each.deadlines]
+        if each.axis:
+            lines.append(Prose(_axis(each.axis), "dim"))
+    return Group(*lines)
+
+
+def _heading(each: Tradeoff) -> str:
+    told = TOLD if each.is_told else UNTOLD
+    concluded = f", {CONCLUDED}" if each.concludes else ""
+    return f"Prompt {each.prompt}, {told}{concluded}: {len(each.a.questions)} questions"
+
+
+def _table(each: Tradeoff) -> Rows:
+    table = Rows(
+        Column(heading="model", below=""),
+        Column(heading="budget\ntokens", is_number=True),
+        Column(heading="mean\ntime", is_number=True),
+        Column(heading="accuracy", is_number=True),
+        Column(heading="95 %\nsure", is_number=True),
+    )
+    for system in (each.a, each.b):
+        for point in by_budget(system):
+            table.add(
+                system.name,
+                str(point.budget),
+                words.seconds(point.mean_latency_s),
+                percent(point.accuracy.share),
+                between(point.accuracy.interval),
+            )
+    return table
+
+
+def _at(each: Tradeoff, found: AtDeadline) -> str:
+    low, high = found.difference.interval.low, found.difference.interval.high
+    return (
+        f"After {words.seconds(found.deadline_s)}: {each.a.name} {percent(found.a.share)}, "
+        f"{each.b.name} {percent(found.b.share)}; difference "
+        f"{100 * found.difference.difference:+.1f} points (95 %: {100 * low:+.1f} to "
+        f"{100 * high:+.1f}); right alone: {found.mcnemar.only_a} and {found.mcnemar.only_b} "
+        f"questions, p = {found.mcnemar.p_value:.3g} (exact McNemar test)."
+    )
+
+
+def _axis(axis: SharedAxis) -> str:
+    pairs = zip(axis.slower_tokens, axis.slower_accuracy, strict=True)
+    placed = ", ".join(f"{percent(share)} at {tokens:.0f}" for tokens, share in pairs)
+    return (
+        f"By one ratio of speeds ({axis.ratio:.2f}), the slower model's points on the axis of "
+        f"{axis.faster}'s tokens: {placed}. This ignores prompts and growing contexts."
+    )

@@ -1,0 +1,173 @@
+"""Evaluations as a person runs them: kept, resumed, shared, graded again and compared."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.person import Person
+
+pytestmark = pytest.mark.build
+
+MODEL = "word-problems:Q8_0"
+QUESTIONS = 12
+COVERED = ["armload/evaluation", "armload/engines/scorer.py", "toolchains/native/scorer"]
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Iterator[Person]:
+    person = Person(tmp_path / "ann")
+    for name in ("here", "there"):
+        person.add_board(name, f"extends: qemu-user\nworkdir: {person.folder}/{name}-board\n")
+    yield person
+    for name in ("here", "there"):
+        person.types("board.down", "--board", name)
+
+
+def words(*more: str, board: str = "here", limit: int = QUESTIONS) -> tuple[str, ...]:
+    common = ("--task", "word-problems", "--limit", str(limit), "--threads", "1")
+    return ("eval", "--board", board, *common, *more)
+
+
+def answers(person: Person) -> list[dict[str, Any]]:
+    """Return the answers of the only evaluation, of all its parts."""
+    found = []
+    for path in person.folder.glob("evaluations/*/answers-*.jsonl"):
+        found += [json.loads(line) for line in path.read_text().splitlines()]
+    return found
+
+
+def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
+    models = f"{MODEL},word-problems:Q2_K"
+    budgets = ("--budget", "20,160")
+    shown = json.loads(ann.types(*words("--model", models, *budgets, "--json")).stdout)
+    found = [(point["model"], point["budget"], point["questions"]) for point in shown["points"]]
+    assert found == [
+        ("word-problems-Q8_0.gguf", 20, QUESTIONS),
+        ("word-problems-Q8_0.gguf", 160, QUESTIONS),
+        ("word-problems-Q2_K.gguf", 20, QUESTIONS),
+        ("word-problems-Q2_K.gguf", 160, QUESTIONS),
+    ]
+    short, whole, *_ = shown["points"]
+    assert whole["correct"] > short["correct"]
+    assert whole["mean_tokens"] > short["mean_tokens"]
+    (page,) = ann.folder.glob("evaluations/*/report.html")
+    assert "right: word-problems-Q8_0, wrong: word-problems-Q2_K" in page.read_text()
+
+    traded = json.loads(ann.types("tradeoff", "latest", "--deadline", "0.1", "--json").stdout)
+    assert [each["a"]["name"] for each in traded] == ["word-problems-Q8_0"]
+    assert len(traded[0]["a"]["questions"]) == QUESTIONS
+
+    again = ann.types("eval", "--regrade", "latest", "--grader", "boxed,number")
+    assert "boxed and number disagree on" in again.stdout
+
+
+def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
+    options = ("--model", MODEL, "--budget", "20", "--limit", "3")
+    task = ann.folder / "sums.yaml"
+    task.write_text(
+        'data: sums.jsonl\nfields: {question: q, answer: a}\nexpected: "{{ answer }}"\n'
+        'prompts:\n  plain:\n    user: "{{ question }}"\n'
+        '    budget_sentence: "Use {{ budget }} tokens."\n'
+        'conclude: {text: " \\\\boxed{", tokens: 6}\ngrader: boxed\n'
+    )
+    (ann.folder / "sums.jsonl").write_text('{"q": "Ann has 3 apples. How many?", "a": "3"}\n')
+    ann.types("eval", "--board", "here", "--task", str(task), *options, "--tell-budget", "both")
+    items = [
+        json.loads(line)
+        for path in ann.folder.glob("evaluations/*/items/*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    told = ["Use 20 tokens." in item["messages"][0]["content"] for item in items]
+    assert sorted(told) == [False, True]
+    concluded = json.loads(
+        ann.types(
+            "eval", "--board", "here", "--task", str(task), *options, "--conclude", "--json"
+        ).stdout
+    )
+    assert all(point["boxed_share"] == 1 for point in concluded["points"])
+
+
+def test_boards_share_the_questions(ann: Person) -> None:
+    ann.types(*words("--model", MODEL, board="here,there"))
+    ids = Counter(answer["id"] for answer in answers(ann))
+    assert len(ids) == QUESTIONS
+    assert set(ids.values()) == {1}
+    boards = [json.loads(path.read_text())["board"]["name"] for path in ann.runs.glob("*/run.json")]
+    assert sorted(boards) == ["here", "there"]
+
+
+@pytest.mark.parametrize(
+    "kills", [2, pytest.param(20, marks=pytest.mark.exhaustive(covers=COVERED))]
+)
+def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
+    ann: Person, kills: int
+) -> None:
+    limit = 15 * kills
+    command = words("--model", MODEL, "--budget", "20,96", "--json", limit=limit)
+    chance = random.Random(kills)
+    for _ in range(kills):
+        process = ann.start(*command)
+        time.sleep(chance.uniform(0.5, 6))
+        assert process.poll() is None, "it was done before it could be killed"
+        process.kill()
+        process.communicate()
+    shown = json.loads(ann.types(*command).stdout)
+    assert [point["questions"] for point in shown["points"]] == [limit, limit]
+    ids = Counter(answer["id"] for answer in answers(ann))
+    assert len(ids) == limit
+    assert set(ids.values()) == {1}
+
+
+def test_logits_are_those_of_an_earlier_run_and_not_those_of_another_quantisation(
+    ann: Person,
+) -> None:
+    (ann.folder / "prompts.txt").write_text("Ann has 3 apples.\nBen buys 4 packs of pens.\n")
+    command = ("eval", "--task", "logits", "--data", "prompts.txt", "--board", "here")
+    first = json.loads(ann.types(*command, "--model", MODEL, "--json").stdout)
+    compared = (*command, "--reference", first["run"], "--fail-unless-close", "--json")
+    same = json.loads(ann.types(*compared, "--model", MODEL, "--new").stdout)["agreement"]
+    assert (same["close"], same["max_difference"]) == (2, 0)
+    coarse = ann.types(*compared, "--model", "word-problems:Q2_K", status=13)
+    assert json.loads(coarse.stdout)["agreement"]["close"] == 0
+
+
+def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Person) -> None:
+    command = words("--model", MODEL, "--max-time", "1", "--json", limit=2000)
+    first = json.loads(ann.types(*command).stdout)["points"][0]["questions"]
+    assert 0 < first < 2000
+    second = json.loads(ann.types(*command).stdout)["points"][0]["questions"]
+    assert first < second < 2000
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (("--task", "gsm8k"), 2, "Give its data file with --data FILE"),
+        (("--task", "logits"), 2, "needs prompts"),
+        (("--reference", "x"), 2, "options of --task logits"),
+        (("--task", "nothing"), 2, "no .* named 'nothing'"),
+        (("--budget", "few"), 2, "--budget 'few': must be a whole number"),
+        (("--weights", "wrong"), 2, "mapped"),
+        (("--resident", "lots"), 2, "not a size"),
+        (("--parallel", "99"), 2, "from 1 to 32"),
+        (("--threads", "0"), 2, "threads"),
+        (("--grader", "fair"), 2, "no grader 'fair'"),
+        (("--tell-budget", "maybe"), 2, "must be no, yes or both"),
+        (("--model", "word-problems:Q9_9"), 2, "Q9_9"),
+        (("--context", "16", "--limit", "2"), 0, "2 questions without an answer"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_do(
+    ann: Person, options: tuple[str, ...], status: int, message: str
+) -> None:
+    done = ann.types("eval", "--board", "here", *options, status=status)
+    assert re.search(message, done.stdout + done.stderr), done.stdout + done.stderr

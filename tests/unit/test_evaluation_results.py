@@ -1,0 +1,117 @@
+"""Answers become figures: at each budget, graded, with their times; and are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.core.errors import DataError, UsageError
+from armload.core.progress import Silent
+from armload.evaluation.record import (
+    EVALUATION_FILE,
+    find_evaluation,
+    is_evaluation,
+    load_evaluation,
+    unfinished,
+)
+from armload.evaluation.results import points_of
+from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_an_answer_counts_as_it_is_at_each_budget() -> None:
+    points = points_of(evaluated())
+    found = [(point.model, point.budget, point.correct, len(point.attempts)) for point in points]
+    assert found == [
+        ("a.gguf", 4, 0, 4),
+        ("a.gguf", 10, 4, 4),
+        ("b.gguf", 4, 0, 3),
+        ("b.gguf", 10, 1, 3),
+    ]
+
+
+def test_time_and_tokens_end_with_the_budget() -> None:
+    short, whole, *_ = points_of(evaluated())
+    assert short.mean_s == pytest.approx(0.4)
+    assert whole.mean_s == pytest.approx(1.0)
+    assert [short.mean_tokens, whole.mean_tokens] == list(BUDGETS)
+    assert not any(each.is_finished for each in short.attempts)
+    assert all(each.is_finished for each in whole.attempts)
+
+
+def test_a_question_without_an_answer_is_named_and_counts_nowhere() -> None:
+    last = points_of(evaluated())[-1]
+    assert last.failed == {"4": "the prompt is too long"}
+    assert last.boxed_share == pytest.approx(2 / 3)
+    assert last.accuracy is not None
+    assert last.accuracy.share == pytest.approx(1 / 3)
+    assert last.accuracy.interval.low < 1 / 3 < last.accuracy.interval.high
+
+
+def test_another_grader_needs_no_board() -> None:
+    last = points_of(evaluated(), "number")[-1]
+    assert last.correct == 1
+
+
+def test_answers_are_kept_once_and_in_the_order_of_the_questions() -> None:
+    made = evaluated()
+    assert made.add(1, [answer("1", "another")]) == 0
+    again = load_evaluation(made.folder)
+    assert [each.id for each in again.answers(1)] == [question.id for question in QUESTIONS]
+    assert again.answers(0) == made.answers(0)
+    assert again.is_complete
+
+
+def test_an_incomplete_evaluation_of_the_same_command_is_resumed() -> None:
+    made = evaluated()
+    assert unfinished(made.evaluation, Silent()) is not None  # killed before it was shown
+    made.note_shown()
+    assert unfinished(made.evaluation, Silent()) is None
+    (made.folder / "answers-1.jsonl").unlink()
+    found = unfinished(made.evaluation, Silent())
+    assert found is not None
+    assert [question.id for question in found.missing(1)] == ["1", "2", "3", "4"]
+
+
+def test_an_evaluation_is_found_by_the_end_of_its_id() -> None:
+    made = evaluated()
+    for reference in (
+        "latest",
+        "latest-eval",
+        made.evaluation.id,
+        made.evaluation.id[-4:],
+        str(made.folder),
+    ):
+        assert find_evaluation(reference).evaluation == made.evaluation
+        assert is_evaluation(reference) == (
+            reference.startswith(made.evaluation.id) or reference == "latest-eval"
+        )
+    with pytest.raises(UsageError, match="no evaluation 'nothing'"):
+        find_evaluation("nothing")
+
+
+def test_a_changed_file_is_named() -> None:
+    made = evaluated()
+    (made.folder / EVALUATION_FILE).write_text('{"format": 1, "id": 3}')
+    with pytest.raises(DataError, match=r"evaluation\.json"):
+        load_evaluation(made.folder)
+
+
+def test_what_is_thought_before_the_answer_is_not_graded() -> None:
+    made = evaluated()
+    text = "so \\boxed{9}</think> It is \\boxed{8}"
+    thinking = answer("4", text).model_copy(
+        update={"think_tokens": 10, "text_bytes": (*(14 for _ in range(9)), len(text))}
+    )
+    (made.folder / "answers-1.jsonl").unlink()
+    again = load_evaluation(made.folder)
+    again.add(1, [thinking])
+    short, whole = points_of(again)[2:]
+    assert short.attempts[0].text == "so \\boxed{9}</"
+    assert (short.attempts[0].extracted, whole.attempts[0].extracted) == (None, "8")

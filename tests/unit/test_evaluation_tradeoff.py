@@ -1,0 +1,72 @@
+"""Two models at equal latency, from kept answers; and the page that shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.core.errors import UsageError
+from armload.evaluation.results import points_of
+from armload.evaluation.sides import check_times, find_sides, trade
+from armload.report.evaluation.page import write_page
+from armload.report.evaluation.series import standing_of
+from tests.unit.evaluations import BUDGETS, evaluated
+from tests.unit.runs import quick_run
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_times_of_two_models_in_one_evaluation_are_their_answers() -> None:
+    evaluated(fails=False)
+    (found,) = trade(*find_sides("latest", ""), deadlines_s=[0.7])
+    assert found.a.name == "a"
+    assert found.a.budgets == BUDGETS
+    assert found.a.latency_s[0] == pytest.approx((0.4, 1.0))
+    assert found.b.latency_s[0] == pytest.approx((0.2, 0.5))
+    (at,) = found.deadlines
+    assert (at.a.correct, at.b.correct) == (0, 2)
+    assert found.axis is not None
+    assert found.axis.ratio == pytest.approx(2.0)
+
+
+def test_one_of_several_models_is_named() -> None:
+    evaluated(fails=False)
+    a, b = find_sides("latest:b", "latest:a")
+    assert (a.model, b.model) == ("b.gguf", "a.gguf")
+    with pytest.raises(UsageError, match=r"has the models a\.gguf, b\.gguf"):
+        find_sides("latest:c", "latest:a")
+
+
+def test_different_questions_are_not_compared() -> None:
+    evaluated()
+    with pytest.raises(UsageError, match="did not answer the same questions"):
+        trade(*find_sides("latest", ""))
+
+
+def test_times_of_another_model_are_refused() -> None:
+    evaluated(fails=False)
+    _, side = find_sides("latest", "")
+    with pytest.raises(UsageError, match=r"not of b\.gguf"):
+        check_times(side, [quick_run()])
+    assert check_times(side, []) is None
+
+
+def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:
+    made = evaluated(fails=False)
+    text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
+    for words in ("Accuracy against time", "Accuracy against tokens", "What is 3 + 3?"):
+        assert words in text
+    assert "<h1>sums: 4 questions, 2 models</h1>" in text
+    assert "right: a, wrong: b (2)" in text
+    assert "I do not know" in text
+
+
+def test_a_page_names_questions_without_an_answer() -> None:
+    made = evaluated()
+    text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
+    assert "1 question without an answer, such as question 4: the prompt is too long." in text

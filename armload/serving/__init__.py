@@ -1,0 +1,1 @@
+"""A model served on a board, the load on it, and what became of each request."""

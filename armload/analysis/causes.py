@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from armload.analysis.frequency import ANY, Cores
+from armload.analysis.frequency import ANY, LOWER_FREQUENCY, Cores
 from armload.analysis.storage_share import storage_rate, storage_s
 from armload.analysis.summary import generating
 from armload.engines.trace import Step
@@ -43,7 +43,6 @@ FEWEST_STEPS = 2 * NEIGHBOURS
 STORAGE_EXPLAINS = 0.25
 """Share of the delay, or half that of the whole step, that reading must have taken."""
 
-LOWER_FREQUENCY = 0.95
 BUSY_DROP = 0.10
 MORE_SWITCHES = 2
 TREND_FROM = 0.6

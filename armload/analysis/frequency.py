@@ -9,6 +9,9 @@ from armload.boards.conditions import Conditions
 from armload.engines.cpu_set import cpu_numbers
 from armload.engines.trace import Step, Trace
 
+LOWER_FREQUENCY = 0.95
+"""Share of the highest frequency below which a core counts as throttled."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cores:

@@ -1,0 +1,204 @@
+"""What the board did while it served a load, on the clock of the requests.
+
+The server's steps are stamped with the board's monotonic clock and the requests with this
+machine's; a measured offset makes one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from armload.analysis.frequency import ANY, LOWER_FREQUENCY, Cores
+from armload.analysis.load.phases import phases_of
+from armload.analysis.load.point import LoadPoint
+from armload.analysis.load.request import RequestRecord
+from armload.analysis.storage_share import compute_s, storage_rate
+from armload.analysis.summary import generating
+from armload.core.values import Value
+from armload.engines.trace import Step, Trace
+
+
+class BoardSample(Value):
+    """The board at one moment of a load; what it does not tell is none, or empty.
+
+    Attributes:
+        at_s: on the board's monotonic clock.
+        frequency_khz: of each core that reports one.
+        temperature_celsius: of the hottest sensor.
+        requests_processing, requests_deferred: that were in a slot, and that waited for one.
+    """
+
+    at_s: float
+    memory_available_bytes: int | None = None
+    frequency_khz: tuple[int, ...] = ()
+    temperature_celsius: float | None = None
+    requests_processing: int | None = None
+    requests_deferred: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """One point of a load, with what was recorded in its time.
+
+    Attributes:
+        records: of its requests.
+        slots: of the server; none where they are not known.
+        header, steps: the server's trace; none and empty without one.
+        samples: of the board, likewise.
+        cores: that the server could use.
+        storage_read_bytes_per_s: what the board's storage gives, where that is known.
+    """
+
+    point: LoadPoint
+    records: tuple[RequestRecord, ...]
+    slots: int | None = None
+    header: Trace | None = None
+    steps: tuple[Step, ...] = ()
+    samples: tuple[BoardSample, ...] = ()
+    cores: Cores = ANY
+    storage_read_bytes_per_s: int | None = None
+
+    @property
+    def board_at_zero_s(self) -> float:
+        """The board's clock at the beginning of the load; its steps need it, and have it."""
+        clock = self.point.clock
+        return self.point.began_client_s + (clock.board_minus_client_s if clock else 0.0)
+
+    @property
+    def counted(self) -> list[RequestRecord]:
+        """The requests after the warm-up."""
+        return [record for record in self.records if not record.is_warmup]
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """From the first to the last request that was sent, in which the load was the intended one.
+
+        Of a single request, its whole time.
+        """
+        sent = [record.sent_s for record in self.counted if record.sent_s is not None]
+        if not sent:
+            return (0.0, 0.0)
+        first_s, last_s = min(sent), max(sent)
+        ends = [record.end_s for record in self.counted]
+        return (first_s, last_s if last_s > first_s else max(ends))
+
+    def seconds_of(self, step: Step) -> tuple[float, float]:
+        """Return a step's start and end on the clock of the requests."""
+        zero_s = self.board_at_zero_s
+        return step.start_ns / 1e9 - zero_s, step.end_ns / 1e9 - zero_s
+
+    def steps_within(self, from_s: float, to_s: float) -> list[Step]:
+        """Return the main model's steps that began in a time on the clock of the requests."""
+        return [
+            step
+            for step in self.steps
+            if step.model == 0 and from_s <= self.seconds_of(step)[0] < to_s
+        ]
+
+
+class Telemetry(Value):
+    """What the board did between the first and the last request of a point.
+
+    Attributes:
+        slots: of the server.
+        busy_slots: on average over the time.
+        all_busy_share: of the time in which all slots were busy.
+        decode_step_s: median of the steps that processed no prompt; none without such steps.
+        sequences_per_step: that took part in these, on average.
+        prompt_share: of the time that steps took which processed prompts.
+        storage_share: of the steps' time that went into waiting for storage.
+        read_bytes: from storage.
+        throttled_share: of the steps' time at a frequency below the highest seen.
+        celsius_max, memory_available_min_bytes: over the samples, and the steps.
+
+    Each is none where nothing tells.
+    """
+
+    slots: int | None = None
+    busy_slots: float | None = None
+    all_busy_share: float | None = None
+    decode_step_s: float | None = None
+    sequences_per_step: float | None = None
+    prompt_share: float | None = None
+    storage_share: float | None = None
+    read_bytes: int | None = None
+    throttled_share: float | None = None
+    celsius_max: float | None = None
+    memory_available_min_bytes: int | None = None
+
+
+def telemetry_of(observed: Observed) -> Telemetry:
+    """Return what is known of the board at a point."""
+    from_s, to_s = observed.window_s
+    steps = observed.steps_within(from_s, to_s)
+    slots = observed.slots or max((step.sequences for step in observed.steps), default=None)
+    busy = list(busy_slots(observed.records, from_s, to_s))
+    length_s = sum(end_s - start_s for start_s, end_s, _ in busy)
+    known: dict[str, float | int | None] = {"slots": slots}
+    if length_s > 0:
+        known["busy_slots"] = sum((end - start) * count for start, end, count in busy) / length_s
+        if slots is not None:
+            full_s = sum(end - start for start, end, count in busy if count >= slots)
+            known["all_busy_share"] = full_s / length_s
+    warm = [sample.temperature_celsius for sample in observed.samples]
+    warm += [step.celsius for step in steps]
+    free = [sample.memory_available_bytes for sample in observed.samples]
+    known["celsius_max"] = max((each for each in warm if each is not None), default=None)
+    known["memory_available_min_bytes"] = min(
+        (each for each in free if each is not None), default=None
+    )
+    return Telemetry.model_validate({**known, **_of_steps(observed, steps)})
+
+
+def busy_slots(
+    records: Sequence[RequestRecord], from_s: float, to_s: float
+) -> Iterator[tuple[float, float, int]]:
+    """Yield the pieces of a time in which the number of requests in slots stayed the same."""
+    changes: list[tuple[float, int]] = []
+    for record in records:
+        phases = phases_of(record)
+        if phases is not None and phases.slot_s is not None:
+            changes += [(phases.slot_s, 1), (phases.end_s, -1)]
+    at_s, count = from_s, 0
+    for change_s, by in sorted(changes):
+        until_s = min(max(change_s, from_s), to_s)
+        if until_s > at_s:
+            yield at_s, until_s, count
+            at_s = until_s
+        count += by
+    if to_s > at_s:
+        yield at_s, to_s, count
+
+
+def throttled_share(step: Step, cores: Cores, highest_khz: int) -> float:
+    """Return by how much the cores were slower in a step than they could be; 0 for not at all."""
+    khz = cores.khz(step)
+    return 1 - khz / highest_khz if 0 < khz < LOWER_FREQUENCY * highest_khz else 0.0
+
+
+def _of_steps(observed: Observed, steps: Sequence[Step]) -> dict[str, float | int | None]:
+    timed = [step for step in steps if step.duration_s > 0]
+    if not timed:
+        return {}
+    all_s = sum(step.duration_s for step in timed)
+    decode = generating(timed)
+    highest_khz = max(observed.cores.khz(step) for step in observed.steps)
+    rate = storage_rate(timed, observed.storage_read_bytes_per_s)
+    threads = (observed.header and observed.header.threads) or 1
+    waited_s = sum(step.duration_s - compute_s(step, rate, threads) for step in timed)
+    counts_bytes = any(step.read_bytes is not None for step in timed)
+    return {
+        "decode_step_s": median(step.duration_s for step in decode) if decode else None,
+        "sequences_per_step": fmean(step.sequences for step in decode) if decode else None,
+        "prompt_share": sum(step.duration_s for step in timed if step.prompt_tokens) / all_s,
+        "storage_share": waited_s / all_s,
+        "read_bytes": sum(step.read_bytes or 0 for step in timed) if counts_bytes else None,
+        "throttled_share": sum(
+            step.duration_s for step in timed if throttled_share(step, observed.cores, highest_khz)
+        )
+        / all_s
+        if highest_khz
+        else None,
+    }

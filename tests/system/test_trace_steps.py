@@ -18,7 +18,15 @@ from armload.core.progress import Silent
 from armload.engines.cpu_set import cpu_numbers
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
-from tests.system.engines import LAST_WITH_DECODE, Ran, command, engine, run, shared
+from tests.system.engines import (
+    LAST_WITH_DECODE,
+    Ran,
+    command,
+    engine,
+    read_trace,
+    run,
+    shared,
+)
 
 pytestmark = pytest.mark.build
 
@@ -205,6 +213,29 @@ def test_a_killed_program_leaves_whole_lines(binary: Binary, stories: Path, tmp_
     lines = trace.read_text().splitlines(keepends=True)
     assert len(lines) >= 10
     assert all(line.endswith("\n") and json.loads(line) for line in lines[:-1])
+
+
+def test_a_trace_with_a_limit_keeps_its_newest_steps_in_two_files(
+    binary: Binary, stories: Path, tmp_path: Path
+) -> None:
+    trace, limit_bytes = tmp_path / "trace.jsonl", 20_000
+    subprocess.run(
+        command(binary, stories, PROMPT, ["-n", "252"]),
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"ARMLOAD_TRACE": str(trace), "ARMLOAD_TRACE_BYTES": str(limit_bytes)},
+        capture_output=True,
+        check=True,
+    )
+    files = [tmp_path / "trace.jsonl.1", trace]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    longest_bytes = 2000
+    assert limit_bytes <= files[0].stat().st_size <= limit_bytes + longest_bytes
+    assert trace.stat().st_size <= limit_bytes + longest_bytes
+    (first, older_steps), (second, newer_steps) = map(read_trace, files)
+    assert first == second
+    numbers = [step.step for step in (*older_steps, *newer_steps)]
+    assert numbers == list(range(numbers[0], 252))
+    assert numbers[0] > 0
 
 
 @older

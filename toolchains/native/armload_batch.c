@@ -1,6 +1,6 @@
 #include "armload_batch.h"
 
-#include "armload_step.h"
+#include "armload_trace_file.h"
 
 #include <pthread.h>
 #include <stdio.h>

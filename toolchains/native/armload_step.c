@@ -7,8 +7,8 @@
 #include "armload_memory.h"
 #include "armload_sensors.h"
 #include "armload_stream.h"
+#include "armload_trace_file.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <sys/resource.h>
 
@@ -17,17 +17,14 @@
 #endif
 
 static struct {
-    int     file;
     bool    begun;
-    bool    is_cut;
-    bool    complained;
     bool    counts_reads;
     int64_t start_ns;
     int64_t steps;
     int64_t page_bytes;
     int     statm;
     struct armload_stream weights; // as last written
-} trace = { .file = -1 };
+} trace;
 
 static void count_work(struct armload_counters * counters) {
     struct rusage usage;
@@ -62,34 +59,8 @@ static int64_t resident_bytes(void) {
     return sscanf(text, "%ld %ld", &size, &resident) == 2 ? resident * trace.page_bytes : 0;
 }
 
-static void complain(const char * what) {
-    fprintf(stderr, "armload: the trace %s: %s: %s\n", getenv("ARMLOAD_TRACE"), what,
-            strerror(errno));
-}
-
-// A line that is lost shows in the numbers of the steps; the next one may find space again.
-static bool put_line(const char * line, size_t length) {
-    if (armload_put_line(trace.file, &trace.is_cut, line, length)) {
-        return true;
-    }
-    if (!trace.complained) {
-        trace.complained = true;
-        complain("cannot be written");
-    }
-    return false;
-}
-
-__attribute__((constructor)) static void open_trace(void) {
-    const char * path;
+__attribute__((constructor)) static void note_start(void) {
     trace.start_ns = armload_clock_ns(CLOCK_MONOTONIC);
-    trace.file     = armload_open_trace(&path);
-    if (trace.file < 0 && path != NULL) {
-        complain("cannot be opened");
-    }
-}
-
-bool armload_trace_wanted(void) {
-    return trace.file >= 0;
 }
 
 void armload_trace_begin(int32_t threads) {
@@ -111,11 +82,7 @@ void armload_trace_begin(int32_t threads) {
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
         length = armload_append_cores(line, length, "allowed_cores", &allowed);
     }
-    length = armload_append(line, length, "}\n");
-    if (!put_line(line, length)) {
-        close(trace.file); // without its first line no other one can be read
-        trace.file = -1;
-    }
+    armload_trace_head(line, armload_append(line, length, "}\n"));
 }
 
 static size_t append_sizes(char * line, size_t length, const struct armload_stream * state) {
@@ -145,13 +112,13 @@ static void write_weights(void) {
     } else {
         length = armload_append(line, length, ",\"reason\":\"%s\"", state.unfit);
     }
-    put_line(line, armload_append(line, length, "}\n"));
+    armload_trace_put(line, armload_append(line, length, "}\n"));
     trace.weights = state;
 }
 
 void armload_trace_write(const struct armload_step * step) {
-    if (trace.file < 0) {
-        return;
+    if (armload_trace_rotate()) {
+        trace.weights = (struct armload_stream){ 0 }; // each file says how they are held
     }
     write_weights();
     const struct armload_counters * start = &step->start;
@@ -180,11 +147,11 @@ void armload_trace_write(const struct armload_step * step) {
             ",\"storage_wait_ns\":%" PRId64 ",\"locked_bytes\":%" PRId64,
             end->storage_wait_ns - start->storage_wait_ns, armload_locked_bytes());
     }
-    put_line(line, armload_append_sensors(line, length));
+    armload_trace_put(line, armload_append_sensors(line, length));
 }
 
 void armload_trace_accepted(int32_t model, int64_t tokens) {
     char line[ARMLOAD_LINE_BYTES];
-    put_line(line, armload_append(line, 0,
+    armload_trace_put(line, armload_append(line, 0,
         "{\"model\":%" PRId32 ",\"accepted_tokens\":%" PRId64 "}\n", model, tokens));
 }

@@ -1,4 +1,4 @@
-// One decode step's figures, and the trace file that they are written to.
+// One decode step's figures, and the line of the trace that says them.
 
 #pragma once
 
@@ -26,10 +26,7 @@ struct armload_step {
     struct armload_counters end;
 };
 
-// Whether ARMLOAD_TRACE names a file that can be written.
-bool armload_trace_wanted(void);
-
-// Writes the first line, once.
+// Composes the trace's first line, once.
 void armload_trace_begin(int32_t threads);
 
 struct armload_counters armload_count_at_start(void);

@@ -3,6 +3,7 @@
 #include "armload_log.h"
 #include "armload_sequences.h"
 #include "armload_step.h"
+#include "armload_trace_file.h"
 
 #include <pthread.h>
 #include <stddef.h>

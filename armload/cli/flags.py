@@ -28,17 +28,23 @@ _SHORT = {
 """As llama.cpp's own programs abbreviate them, where they have the option."""
 
 _VALUES = {
+    "api-key-file": "FILE",
+    "arrivals": "HOW",
     "batch": "TOKENS",
     "budget": "TOKENS",
+    "concurrency": "CLIENTS",
     "context": "TOKENS",
     "cool-to": "CELSIUS",
     "cpus": "CORES",
+    "duration": "SECONDS",
     "engine-args": "ARGUMENTS",
+    "export": "FORMAT",
     "fail-if-slower": "PERCENT",
     "flash-attention": "ON|OFF|AUTO",
     "weights": "MAPPED|STREAMED|AUTO",
     "resident": "SIZE",
     "speculate": "HOW",
+    "data": "FILE",
     "deadline": "SECONDS",
     "jobs": "N",
     "limit": "N",
@@ -65,26 +71,35 @@ _VALUES = {
     "quant": "TYPE",
     "reads": "FORMAT",
     "reference": "RUN",
+    "rate": "PER-SECOND",
     "repeats": "N",
+    "requests": "N",
     "precision": "PERCENT",
     "precision-time": "SECONDS",
     "seed": "N",
+    "slo": "LIMITS",
     "temperature": "T",
     "threads": "N",
     "time-limit": "SECONDS",
+    "timeout": "SECONDS",
     "wait": "SECONDS",
+    "warmup": "N",
     "warmups": "N",
     "what": "KINDS",
 }
 
 _GROUPS = {
     "Program": ("put", "reads", "name", "mnn-python", "python"),
+    "Service": ("url", "api-key-file", "dialect"),
+    "Load": (
+        *("rate", "concurrency", "duration", "requests", "arrivals", "warmup", "timeout", "slo"),
+    ),
     "Plan": (
-        *("model", "prompt", "prompt-tokens", "n-predict", "temperature", "seed", "stop-at-end"),
-        *("plan", "new"),
+        *("model", "prompt", "prompt-tokens", "n-predict", "data", "temperature", "seed"),
+        *("stop-at-end", "plan", "new"),
     ),
     "Task": (
-        *("task", "data", "budget", "tell-budget", "conclude", "limit", "grader", "parallel"),
+        *("task", "budget", "tell-budget", "conclude", "limit", "grader", "parallel"),
         *("max-time", "regrade"),
     ),
     "Repeats": ("repeats", "warmups", "precision", "precision-time"),
@@ -96,7 +111,7 @@ _GROUPS = {
     "Board": ("board", "wait", "time-limit"),
     "Conditions": ("cold", "cool-to", "governor"),
     "Build": ("target", "programs", "source", "ref", "compiler", "on", "jobs", "nice"),
-    "Output": ("reference", "fail-unless-close", "list", "json"),
+    "Output": ("reference", "fail-unless-close", "list", "export", "json"),
 }
 _MOST_UNGROUPED = 9
 

@@ -76,6 +76,11 @@ def evaluations_folder() -> Path:
     return workspace() / "evaluations"
 
 
+def loads_folder() -> Path:
+    """Return the folder that loads on services are kept in; it may not exist yet."""
+    return workspace() / "loads"
+
+
 def reports_folder() -> Path:
     """Return the folder that reports of several runs are kept in; it may not exist yet."""
     return workspace() / "reports"

@@ -29,6 +29,7 @@ from armload.report.evaluation.document import EvaluationDocument
 from armload.report.evaluation.logits import LogitsDocument
 from armload.report.failure import DeployedBoard, Failed, FetchedRuns
 from armload.report.inspected import Inspected
+from armload.report.load.document import LoadDocument
 from armload.report.repeats import RepeatedRun
 from armload.report.sweep import SweptCells
 from armload.report.written import WrittenReport
@@ -113,6 +114,7 @@ DOCUMENTS = (
         title="accuracy at equal latency",
         verbs=("tradeoff",),
     ),
+    Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load",)),
     Schema(name="report", value=WrittenReport, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
     Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),

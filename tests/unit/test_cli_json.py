@@ -97,6 +97,7 @@ MISTAKEN = {
     "eval --budget few": 2,
     "eval --task logits": 2,
     "tradeoff nothing": 2,
+    "load --rate many": 2,
     "pull --board nowhere": 2,
     "show nothing": 2,
     "report nothing": 2,

@@ -44,6 +44,8 @@ class RequestRecord(Value):
         number: its place in the schedule, from 0.
         is_warmup: excluded from the figures.
         scheduled_s: when it was to be sent.
+        begun_s: when the client began with it, before it connected; what this is later than
+            scheduled is the client's own lateness.
         sent_s: when its first byte was handed to the system; none if it never was.
         header_s: when the status line and headers of the answer were there.
         chunks: of the answer's stream: when each arrived, and the tokens that the server had
@@ -56,12 +58,14 @@ class RequestRecord(Value):
         limit_tokens: the most that it was asked to generate.
         finish_reason: in the dialect's word, such as ``stop`` or ``length``.
         timings: the server's own.
+        prompt: what was asked; of a chat, its last message.
         text: of the answer, as far as it came.
     """
 
     number: int
     is_warmup: bool = False
     scheduled_s: float
+    begun_s: float | None = None
     sent_s: float | None = None
     header_s: float | None = None
     chunks: tuple[tuple[float, int | None], ...] = ()
@@ -74,4 +78,5 @@ class RequestRecord(Value):
     limit_tokens: int | None = None
     finish_reason: str = ""
     timings: ServerTimings | None = None
+    prompt: str = ""
     text: str = ""

@@ -1,0 +1,76 @@
+"""The latencies of one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.request import RequestRecord
+
+FEWEST_TOKENS_FOR_TPOT = 2
+
+
+def first_token_s(record: RequestRecord) -> float:
+    """Return when the first text arrived; the end of an answer that has none."""
+    return record.chunks[0][0] if record.chunks else record.end_s
+
+
+def e2e_s(record: RequestRecord) -> float:
+    """Return the end-to-end latency from the scheduled time."""
+    return record.end_s - record.scheduled_s
+
+
+def ttft_s(record: RequestRecord) -> float:
+    """Return the time to the first token from the scheduled time."""
+    return first_token_s(record) - record.scheduled_s
+
+
+def tpot_s(record: RequestRecord) -> float | None:
+    """Return the time per output token after the first; none of fewer than two tokens.
+
+    By vLLM's definition: (end-to-end latency - time to first token) / (tokens - 1).
+    """
+    tokens = record.generated_tokens
+    if tokens is None or tokens < FEWEST_TOKENS_FOR_TPOT:
+        return None
+    return (record.end_s - first_token_s(record)) / (tokens - 1)
+
+
+def gaps_s(record: RequestRecord) -> Iterator[float]:
+    """Yield the inter-token latencies: the time from each chunk of text to the next.
+
+    A chunk with several tokens gives several, of equal length, where the server says how many.
+    """
+    for (before_s, before), (after_s, after) in pairwise(record.chunks):
+        tokens = 1 if before is None or after is None else max(1, after - before)
+        for _ in range(tokens):
+            yield (after_s - before_s) / tokens
+
+
+def queue_s(record: RequestRecord) -> float | None:
+    """Return how long a request waited for a slot; none where the server does not tell.
+
+    llama-server sends the header of a stream when a slot takes the request. Its own timings show
+    that it is one.
+    """
+    if record.timings is None or record.header_s is None or record.sent_s is None:
+        return None
+    return record.header_s - record.sent_s
+
+
+def lateness_s(record: RequestRecord) -> float | None:
+    """Return how much later than scheduled the client began with a request."""
+    return None if record.begun_s is None else record.begun_s - record.scheduled_s
+
+
+def is_good(record: RequestRecord, objectives: Objectives) -> bool:
+    """Tell whether a request succeeded within all objectives."""
+    if record.outcome != "ok":
+        return False
+    found = (
+        (ttft_s(record), objectives.ttft_s),
+        (tpot_s(record), objectives.tpot_s),
+        (e2e_s(record), objectives.e2e_s),
+    )
+    return all(value is None or limit is None or value <= limit for value, limit in found)

@@ -1,0 +1,210 @@
+"""From the requests of a load at one rate, or concurrency, to its figures.
+
+Each is defined in docs/load-metrics.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from armload.analysis.load import latency
+from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.point import LoadPoint
+from armload.analysis.load.quantiles import Distribution, distribution
+from armload.analysis.load.request import RequestRecord
+from armload.core.values import Value
+
+MOST_LATENESS_S = 0.010
+"""What a client may be late for 99 % of its requests without a doubt about the figures..."""
+
+MOST_LATENESS_SHARE = 0.05
+"""...or as a share of the median time to first token, where that is more."""
+
+
+class Latencies(Value):
+    """The latencies that depend on when a request is taken to begin."""
+
+    e2e: Distribution | None
+    ttft: Distribution | None
+
+
+class Goodput(Value):
+    """Requests within all objectives.
+
+    Attributes:
+        objectives: what each must stay within.
+        good: requests that did.
+        share: of all that ended, failures included.
+        requests_per_s: of the good ones.
+    """
+
+    objectives: Objectives
+    good: int
+    share: float
+    requests_per_s: float
+
+
+class Metrics(Value):
+    """The figures of one point of a load; warm-up requests are excluded from all but the counts.
+
+    Attributes:
+        scheduled: requests, with warm-up.
+        warmup: requests that are excluded.
+        requests: that are not, and ended in some way.
+        ok: of those, the successful ones; times and tokens are theirs.
+        failed: how many of the others ended in which way; ``unknown`` where the client itself was
+            killed.
+        duration_s: from the first request's scheduled time to the last end.
+        total_s: from the first request's begin to the last end, warm-up included: the total time
+            of the llm-serving test client.
+        offered_per_s: requests/s as scheduled; none in a closed loop.
+        requests_per_s, output_tokens_per_s: successful requests, and tokens that they generated,
+            in each second of the duration.
+        prompt_tokens, output_tokens: sums, by the server's count; none where it gives none.
+        from_scheduled: what a user has waited.
+        from_sent: what the server and the network took.
+        tpot: time per output token, without the first.
+        itl: inter-token latency, of all tokens together.
+        queue: waiting for a slot.
+        lateness: of the client.
+        goodput: under the objectives, where there are any.
+        valid: whether the figures describe the service.
+        reasons: why not.
+    """
+
+    scheduled: int
+    warmup: int
+    requests: int
+    ok: int
+    failed: dict[str, int]
+    duration_s: float
+    total_s: float
+    offered_per_s: float | None
+    requests_per_s: float
+    output_tokens_per_s: float | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    from_scheduled: Latencies
+    from_sent: Latencies
+    tpot: Distribution | None
+    itl: Distribution | None
+    queue: Distribution | None
+    lateness: Distribution | None
+    goodput: Goodput | None = None
+    valid: bool
+    reasons: tuple[str, ...] = ()
+
+
+def metrics_of(
+    point: LoadPoint, records: Sequence[RequestRecord], objectives: Objectives | None = None
+) -> Metrics:
+    """Compute the figures of a point.
+
+    Args:
+        records: of its requests, in the order of their schedule.
+    """
+    measured = [record for record in records if not record.is_warmup]
+    ok = [record for record in measured if record.outcome == "ok"]
+    failed = Counter(record.outcome for record in measured if record.outcome != "ok")
+    unknown = max(0, point.requests - len(records))
+    duration_s = _span(measured, lambda record: record.scheduled_s)
+    lateness = _distribution(measured, latency.lateness_s)
+    reasons = _doubts(ok, lateness)
+    output = _sum(ok, lambda record: record.generated_tokens)
+    return Metrics(
+        scheduled=point.requests,
+        warmup=len(records) - len(measured),
+        requests=len(measured),
+        ok=len(ok),
+        failed={**failed, **({"unknown": unknown} if unknown else {})},
+        duration_s=duration_s,
+        total_s=_span(records, lambda record: record.begun_s),
+        offered_per_s=_offered(point, measured),
+        requests_per_s=_per_s(len(ok), duration_s),
+        output_tokens_per_s=None if output is None else _per_s(output, duration_s),
+        prompt_tokens=_sum(ok, lambda record: record.prompt_tokens),
+        output_tokens=output,
+        from_scheduled=Latencies(
+            e2e=_distribution(ok, latency.e2e_s), ttft=_distribution(ok, latency.ttft_s)
+        ),
+        from_sent=Latencies(
+            e2e=_distribution(ok, lambda record: _since_sent(record, record.end_s)),
+            ttft=_distribution(
+                ok, lambda record: _since_sent(record, latency.first_token_s(record))
+            ),
+        ),
+        tpot=_distribution(ok, latency.tpot_s),
+        itl=distribution([gap for record in ok for gap in latency.gaps_s(record)]),
+        queue=_distribution(ok, latency.queue_s),
+        lateness=lateness,
+        goodput=None if objectives is None else _goodput(measured, objectives, duration_s),
+        valid=not reasons,
+        reasons=tuple(reasons),
+    )
+
+
+def _doubts(ok: Sequence[RequestRecord], lateness: Distribution | None) -> list[str]:
+    if not ok:
+        return ["No request succeeded."]
+    if lateness is None:
+        return []
+    typical_s = median(latency.ttft_s(record) for record in ok)
+    allowed_s = max(MOST_LATENESS_S, MOST_LATENESS_SHARE * typical_s)
+    if lateness.p99.value_s <= allowed_s:
+        return []
+    doubt = (
+        f"The client was late: 1 % of the requests began {lateness.p99.value_s * 1000:.0f} ms or "
+        f"more after their time, and {allowed_s * 1000:.0f} ms would be acceptable. This machine "
+        "is too busy, or too slow for this rate."
+    )
+    return [doubt]
+
+
+def _goodput(
+    measured: Sequence[RequestRecord], objectives: Objectives, duration_s: float
+) -> Goodput:
+    good = sum(latency.is_good(record, objectives) for record in measured)
+    return Goodput(
+        objectives=objectives,
+        good=good,
+        share=good / len(measured) if measured else 0.0,
+        requests_per_s=_per_s(good, duration_s),
+    )
+
+
+def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:
+    if point.concurrency is not None or len(measured) < 2:
+        return None
+    span_s = measured[-1].scheduled_s - measured[0].scheduled_s
+    return (len(measured) - 1) / span_s if span_s > 0 else None
+
+
+def _since_sent(record: RequestRecord, time_s: float) -> float | None:
+    return None if record.sent_s is None else time_s - record.sent_s
+
+
+def _span(
+    records: Sequence[RequestRecord], begin: Callable[[RequestRecord], float | None]
+) -> float:
+    begins = [each for each in map(begin, records) if each is not None]
+    return max(record.end_s for record in records) - min(begins) if begins else 0.0
+
+
+def _per_s(count: float, duration_s: float) -> float:
+    return count / duration_s if duration_s > 0 else 0.0
+
+
+def _distribution(
+    records: Sequence[RequestRecord], figure: Callable[[RequestRecord], float | None]
+) -> Distribution | None:
+    return distribution([each for each in map(figure, records) if each is not None])
+
+
+def _sum(
+    records: Sequence[RequestRecord], count: Callable[[RequestRecord], int | None]
+) -> int | None:
+    counts = [count(record) for record in records]
+    known = [each for each in counts if each is not None]
+    return sum(known) if known and len(known) == len(counts) else None

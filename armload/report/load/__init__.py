@@ -1,0 +1,1 @@
+"""A load on a service, for a terminal, as JSON, and as a page."""

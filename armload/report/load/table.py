@@ -1,0 +1,92 @@
+"""The figures of a load, one line for each rate or concurrency, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.analysis.load.metrics import Metrics
+from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.core.values import counted
+from armload.report import formatting as words
+from armload.report.layout import Column, Prose, Rows
+from armload.report.load.document import MeasuredPoint
+
+
+def load_view(points: Sequence[MeasuredPoint]) -> Group:
+    """Lay out the points, and what is to be said of single ones."""
+    lines: list[RenderableType] = [_table(points)]
+    for point in points:
+        lines += [Prose(each, "yellow") for each in remarks(point)]
+    return Group(*lines)
+
+
+def pace(point: MeasuredPoint) -> str:
+    """Name a point: ``0.5/s``, or the number of its clients."""
+    return str(point.concurrency) if point.rate is None else f"{point.rate:g}/s"
+
+
+def remarks(point: MeasuredPoint) -> list[str]:
+    """Say how requests failed, and why figures are not valid."""
+    metrics, name = point.metrics, pace(point)
+    where = f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
+    said = []
+    if metrics.failed:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(metrics.failed.items()))
+        said.append(f"{where}: {sum(metrics.failed.values())} requests failed ({counts}).")
+    said += [f"{where}, not valid: {reason}" for reason in metrics.reasons]
+    return said
+
+
+def _table(points: Sequence[MeasuredPoint]) -> Rows:
+    has_objectives = any(point.metrics.goodput for point in points)
+    is_open = any(point.rate is not None for point in points)
+    table = Rows(
+        Column(heading="rate" if is_open else "clients", is_number=True),
+        Column(heading="ok", is_number=True),
+        Column(heading="req/s", is_number=True),
+        *([Column(heading="goodput\nreq/s", is_number=True)] if has_objectives else []),
+        Column(heading="output\ntok/s", is_number=True),
+        Column(heading="first token\np50", is_number=True),
+        Column(heading="\np99", is_number=True),
+        Column(heading="per token\np50", is_number=True),
+        Column(heading="end to end\np50", is_number=True),
+        Column(heading="\np99", is_number=True),
+    )
+    for point in points:
+        table.add(*_row(point, has_objectives=has_objectives))
+    return table
+
+
+def _row(point: MeasuredPoint, *, has_objectives: bool) -> list[str | Text]:
+    metrics = point.metrics
+    from_scheduled = metrics.from_scheduled
+    return [
+        Text(pace(point), style="bold"),
+        f"{metrics.ok}/{metrics.ok + sum(metrics.failed.values())}",
+        words.rate(metrics.requests_per_s),
+        *([_goodput(metrics)] if has_objectives else []),
+        words.rate(metrics.output_tokens_per_s),
+        *_middle_and_slow(from_scheduled.ttft),
+        _shown(metrics.tpot.p50 if metrics.tpot else None),
+        *_middle_and_slow(from_scheduled.e2e),
+    ]
+
+
+def _goodput(metrics: Metrics) -> Text:
+    found = metrics.goodput
+    if found is None:
+        return Text(words.UNKNOWN)
+    return Text(
+        f"{words.rate(found.requests_per_s)} ({found.share:.0%})".replace("%", " %"), "bold"
+    )
+
+
+def _middle_and_slow(found: Distribution | None) -> list[str]:
+    return [_shown(found.p50 if found else None), _shown(found.p99 if found else None)]
+
+
+def _shown(quantile: Quantile | None) -> str:
+    return words.seconds(None if quantile is None else quantile.value_s)

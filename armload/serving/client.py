@@ -1,0 +1,194 @@
+"""One request: it is sent, its stream is read, and what became of it is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from armload.analysis.load.request import Outcome, RequestRecord, ServerTimings
+from armload.serving.ask import Ask
+from armload.serving.dialects.dialect import Dialect, Event
+from armload.serving.stream import event_in
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession, TraceRequestHeadersSentParams
+
+_LONGEST_LINE = 1 << 24
+"""llm-serving's last event holds all tokens of an answer."""
+
+_LONGEST_ERROR = 500
+_FIRST_SERVER_ERROR = 500
+_FIRST_ERROR = 400
+
+
+class Client:
+    """A client of one service, on one clock.
+
+    Args:
+        session: as ``connected`` opens it.
+        url: of the service, without a path.
+        model: the name that is asked for.
+        timeout_s: the most that a request may take.
+    """
+
+    def __init__(
+        self, session: ClientSession, url: str, dialect: Dialect, model: str, timeout_s: float
+    ) -> None:
+        self._session = session
+        self._url = url.rstrip("/") + dialect.path
+        self._dialect = dialect
+        self._model = model
+        self._timeout_s = timeout_s
+        self.began_s = time.monotonic()
+
+    def begin(self, delay_s: float) -> None:
+        """Set the time 0 of the records: in ``delay_s`` from now."""
+        self.began_s = time.monotonic() + delay_s
+
+    def now_s(self) -> float:
+        """Return the time since the load began."""
+        return time.monotonic() - self.began_s
+
+    async def send(
+        self, ask: Ask, *, number: int, scheduled_s: float, is_warmup: bool = False
+    ) -> RequestRecord:
+        """Send a request, read its answer to the end, and return what became of it.
+
+        No failure of it is raised, and neither is a cancellation: that is an outcome.
+        """
+        answer = _Answer(self, self._dialect)
+        begun_s = self.now_s()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await answer.read(self._session, self._url, self._dialect.body(ask, self._model))
+        except TimeoutError:
+            answer.fail("timeout", f"no whole answer within {self._timeout_s:g} s")
+        except asyncio.CancelledError:
+            answer.fail("cancelled", "the load was ended")
+        except aiohttp.ClientConnectorError as error:
+            answer.fail("refused", str(error.os_error or error))
+        except (aiohttp.ClientError, OSError) as error:
+            answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            answer.fail("malformed", f"this is not of dialect {self._dialect.name}: {error!r}")
+        return RequestRecord(
+            number=number,
+            is_warmup=is_warmup,
+            scheduled_s=scheduled_s,
+            begun_s=begun_s,
+            sent_s=answer.trace.sent_s,
+            header_s=answer.header_s,
+            chunks=tuple(answer.chunks),
+            end_s=self.now_s(),
+            outcome=answer.outcome,
+            status=answer.status,
+            error=answer.error,
+            prompt_tokens=answer.prompt_tokens,
+            generated_tokens=answer.generated_tokens,
+            limit_tokens=ask.max_tokens,
+            finish_reason=answer.finish_reason,
+            timings=answer.timings,
+            prompt=ask.last,
+            text="".join(answer.parts),
+        )
+
+
+class _Answer:
+    """What is known of an answer so far."""
+
+    def __init__(self, client: Client, dialect: Dialect) -> None:
+        self._client = client
+        self._dialect = dialect
+        self.trace = SimpleNamespace(sent_s=None, now_s=client.now_s)
+        self.header_s: float | None = None
+        self.chunks: list[tuple[float, int | None]] = []
+        self.parts: list[str] = []
+        self.outcome: Outcome = "ok"
+        self.status: int | None = None
+        self.error = ""
+        self.prompt_tokens: int | None = None
+        self.generated_tokens: int | None = None
+        self.finish_reason = ""
+        self.timings: ServerTimings | None = None
+
+    async def read(self, session: ClientSession, url: str, body: dict[str, object]) -> None:
+        async with session.post(url, json=body, trace_request_ctx=self.trace) as response:
+            self.header_s = self._client.now_s()
+            self.status = response.status
+            if response.status >= _FIRST_ERROR:
+                is_servers = response.status >= _FIRST_SERVER_ERROR
+                self.fail("server-error" if is_servers else "http", await _error_of(response))
+                return
+            while line := await response.content.readline():
+                at_s = self._client.now_s()
+                content = event_in(line)
+                if content is not None:
+                    self._add(self._dialect.event(content), at_s)
+        if self.outcome == "ok" and not self.finish_reason and self.generated_tokens is None:
+            # Without a last event nobody knows whether an answer is whole.
+            self.fail("dropped", "the stream ended before the answer")
+
+    def fail(self, outcome: Outcome, error: str) -> None:
+        self.outcome, self.error = outcome, error
+
+    def _add(self, event: Event, at_s: float) -> None:
+        if event.error:
+            self.fail("server-error", event.error[:_LONGEST_ERROR])
+        if event.is_whole:
+            self.parts = [event.text]
+        elif event.text:
+            self.parts.append(event.text)
+            self.chunks.append((at_s, event.tokens))
+        if event.prompt_tokens is not None:
+            self.prompt_tokens = event.prompt_tokens
+        if event.generated_tokens is not None:
+            self.generated_tokens = event.generated_tokens
+        self.finish_reason = event.finish_reason or self.finish_reason
+        self.timings = event.timings or self.timings
+
+
+@asynccontextmanager
+async def connected(api_key: str) -> AsyncIterator[ClientSession]:
+    """Open what requests are sent with: as many connections as there are requests.
+
+    Each request has a connection of its own, as each user has. A connection that is kept would be
+    closed by the server at some moment, and a request that is sent at that moment be lost.
+    """
+    trace = aiohttp.TraceConfig()
+
+    async def note_sent(
+        _session: ClientSession, context: SimpleNamespace, _params: TraceRequestHeadersSentParams
+    ) -> None:
+        request = context.trace_request_ctx
+        if request.sent_s is None:
+            request.sent_s = request.now_s()
+
+    trace.on_request_headers_sent.append(note_sent)
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=headers,
+        timeout=aiohttp.ClientTimeout(total=None),
+        trace_configs=[trace],
+        read_bufsize=_LONGEST_LINE,
+    ) as session:
+        yield session
+
+
+async def _error_of(response: ClientResponse) -> str:
+    text = (await response.read()).decode("utf-8", "replace")
+    try:
+        content = json.loads(text)
+    except ValueError:
+        content = None
+    error = content.get("error", content) if isinstance(content, dict) else text
+    message = error.get("message", error) if isinstance(error, dict) else error
+    return str(message)[:_LONGEST_ERROR] or str(response.reason)

@@ -1,0 +1,1 @@
+"""How a service is asked, and how its streams are read: one file for each protocol."""

@@ -1,0 +1,41 @@
+"""llama-server's own protocol: ``POST /completion``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armload.serving.ask import Ask
+from armload.serving.dialects.dialect import Event, error_in, llama_timings, prompt_alone
+
+
+class LlamaServer:
+    """Streams with the server's count of tokens in every event."""
+
+    name = "llama-server"
+    path = "/completion"
+
+    def body(self, ask: Ask, model: str) -> dict[str, Any]:
+        """Return the body of a request: greedy, and without reuse of an earlier prompt."""
+        del model  # the server has but one
+        return {
+            "prompt": prompt_alone(ask, self.name),
+            "n_predict": ask.max_tokens,
+            "temperature": 0,
+            "cache_prompt": False,
+            "stream": True,
+        }
+
+    def event(self, content: dict[str, Any]) -> Event:
+        """Read one event."""
+        if error := error_in(content):
+            return Event(error=error)
+        is_last = bool(content["stop"])
+        tokens = content.get("tokens_predicted")
+        return Event(
+            text=content["content"],
+            tokens=tokens,
+            prompt_tokens=content.get("tokens_evaluated") if is_last else None,
+            generated_tokens=tokens if is_last else None,
+            finish_reason=str(content.get("stop_type", "")) if is_last else "",
+            timings=llama_timings(content) if is_last else None,
+        )

@@ -1,0 +1,43 @@
+"""The protocol of llm-serving, MindSpore's server: ``POST /models/llama2/generate_stream``.
+
+Its stream is bare JSON lines. ``data`` of an event is a list of one element, or the element.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armload.serving.ask import Ask
+from armload.serving.dialects.dialect import Event, prompt_alone
+
+
+class LlmServing:
+    """Streams one event for each token, and the whole text at the end."""
+
+    name = "llm-serving"
+    path = "/models/llama2/generate_stream"
+
+    def body(self, ask: Ask, model: str) -> dict[str, Any]:
+        """Return the body as that project's test client sends it, booleans as text."""
+        del model  # its path names one
+        return {
+            "inputs": prompt_alone(ask, self.name),
+            "parameters": {
+                "max_new_tokens": ask.max_tokens,
+                "do_sample": "False",
+                "return_full_text": "True",
+            },
+        }
+
+    def event(self, content: dict[str, Any]) -> Event:
+        """Read one event; the last one repeats the answer and counts its tokens."""
+        data = content["data"]
+        (item,) = data if isinstance(data, list) else [data]
+        if "generated_tokens" not in item:
+            return Event(text=item["generated_text"])
+        return Event(
+            text=item["generated_text"],
+            is_whole=True,
+            generated_tokens=item["generated_tokens"],
+            finish_reason=str(item.get("finish_reason") or ""),
+        )

@@ -1,0 +1,182 @@
+"""A load in the formats of other programs, written into its folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from armload.analysis.load import latency
+from armload.analysis.load.metrics import Metrics, metrics_of
+from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.point import LoadPoint
+from armload.analysis.load.quantiles import Distribution
+from armload.analysis.load.request import RequestRecord
+from armload.core.errors import UsageError
+from armload.core.files import write_whole
+from armload.serving.loads import KeptLoad
+
+FORMATS = ("vllm", "csv", "seed")
+
+_CSV = (
+    *("point", "rate", "concurrency", "number", "is_warmup", "outcome", "status", "scheduled_s"),
+    *("sent_s", "header_s", "first_token_s", "end_s", "prompt_tokens", "generated_tokens"),
+    *("limit_tokens", "e2e_s", "ttft_s", "tpot_s", "queue_s", "lateness_s", "error"),
+)
+
+
+def read_formats(text: str) -> tuple[str, ...]:
+    """Read what a person typed, such as ``vllm,csv``.
+
+    Raises:
+        UsageError: a format is unknown.
+    """
+    names = tuple(dict.fromkeys(text.split(","))) if text else ()
+    for name in names:
+        if name not in FORMATS:
+            raise UsageError(
+                f"--export {text!a}: {name!a} is not a format.",
+                f"The formats are {', '.join(FORMATS)}.",
+            )
+    return names
+
+
+def export(kept: KeptLoad, formats: Sequence[str], objectives: Objectives | None) -> list[Path]:
+    """Write a load in other formats, and return the files.
+
+    ``vllm``: one JSON file for each point, with the keys of ``vllm bench serve``; ``csv``: one
+    line for each request of all points; ``seed``: ``result_{X}_x.json`` for each rate X, as the
+    test client of llm-serving writes it.
+
+    Raises:
+        UsageError: ``seed`` of a closed loop, which has no rate.
+    """
+    files: dict[str, str] = {}
+    points = [(point, kept.requests(number)) for number, point in enumerate(kept.load.points)]
+    if "csv" in formats:
+        files["requests.csv"] = _csv(points)
+    for number, (point, records) in enumerate(points):
+        if "vllm" in formats:
+            metrics = metrics_of(point, records, objectives)
+            content = _vllm(kept, point, records, metrics)
+            files[f"vllm-{number}.json"] = json.dumps(content, ensure_ascii=False)
+        if "seed" in formats:
+            if point.rate is None:
+                raise UsageError("--export seed: its files are named by rates.", "Use --rate.")
+            results = _seed(records)
+            files[f"result_{point.rate}_x.json"] = json.dumps(results, ensure_ascii=False)
+    for name, text in files.items():
+        write_whole(kept.folder / name, text.encode())
+    return [kept.folder / name for name in files]
+
+
+def _csv(points: Sequence[tuple[LoadPoint, Sequence[RequestRecord]]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _CSV, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for number, (point, records) in enumerate(points):
+        for record in records:
+            row = record.model_dump(mode="json") | {
+                "point": number,
+                "rate": point.rate,
+                "concurrency": point.concurrency,
+                "first_token_s": record.chunks[0][0] if record.chunks else None,
+                "lateness_s": latency.lateness_s(record),
+            }
+            if record.outcome == "ok":
+                row |= {
+                    "e2e_s": latency.e2e_s(record),
+                    "ttft_s": latency.ttft_s(record),
+                    "tpot_s": latency.tpot_s(record),
+                    "queue_s": latency.queue_s(record),
+                }
+            writer.writerow(row)
+    return text.getvalue()
+
+
+def _seed(records: Sequence[RequestRecord]) -> list[dict[str, Any]]:
+    ended = sorted(records, key=lambda record: record.end_s)
+    return [
+        {
+            "input": record.prompt,
+            "resp_text": record.text,
+            "res_time": record.end_s - record.sent_s,
+            "first_token_time": latency.first_token_s(record) - record.sent_s,
+        }
+        for record in ended
+        if record.outcome == "ok" and record.sent_s is not None
+    ]
+
+
+def _vllm(
+    kept: KeptLoad, point: LoadPoint, records: Sequence[RequestRecord], metrics: Metrics
+) -> dict[str, Any]:
+    # Latencies are counted from the send time, as vLLM counts them.
+    measured = [record for record in records if not record.is_warmup]
+    prompt_tokens, output_tokens = metrics.prompt_tokens or 0, metrics.output_tokens or 0
+    duration_s = metrics.duration_s
+    load = kept.load
+    return {
+        "date": point.started_utc,
+        "endpoint_type": load.dialect,
+        "backend": load.dialect,
+        "label": load.id,
+        "model_id": load.model,
+        "tokenizer_id": load.model,
+        "num_prompts": len(measured),
+        "request_rate": "inf" if point.rate is None else point.rate,
+        "burstiness": _burstiness(load.arrivals),
+        "max_concurrency": point.concurrency,
+        "duration": duration_s,
+        "completed": metrics.ok,
+        "failed": sum(metrics.failed.values()),
+        "total_input_tokens": prompt_tokens,
+        "total_output_tokens": output_tokens,
+        "request_throughput": metrics.requests_per_s,
+        "request_goodput": metrics.goodput.requests_per_s if metrics.goodput else None,
+        "output_throughput": metrics.output_tokens_per_s,
+        "total_token_throughput": (prompt_tokens + output_tokens) / duration_s if duration_s else 0,
+        "input_lens": [record.prompt_tokens or 0 for record in measured],
+        "output_lens": [record.generated_tokens or 0 for record in measured],
+        "ttfts": [_ttft_from_sent(record) for record in measured],
+        "itls": [_gaps(record) for record in measured],
+        "generated_texts": [record.text for record in measured],
+        "errors": [record.error for record in measured],
+        **_in_ms("ttft", metrics.from_sent.ttft),
+        **_in_ms("tpot", metrics.tpot),
+        **_in_ms("itl", metrics.itl),
+        **_in_ms("e2el", metrics.from_sent.e2e),
+    }
+
+
+def _burstiness(arrivals: str) -> float:
+    kind, _, shape = arrivals.partition(":")
+    return float(shape) if kind == "gamma" else 1.0
+
+
+def _ttft_from_sent(record: RequestRecord) -> float:
+    if record.outcome != "ok" or record.sent_s is None:
+        return 0.0  # as vLLM writes it
+    return latency.first_token_s(record) - record.sent_s
+
+
+def _gaps(record: RequestRecord) -> list[float]:
+    return [after - before for (before, _), (after, _) in pairwise(record.chunks)]
+
+
+def _in_ms(name: str, found: Distribution | None) -> dict[str, float]:
+    if found is None:
+        return {}
+    seconds = {
+        "mean": found.mean_s,
+        "median": found.p50.value_s,
+        "std": found.std_s,
+        "p50": found.p50.value_s,
+        "p90": found.p90.value_s,
+        "p99": found.p99.value_s,
+    }
+    return {f"{key}_{name}_ms": 1000 * value for key, value in seconds.items()}

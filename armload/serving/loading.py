@@ -1,0 +1,166 @@
+"""Load on a service, point by point, and the record of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from armload import __version__
+from armload.analysis.load.point import ClockOffset, Load, LoadPoint
+from armload.analysis.load.request import RequestRecord
+from armload.core.errors import RunError
+from armload.core.progress import Progress
+from armload.serving import loads
+from armload.serving.arrivals import Arrivals
+from armload.serving.ask import Ask
+from armload.serving.loads import KeptLoad
+from armload.serving.observing import keep_trace, sampled
+from armload.serving.sending import Sending
+from armload.serving.target import Extent, Pace, Target
+from armload.serving.workload import Workload
+
+
+class Loading:
+    """A load that is under way.
+
+    Attributes:
+        kept: its folder.
+
+    Args:
+        seed: of the schedule; the workload has its own.
+    """
+
+    def __init__(
+        self, target: Target, workload: Workload, arrivals: Arrivals, seed: int, progress: Progress
+    ) -> None:
+        self._target = target
+        self._workload = workload
+        self._arrivals = arrivals
+        self._seed = seed
+        self._progress = progress
+        self._taken = 0
+        self._sha = hashlib.sha256()
+        self.kept: KeptLoad | None = None
+
+    def run(self, paces: Sequence[Pace], extent: Extent) -> KeptLoad:
+        """Run a point for each pace, in order.
+
+        Raises:
+            ArmloadError: the service has ended, or no request of a point succeeded; what was
+                measured until then is kept.
+        """
+        for pace in paces:
+            self.point(pace, extent)
+        assert self.kept is not None  # noqa: S101 - there is at least one pace
+        return self.kept
+
+    def point(self, pace: Pace, extent: Extent) -> list[RequestRecord]:
+        """Run one point, and return what became of its requests.
+
+        Raises:
+            ArmloadError: as for ``run``.
+        """
+        times: tuple[float, ...] = ()
+        if pace.rate is not None:
+            times = self._arrivals.schedule(
+                pace.rate,
+                duration_s=extent.duration_s,
+                requests=extent.requests,
+                seed=self._seed,
+            )
+        kept = self.kept = self.kept or loads.begin(self._described(pace))
+        number = len(kept.load.points)
+        point = LoadPoint(
+            rate=pace.rate,
+            concurrency=pace.concurrency,
+            duration_s=extent.duration_s,
+            requests=len(times),
+            started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            began_client_s=0.0,
+            clock=self._clock(),
+        )
+        with kept.recording(point) as file:
+            sending = Sending(self._target, extent, file.add)
+            total = len(times) or extent.requests
+            try:
+                with (
+                    self._observed(kept, number),
+                    self._progress.step(str(pace), total=total, unit="requests") as step,
+                ):
+                    asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+            finally:
+                known = {
+                    "requests": len(times) or len(sending.records),
+                    "began_client_s": sending.began_s,
+                }
+                kept.complete(point.model_copy(update=known), self._sha.hexdigest())
+                self._keep_trace(kept, number, sending)
+        if not any(record.outcome == "ok" for record in sending.records):
+            raise _nothing_succeeded(self._target, pace, sending.records)
+        return sorted(sending.records, key=lambda record: record.number)
+
+    def _take(self) -> Ask:
+        ask = self._workload.ask(self._taken)
+        self._taken += 1
+        self._sha.update(ask.model_dump_json().encode())
+        return ask
+
+    def _described(self, pace: Pace) -> Load:
+        now = datetime.now(UTC)
+        target = self._target
+        where = target.board or urlsplit(target.url).hostname or "service"
+        return Load(
+            id=f"{now:%Y%m%dT%H%M%SZ}-load-{where}-{secrets.token_hex(2)}",
+            started_utc=now.isoformat(timespec="seconds"),
+            armload=__version__,
+            url=target.url,
+            board=target.board,
+            run=target.run,
+            model=target.model,
+            service=target.settings,
+            dialect=target.dialect.name,
+            arrivals="closed" if pace.rate is None else str(self._arrivals),
+            seed=self._seed,
+            requests_from=self._workload.described,
+        )
+
+    def _clock(self) -> ClockOffset | None:
+        return None if self._target.service is None else self._target.service.clock()
+
+    @contextmanager
+    def _observed(self, kept: KeptLoad, number: int) -> Iterator[None]:
+        if self._target.service is None:
+            yield
+            return
+        with sampled(self._target.service, kept.board_file(number)):
+            yield
+
+    def _keep_trace(self, kept: KeptLoad, number: int, sending: Sending) -> None:
+        clock = kept.load.points[number].clock
+        if self._target.service is None or clock is None or not sending.records:
+            return
+        offset_s = sending.began_s + clock.board_minus_client_s
+        keep_trace(
+            self._target.service,
+            kept.trace_file(number),
+            from_board_s=offset_s,
+            to_board_s=offset_s + max(record.end_s for record in sending.records),
+            progress=self._progress,
+        )
+
+
+def _nothing_succeeded(target: Target, pace: Pace, records: Sequence[RequestRecord]) -> RunError:
+    outcomes = Counter(record.outcome for record in records)
+    errors = Counter(record.error for record in records if record.error)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
+    return RunError(
+        f"{target.url}: no request succeeded at {pace} ({counts}).{why}",
+        "See the service's log. The records of the requests are kept.",
+    )

@@ -1,0 +1,189 @@
+"""Loads as folders on this machine: ``loads/<id>/load.json`` beside the requests and the trace.
+
+A line is appended to the file of requests whenever one ends, so what an interrupted load has
+measured is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from armload.analysis.load.point import Load, LoadPoint
+from armload.analysis.load.request import RequestRecord
+from armload.core.disk import unreadable
+from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.files import write_whole
+from armload.core.mistakes import explain_mistake
+from armload.core.values import as_json
+from armload.core.workspace import loads_folder
+
+FORMAT = 1
+LOAD_FILE = "load.json"
+LATEST = ("latest", "latest-load")
+
+
+class RequestFile:
+    """Where the records of one point's requests are appended."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab")
+
+    def add(self, record: RequestRecord) -> None:
+        """Append a record; it is there even if this program is killed right after."""
+        self._file.write(record.model_dump_json(exclude_defaults=True).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class KeptLoad:
+    """A load's folder.
+
+    Attributes:
+        folder: where it lies.
+        load: what was sent to which service.
+    """
+
+    def __init__(self, folder: Path, load: Load) -> None:
+        self.folder = folder
+        self.load = load
+
+    def requests(self, point: int) -> list[RequestRecord]:
+        """Return the requests of a point that ended, in the order of their schedule.
+
+        A last line that a crash cut off is left out.
+
+        Raises:
+            DataError: a line is no record.
+        """
+        path = self.requests_file(point)
+        if not path.is_file():
+            return []
+        *lines, _cut = path.read_bytes().split(b"\n")
+        try:
+            records = [RequestRecord.model_validate_json(line) for line in lines]
+        except ValidationError as error:
+            raise DataError(
+                f"{path}: this is not a valid record of requests: "
+                f"{explain_mistake(error, RequestRecord)}.",
+                "The file was modified. Run the load again.",
+            ) from error
+        return sorted(records, key=lambda record: record.number)
+
+    def requests_file(self, point: int) -> Path:
+        """Return the file of a point's requests."""
+        return self.folder / f"requests-{point}.jsonl"
+
+    def trace_file(self, point: int) -> Path:
+        """Return the file of the server's trace lines; it exists for a service on a board."""
+        return self.folder / f"trace-{point}.jsonl"
+
+    def board_file(self, point: int) -> Path:
+        """Return the file of what was sampled of the board; it exists for a service on one."""
+        return self.folder / f"board-{point}.jsonl"
+
+    @contextmanager
+    def recording(self, point: LoadPoint) -> Iterator[RequestFile]:
+        """Add a point, and open the file of its requests."""
+        number = len(self.load.points)
+        self._write((*self.load.points, point))
+        file = RequestFile(self.requests_file(number))
+        try:
+            yield file
+        finally:
+            file.close()
+
+    def complete(self, point: LoadPoint, requests_sha256: str) -> None:
+        """Replace the last point by what is known of it at its end."""
+        self._write((*self.load.points[:-1], point), requests_sha256)
+
+    def _write(self, points: tuple[LoadPoint, ...], requests_sha256: str = "") -> None:
+        changed = {"points": points, "requests_sha256": requests_sha256}
+        self.load = self.load.model_copy(update=changed)
+        write_whole(self.folder / LOAD_FILE, as_json(self.load).encode())
+
+
+def begin(load: Load) -> KeptLoad:
+    """Make the folder of a load."""
+    folder = loads_folder() / load.id
+    write_whole(folder / LOAD_FILE, as_json(load).encode())
+    return KeptLoad(folder, load)
+
+
+def load_folders() -> list[Path]:
+    """Return the folders of all loads, the oldest first."""
+    return sorted(path.parent for path in loads_folder().glob(f"*/{LOAD_FILE}"))
+
+
+def is_load(reference: str) -> bool:
+    """Say whether a reference that may be a run's means a load.
+
+    It does if it is ``latest-load``, the folder of one, or the beginning or the end of an id that
+    holds ``load``.
+    """
+    if reference == LATEST[-1] or (Path(reference) / LOAD_FILE).is_file():
+        return True
+    names = [folder.name for folder in load_folders()] if "load" in reference else []
+    return any(name.startswith(reference) or name.endswith(reference) for name in names)
+
+
+def find_load(reference: str) -> KeptLoad:
+    """Return the load that a person means.
+
+    Args:
+        reference: a folder, an id, the beginning or the end of one, ``latest`` or ``latest-load``.
+
+    Raises:
+        UsageError: none, or more than one, fits.
+        DataError: it cannot be read.
+    """
+    if (Path(reference) / LOAD_FILE).is_file():
+        return read_load(Path(reference))
+    folders = load_folders()
+    if not folders:
+        raise UsageError(f"There is no load in {loads_folder()} yet.", "Make one: armload load.")
+    found = [
+        folder
+        for folder in folders
+        if folder.name.startswith(reference) or folder.name.endswith(reference)
+    ]
+    if reference in LATEST:
+        found = folders[-1:]
+    if not found:
+        raise UsageError(f"There is no load {reference!r}.", f"The latest is {folders[-1].name}.")
+    if len(found) > 1:
+        raise UsageError(
+            f"{reference!r} is ambiguous: {found[-1].name} or {found[-2].name}.",
+            "Give more of the id.",
+        )
+    return read_load(found[0])
+
+
+def read_load(folder: Path) -> KeptLoad:
+    """Read a load's folder.
+
+    Raises:
+        DataError: ``load.json`` was changed, or is of a newer format.
+        DiskError: it cannot be read.
+    """
+    path = folder / LOAD_FILE
+    try:
+        fields = json.loads(path.read_bytes())
+        version = fields.get("format", 1) if isinstance(fields, dict) else 1
+        if isinstance(version, int) and version > FORMAT:
+            raise NewerFormatError(path, version, FORMAT)
+        return KeptLoad(folder, Load.model_validate(fields))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
+        raise DataError(
+            f"{path}: this is not a valid record of a load: {explain_mistake(error, Load)}.",
+            "The file was modified. Run the load again.",
+        ) from error

@@ -1,0 +1,92 @@
+"""Whether a service answers, before it is put under load."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import urlsplit
+
+from armload.analysis.load.request import RequestRecord
+from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
+from armload.serving.ask import Ask
+from armload.serving.client import Client, connected
+from armload.serving.dialects.every import DIALECTS
+from armload.serving.target import Target
+
+_UNAUTHORISED, _FORBIDDEN, _NOT_FOUND, _NOT_ALLOWED, _NOT_READY = 401, 403, 404, 405, 503
+
+
+def check_url(text: str) -> str:
+    """Return a service's address without a path.
+
+    Raises:
+        UsageError: it is no address, or contains a key.
+    """
+    parts = urlsplit(text)
+    try:
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError:
+        port_is_fine = False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_fine:
+        raise UsageError(
+            f"--url {text!a}: must be the address of a service.", "Example: http://127.0.0.1:8080"
+        )
+    if parts.username or parts.query:
+        raise UsageError(
+            f"--url: the address of {parts.hostname} must not contain a user, key or query.",
+            "Give a key with --api-key-file.",
+        )
+    return text.rstrip("/").removesuffix("/v1")
+
+
+def check_service(target: Target, ask: Ask, timeout_s: float) -> None:
+    """Have one token generated, so that a service that cannot answer is found out at once.
+
+    A refusal of this one request, such as of a prompt that is too long, is none of the service.
+
+    Raises:
+        ConnectError: nothing listens there.
+        UsageError: it refuses the key, or does not speak the dialect.
+        RunError: it is not ready, or does not answer in time.
+    """
+    record = asyncio.run(_first(target, ask.model_copy(update={"max_tokens": 1}), timeout_s))
+    error = _fault(target, record)
+    if error is not None:
+        raise error
+
+
+async def _first(target: Target, ask: Ask, timeout_s: float) -> RequestRecord:
+    async with connected(target.api_key) as session:
+        client = Client(session, target.url, target.dialect, target.model, timeout_s)
+        return await client.send(ask, number=0, scheduled_s=0.0)
+
+
+def _fault(target: Target, record: RequestRecord) -> ArmloadError | None:
+    dialect = target.dialect
+    others = ", ".join(each.name for each in DIALECTS if each is not dialect)
+    if record.outcome == "refused":
+        return ConnectError(
+            f"{target.url}: nothing answers there: {record.error}.",
+            "Check the address, or start a service: armload serve --board BOARD --model MODEL.",
+        )
+    if record.status in (_UNAUTHORISED, _FORBIDDEN):
+        return UsageError(
+            f"{target.url}: the service refuses the API key: {record.error}",
+            "Give the file that holds its key: --api-key-file FILE.",
+        )
+    if record.status in (_NOT_FOUND, _NOT_ALLOWED) or record.outcome == "malformed":
+        return UsageError(
+            f"{target.url}: the service does not speak dialect {dialect.name} at {dialect.path} "
+            f"({record.error}).",
+            f"Try --dialect with {others}.",
+        )
+    if record.status == _NOT_READY:
+        return RunError(
+            f"{target.url}: the service is not ready: {record.error}",
+            "Try again when it has loaded its model.",
+        )
+    if record.outcome == "timeout":
+        return RunError(
+            f"{target.url}: {record.error} to a request for one token.",
+            "If it is that slow, give a longer --timeout.",
+        )
+    return None

@@ -1,0 +1,117 @@
+"""The requests of one point while they are sent, and what is watched meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from armload.analysis.load.request import RequestRecord
+from armload.core.progress import Step
+from armload.serving.ask import Ask
+from armload.serving.client import Client, connected
+from armload.serving.pacing import closed_loop, open_loop
+from armload.serving.target import Extent, Target
+
+_LEAD_S = 0.2
+"""Between opening the client and time 0, so that the first request is on time, too."""
+
+_SHOW_S = 0.5
+_CHECK_S = 2.0
+
+
+class Sending:
+    """One point.
+
+    Attributes:
+        records: of the requests that ended, in the order of their ends.
+        began_s: time 0 of the records, on this machine's monotonic clock.
+
+    Args:
+        keep: keeps a record durably.
+    """
+
+    def __init__(
+        self, target: Target, extent: Extent, keep: Callable[[RequestRecord], None]
+    ) -> None:
+        self._target = target
+        self._extent = extent
+        self._keep = keep
+        self.records: list[RequestRecord] = []
+        self.began_s = 0.0
+
+    async def send(
+        self,
+        take: Callable[[], Ask],
+        times: Sequence[float],
+        concurrency: int | None,
+        step: Step,
+    ) -> None:
+        """Send all requests, and return when each has an outcome.
+
+        Args:
+            take: gives the next request.
+            times: of an open loop; empty for a closed one.
+            concurrency: of a closed loop.
+
+        Raises:
+            RunError: the service has ended; requests under way and to come were cancelled.
+            OSError: a record cannot be kept.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [
+                    group.create_task(self._show(step)),
+                    group.create_task(self._watch()),
+                ]
+                await self._send(take, times, concurrency)
+                for task in beside:
+                    task.cancel()
+        except ExceptionGroup as errors:
+            raise _first(errors) from errors
+        step.update(len(self.records), note=self._note())
+
+    async def _send(
+        self, take: Callable[[], Ask], times: Sequence[float], concurrency: int | None
+    ) -> None:
+        target, extent = self._target, self._extent
+        asks = [take() for _ in times]
+        async with connected(target.api_key) as session:
+            client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
+            client.begin(_LEAD_S)
+            self.began_s = client.began_s
+            if concurrency is None:
+                await open_loop(client, asks, times, warmup=extent.warmup, note=self._add)
+                return
+            await asyncio.sleep(_LEAD_S)
+            await closed_loop(
+                client,
+                take,
+                concurrency=concurrency,
+                duration_s=extent.duration_s,
+                requests=extent.requests,
+                warmup=extent.warmup,
+                note=self._add,
+            )
+
+    def _add(self, record: RequestRecord) -> None:
+        self.records.append(record)
+        self._keep(record)
+
+    async def _show(self, step: Step) -> None:
+        while True:
+            step.update(len(self.records), note=self._note())
+            await asyncio.sleep(_SHOW_S)
+
+    def _note(self) -> str:
+        failed = sum(record.outcome != "ok" for record in self.records)
+        return f"{failed} failed" if failed else ""
+
+    async def _watch(self) -> None:
+        while self._target.service is not None:
+            await asyncio.to_thread(self._target.service.check)
+            await asyncio.sleep(_CHECK_S)
+
+
+def _first(errors: BaseExceptionGroup) -> BaseException:
+    (error, *_) = errors.exceptions
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,60 @@
+"""What a service says of itself besides answers: its model, and how it counts tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import requests
+
+_WAIT_S = 30.0
+_SPACES = (" ", "\u2581", "\u0120")
+
+
+class ServiceApi:
+    """The service behind an address.
+
+    Args:
+        url: without a path.
+        api_key: empty for none.
+    """
+
+    def __init__(self, url: str, api_key: str) -> None:
+        self._url = url
+        self._session = requests.Session()
+        self._session.trust_env = False
+        if api_key:
+            self._session.headers["Authorization"] = f"Bearer {api_key}"
+
+    def model(self) -> str:
+        """Return the name of the first model that it offers; empty where it does not say."""
+        content = self._answer("GET", "/v1/models", None)
+        match content:
+            case {"data": [{"id": str(name)}, *_]}:
+                return name
+        return ""
+
+    def count(self, text: str) -> int | None:
+        """Return the length of a text in tokens, without special ones; none if it cannot tell."""
+        content = self._answer("POST", "/tokenize", {"content": text, "add_special": False})
+        match content:
+            case {"tokens": list(tokens)}:
+                return len(tokens)
+        return None
+
+    def whole_words(self, words: Sequence[str]) -> list[str] | None:
+        """Return those words that are one token each in a text; none if it cannot tell."""
+        text = "".join(f" {word}" for word in words)
+        content = self._answer("POST", "/tokenize", {"content": text, "with_pieces": True})
+        match content:
+            case {"tokens": [{"piece": _}, *_] as tokens}:
+                pieces = {str(token["piece"]) for token in tokens}
+                return [word for word in words if any(f"{s}{word}" in pieces for s in _SPACES)]
+        return None
+
+    def _answer(self, method: str, path: str, body: dict[str, Any] | None) -> object:
+        try:
+            answer = self._session.request(method, self._url + path, json=body, timeout=_WAIT_S)
+            return answer.json() if answer.ok else None
+        except (requests.RequestException, ValueError):
+            return None

@@ -1,0 +1,193 @@
+"""Which requests a load sends: those of a file, or synthetic ones of given lengths."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from armload.core.disk import unreadable
+from armload.core.errors import DataError, UsageError
+from armload.core.mistakes import explain_mistake
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.models.vocabulary import english_words
+from armload.serving.ask import Ask, Message
+from armload.serving.lengths import LONGEST, Lengths
+from armload.serving.tokenizer import ServiceApi
+
+_FEWEST_WORDS = 4
+_DEFAULT_LIMIT = 128
+
+
+class Workload(Protocol):
+    """An endless sequence of requests, the same for the same seed."""
+
+    @property
+    def described(self) -> str:
+        """Name the file, or the lengths."""
+
+    def ask(self, number: int) -> Ask:
+        """Return a request by its number from 0."""
+
+
+class Synthetic:
+    """Random common words, a token each.
+
+    Args:
+        prompt: lengths of prompts, without the special tokens that a model puts around them.
+        answer: the most tokens of an answer.
+        words: to draw from.
+    """
+
+    def __init__(
+        self, *, prompt: Lengths, answer: Lengths, seed: int, words: Sequence[str], unit: str
+    ) -> None:
+        self._prompt = prompt
+        self._answer = answer
+        self._seed = seed
+        self._words = words
+        self.described = f"synthetic: prompts of {prompt} {unit}, answers of up to {answer} tokens"
+
+    def ask(self, number: int) -> Ask:
+        """Draw a request."""
+        generator = random.Random(f"{self._seed}/{number}")  # noqa: S311 - no secret
+        count = self._prompt.draw(generator)
+        text = " ".join(generator.choices(self._words, k=count))
+        return Ask(prompt=text, max_tokens=self._answer.draw(generator))
+
+
+class Listed:
+    """The requests of a file, in order, and from the start again after the last."""
+
+    def __init__(self, asks: Sequence[Ask], described: str) -> None:
+        self._asks = asks
+        self.described = described
+
+    def ask(self, number: int) -> Ask:
+        """Return a request."""
+        return self._asks[number % len(self._asks)]
+
+
+class _Line(Value):
+    # A request as a person writes it.
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    max_tokens: int | None = None
+
+
+def synthetic(
+    *, prompt: Lengths, answer: Lengths | None, seed: int, api: ServiceApi, progress: Progress
+) -> Synthetic:
+    """Return synthetic requests for a service; words are tokens of its own where it tells.
+
+    Raises:
+        UsageError: its vocabulary has too few common words.
+    """
+    words, unit = api.whole_words(english_words()), "tokens"
+    if words is None:
+        words, unit = list(english_words()), "words"
+        progress.say("The service has no /tokenize: prompts have that many words, not tokens.")
+    if len(words) < _FEWEST_WORDS:
+        raise UsageError(
+            "The vocabulary of the model has too few common English words for synthetic prompts.",
+            "Give the requests with --data FILE.",
+        )
+    answer = answer or Lengths(kind="constant", low=_DEFAULT_LIMIT, high=_DEFAULT_LIMIT)
+    return Synthetic(prompt=prompt, answer=answer, seed=seed, words=words, unit=unit)
+
+
+def listed(
+    path: Path,
+    *,
+    answer: Lengths | None,
+    seed: int,
+    most: int | None,
+    api: ServiceApi,
+    progress: Progress,
+) -> Listed:
+    """Read requests from a file of JSON lines, or of one JSON array.
+
+    An item has ``prompt``, or ``messages`` of a chat, and may have ``max_tokens``; or it has
+    Alpaca's ``instruction``, ``input`` and ``output``: then the prompt is
+    ``instruction:input``, and the output's length, by the service's tokenizer, the limit.
+
+    Args:
+        answer: limits that override those of the file.
+        most: as many are needed; none for all.
+
+    Raises:
+        DataError: the file has no such items, or cannot be read.
+        UsageError: an item has no limit, and the service cannot count tokens.
+    """
+    items = _items(path)[:most]
+    draw = None if answer is None else _drawing(answer, seed)
+    asks = []
+    with progress.step("preparing requests", total=len(items), unit="requests") as step:
+        for number, item in enumerate(items):
+            asks.append(_ask(f"{path}: item {number + 1}", item, draw, api))
+            step.update(number + 1)
+    return Listed(asks, str(path))
+
+
+def _drawing(lengths: Lengths, seed: int) -> Callable[[], int]:
+    generator = random.Random(seed)  # noqa: S311 - no secret
+    return lambda: lengths.draw(generator)
+
+
+def _items(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8.", "Give a file of JSON lines.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    try:
+        if text.lstrip().startswith("["):
+            items = json.loads(text)
+        else:
+            items = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON lines: {error}.", _FORMS) from error
+    if not items or not all(isinstance(item, dict) for item in items):
+        raise DataError(f"{path}: not a list of requests.", _FORMS)
+    return list(items)
+
+
+_FORMS = (
+    'Each line must be like {"prompt": "...", "max_tokens": 64}, {"messages": [...]}, or '
+    '{"instruction": "...", "input": "...", "output": "..."}.'
+)
+
+
+def _ask(where: str, item: dict[str, Any], draw: Callable[[], int] | None, api: ServiceApi) -> Ask:
+    if "instruction" in item:
+        instruction, context = str(item["instruction"]), str(item.get("input") or "")
+        prompt = f"{instruction}:{context}" if context else instruction
+        limit = draw() if draw else _counted(where, str(item.get("output") or ""), api)
+        return Ask(prompt=prompt, max_tokens=limit)
+    try:
+        line = _Line.model_validate(item)
+    except ValidationError as error:
+        raise DataError(f"{where}: {explain_mistake(error, _Line)}.", _FORMS) from error
+    if bool(line.prompt) == bool(line.messages):
+        raise DataError(f"{where}: must have either prompt or messages.", _FORMS)
+    limit = draw() if draw else line.max_tokens or _DEFAULT_LIMIT
+    if not 1 <= limit <= LONGEST:
+        raise DataError(f"{where}: max_tokens must be from 1 to {LONGEST:,}.", _FORMS)
+    return Ask(prompt=line.prompt, messages=line.messages, max_tokens=limit)
+
+
+def _counted(where: str, output: str, api: ServiceApi) -> int:
+    count = api.count(output)
+    if count is None:
+        raise UsageError(
+            f"{where}: its limit is the length of its output, and the service has no /tokenize to "
+            "count tokens with.",
+            "Give a limit with --n-predict.",
+        )
+    return max(1, count)

@@ -1,0 +1,201 @@
+"""A service that answers with delays and faults as told: what a client measures is known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+WORDS = ("once", "upon", "a", "time", "there", "was")
+
+
+@dataclass(kw_only=True)
+class Behaviour:
+    """What a service does with a request.
+
+    Attributes:
+        header_s, first_s, gap_s: delays before the header, the first token after it, each other.
+        tokens: of an answer; none: as many as were asked for.
+        api_key: that it wants.
+        status: that it answers with.
+        cut_after: tokens after which it drops the connection.
+        error_after: tokens after which it reports an error in the stream.
+        has_tokenizer: whether it counts tokens: each word is one.
+        data_in_list: how llm-serving writes an event.
+    """
+
+    header_s: float = 0.0
+    first_s: float = 0.0
+    gap_s: float = 0.0
+    tokens: int | None = None
+    api_key: str = ""
+    status: int = 200
+    cut_after: int | None = None
+    error_after: int | None = None
+    has_tokenizer: bool = True
+    data_in_list: bool = True
+
+
+@dataclass(kw_only=True)
+class StubService:
+    """A running service.
+
+    Attributes:
+        url: of it.
+        bodies: of the requests that came, with their paths.
+        behaviour: may be changed while it runs.
+    """
+
+    url: str = ""
+    bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    behaviour: Behaviour = field(default_factory=Behaviour)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        how, path = self.behaviour, request.path
+        body = await request.json() if request.can_read_body else {}
+        if how.api_key and request.headers.get("Authorization") != f"Bearer {how.api_key}":
+            return web.json_response({"error": {"message": "Invalid API Key"}}, status=401)
+        if path == "/v1/models":
+            return web.json_response({"data": [{"id": "stub"}]})
+        if path == "/tokenize" and how.has_tokenizer:
+            words = str(body["content"]).split()
+            pieces = [{"id": number, "piece": f" {word}"} for number, word in enumerate(words)]
+            return web.json_response({"tokens": pieces})
+        self.bodies.append((path, body))
+        if path not in _STREAMS:
+            return web.json_response({"error": {"message": "File Not Found"}}, status=404)
+        if how.status != 200:
+            return web.json_response({"error": {"message": "as told"}}, status=how.status)
+        return await self._stream(request, how, body)
+
+    async def _stream(
+        self, request: web.Request, how: Behaviour, body: dict[str, Any]
+    ) -> web.StreamResponse:
+        event, end = _STREAMS[request.path]
+        limit = body.get("n_predict") or body.get("max_tokens")
+        limit = limit or body["parameters"]["max_new_tokens"]
+        count = limit if how.tokens is None else min(limit, how.tokens)
+        await asyncio.sleep(how.header_s)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for number in range(count):
+            await asyncio.sleep(how.gap_s if number else how.first_s)
+            if number == how.cut_after:
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            if number == how.error_after:
+                await response.write(b'data: {"error": {"message": "out of cells"}}\n\n')
+                return response
+            await response.write(event(how, number + 1))
+        await response.write(end(how, count))
+        return response
+
+
+def text_of(number: int) -> str:
+    return f" {WORDS[(number - 1) % len(WORDS)]}"
+
+
+def answer_of(count: int) -> str:
+    return "".join(text_of(number + 1) for number in range(count))
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(content).encode() + b"\n\n"
+
+
+def _llama(how: Behaviour, number: int) -> bytes:
+    return _line({"content": text_of(number), "stop": False, "tokens_predicted": number})
+
+
+def _llama_end(how: Behaviour, count: int) -> bytes:
+    timings = {"prompt_n": 5, "cache_n": 2, "prompt_ms": 1.5, "predicted_n": count}
+    last = {"content": "", "stop": True, "stop_type": "limit", "tokens_predicted": count}
+    return _line({**last, "tokens_evaluated": 7, "timings": {**timings, "predicted_ms": 2.5}})
+
+
+def _usage(count: int) -> bytes:
+    usage = {"prompt_tokens": 7, "completion_tokens": count}
+    return _line({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
+
+
+def _openai(how: Behaviour, number: int) -> bytes:
+    return _line({"choices": [{"text": text_of(number), "finish_reason": None}]})
+
+
+def _openai_end(how: Behaviour, count: int) -> bytes:
+    return _line({"choices": [{"text": "", "finish_reason": "length"}]}) + _usage(count)
+
+
+def _chat(how: Behaviour, number: int) -> bytes:
+    delta = {"content": text_of(number)}
+    begin = _line({"choices": [{"delta": {"role": "assistant", "content": None}}]})
+    return (begin if number == 1 else b"") + _line({"choices": [{"delta": delta}]})
+
+
+def _chat_end(how: Behaviour, count: int) -> bytes:
+    return _line({"choices": [{"delta": {}, "finish_reason": "length"}]}) + _usage(count)
+
+
+def _serving_line(how: Behaviour, item: dict[str, Any]) -> bytes:
+    data = [item] if how.data_in_list else item
+    event = {"event": "message", "retry": 30000, "data": data}
+    return json.dumps(event).encode() + b"\n"
+
+
+def _serving(how: Behaviour, number: int) -> bytes:
+    token = {"id": number, "logprob": 0.0, "special": False, "text": text_of(number)}
+    item = {"details": None, "generated_text": token["text"], "tokens": token, "top_tokens": []}
+    return _serving_line(how, item)
+
+
+def _serving_end(how: Behaviour, count: int) -> bytes:
+    item = {"generated_text": answer_of(count), "finish_reason": "length", "tokens": []}
+    return _serving_line(how, {**item, "generated_tokens": count})
+
+
+_STREAMS = {
+    "/completion": (_llama, _llama_end),
+    "/v1/completions": (_openai, _openai_end),
+    "/v1/chat/completions": (_chat, _chat_end),
+    "/models/llama2/generate_stream": (_serving, _serving_end),
+}
+
+
+@contextmanager
+def stub_service(**behaviour: Any) -> Iterator[StubService]:
+    """Run a service in a thread of this process."""
+    service = StubService(behaviour=Behaviour(**behaviour))
+    loop = asyncio.new_event_loop()
+    runner = web.AppRunner(_application(service), shutdown_timeout=0.1)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        port = asyncio.run_coroutine_threadsafe(_listen(runner), loop).result(30)
+        service.url = f"http://127.0.0.1:{port}"
+        yield service
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _application(service: StubService) -> web.Application:
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", service.answer)
+    return application
+
+
+async def _listen(runner: web.AppRunner) -> int:
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+    await site.start()
+    port: int = runner.addresses[0][1]
+    return port

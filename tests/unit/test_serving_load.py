@@ -1,0 +1,336 @@
+"""Requests that are sent to a service: each has an outcome, and the times that it took."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armload.analysis.load.point import ClockOffset
+from armload.analysis.load.request import RequestRecord
+from armload.boards.virtual.process import free_port
+from armload.core.errors import ConnectError, RunError, UsageError
+from armload.core.progress import Silent
+from armload.serving.arrivals import Arrivals
+from armload.serving.ask import Ask, Message
+from armload.serving.client import Client, connected
+from armload.serving.dialects.every import DIALECTS, dialect_named
+from armload.serving.loading import Loading
+from armload.serving.loads import KeptLoad
+from armload.serving.pacing import open_loop
+from armload.serving.readiness import check_service, check_url
+from armload.serving.target import Extent, Pace, Target
+from armload.serving.workload import Listed
+from tests.stub_service import StubService, answer_of, stub_service
+
+ASK = Ask(prompt="Once upon", max_tokens=4)
+CONSTANT = Arrivals(kind="constant")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def target(url: str, dialect: str = "llama-server", **known: Any) -> Target:
+    return Target(
+        url=url, dialect=dialect_named(dialect), **({"api_key": "", "model": "stub"} | known)
+    )
+
+
+def sent(url: str, dialect: str = "llama-server", ask: Ask = ASK, timeout_s: float = 60) -> Any:
+    async def send() -> RequestRecord:
+        async with connected("") as session:
+            client = Client(session, url, dialect_named(dialect), "stub", timeout_s)
+            return await client.send(ask, number=0, scheduled_s=0.0)
+
+    return asyncio.run(send())
+
+
+def loaded(
+    aim: Target, *, pace: Pace, requests: int | None, duration_s: float | None = None
+) -> KeptLoad:
+    loading = Loading(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
+    return loading.run([pace], Extent(requests=requests, duration_s=duration_s, warmup=1))
+
+
+@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+def test_every_dialect_reads_text_tokens_and_the_end(dialect: str) -> None:
+    with stub_service() as service:
+        record = sent(service.url, dialect)
+    assert (record.outcome, record.error) == ("ok", "")
+    assert record.text == answer_of(4)
+    assert record.generated_tokens == 4
+    assert len(record.chunks) == 4
+    assert record.finish_reason in ("length", "limit")
+    assert record.sent_s < record.header_s <= record.chunks[0][0] <= record.end_s
+    path, body = service.bodies[0]
+    assert path == dialect_named(dialect).path
+    assert "Once upon" in json.dumps(body)
+
+
+def test_the_servers_own_timings_and_counts_are_kept() -> None:
+    with stub_service() as service:
+        record = sent(service.url)
+    assert [tokens for _, tokens in record.chunks] == [1, 2, 3, 4]
+    assert record.prompt_tokens == 7
+    assert record.timings.cached_tokens == 2
+    assert (record.timings.prompt_ms, record.timings.generated_ms) == (1.5, 2.5)
+
+
+def test_both_forms_of_an_event_of_llm_serving_are_read() -> None:
+    with stub_service(data_in_list=False) as service:
+        record = sent(service.url, "llm-serving")
+    assert (record.text, record.generated_tokens) == (answer_of(4), 4)
+    assert service.bodies[0][1]["parameters"] == {
+        "max_new_tokens": 4,
+        "do_sample": "False",
+        "return_full_text": "True",
+    }
+
+
+def test_a_chat_goes_to_a_dialect_that_has_chats() -> None:
+    ask = Ask(messages=(Message(role="user", content="Hello"),), max_tokens=3)
+    with stub_service() as service:
+        assert sent(service.url, "openai-chat", ask).outcome == "ok"
+        assert service.bodies[0][1]["messages"] == [{"role": "user", "content": "Hello"}]
+        with pytest.raises(UsageError, match="takes a prompt"):
+            sent(service.url, "openai", ask)
+
+
+@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+def test_an_answer_that_is_cut_off_is_a_failure_that_keeps_its_text(dialect: str) -> None:
+    with stub_service(cut_after=2) as service:
+        record = sent(service.url, dialect)
+    assert record.outcome == "dropped"
+    assert record.text == answer_of(2)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome", "error"),
+    [
+        ({"status": 400}, "http", "as told"),
+        ({"status": 500}, "server-error", "as told"),
+        ({"error_after": 1}, "server-error", "out of cells"),
+    ],
+)
+def test_an_error_of_the_service_is_recorded_in_its_own_words(
+    behaviour: dict[str, Any], outcome: str, error: str
+) -> None:
+    with stub_service(**behaviour) as service:
+        record = sent(service.url, "openai")
+    assert (record.outcome, record.error) == (outcome, error)
+
+
+def test_a_request_that_takes_too_long_has_timed_out() -> None:
+    with stub_service(gap_s=30) as service:
+        record = sent(service.url, timeout_s=0.2)
+    assert (record.outcome, record.text) == ("timeout", answer_of(1))
+
+
+def test_a_stream_of_another_protocol_is_malformed() -> None:
+    with stub_service() as service:
+
+        class Mixed(type(dialect_named("openai"))):  # type: ignore[misc]
+            path = "/completion"
+
+        async def send() -> RequestRecord:
+            async with connected("") as session:
+                client = Client(session, service.url, Mixed(), "stub", 60)
+                return await client.send(ASK, number=0, scheduled_s=0.0)
+
+        record = asyncio.run(send())
+    assert record.outcome == "malformed"
+    assert "dialect openai" in record.error
+
+
+def test_an_open_loop_sends_on_time_while_no_answer_has_come() -> None:
+    with stub_service(header_s=1.0) as service:
+        kept = loaded(target(service.url), pace=Pace(rate=50), requests=20)
+    records = kept.requests(0)
+    assert [record.number for record in records] == list(range(20))
+    assert {record.outcome for record in records} == {"ok"}
+    first_end = min(record.end_s for record in records)
+    assert all(record.sent_s is not None and record.sent_s < first_end for record in records)
+    assert [a.scheduled_s < b.scheduled_s for a, b in pairwise(records)] == [True] * 19
+    assert [record.is_warmup for record in records] == [True] + [False] * 19
+    (point,) = kept.load.points
+    assert (point.rate, point.requests, point.clock) == (50, 20, None)
+    assert len(kept.load.requests_sha256) == 64
+
+
+def test_a_closed_loop_has_no_more_requests_under_way_than_clients() -> None:
+    with stub_service(gap_s=0.01) as service:
+        kept = loaded(target(service.url), pace=Pace(concurrency=3), requests=12)
+    records = kept.requests(0)
+    assert len(records) == kept.load.points[0].requests == 12
+    for record in records:
+        under_way = [o for o in records if o.scheduled_s <= record.scheduled_s < o.end_s]
+        assert len(under_way) <= 3
+
+
+def test_a_closed_loop_begins_no_request_after_its_time() -> None:
+    with stub_service(gap_s=0.02) as service:
+        kept = loaded(target(service.url), pace=Pace(concurrency=2), requests=None, duration_s=0.5)
+    records = kept.requests(0)
+    assert len(records) > 2
+    assert all(record.scheduled_s < 0.5 for record in records)
+
+
+def cancelled_after(seconds: float, url: str, times: list[float]) -> list[RequestRecord]:
+    records: list[RequestRecord] = []
+
+    async def run() -> None:
+        async with connected("") as session:
+            client = Client(session, url, dialect_named("openai"), "stub", 60)
+            await open_loop(client, [ASK] * len(times), times, warmup=0, note=records.append)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(cancel())
+    return sorted(records, key=lambda record: record.number)
+
+
+def test_every_request_of_an_interrupted_load_has_an_outcome() -> None:
+    with stub_service(header_s=60) as service:
+        records = cancelled_after(0.5, service.url, [0.0, 0.1, 600.0, 601.0])
+    assert [record.number for record in records] == [0, 1, 2, 3]
+    assert {record.outcome for record in records} == {"cancelled"}
+    assert [record.sent_s is not None for record in records] == [True, True, False, False]
+
+
+class Board:
+    """Stands in for a service on a board, whose server ends after some requests."""
+
+    def __init__(self, service: StubService, ends_after: int | None = None) -> None:
+        self.service = service
+        self.ends_after = ends_after
+        self.asked: list[tuple[float, float]] = []
+
+    def check(self) -> None:
+        if self.ends_after is not None and len(self.service.bodies) >= self.ends_after:
+            raise RunError("kitchen: llama-server was killed.", "Start it again.")
+
+    def clock(self) -> ClockOffset:
+        return ClockOffset(board_minus_client_s=1000.0, error_s=0.001, boot_id="b")
+
+    def sample(self) -> dict[str, Any]:
+        return {"at_s": time.monotonic() + 1000.0, "memory_available_bytes": 5}
+
+    def trace(self, from_board_s: float, to_board_s: float) -> Any:
+        self.asked.append((from_board_s, to_board_s))
+        yield "header"
+        yield "step"
+
+
+def test_a_boards_samples_and_trace_are_kept_beside_the_requests() -> None:
+    with stub_service() as service:
+        board = Board(service)
+        aim = target(service.url, service=board, board="kitchen", run="r", settings={"slots": 4})
+        kept = loaded(aim, pace=Pace(rate=50), requests=5)
+    assert kept.load.service == {"slots": 4}
+    assert kept.trace_file(0).read_text() == "header\nstep\n"
+    samples = [json.loads(line) for line in kept.board_file(0).read_text().splitlines()]
+    assert samples[0]["memory_available_bytes"] == 5
+    ((from_s, to_s),) = board.asked
+    last = max(record.end_s for record in kept.requests(0))
+    assert from_s == pytest.approx(kept.load.points[0].began_client_s + 1000.0)
+    assert to_s - from_s == pytest.approx(last)
+
+
+def test_a_server_that_ends_ends_the_load_and_each_request_has_an_outcome() -> None:
+    with stub_service(header_s=60) as service:
+        aim = target(service.url, service=Board(service, ends_after=3), board="kitchen")
+        loading = Loading(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
+        with pytest.raises(RunError, match="was killed"):
+            loading.run([Pace(rate=20), Pace(rate=30)], Extent(requests=200))
+    assert loading.kept is not None
+    records = loading.kept.requests(0)
+    assert len(records) == 200
+    assert {record.outcome for record in records} == {"cancelled"}
+    assert len(loading.kept.load.points) == 1
+
+
+def test_a_service_that_dies_fails_the_rest_and_counts_no_success() -> None:
+    with stub_service(gap_s=0.01) as service:
+
+        def cut_soon() -> None:
+            while len(service.bodies) < 5:
+                time.sleep(0.01)
+            service.behaviour.cut_after = 1
+
+        thread = threading.Thread(target=cut_soon)
+        thread.start()
+        kept = loaded(target(service.url), pace=Pace(rate=40), requests=30)
+        thread.join()
+    outcomes = [record.outcome for record in kept.requests(0)]
+    assert len(outcomes) == 30
+    assert set(outcomes) == {"ok", "dropped"}
+    assert outcomes[-1] == "dropped"
+
+
+def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() -> None:
+    with stub_service(status=400) as service, pytest.raises(RunError, match="as told"):
+        loaded(target(service.url), pace=Pace(rate=50), requests=5)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "dialect", "kind", "words"),
+    [
+        ({"api_key": "right"}, "openai", UsageError, "refuses the API key"),
+        ({"status": 404}, "llm-serving", UsageError, "does not speak dialect llm-serving"),
+        ({"status": 503}, "openai", RunError, "is not ready: as told"),
+    ],
+)
+def test_a_service_that_cannot_answer_is_found_out_before_the_load(
+    behaviour: dict[str, Any], dialect: str, kind: type[Exception], words: str
+) -> None:
+    with stub_service(**behaviour) as service, pytest.raises(kind, match=words):
+        check_service(target(service.url, dialect), ASK, 60)
+
+
+def test_a_service_that_answers_is_asked_for_one_token() -> None:
+    with stub_service(api_key="right") as service:
+        check_service(target(service.url, api_key="right"), ASK, 60)
+    assert [body["n_predict"] for _, body in service.bodies] == [1]
+
+
+def test_one_request_that_is_refused_says_nothing_of_the_service() -> None:
+    with stub_service(status=400) as service:
+        check_service(target(service.url), ASK, 60)
+
+
+def test_an_address_where_nothing_listens_is_named() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(ConnectError, match="nothing answers there") as error:
+        check_service(target(url), ASK, 60)
+    assert url in error.value.message
+    assert "armload serve" in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    "text", ["board", "ftp://board", "http://", "http://board:x", "http://board:99999"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="must be the address"):
+        check_url(text)
+
+
+def test_a_key_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError) as error:
+        check_url("http://user:secret@board:80")
+    assert "secret" not in str(error.value)
+
+
+def test_an_address_may_end_as_openais_clients_write_it() -> None:
+    assert check_url("http://board:80/v1/") == "http://board:80"

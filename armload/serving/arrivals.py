@@ -1,6 +1,6 @@
 """When requests of an open loop are sent: drawn in advance, from a seed.
 
-numpy's generators keep their streams from release to release (NEP 19), so a seed always gives
+numpy's ``RandomState`` keeps its streams from release to release (NEP 19), so a seed always gives
 the same schedule.
 """
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Kind = Literal["poisson", "constant", "gamma", "seed"]
 
 MOST_REQUESTS = 1_000_000
+LARGEST_SEED = 2**32 - 1
 _KINDS = "poisson, constant, gamma:SHAPE or seed"
 
 
@@ -47,13 +48,14 @@ class Arrivals(Value):
             rate: requests/s on average.
             duration_s: in which requests are sent.
             requests: how many, at most; one of the two must be given.
+            seed: below 2^32.
 
         Raises:
             UsageError: there would be none, or more than a million.
         """
         import numpy as np
 
-        generator = np.random.Generator(np.random.PCG64(seed))
+        generator = np.random.RandomState(seed)
         if self.kind == "seed" and duration_s is not None:
             # int(T * X) requests, however long they take.
             count = int(duration_s * rate)
@@ -78,11 +80,11 @@ class Arrivals(Value):
             )
         return tuple(times)
 
-    def _first(self, rate: float, generator: np.random.Generator) -> float:
+    def _first(self, rate: float, generator: np.random.RandomState) -> float:
         # Random arrivals have no event at 0; the seed's client begins with a request.
         return 0.0 if self.kind in ("constant", "seed") else self._gap(rate, generator)
 
-    def _gap(self, rate: float, generator: np.random.Generator) -> float:
+    def _gap(self, rate: float, generator: np.random.RandomState) -> float:
         match self.kind:
             case "poisson":
                 return float(generator.exponential(1 / rate))

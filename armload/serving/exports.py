@@ -29,11 +29,14 @@ _CSV = (
 )
 
 
-def read_formats(text: str) -> tuple[str, ...]:
+def read_formats(text: str, *, has_rates: bool) -> tuple[str, ...]:
     """Read what a person typed, such as ``vllm,csv``.
 
+    Args:
+        has_rates: whether the load is an open loop.
+
     Raises:
-        UsageError: a format is unknown.
+        UsageError: a format is unknown, or needs a rate.
     """
     names = tuple(dict.fromkeys(text.split(","))) if text else ()
     for name in names:
@@ -42,6 +45,8 @@ def read_formats(text: str) -> tuple[str, ...]:
                 f"--export {text!a}: {name!a} is not a format.",
                 f"The formats are {', '.join(FORMATS)}.",
             )
+    if "seed" in names and not has_rates:
+        raise UsageError("--export seed names its files by rates.", "Use --rate.")
     return names
 
 
@@ -51,9 +56,6 @@ def export(kept: KeptLoad, formats: Sequence[str], objectives: Objectives | None
     ``vllm``: one JSON file for each point, with the keys of ``vllm bench serve``; ``csv``: one
     line for each request of all points; ``seed``: ``result_{X}_x.json`` for each rate X, as the
     test client of llm-serving writes it.
-
-    Raises:
-        UsageError: ``seed`` of a closed loop, which has no rate.
     """
     files: dict[str, str] = {}
     points = [(point, kept.requests(number)) for number, point in enumerate(kept.load.points)]
@@ -65,8 +67,6 @@ def export(kept: KeptLoad, formats: Sequence[str], objectives: Objectives | None
             content = _vllm(kept, point, records, metrics)
             files[f"vllm-{number}.json"] = json.dumps(content, ensure_ascii=False)
         if "seed" in formats:
-            if point.rate is None:
-                raise UsageError("--export seed: its files are named by rates.", "Use --rate.")
             results = _seed(records)
             files[f"result_{point.rate}_x.json"] = json.dumps(results, ensure_ascii=False)
     for name, text in files.items():

@@ -82,7 +82,7 @@ def load(
     from armload.cli.present_load import load_and_present
     from armload.core.errors import UsageError
     from armload.serving import workload
-    from armload.serving.arrivals import read_arrivals
+    from armload.serving.arrivals import LARGEST_SEED, read_arrivals
     from armload.serving.exports import read_formats
     from armload.serving.lengths import read_lengths
     from armload.serving.loading import Loading
@@ -93,10 +93,10 @@ def load(
         raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
     paces = paces_of(rate, concurrency)
     extent = extent_of(duration, requests, warmup, timeout)
-    gaps, number = read_arrivals(arrivals), whole_number("seed", seed) or 0
+    gaps, number = read_arrivals(arrivals), whole_number("seed", seed, most=LARGEST_SEED) or 0
     prompt = read_lengths("prompt-tokens", prompt_tokens or _PROMPT_TOKENS)
     answer = read_lengths("n-predict", n_predict) if n_predict else None
-    objectives, formats = read_objectives(slo), read_formats(export)
+    objectives, formats = read_objectives(slo), read_formats(export, has_rates=bool(rate))
     most = needed(paces, extent, gaps, number)
     progress = terminal.progress()
     target = target_of(url, api_key_file, dialect, model)

@@ -1,0 +1,135 @@
+"""How well the client of ``armload load`` keeps time, against a stub in another process.
+
+    python benchmarks/load_client.py [--rate 200] [--requests 10000] [--tokens 8] [--gap 0.02]
+
+The stub speaks llama-server's protocol. It waits a known time before each token, and writes into
+the tokens when it had the request, and when it sent each: on the same monotonic clock as the
+client's. Printed are lost requests, the client's send lag, by how much its latencies differ from
+those of the stub, and its CPU time per request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import chdir
+from multiprocessing.connection import Connection
+
+from armload.analysis.load.latency import lateness_s
+from armload.analysis.load.request import RequestRecord
+from armload.core.progress import Silent
+from armload.serving.arrivals import Arrivals
+from armload.serving.ask import Ask
+from armload.serving.dialects.llama_server import LlamaServer
+from armload.serving.loading import Loading
+from armload.serving.target import Extent, Pace, Target
+from armload.serving.workload import Listed
+
+_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+    b"Connection: close\r\n\r\n"
+)
+
+
+def main() -> None:
+    """Put the stub under load and print what the client made of it."""
+    parser = argparse.ArgumentParser(description="Measure the client of armload load.")
+    parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--tokens", type=int, default=8)
+    parser.add_argument("--gap", type=float, default=0.02)
+    chosen = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    stub = context.Process(target=serve, args=(theirs, chosen.tokens, chosen.gap), daemon=True)
+    stub.start()
+    try:
+        port: int = ours.recv()
+        began = resource.getrusage(resource.RUSAGE_SELF)
+        records = load(port, chosen.rate, chosen.requests, chosen.tokens)
+        ended = resource.getrusage(resource.RUSAGE_SELF)
+    finally:
+        stub.terminate()
+        stub.join()
+    cpu_s = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+    report(records, chosen.requests, cpu_s)
+
+
+def load(port: int, rate: float, requests: int, tokens: int) -> list[RequestRecord]:
+    """Send the requests, and return their records as they were kept."""
+    target = Target(url=f"http://127.0.0.1:{port}", api_key="", model="stub", dialect=LlamaServer())
+    ask = Ask(prompt="Once upon a time", max_tokens=tokens)
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        loading = Loading(target, Listed([ask], "stub"), Arrivals(), 1, Silent())
+        kept = loading.run([Pace(rate=rate)], Extent(requests=requests))
+        return kept.requests(0)
+
+
+def report(records: Sequence[RequestRecord], requests: int, cpu_s: float) -> None:
+    """Print the figures."""
+    ok = [record for record in records if record.outcome == "ok"]
+    print(f"recorded {len(records)} of {requests}, successful {len(ok)}")
+    lags = [record.sent_s - record.scheduled_s for record in ok if record.sent_s is not None]
+    _show("send lag", lags)
+    _show("of that, the client's own lateness", [lateness_s(record) or 0.0 for record in ok])
+    first, whole = [], []
+    for record in ok:
+        had_s, *sent_s = (float(each) for each in record.text.split())
+        if record.sent_s is not None:
+            first.append(record.chunks[0][0] - record.sent_s - (sent_s[0] - had_s))
+            whole.append(record.end_s - record.sent_s - (sent_s[-1] - had_s))
+    _show("time to first token beyond the stub's", first)
+    _show("end-to-end latency beyond the stub's", whole)
+    print(f"{'CPU time of the client, per request':38} {1000 * cpu_s / len(records):8.2f} ms")
+
+
+def _show(name: str, samples: Sequence[float]) -> None:
+    ordered = sorted(samples)
+    p50, p99 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99))
+    milliseconds = " ".join(f"{1000 * each:8.2f}" for each in (p50, p99, ordered[-1]))
+    print(f"{name:38} {milliseconds} ms (p50, p99, max)")
+
+
+def serve(port: Connection, tokens: int, gap_s: float) -> None:
+    """Run the stub, and send the port that it listens on."""
+
+    async def run() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=4096)
+        port.send(server.sockets[0].getsockname()[1])
+        async with server:
+            await server.serve_forever()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        had_s = time.monotonic()
+        length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
+        await reader.readexactly(int(length))
+        writer.write(_HEAD)
+        words = [f"{had_s:.6f}"]
+        for number in range(1, tokens + 1):
+            await asyncio.sleep(gap_s)
+            words.append(f" {time.monotonic():.6f}")
+            event = {"content": "".join(words), "stop": False, "tokens_predicted": number}
+            writer.write(_chunk(event))
+            words = []
+        end = {"content": "", "stop": True, "stop_type": "limit", "tokens_predicted": tokens}
+        writer.write(_chunk(end) + b"0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    asyncio.run(run())
+
+
+def _chunk(event: dict[str, object]) -> bytes:
+    line = b"data: " + json.dumps(event).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(line), line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The figures of a load, from records whose figures are known."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from armload.analysis.load.latency import gaps_s
+from armload.analysis.load.metrics import Metrics, metrics_of
+from armload.analysis.load.objectives import Objectives, read_objectives
+from armload.analysis.load.point import LoadPoint
+from armload.analysis.load.quantiles import quantile
+from armload.analysis.load.request import RequestRecord, ServerTimings
+from armload.core.errors import UsageError
+
+
+def record(number: int, **known: Any) -> RequestRecord:
+    """Scheduled each second, sent 1 ms late; first of 5 tokens after 0.5 s, then each 0.1 s."""
+    at_s = float(number)
+    fields: dict[str, Any] = {
+        "scheduled_s": at_s,
+        "begun_s": at_s + 0.001,
+        "sent_s": at_s + 0.002,
+        "header_s": at_s + 0.302,
+        "chunks": tuple((at_s + 0.5 + 0.1 * k, k + 1) for k in range(5)),
+        "end_s": at_s + 0.9,
+        "outcome": "ok",
+        "prompt_tokens": 10,
+        "generated_tokens": 5,
+        "timings": ServerTimings(prompt_ms=1.0),
+    }
+    return RequestRecord(number=number, **(fields | known))
+
+
+def figures(*records: RequestRecord, slo: str = "", scheduled: int | None = None) -> Metrics:
+    point = LoadPoint(
+        rate=1.0, requests=scheduled or len(records), started_utc="", began_client_s=0.0
+    )
+    return metrics_of(point, records, read_objectives(slo))
+
+
+def test_latencies_are_as_defined() -> None:
+    found = figures(*(record(number) for number in range(4)))
+    assert found.from_scheduled.e2e is not None
+    assert found.from_scheduled.ttft is not None
+    assert found.from_sent.ttft is not None
+    assert found.tpot is not None
+    assert found.itl is not None
+    assert found.queue is not None
+    assert found.lateness is not None
+    assert found.from_scheduled.e2e.p50.value_s == pytest.approx(0.9)
+    assert found.from_scheduled.ttft.p50.value_s == pytest.approx(0.5)
+    assert found.from_sent.ttft.p50.value_s == pytest.approx(0.498)
+    assert found.tpot.p50.value_s == pytest.approx(0.1)
+    assert found.itl.count == 16
+    assert found.itl.mean_s == pytest.approx(0.1)
+    assert found.queue.p50.value_s == pytest.approx(0.3)
+    assert found.lateness.max_s == pytest.approx(0.001)
+
+
+def test_throughput_counts_tokens_by_the_server_over_the_duration() -> None:
+    found = figures(*(record(number) for number in range(4)))
+    assert found.duration_s == pytest.approx(3.9)
+    assert found.total_s == pytest.approx(3.899)
+    assert found.requests_per_s == pytest.approx(4 / 3.9)
+    assert found.output_tokens_per_s == pytest.approx(20 / 3.9)
+    assert (found.prompt_tokens, found.output_tokens) == (40, 20)
+    assert found.offered_per_s == pytest.approx(1.0)
+    assert found.valid
+
+
+def test_a_failure_is_counted_and_gives_no_latency() -> None:
+    failed = record(1, outcome="dropped", end_s=1.01, chunks=(), generated_tokens=None)
+    found = figures(record(0), failed, record(2, outcome="timeout"), slo="ttft=1s")
+    assert (found.requests, found.ok) == (3, 1)
+    assert found.failed == {"dropped": 1, "timeout": 1}
+    assert found.from_scheduled.e2e is not None
+    assert found.from_scheduled.e2e.count == 1
+    assert found.goodput is not None
+    assert found.goodput.good == 1
+    assert found.goodput.share == pytest.approx(1 / 3)
+
+
+def test_requests_without_a_record_are_failures() -> None:
+    assert figures(record(0), scheduled=3).failed == {"unknown": 2}
+
+
+def test_warm_up_is_excluded_but_for_the_total_time() -> None:
+    slow = record(0, is_warmup=True, end_s=30.0)
+    found = figures(slow, record(1), record(2))
+    assert (found.scheduled, found.warmup, found.requests) == (3, 1, 2)
+    assert found.from_scheduled.e2e is not None
+    assert found.from_scheduled.e2e.max_s == pytest.approx(0.9)
+    assert found.duration_s == pytest.approx(1.9)
+    assert found.total_s == pytest.approx(29.999)
+
+
+def test_a_point_without_a_success_is_not_valid() -> None:
+    found = figures(record(0, outcome="refused", sent_s=None, chunks=(), generated_tokens=None))
+    assert (found.valid, found.from_scheduled.e2e, found.requests_per_s) == (False, None, 0.0)
+
+
+@pytest.mark.parametrize(("late_s", "doubts"), [(0.005, 0), (0.024, 0), (0.026, 1)])
+def test_a_client_that_is_late_makes_a_point_invalid(late_s: float, doubts: int) -> None:
+    # The median time to first token is 0.5 s, of which 5 % are 25 ms.
+    found = figures(*(record(n, begun_s=n + late_s) for n in range(5)))
+    assert (len(found.reasons), found.valid) == (doubts, not doubts)
+    assert all("26 ms" in reason for reason in found.reasons)
+
+
+def test_chunks_of_several_tokens_count_as_so_many_gaps() -> None:
+    several = record(0, chunks=((0.5, 1), (0.8, 4), (0.9, None), (1.0, None)))
+    assert list(gaps_s(several)) == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1])
+
+
+def test_an_answer_of_one_token_has_no_time_per_output_token() -> None:
+    found = figures(record(0, generated_tokens=1, chunks=((0.5, 1),)), slo="tpot=1ms")
+    assert found.tpot is None
+    assert found.goodput is not None
+    assert found.goodput.good == 1
+
+
+def test_goodput_needs_every_objective() -> None:
+    records = [record(0), record(1, end_s=9.0), record(2)]
+    found = figures(*records, slo="ttft=501ms,tpot=0.2s")
+    assert found.goodput is not None
+    assert found.goodput.good == 2
+    assert found.goodput.requests_per_s == pytest.approx(2 / 9.0)
+    assert figures(*records, slo="e2e=1ms").goodput.share == 0  # type: ignore[union-attr]
+
+
+def test_objectives_are_read_with_their_units() -> None:
+    found = read_objectives("ttft=2s, tpot=500ms,e2e=30")
+    assert found == Objectives(ttft_s=2.0, tpot_s=0.5, e2e_s=30.0)
+    assert str(found) == "ttft=2s,tpot=0.5s,e2e=30s"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ttft", "ttft=", "ttft=0", "ttft=-1s", "ttft=2m", "speed=2s", "ttft=1s,ttft=2s", ",", "=1s"],
+)
+def test_objectives_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--slo"):
+        read_objectives(text)
+
+
+def test_the_interval_of_a_median_is_between_the_ranks_of_a_binomial_count() -> None:
+    # Of 100 independent samples, those of rank 40 and 61 (Conover, "Practical Nonparametric
+    # Statistics", the sign test's table).
+    samples = [float(each) for each in range(1, 101)]
+    random.Random(2).shuffle(samples)
+    found = quantile(samples, 0.5)
+    assert found.value_s == 50.0
+    assert found.low_s == pytest.approx(40.0, abs=4.0)
+    assert found.high_s == pytest.approx(61.0, abs=4.0)
+
+
+def test_too_few_samples_have_no_bound() -> None:
+    found = quantile([1.0, 3.0, 2.0, 5.0, 4.0], 0.99)
+    assert (found.value_s, found.high_s) == (5.0, None)
+    assert quantile([float(n % 7) for n in range(400)], 0.99).high_s is not None
+
+
+def test_intervals_hold_the_true_percentile_as_often_as_they_say() -> None:
+    generator = random.Random(5)
+    held = 0
+    for _ in range(300):
+        found = quantile([generator.expovariate(1.0) for _ in range(200)], 0.9)
+        assert found.low_s is not None
+        assert found.high_s is not None
+        held += found.low_s <= 2.302585 <= found.high_s
+    assert held / 300 >= 0.93
+
+
+def test_intervals_of_samples_that_are_alike_are_wide_enough() -> None:
+    # A chain with correlation 0.8 whose every value is standard normal: its median is 0.
+    generator, held, width, alone = random.Random(6), 0, 0.0, 0.0
+    for _ in range(200):
+        value, series = generator.gauss(0, 1), []
+        for _ in range(300):
+            value = 0.8 * value + 0.6 * generator.gauss(0, 1)
+            series.append(value)
+        found = quantile(series, 0.5)
+        generator.shuffle(series)
+        shuffled = quantile(series, 0.5)
+        assert found.low_s is not None
+        assert found.high_s is not None
+        assert shuffled.low_s is not None
+        assert shuffled.high_s is not None
+        held += found.low_s <= 0 <= found.high_s
+        width += found.high_s - found.low_s
+        alone += shuffled.high_s - shuffled.low_s
+    assert held / 200 >= 0.85
+    assert width > 1.5 * alone

@@ -1,0 +1,123 @@
+"""The requests of a load: from a file, or synthetic, with tokens counted by the service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armload.core.errors import DataError, UsageError
+from armload.core.progress import Silent
+from armload.serving.ask import Message
+from armload.serving.lengths import Lengths, read_lengths
+from armload.serving.tokenizer import ServiceApi
+from armload.serving.workload import Listed, Synthetic, listed, synthetic
+from tests.stub_service import stub_service
+
+NOWHERE = ServiceApi("http://127.0.0.1:9", "")
+
+
+def read(path: Path, text: str, api: ServiceApi = NOWHERE, **known: Any) -> Listed:
+    path = path / "requests.jsonl"
+    path.write_text(text, encoding="utf-8")
+    options = {"answer": None, "seed": 1, "most": None} | known
+    return listed(path, api=api, progress=Silent(), **options)
+
+
+def made(api: ServiceApi, prompt: str, answer: Lengths | None = None, seed: int = 1) -> Synthetic:
+    lengths = read_lengths("prompt-tokens", prompt)
+    return synthetic(prompt=lengths, answer=answer, seed=seed, api=api, progress=Silent())
+
+
+def test_prompts_and_chats_are_read_and_repeat_from_the_start(tmp_path: Path) -> None:
+    chat = {"messages": [{"role": "user", "content": "Hi"}]}
+    lines = [{"prompt": "One", "max_tokens": 5}, chat]
+    work = read(tmp_path, "\n".join(json.dumps(each) for each in lines) + "\n\n")
+    assert (work.ask(0).prompt, work.ask(0).max_tokens) == ("One", 5)
+    assert work.ask(1).messages == (Message(role="user", content="Hi"),)
+    assert work.ask(1).max_tokens == 128
+    assert work.ask(2) == work.ask(0)
+    assert work.described.endswith("requests.jsonl")
+
+
+def test_alpacas_items_have_the_outputs_length_as_their_limit(tmp_path: Path) -> None:
+    items = [
+        {"instruction": "Name colours", "input": "three", "output": "red green blue"},
+        {"instruction": "Say yes", "input": "", "output": "yes"},
+    ]
+    with stub_service() as service:
+        work = read(tmp_path, json.dumps(items), ServiceApi(service.url, ""))
+    assert [(work.ask(n).prompt, work.ask(n).max_tokens) for n in (0, 1)] == [
+        ("Name colours:three", 3),
+        ("Say yes", 1),
+    ]
+
+
+def test_only_as_many_items_are_prepared_as_a_load_sends(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"prompt": str(number)}) for number in range(9))
+    assert read(tmp_path, lines, most=2).ask(2).prompt == "0"
+
+
+def test_limits_on_the_command_line_override_a_file(tmp_path: Path) -> None:
+    text = json.dumps({"instruction": "Say yes", "input": "", "output": "yes"})
+    work = read(tmp_path, text, answer=Lengths(kind="constant", low=9, high=9))
+    assert work.ask(0).max_tokens == 9
+
+
+def test_a_service_that_counts_no_tokens_needs_a_limit(tmp_path: Path) -> None:
+    text = json.dumps({"instruction": "Say yes", "input": "", "output": "yes"})
+    with stub_service(has_tokenizer=False) as service:
+        api = ServiceApi(service.url, "")
+        with pytest.raises(UsageError, match="item 1: its limit") as error:
+            read(tmp_path, text, api)
+    assert "--n-predict" in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not a list of requests"),
+        ("prompt", "not JSON lines"),
+        ("[1, 2]", "not a list of requests"),
+        ('{"prompt": "a", "max_token": 3}', "max_token"),
+        ('{"prompt": ""}', "either prompt or messages"),
+        ('{"prompt": "a", "messages": [{"role": "user", "content": "b"}]}', "either prompt"),
+        ('{"messages": [{"role": "robot", "content": "b"}]}', "role"),
+        ('{"prompt": "a", "max_tokens": -3}', "max_tokens"),
+    ],
+)
+def test_a_file_of_something_else_says_where_it_is_wrong(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(DataError, match=words) as error:
+        read(tmp_path, text)
+    assert "requests.jsonl" in error.value.message
+
+
+def test_synthetic_prompts_have_as_many_tokens_as_they_say() -> None:
+    with stub_service() as service:
+        api = ServiceApi(service.url, "")
+        work = made(api, "uniform:3-9", Lengths(kind="constant", low=7, high=7))
+        counts = [api.count(work.ask(number).prompt) for number in range(20)]
+    assert all(count is not None and 3 <= count <= 9 for count in counts)
+    assert len(set(counts)) > 2
+    assert work.ask(0).max_tokens == 7
+    assert work.described == "synthetic: prompts of uniform:3-9 tokens, answers of up to 7 tokens"
+
+
+def test_a_synthetic_request_depends_on_seed_and_number_alone() -> None:
+    with stub_service(has_tokenizer=False) as service:
+        api = ServiceApi(service.url, "")
+        one, same, other = made(api, "20"), made(api, "20"), made(api, "20", seed=2)
+    assert one.ask(5) == same.ask(5)
+    assert one.ask(5) != one.ask(6)
+    assert one.ask(5) != other.ask(5)
+    assert "prompts of 20 words" in one.described
+
+
+def test_the_name_of_the_model_is_asked_for() -> None:
+    with stub_service(api_key="right") as service:
+        assert ServiceApi(service.url, "right").model() == "stub"
+        assert ServiceApi(service.url, "wrong").model() == ""

@@ -1,0 +1,169 @@
+"""``armload load`` as it is typed, against services whose behaviour is known."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from armload.boards.virtual.process import free_port
+from armload.cli.verbs.load import load
+from armload.serving.loads import read_load
+from tests.command_line import BIN, typed
+from tests.stub_service import stub_service
+
+
+def the_load(folder: Path) -> Path:
+    (path,) = (folder / "loads").iterdir()
+    return path
+
+
+def test_a_sweep_is_one_line_for_each_rate_and_one_document(tmp_path: Path) -> None:
+    words = ("--rate", "20,40", "--requests", "8", "--slo", "ttft=30s", "--n-predict", "3")
+    with stub_service() as service:
+        shown = typed(tmp_path, "load", "--url", service.url, *words)
+        printed = typed(tmp_path, "load", "--url", f"{service.url}/v1", *words, "--json")
+    assert (shown.returncode, printed.returncode) == (0, 0), shown.stderr + printed.stderr
+    assert "20/s" in shown.stdout
+    assert "40/s" in shown.stdout
+    assert "8/8" in shown.stdout
+    found = json.loads(printed.stdout)
+    assert [point["rate"] for point in found["points"]] == [20.0, 40.0]
+    assert found["model"] == "stub"
+    for point in found["points"]:
+        metrics = point["metrics"]
+        assert (metrics["requests"], metrics["ok"], metrics["output_tokens"]) == (8, 8, 24)
+        assert metrics["goodput"]["good"] == 8
+
+
+def test_clients_exports_and_a_key_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("right\n")
+    words = ("--concurrency", "2", "--requests", "6", "--export", "csv,vllm")
+    with stub_service(api_key="right") as service:
+        done = typed(tmp_path, "load", "--url", service.url, "--api-key-file", "key", *words)
+        refused = typed(tmp_path, "load", "--url", service.url, *words)
+    assert done.returncode == 0, done.stderr
+    folder = the_load(tmp_path)
+    assert {"requests.csv", "vllm-0.json"} <= {path.name for path in folder.iterdir()}
+    assert "right" not in (folder / "load.json").read_text()
+    assert refused.returncode == 2
+    assert "--api-key-file" in refused.stderr
+
+
+def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_path: Path) -> None:
+    words = ("--rate", "20", "--duration", "600", "--n-predict", "2")
+    with (
+        stub_service() as service,
+        subprocess.Popen(
+            [str(BIN / "armload"), "load", "--url", service.url, *words],
+            cwd=tmp_path,
+            env=os.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        while len(service.bodies) < 10:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        shown, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "Interrupted" in said
+    assert "Traceback" not in said
+    assert "20/s" in shown
+    kept = read_load(the_load(tmp_path))
+    records = kept.requests(0)
+    assert len(records) == kept.load.points[0].requests > 10_000
+    outcomes = [record.outcome for record in records]
+    assert set(outcomes) <= {"ok", "cancelled"}
+    assert outcomes[0] == "ok"
+    assert outcomes[-1] == "cancelled"
+
+
+def test_a_client_that_is_killed_leaves_what_it_has_recorded(tmp_path: Path) -> None:
+    words = ("--rate", "20", "--requests", "1000", "--n-predict", "2")
+    with (
+        stub_service() as service,
+        subprocess.Popen(
+            [str(BIN / "armload"), "load", "--url", service.url, *words],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process,
+    ):
+        while len(service.bodies) < 10:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    kept = read_load(the_load(tmp_path))
+    records = kept.requests(0)
+    assert kept.load.points[0].requests == 1000
+    assert 5 <= len(records) < 1000
+    assert {record.outcome for record in records} == {"ok"}
+
+
+def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_path: Path) -> None:
+    words = ("--rate", "50", "--requests", "30", "--json", "--n-predict", "2")
+    with stub_service() as service:
+        service.behaviour.cut_after = 1
+        done = typed(tmp_path, "load", "--url", service.url, *words)
+    assert done.returncode == 9, done.stderr
+    metrics = json.loads(done.stdout)["points"][0]["metrics"]
+    assert (metrics["ok"], metrics["failed"], metrics["valid"]) == (0, {"dropped": 30}, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "either --rate or --concurrency"),
+        ({"rate": "1", "concurrency": "1"}, "either --rate or --concurrency"),
+        ({"rate": "0"}, "--rate '0'"),
+        ({"rate": "-1"}, "--rate '-1'"),
+        ({"rate": "nan"}, "--rate 'nan'"),
+        ({"rate": "1,many"}, "--rate 'many'"),
+        ({"rate": "99999"}, "at most 10,000"),
+        ({"concurrency": "0"}, "--concurrency '0'"),
+        ({"rate": "1", "duration": "0"}, "--duration '0'"),
+        ({"rate": "1", "requests": "0"}, "--requests '0'"),
+        ({"rate": "1", "requests": "3", "warmup": "3"}, "leaves none"),
+        ({"rate": "0.001", "arrivals": "seed"}, "no request"),
+        ({"rate": "1", "slo": "ttft=0"}, "--slo 'ttft=0'"),
+        ({"rate": "1", "arrivals": "bursts"}, "--arrivals 'bursts'"),
+        ({"rate": "1", "seed": "-3"}, "--seed '-3'"),
+        ({"rate": "1", "prompt_tokens": "0"}, "--prompt-tokens '0'"),
+        ({"rate": "1", "data": "f", "prompt_tokens": "8"}, "exclude each other"),
+        ({"rate": "1", "dialect": "grpc"}, "--dialect 'grpc'"),
+        ({"concurrency": "1", "export": "seed"}, "by rates"),
+        ({"rate": "1", "timeout": "0"}, "--timeout '0'"),
+        ({"rate": "1", "api_key_file": "nothing"}, "nothing"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_sent(
+    options: dict[str, str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exit) as end:
+        load(Context(), url=f"http://127.0.0.1:{free_port()}", **options)
+    assert end.value.code in (1, 2)
+    assert says in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "loads").exists()
+
+
+def test_an_address_without_a_service_makes_no_load(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    done = typed(tmp_path, "load", "--url", url, "--rate", "1", "--json")
+    assert done.returncode == 6, done.stderr
+    assert json.loads(done.stdout)["error"]["kind"] == "connection"
+    assert not (tmp_path / "loads").exists()

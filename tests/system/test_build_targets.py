@@ -216,7 +216,7 @@ def test_a_compiler_error_shows_the_end_of_the_output_and_nothing_counts_as_buil
     builds.unlink()
     (tmp_path / "toolchains").mkdir()
     (tmp_path / "toolchains" / "wrong.yaml").write_text(
-        "extends: rk3568\ncxxflags: [-Dggml_backend_rpc_init=1]\n"
+        "extends: rk3568\ncxxflags: [-Dggml_backend_name=1]\n"
     )
     words = ("build", "--target", "wrong", "--programs", *QUICK)
     done = person.types(*words, status=5)

@@ -18,7 +18,7 @@ from tests.person import Person
 pytestmark = pytest.mark.build
 
 MODEL = "word-problems:Q8_0"
-QUESTIONS = 12
+QUESTIONS = 8
 COVERED = ["armload/evaluation", "armload/engines/scorer.py", "toolchains/native/scorer"]
 
 

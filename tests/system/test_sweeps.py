@@ -87,7 +87,7 @@ def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
 
 
 def test_a_sweep_whose_workstation_was_killed_goes_on_where_it_stopped(ann: Person) -> None:
-    sweep = words("-n", "300", "-t", "1,2", "--repeats", "3")
+    sweep = words("-n", "64", "-t", "1,2", "--repeats", "3")
     before = killed_after(ann, 2, *sweep)
     shown = ann.types(*sweep)
     assert f": {len(before)} runs are done" in shown.stderr

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.core.errors import DifferentError, UsageError
 from armload.evaluation.logits.agreement import agreement
+from armload.evaluation.logits.binding import BINDING, logits_by_binding
 from armload.evaluation.logits.computing import compute_logits
 from armload.evaluation.logits.prompts import read_prompts
 from armload.evaluation.logits.rows import logits_called, logits_of_run
@@ -42,13 +44,18 @@ def logits_and_present(
         raise UsageError("--fail-unless-close needs a reference.", "Add --reference RUN.")
     if len(asked.models) != 1 or len(asked.boards) != 1:
         raise UsageError("--task logits takes one model and one board.", "Name one of each.")
-    known = logits_called(reference) if reference else None
     prompts = read_prompts(Path(asked.data), asked.limit)
     progress = terminal.progress()
     model = model_called(asked.models[0], progress)
-    folder = compute_logits(request, model, prompts, way, progress)
-    logits = logits_of_run(folder)
-    found = agreement(logits, known) if known else None
+    with ExitStack() as stack:
+        known = None
+        if reference == BINDING:
+            known = stack.enter_context(logits_by_binding(model, prompts, way.threads, progress))
+        elif reference:
+            known = logits_called(reference)
+        folder = compute_logits(request, model, prompts, way, progress)
+        logits = logits_of_run(folder)
+        found = agreement(logits, known) if known else None
     document = LogitsDocument(
         run=folder.name, prompts=len(logits.rows), failed=logits.failed, agreement=found
     )

@@ -40,8 +40,8 @@ _DEMO_TIME_S = 120
         "resident": "part of streamed weights to lock in memory, such as 400MB (what fits)",
         "max-time": "stop asking after this many seconds, shared by models and prompts (none; "
         f"{_DEMO_TIME_S} without --model)",
-        "reference": "for logits: a run of the same prompts, given as for show, or a folder of "
-        ".npy files",
+        "reference": "for logits: a run of the same prompts, given as for show, a folder of .npy "
+        "files, or llama-cpp-python, which then computes them on this machine",
         "fail-unless-close": "for logits: exit with 13 unless all are close to the reference's",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "new": "start over instead of resuming an interrupted evaluation",

@@ -30,6 +30,8 @@ class GeneratedAnswer(Value):
         text_bytes: length of the text's UTF-8 after each token.
         text: all of it.
         think_tokens: up to and including ``</think>``; 0 without one.
+        thinks_from_start: the prompt ended inside a reasoning section, which the chat template
+            had opened.
         stop: the model ended it; the budget, or the context, was used up; or a text came at
             which it was to stop.
         conclude_from: number of the first token that was appended to make the model conclude.
@@ -44,6 +46,7 @@ class GeneratedAnswer(Value):
     text_bytes: tuple[int, ...]
     text: str
     think_tokens: int
+    thinks_from_start: bool = False
     stop: Stop
     conclude_from: int | None
 

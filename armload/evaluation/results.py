@@ -152,7 +152,9 @@ def _attempt(
     tokens = len(answer.tokens) if part.concludes else min(budget, len(answer.tokens))
     text = answer.text_after(tokens)
     # Where the chat template opens the reasoning section, its begin is not in the text.
-    is_thinking = tokens < answer.think_tokens
+    is_thinking = tokens < answer.think_tokens or (
+        answer.thinks_from_start and answer.think_tokens == 0
+    )
     found = grade(grader, "" if is_thinking else text, question)
     last_ns = answer.times_ns[tokens - 1] if tokens else answer.start_ns
     return Attempt(

@@ -141,7 +141,21 @@ def test_thinking_ends_with_its_tag(scorer: Path, tmp_path: Path) -> None:
     answer = generated(score(scorer, tmp_path, [item])["story"])
     assert answer.text_after(answer.think_tokens).endswith("</think>")
     assert 7 < answer.think_tokens < len(answer.tokens) - 3
+    assert not answer.thinks_from_start
     assert generated(score(scorer, tmp_path, [story()])["story"]).think_tokens == 0
+
+
+def test_a_model_that_still_thinks_stops_thinking_before_it_concludes(
+    scorer: Path, stories: Path, tmp_path: Path
+) -> None:
+    template = "{% for message in messages %}{{ message.content }}{% endfor %} <think>"
+    model = with_chat_template(stories, tmp_path / "chat.gguf", template)
+    item = story(template="model", max_tokens=7, conclude=" The end.", conclude_tokens=3)
+    answer = generated(score(scorer, tmp_path, [item], model=model)["story"])
+    assert answer.thinks_from_start
+    assert answer.conclude_from == 7
+    assert answer.text_after(answer.think_tokens).endswith("\n</think>")
+    assert answer.text.partition("</think>")[2].startswith("\n\n The end.")
 
 
 def test_bytes_that_are_no_text_are_replaced_as_python_does(

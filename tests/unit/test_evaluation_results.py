@@ -115,3 +115,15 @@ def test_what_is_thought_before_the_answer_is_not_graded() -> None:
     short, whole = points_of(again)[2:]
     assert short.attempts[0].text == "so \\boxed{9}</"
     assert (short.attempts[0].extracted, whole.attempts[0].extracted) == (None, "8")
+
+
+@pytest.mark.parametrize(("opened", "extracted"), [(False, "8"), (True, None)])
+def test_a_thought_that_the_chat_template_opened_is_not_graded(
+    opened: bool, extracted: str | None
+) -> None:
+    made = evaluated()
+    (made.folder / "answers-1.jsonl").unlink()
+    again = load_evaluation(made.folder)
+    text = "so \\boxed{8}"
+    again.add(1, [answer("4", text).model_copy(update={"thinks_from_start": opened})])
+    assert [each.extracted for each in points_of(again)[3].attempts] == [extracted]

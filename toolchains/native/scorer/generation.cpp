@@ -5,7 +5,16 @@
 
 #include <algorithm>
 
-static const char END_OF_THOUGHT[] = "</think>";
+static const char BEGIN_OF_THOUGHT[] = "<think>";
+static const char END_OF_THOUGHT[]   = "</think>";
+
+static bool ends_in_thought(const std::string & text, bool began_in_thought) {
+    const size_t begin = text.rfind(BEGIN_OF_THOUGHT), end = text.rfind(END_OF_THOUGHT);
+    if (begin == std::string::npos && end == std::string::npos) {
+        return began_in_thought;
+    }
+    return begin != std::string::npos && (end == std::string::npos || end < begin);
+}
 
 generation::generation(item from, const vocabulary & words, prompts & renders, sequence_ids & ids,
                        int32_t context_tokens)
@@ -24,8 +33,10 @@ generation::generation(item from, const vocabulary & words, prompts & renders, s
         }
     }
     stop_texts_.erase(std::remove(stop_texts_.begin(), stop_texts_.end(), ""), stop_texts_.end());
-    const auto prompt = words.begin(renders.render(item_));
-    prompt_tokens_    = prompt.size();
+    const std::string prompt_text = renders.render(item_);
+    thinks_from_start_            = ends_in_thought(prompt_text, false);
+    const auto prompt             = words.begin(prompt_text);
+    prompt_tokens_                = prompt.size();
     check_length(prompt.size(), context_tokens);
     text_.emplace(ids);
     text_->add_prompt(prompt);
@@ -98,9 +109,11 @@ void generation::advance() {
     }
 }
 
+// A model that is still thinking would take the sentence for one of its thoughts.
 void generation::conclude() {
-    const auto added = words_.go_on(item_.get<std::string>("conclude"));
-    conclude_from_   = tokens_.size();
+    const std::string closing = ends_in_thought(bytes_, thinks_from_start_) ? "\n</think>\n\n" : "";
+    const auto        added   = words_.go_on(closing + item_.get<std::string>("conclude"));
+    conclude_from_            = tokens_.size();
     for (llama_token token : added) {
         keep(token);
     }
@@ -119,6 +132,7 @@ json generation::answer() const {
     found["text_bytes"]           = cleaned_text.ends;
     found["text"]                 = cleaned_text.text;
     found["think_tokens"]         = think_tokens_;
+    found["thinks_from_start"]    = thinks_from_start_;
     found["stop"]                 = stop_;
     found["conclude_from"]        = conclude_from_ ? json(*conclude_from_) : json();
     return found;

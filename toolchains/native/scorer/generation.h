@@ -46,6 +46,7 @@ class generation : public task {
     std::vector<size_t>      ends_;              // of each token, in bytes_
     size_t                   searched_from_ = 0; // stop texts do not begin before
     int32_t                  think_tokens_  = 0;
+    bool                     thinks_from_start_; // the prompt ends inside a thought
     std::optional<size_t>    conclude_from_;
     std::string              stop_; // why it ended; empty while it goes on
 };

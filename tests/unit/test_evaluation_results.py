@@ -119,7 +119,7 @@ def test_what_is_thought_before_the_answer_is_not_graded() -> None:
 
 @pytest.mark.parametrize(("opened", "extracted"), [(False, "8"), (True, None)])
 def test_a_thought_that_the_chat_template_opened_is_not_graded(
-    opened: bool, extracted: str | None
+    *, opened: bool, extracted: str | None
 ) -> None:
     made = evaluated()
     (made.folder / "answers-1.jsonl").unlink()

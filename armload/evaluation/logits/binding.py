@@ -1,4 +1,4 @@
-"""Logits computed on this machine by llama-cpp-python: the same engine, compiled by another project.
+"""Logits computed on this machine by llama-cpp-python: the same engine, in another binding.
 
 A process of its own computes them: the package loads a compiled library that may end its process.
 """
@@ -47,32 +47,27 @@ def logits_by_binding(
         )
     cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="reference-") as folder:
-        asked = {
-            "model": str(model.path),
-            "prompts": list(prompts),
-            "threads": threads,
-            "folder": folder,
-        }
-        tokens = _computed(asked, progress)
+        tokens = _computed(model, prompts, threads, Path(folder), progress)
         computed = logits_of_files(Path(folder))
         yield Logits(name=BINDING, rows=computed.rows, tokens=tokens, failed={})
 
 
-def _computed(asked: dict[str, object], progress: Progress) -> dict[str, tuple[int, ...]]:
+def _computed(
+    model: Model, prompts: Sequence[str], threads: int | None, folder: Path, progress: Progress
+) -> dict[str, tuple[int, ...]]:
     words = [sys.executable, "-m", "armload.evaluation.logits.binding_process"]
+    asked = {"model": str(model.path), "threads": threads, "folder": str(folder)}
     tokens: dict[str, tuple[int, ...]] = {}
-    prompts = asked["prompts"]
-    total = len(prompts) if isinstance(prompts, list) else None
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
         subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         ) as process,
-        progress.step(f"Logits by {BINDING}", total=total, unit="prompts") as step,
+        progress.step(f"Logits by {BINDING}", total=len(prompts), unit="prompts") as step,
     ):
         assert process.stdin is not None  # noqa: S101 - for mypy
         assert process.stdout is not None  # noqa: S101
-        process.stdin.write(json.dumps(asked))
+        process.stdin.write(json.dumps({**asked, "prompts": list(prompts)}))
         process.stdin.close()
         for line in process.stdout:
             number, found = json.loads(line)
@@ -82,7 +77,7 @@ def _computed(asked: dict[str, object], progress: Progress) -> dict[str, tuple[i
             log.seek(0)
             said = " ".join(log.read().split("\n")[-_LAST_WORDS:]).strip()
             raise RunError(
-                f"{BINDING} could not compute the logits of {asked['model']}: {said}",
+                f"{BINDING} could not compute the logits of {model.name}: {said}",
                 "Use another reference, or a model that this version of it knows.",
             )
     return tokens

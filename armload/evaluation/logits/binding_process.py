@@ -1,5 +1,7 @@
-"""The process that computes logits by llama-cpp-python: a request on standard input, a line of
-JSON with the number and the tokens of each prompt whose logits are saved on standard output.
+"""The process that computes logits by llama-cpp-python.
+
+It reads a request from standard input, and writes a line of JSON with the number and the tokens of
+each prompt whose logits are saved.
 """
 
 from __future__ import annotations

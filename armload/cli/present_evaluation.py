@@ -79,7 +79,7 @@ def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool
         return
     by_id = {question.id: question for question in evaluated.questions}
     answers = [
-        (by_id[attempt.question], attempt.text)
+        (by_id[attempt.question], attempt.graded_text)
         for point in points
         for attempt in point.attempts
         if point.budget is not None

@@ -27,6 +27,7 @@ class Attempt(Value):
         is_correct: whether that is right.
         is_boxed: whether there was a closed box.
         is_finished: the model ended the answer by itself.
+        is_thinking: its reasoning section is not finished, so that nothing of it is graded.
     """
 
     question: str
@@ -38,6 +39,12 @@ class Attempt(Value):
     is_correct: bool
     is_boxed: bool = False
     is_finished: bool = True
+    is_thinking: bool = False
+
+    @property
+    def graded_text(self) -> str:
+        """What graders get of it."""
+        return "" if self.is_thinking else self.text
 
 
 class Point(Value):
@@ -167,6 +174,7 @@ def _attempt(
         is_correct=found.correct,
         is_boxed=found.boxed,
         is_finished=answer.stop in ("end", "stop") and tokens == len(answer.tokens),
+        is_thinking=is_thinking,
     )
 
 

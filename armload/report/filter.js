@@ -8,7 +8,7 @@
         for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
         const wanted = button.dataset.outcome;
         for (const row of table.tBodies[0].rows) {
-          row.hidden = wanted !== "" && row.dataset.outcome !== wanted;
+          row.hidden = wanted !== "" && !row.dataset.outcome.split(" ").includes(wanted);
         }
       });
     }

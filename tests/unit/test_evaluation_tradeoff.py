@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import UsageError
+from armload.evaluation.record import load_evaluation
 from armload.evaluation.results import points_of
 from armload.evaluation.sides import check_times, find_sides, trade
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
-from tests.unit.evaluations import BUDGETS, evaluated
+from tests.unit.evaluations import BUDGETS, answer, evaluated
 from tests.unit.runs import quick_run
 
 
@@ -70,3 +71,14 @@ def test_a_page_names_questions_without_an_answer() -> None:
     made = evaluated()
     text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
     assert "1 question without an answer, such as question 4: the prompt is too long." in text
+
+
+def test_graders_are_compared_on_the_page() -> None:
+    made = evaluated(fails=False)
+    (made.folder / "answers-1.jsonl").unlink()
+    made = load_evaluation(made.folder)
+    made.add(1, [answer("1", "It is \\boxed{2}"), answer("2", "It is 4."), answer("3", "It is 5.")])
+    text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
+    assert "graders disagree (1)" in text
+    assert "boxed: wrong (nothing found), qwen: right (4), number: right (4)" in text
+    assert "<tr><td>number</td><td>4/4</td><td>0</td><td>2/3</td><td>1</td></tr>" in text

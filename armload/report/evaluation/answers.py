@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from armload.evaluation.record import Evaluated
 from armload.evaluation.results import Attempt
+from armload.report.evaluation.graders import OtherGrade, grades_of
 from armload.report.evaluation.series import Series
 
 
@@ -19,6 +20,7 @@ class AnswerRow:
         text: its own words.
         attempts: at the largest budget, by series; none where it has no answer.
         outcome: a letter for each series: ``r`` right, ``w`` wrong, ``-`` no answer.
+        grades: by series, what several graders say of the attempt.
     """
 
     id: str
@@ -26,10 +28,20 @@ class AnswerRow:
     expected: str
     attempts: tuple[Attempt | None, ...]
     outcome: str
+    grades: tuple[tuple[OtherGrade, ...], ...]
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether graders disagree on an answer."""
+        return any(len({each.is_correct for each in grades}) > 1 for grades in self.grades)
 
 
-def answer_rows(evaluated: Evaluated, series: Sequence[Series]) -> list[AnswerRow]:
-    """Return a row for each question that anybody answered."""
+def answer_rows(evaluated: Evaluated, series: Sequence[Series], grader: str) -> list[AnswerRow]:
+    """Return a row for each question that anybody answered.
+
+    Args:
+        grader: that judged the attempts.
+    """
     columns: list[Mapping[str, Attempt]] = [
         {attempt.question: attempt for attempt in line.points[-1].attempts} for line in series
     ]
@@ -44,6 +56,9 @@ def answer_rows(evaluated: Evaluated, series: Sequence[Series]) -> list[AnswerRo
                     expected=question.expected,
                     attempts=attempts,
                     outcome="".join(map(_letter, attempts)),
+                    grades=tuple(
+                        grades_of(each, question, grader) if each else () for each in attempts
+                    ),
                 )
             )
     return rows

@@ -12,6 +12,7 @@ from armload.evaluation.results import Point
 from armload.report.evaluation.answers import AnswerRow, answer_rows
 from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.figures import token_figure
+from armload.report.evaluation.graders import grader_rows
 from armload.report.evaluation.series import Series, Standing
 from armload.report.evaluation.table import between, failures, percent
 from armload.report.figures.figure import Figure
@@ -34,7 +35,7 @@ def write_page(evaluated: Evaluated, standing: Standing, grader: str) -> Path:
 
 def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
     """Return the page of one evaluation."""
-    answers = answer_rows(evaluated, standing.series)
+    answers = answer_rows(evaluated, standing.series, grader)
     found = standing.crossover
     figures: list[Figure] = []
     if standing.systems:
@@ -50,6 +51,7 @@ def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
         "answers": answers,
         "filters": _filters(standing.series, answers),
         "grader": grader,
+        "graders": grader_rows([row.grades for row in answers]),
         "percent": percent,
         "between": between,
     }
@@ -79,4 +81,6 @@ def _filters(series: Sequence[Series], answers: Sequence[AnswerRow]) -> list[tup
     else:
         every = len(series)
         named = {"r" * every: "all right", "w" * every: "all wrong"}
-    return [(outcome, label, counts[outcome]) for outcome, label in named.items()]
+    filters = [(outcome, label, counts[outcome]) for outcome, label in named.items()]
+    disputed = sum(row.is_disputed for row in answers)
+    return [*filters, ("disputed", "graders disagree", disputed)] if disputed else filters

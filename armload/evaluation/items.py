@@ -48,7 +48,7 @@ def context_tokens(items: Sequence[dict[str, object]]) -> int:
 def _tokens(item: dict[str, object]) -> int:
     continuations = item.get("continuations")
     choices = continuations if isinstance(continuations, list) else []
-    prompt = [item.get(key) for key in ("messages", "context", "conclude")]
+    prompt = [item.get(key) for key in ("messages", "prompt", "context", "conclude")]
     size_bytes = len(json.dumps(prompt, ensure_ascii=False).encode())
     size_bytes += max((len(choice.encode()) for choice in choices), default=0)
     numbers = (item.get(key) for key in ("max_tokens", "conclude_tokens"))

@@ -21,6 +21,7 @@ from armload.build.binary import Binary
 from armload.build.shelf import ShelvedBuild
 from armload.core.values import ValueList
 from armload.deploy.claims import Claim
+from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.sides import Tradeoff
 from armload.models.anatomy import Anatomy
 from armload.report.boards import ProbedBoard, StoppedBoard
@@ -106,6 +107,9 @@ DOCUMENTS = (
     Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),
     Schema(
         name="evaluation", value=EvaluationDocument, title="graded answers", verbs=("eval", "show")
+    ),
+    Schema(
+        name="harness", value=HarnessResult, title="tasks of lm-evaluation-harness", verbs=("eval",)
     ),
     Schema(name="logits", value=LogitsDocument, title="logits and a reference", verbs=("eval",)),
     Schema(

@@ -12,6 +12,7 @@ from armload.engines.defaults import DEFAULT_WAIT_S
 _MODELS = "word-problems:Q8_0,word-problems:Q2_K"
 _TASK = "word-problems"
 _LOGITS = "logits"
+_HARNESS = "lm-eval:"
 _DEMO_TIME_S = 120
 
 
@@ -23,9 +24,10 @@ _DEMO_TIME_S = 120
         "board": "a board, such as virtual or dayu200; several share the questions: a,b (virtual)",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or word-problems:TYPE; list "
         "(word-problems:Q8_0 and word-problems:Q2_K)",
-        "task": f"gsm8k, piqa, multiple-choice, word-problems, a YAML file, or logits ({_TASK})",
+        "task": "gsm8k, piqa, multiple-choice, word-problems, a YAML file, logits, or a task of "
+        f"lm-evaluation-harness: lm-eval:NAME ({_TASK})",
         "data": "the task's questions: a file or hf:ORG/REPO/FILE (the task's own); for logits a "
-        "file with a prompt on each line",
+        "file with a prompt on each line; for lm-eval a folder with more tasks",
         "prompt": "names of the task's prompts; list (its first)",
         "budget": "tokens after which an answer counts as it is then; list (the task's)",
         "tell-budget": "no, yes or both: whether the prompt states the budget (no)",
@@ -148,13 +150,11 @@ def evaluate(
         wait_s=amount("wait", wait),
         new=new,
     )
-    if task != _LOGITS:
-        if reference or fail_unless_close:
-            raise UsageError("--reference and --fail-unless-close are options of --task logits.")
+    if task != _LOGITS and (reference or fail_unless_close):
+        raise UsageError("--reference and --fail-unless-close are options of --task logits.")
+    if task != _LOGITS and not task.startswith(_HARNESS):
         evaluate_and_present(request, asked, way, as_json=json)
         return
-    from armload.cli.present_logits import logits_and_present
-
     unfit = {
         "--prompt": prompt,
         "--budget": budget,
@@ -164,7 +164,14 @@ def evaluate(
         "--max-time": max_time,
     }
     if named := [option for option, value in unfit.items() if value]:
-        raise UsageError(f"{', '.join(named)}: not for --task logits.", "Leave that out.")
+        raise UsageError(f"{', '.join(named)}: not for --task {task}.", "Leave that out.")
+    if task.startswith(_HARNESS):
+        from armload.cli.present_harness import harness_and_present
+
+        harness_and_present(request, asked, way, as_json=json)
+        return
+    from armload.cli.present_logits import logits_and_present
+
     logits_and_present(
         request, asked, way, reference=reference, must_be_close=fail_unless_close, as_json=json
     )

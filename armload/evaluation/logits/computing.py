@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.core.errors import RunError
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
-from armload.engines.scorer import SCORER, Scoring
-from armload.evaluation.items import write_items
+from armload.evaluation.answering import answer_items
 from armload.evaluation.logits.rows import FLOAT_BYTES
-from armload.evaluation.way import Way, one_continuation
+from armload.evaluation.way import Way
 from armload.models.model import Model
-from armload.runs.pipeline import Request, execute, session
-from armload.runs.predicting import foresight_of
+from armload.runs.pipeline import Request
 
 
 def compute_logits(
@@ -37,21 +33,4 @@ def compute_logits(
     most_tokens = sum(len(prompt.encode()) + 1 for prompt in prompts)
     size = format_bytes(most_tokens * model.vocabulary * FLOAT_BYTES)
     progress.say(f"The logits take {size} at most, on the board and here.")
-    with tempfile.TemporaryDirectory() as scratch:
-        path = write_items(items, Path(scratch) / "prompts.jsonl")
-        with session(request, (SCORER,), progress) as where:
-            plan = way.plan(items, path, model)
-            engine = Scoring(plan, where.binaries[SCORER], model, path)
-            run, folder = execute(
-                *(where, engine, progress),
-                new=request.new,
-                foresee=foresight_of(
-                    *(where, model, one_continuation(plan), engine.memory, progress)
-                ),
-            )
-    if run.exit.status != 0:
-        raise RunError(
-            f"{request.board}: the scorer did not finish: {run.exit.meaning}.",
-            f"Its messages: armload show {run.id}",
-        )
-    return folder
+    return answer_items(request, model, items, way, progress)

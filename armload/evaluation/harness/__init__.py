@@ -1,0 +1,1 @@
+"""Tasks of lm-evaluation-harness, answered by a model on a board."""

@@ -1,0 +1,107 @@
+"""The harness's requests as the scorer's items, and the scorer's answers as the harness's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from armload.core.errors import RunError
+from armload.engines.answers import (
+    Answer,
+    FailedAnswer,
+    GeneratedAnswer,
+    LikelihoodAnswer,
+    read_answers,
+)
+from armload.engines.scorer import ANSWERS
+
+DEFAULT_TOKENS = 256
+"""What the harness's own models generate at most, where a task does not say."""
+
+_LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+Item = dict[str, object]
+
+
+def likelihood_items(pairs: Sequence[tuple[str, str]]) -> list[Item]:
+    """Return an item for each context, with all the continuations that are asked of it."""
+    by_context: dict[str, dict[str, None]] = {}
+    for context, continuation in pairs:
+        by_context.setdefault(context, {})[continuation] = None
+    return [
+        {
+            "id": str(number),
+            "kind": "likelihood",
+            "context": context,
+            "continuations": list(continuations),
+        }
+        for number, (context, continuations) in enumerate(by_context.items())
+    ]
+
+
+def likelihoods(
+    pairs: Sequence[tuple[str, str]], items: Sequence[Item], answers: Mapping[str, Answer]
+) -> list[tuple[float, bool]]:
+    """Return each pair's log-likelihood, and whether its continuation is the greedy one.
+
+    Raises:
+        RunError: an item has no answer.
+    """
+    found: dict[tuple[str, str], tuple[float, bool]] = {}
+    for item in items:
+        answer = answers.get(str(item["id"]))
+        continuations = item["continuations"]
+        if not isinstance(answer, LikelihoodAnswer) or not isinstance(continuations, list):
+            raise _unanswered(answer)
+        for text, each in zip(continuations, answer.continuations, strict=True):
+            found[str(item["context"]), text] = (each.log_likelihood, each.is_greedy)
+    return [found[pair] for pair in pairs]
+
+
+def generation_items(requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Item]:
+    """Return an item for each context and the harness's arguments of generating."""
+    return [_generation(str(number), *each) for number, each in enumerate(requests)]
+
+
+def texts(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[str]:
+    """Return the text that was generated for each item.
+
+    Raises:
+        RunError: an item has no answer.
+    """
+    found = []
+    for item in items:
+        answer = answers.get(str(item["id"]))
+        if not isinstance(answer, GeneratedAnswer):
+            raise _unanswered(answer)
+        found.append(answer.text)
+    return found
+
+
+def answers_in(folder: Path) -> dict[str, Answer]:
+    """Return a run's answers by their ids."""
+    return {answer.id: answer for answer in read_answers(folder / ANSWERS)}
+
+
+def _generation(name: str, context: str, arguments: Mapping[str, Any]) -> Item:
+    until = arguments.get("until") or []
+    item: Item = {
+        "id": name,
+        "kind": "generate",
+        "prompt": context,
+        "max_tokens": next((arguments[key] for key in _LIMITS if key in arguments), DEFAULT_TOKENS),
+        "stop": [until] if isinstance(until, str) else list(until),
+    }
+    if arguments.get("do_sample"):
+        item |= {key: arguments[key] for key in _SAMPLING if key in arguments}
+    return item
+
+
+def _unanswered(answer: Answer | None) -> RunError:
+    why = answer.error if isinstance(answer, FailedAnswer) else "the scorer gave no answer"
+    return RunError(
+        f"A request of the harness has no answer: {why}.",
+        "If the context is too short for it, use --context with more tokens.",
+    )

@@ -1,0 +1,1 @@
+"""A service that answers in another server's protocol."""

@@ -1,0 +1,187 @@
+"""llm-serving's paths, answered by a llama-server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp import web
+from pydantic import ValidationError
+
+from armload.serving.front.llm_serving import (
+    PREDICT_FAILED,
+    PROMPT_TOO_LONG,
+    Answer,
+    DataForm,
+    Request,
+    ServedModel,
+    json_line,
+    sse,
+    state,
+)
+from armload.serving.stream import event_in
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_MODEL_PATH = "/models/llama2"
+_LONGEST_LINE = 1 << 22
+_GAUGE = re.compile(r"^llamacpp:(requests_processing|requests_deferred) (\d+)", re.MULTILINE)
+_STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+}
+_TOO_LONG_TYPE = "exceed_context_size_error"
+
+
+class Front:
+    """Answers in llm-serving's protocol.
+
+    Args:
+        url, api_key: of the llama-server.
+        model: that it serves.
+        form: of ``data`` in the events of a stream.
+    """
+
+    def __init__(self, *, url: str, api_key: str, model: ServedModel, form: DataForm) -> None:
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {api_key}"}
+        self._model = model
+        self._form = form
+        self._session: aiohttp.ClientSession | None = None
+
+    def app(self) -> web.Application:
+        """Return the application, which connects to the server while it runs."""
+        app = web.Application()
+        app.cleanup_ctx.append(self._connected)
+        app.router.add_post(_MODEL_PATH, self._either)
+        app.router.add_post(f"{_MODEL_PATH}/generate", self._asked(self._whole))
+        app.router.add_post(f"{_MODEL_PATH}/generate_stream", self._asked(self._streamed))
+        app.router.add_get("/serving/get_bs", self._batch_size)
+        app.router.add_get("/serving/get_request_numbers", self._queue_size)
+        app.router.add_get("/serving/get_serverd_model_info", self._info)
+        return app
+
+    async def _connected(self, _: web.Application) -> AsyncIterator[None]:
+        async with aiohttp.ClientSession(
+            self._url,
+            headers=self._headers,
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            read_bufsize=_LONGEST_LINE,
+        ) as self._session:
+            yield
+
+    @property
+    def _server(self) -> aiohttp.ClientSession:
+        assert self._session is not None  # noqa: S101 - no request is taken before
+        return self._session
+
+    def _asked(
+        self, answer: Callable[[web.Request, Request], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                asked = Request.model_validate_json(await request.read())
+            except ValidationError as error:
+                detail = error.errors(include_url=False, include_context=False)
+                return web.json_response({"detail": detail}, status=HTTPStatus.UNPROCESSABLE_ENTITY)
+            try:
+                return await answer(request, asked)
+            except aiohttp.ClientError as error:
+                raise web.HTTPBadGateway(text=f"The model's server: {error}") from error
+
+        return handle
+
+    async def _either(self, request: web.Request) -> web.StreamResponse:
+        async def answer(request: web.Request, asked: Request) -> web.StreamResponse:
+            return await (self._streamed if asked.stream else self._whole)(request, asked)
+
+        return await self._asked(answer)(request)
+
+    async def _streamed(self, request: web.Request, asked: Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers=_STREAM_HEADERS)
+        try:
+            async for line in self._lines(Answer(request=asked, form=self._form)):
+                if not response.prepared:
+                    await response.prepare(request)
+                if line:
+                    await response.write(line)
+        except aiohttp.ClientError:
+            if not response.prepared:
+                raise
+            if request.transport is not None:  # an orderly end would be taken for a whole answer
+                request.transport.abort()
+        return response
+
+    async def _whole(self, _: web.Request, asked: Request) -> web.StreamResponse:
+        answer = Answer(request=asked, form=self._form)
+        async for _line in self._lines(answer):
+            pass
+        return web.Response(body=json_line(answer.whole()), content_type="application/json")
+
+    async def _lines(self, answer: Answer) -> AsyncIterator[bytes]:
+        """Yield an empty line when a slot takes the request, and then those of the answer.
+
+        Raises:
+            aiohttp.ClientError: the server cannot be reached, or hung up.
+            web.HTTPException: it refused the request.
+        """
+        body = answer.request.for_llama_server()
+        async with self._server.post("/completion", json=body) as response:
+            if response.status != HTTPStatus.OK:
+                error = _error(await response.text())
+                if error.get("type") != _TOO_LONG_TYPE:
+                    raise web.HTTPBadGateway(text=str(error.get("message", error)))
+                lines = list(answer.fail(PROMPT_TOO_LONG, str(error.get("message", ""))))
+            else:
+                lines = [b""]
+            for line in lines:
+                yield line
+            if response.status == HTTPStatus.OK:
+                async for raw in response.content:
+                    for line in _answered(answer, event_in(raw)):
+                        yield line
+        for line in answer.last():
+            yield line
+
+    async def _batch_size(self, _: web.Request) -> web.Response:
+        return _event(state((await self._gauges())["requests_processing"]))
+
+    async def _queue_size(self, _: web.Request) -> web.Response:
+        return _event(state((await self._gauges())["requests_deferred"]))
+
+    async def _info(self, _: web.Request) -> web.Response:
+        gauges = await self._gauges()
+        return _event(self._model.info(requests=sum(gauges.values())))
+
+    async def _gauges(self) -> dict[str, int]:
+        async with self._server.get("/metrics") as response:
+            if response.status != HTTPStatus.OK:
+                raise web.HTTPBadGateway(text=await response.text())
+            return {name: int(count) for name, count in _GAUGE.findall(await response.text())}
+
+
+def _answered(answer: Answer, event: dict[str, Any] | None) -> list[bytes]:
+    if event is None:
+        return []
+    if "error" in event:
+        return list(answer.fail(PREDICT_FAILED, str(event["error"])))
+    return list(answer.take(event))
+
+
+def _error(text: str) -> dict[str, Any]:
+    try:
+        error = json.loads(text)["error"]
+    except (ValueError, LookupError, TypeError):
+        return {"message": text}
+    return error if isinstance(error, dict) else {"message": str(error)}
+
+
+def _event(content: object) -> web.Response:
+    return web.Response(body=sse(content), headers=_STREAM_HEADERS)

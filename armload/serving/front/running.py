@@ -1,0 +1,78 @@
+"""A front on a local port, beside the program's own work."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+
+from aiohttp import web
+
+from armload.core.errors import UsageError
+from armload.serving.front.app import Front
+
+LOOPBACK = "127.0.0.1"
+_STOPS_WITHIN_S = 1.0
+
+
+@contextmanager
+def fronted(front: Front, port: int) -> Iterator[str]:
+    """Answer on a local port while the block runs, and yield the address.
+
+    Args:
+        port: 0 for a free one.
+
+    Raises:
+        UsageError: the port is taken, or may not be used.
+    """
+    with closing(_listening(port)) as listener:
+        runner = web.AppRunner(
+            front.app(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=_STOPS_WITHIN_S,
+        )
+        begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        thread = threading.Thread(
+            target=lambda: asyncio.run(_answer(runner, listener, begun)), name="front"
+        )
+        thread.start()
+        loop, stop = begun.result()
+        try:
+            yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join()
+
+
+async def _answer(
+    runner: web.AppRunner,
+    listener: socket.socket,
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
+) -> None:
+    stop = asyncio.Event()
+    try:
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        begun.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((LOOPBACK, port))
+    except OSError as error:
+        listener.close()
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+        raise UsageError(
+            f"Port {port} of this machine {why}.", "Choose another port with --port."
+        ) from error
+    return listener

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from armload.analysis.load.objectives import Objectives
 from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.core.errors import InterruptionError
 from armload.report.layout import whole
-from armload.report.load.document import LoadDocument, measured_points
+from armload.report.load.document import LoadDocument
+from armload.report.load.loaded import loaded_of
+from armload.report.load.page import write_page
 from armload.report.load.table import load_view
 from armload.serving.exports import export
 from armload.serving.loading import Loading
+from armload.serving.loads import KeptLoad
 from armload.serving.target import Extent, Pace
 
 
@@ -20,7 +23,6 @@ def load_and_present(
     loading: Loading,
     paces: Sequence[Pace],
     extent: Extent,
-    objectives: Objectives | None,
     formats: Sequence[str],
     *,
     as_json: bool,
@@ -33,26 +35,38 @@ def load_and_present(
     try:
         loading.run(paces, extent)
     except KeyboardInterrupt:
-        _present(loading, objectives, formats, as_json=as_json)
+        _present(loading, formats, as_json=as_json)
         raise InterruptionError("Interrupted. The records of all requests are kept.") from None
     except BaseException:
-        _present(loading, objectives, formats, as_json=as_json)
+        _present(loading, formats, as_json=as_json)
         raise
-    _present(loading, objectives, formats, as_json=as_json)
+    _present(loading, formats, as_json=as_json)
 
 
-def _present(
-    loading: Loading, objectives: Objectives | None, formats: Sequence[str], *, as_json: bool
-) -> None:
+def present(kept: KeptLoad, files: Sequence[Path] = (), *, as_json: bool) -> None:
+    """Show the figures of a load, and write its page.
+
+    Args:
+        files: that it was exported to.
+
+    Raises:
+        DataError: a record was modified.
+    """
+    loaded = loaded_of(kept)
+    page = write_page(loaded, kept.folder) if loaded.points else None
+    if as_json:
+        show_document(LoadDocument.of(loaded))
+        return
+    if loaded.points:
+        terminal.show(load_view(loaded))
+        terminal.show("")
+    places = [("load", kept.folder), *(("export", each) for each in files)]
+    for name, path in (*places, *([("page", page)] if page else [])):
+        terminal.show(whole(f"{name:6}  {path}"))
+
+
+def _present(loading: Loading, formats: Sequence[str], *, as_json: bool) -> None:
     kept = loading.kept
     if kept is None or not kept.load.points:
         return
-    points = measured_points(kept, objectives)
-    files = export(kept, formats, objectives)
-    if as_json:
-        show_document(LoadDocument.of(kept, points))
-        return
-    terminal.show(load_view(points))
-    terminal.show("")
-    for name, path in (("load", kept.folder), *(("export", each) for each in files)):
-        terminal.show(whole(f"{name:6}  {path}"))
+    present(kept, export(kept, formats, kept.load.objectives), as_json=as_json)

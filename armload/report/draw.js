@@ -11,6 +11,8 @@
     if (fit.facet) {
       fit.columns = Math.min(fit.columns, room < NARROW ? 1 : room < 800 ? 2 : 3);
       fit.spec.width = Math.max(LEAST_PANEL, Math.floor((room - over) / fit.columns));
+    } else if (fit.vconcat) {
+      for (const track of fit.vconcat) track.width = Math.max(LEAST_PANEL, room - over);
     } else {
       fit.width = "container";
     }
@@ -21,14 +23,15 @@
     const still = holder.innerHTML;
     let wanted = 0;
 
-    // Panels have no width "container": what axes and gaps take is seen in a first drawing.
+    // Panels and tracks have no width "container": what axes and gaps take is seen in a first
+    // drawing.
     const fill = async (room, over, isLast) => {
       const config = { background: "transparent", font: getComputedStyle(document.body).fontFamily };
       const options = { config, actions: false, ast: true, renderer: "svg" };
       await vegaEmbed(holder, fitted(specification, room, over), options);
       const drawn = holder.querySelector("svg").viewBox.baseVal.width;
       const more = Math.ceil(drawn - room);
-      if (specification.facet && !isLast && more !== 0 && room === wanted) {
+      if ((specification.facet || specification.vconcat) && !isLast && more !== 0 && room === wanted) {
         await fill(room, over + more, true);
       }
     };

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import altair as alt
 
-    Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+    Chart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
 
 Specification = dict[str, Any]
 

@@ -17,10 +17,10 @@ from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cell_table import CellTable, cell_table
 from armload.report.cells import Cell, boards_of, cells_of
-from armload.report.drawing import png, svg
 from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure
 from armload.report.html import render
+from armload.report.pictures import Picture, pictured
 from armload.report.ranking import as_fast_as, fastest
 from armload.report.settings import subject
 from armload.report.speculation import gains
@@ -30,15 +30,6 @@ MOST_NAMED = 3
 """More models than that are counted."""
 
 TEMPLATE_NAME = "runs.html.j2"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A figure that was written."""
-
-    figure: Figure
-    png: Path
-    svg: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +70,7 @@ def write_runs_report(
     with (progress or Silent()).step("drawing", total=len(figures) + 1, unit="figures") as step:
         for figure in figures:
             step.update(len(pictures), note=figure.name)
-            pictures.append(_drawn(figure, folder))
+            pictures.append(pictured(figure, folder))
         step.update(len(pictures), note=PAGE_NAME)
         write_whole(page, render_runs(cells, figures, warm_ups=warm_ups).encode())
     return Report(
@@ -231,15 +222,6 @@ def doubts(cells: Sequence[Cell]) -> list[Doubt]:
         Doubt(label=label, reasons=reasons, remedy=remedy, runs=tuple(runs))
         for (label, reasons, remedy), runs in found.items()
     ]
-
-
-def _drawn(figure: Figure, folder: Path) -> Picture:
-    picture = Picture(
-        figure=figure, png=folder / f"{figure.name}.png", svg=folder / f"{figure.name}.svg"
-    )
-    write_whole(picture.png, png(figure.specification))
-    write_whole(picture.svg, svg(figure.specification).encode())
-    return picture
 
 
 def _ran(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -118,7 +118,7 @@ DOCUMENTS = (
         title="accuracy at equal latency",
         verbs=("tradeoff",),
     ),
-    Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load",)),
+    Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load", "show")),
     Schema(name="report", value=WrittenReport, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
     Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from armload import __version__
+from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.point import ClockOffset, Load, LoadPoint
 from armload.analysis.load.request import RequestRecord
 from armload.core.errors import RunError
@@ -34,15 +35,23 @@ class Loading:
 
     Args:
         seed: of the schedule; the workload has its own.
+        objectives: that its requests should stay within; none for none.
     """
 
     def __init__(
-        self, target: Target, workload: Workload, arrivals: Arrivals, seed: int, progress: Progress
+        self,
+        target: Target,
+        workload: Workload,
+        arrivals: Arrivals,
+        seed: int,
+        progress: Progress,
+        objectives: Objectives | None = None,
     ) -> None:
         self._target = target
         self._workload = workload
         self._arrivals = arrivals
         self._seed = seed
+        self._objectives = objectives
         self._progress = progress
         self._taken = 0
         self._sha = hashlib.sha256()
@@ -74,7 +83,7 @@ class Loading:
                 requests=extent.requests,
                 seed=self._seed,
             )
-        kept = self.kept = self.kept or loads.begin(self._described(pace))
+        kept = self.kept = self.kept or loads.begin(self._described(pace), self._target.job)
         number = len(kept.load.points)
         point = LoadPoint(
             rate=pace.rate,
@@ -128,6 +137,7 @@ class Loading:
             arrivals="closed" if pace.rate is None else str(self._arrivals),
             seed=self._seed,
             requests_from=self._workload.described,
+            objectives=self._objectives,
         )
 
     def _clock(self) -> ClockOffset | None:

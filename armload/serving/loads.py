@@ -1,5 +1,7 @@
 """Loads as folders on this machine: ``loads/<id>/load.json`` beside the requests and the trace.
 
+What is known of the server at its start lies in ``service.json``.
+
 A line is appended to the file of requests whenever one ends, so what an interrupted load has
 measured is there.
 """
@@ -15,15 +17,17 @@ from pydantic import ValidationError
 
 from armload.analysis.load.point import Load, LoadPoint
 from armload.analysis.load.request import RequestRecord
-from armload.core.disk import unreadable
+from armload.core.disk import is_there, unreadable
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.core.files import write_whole
 from armload.core.mistakes import explain_mistake
 from armload.core.values import as_json
 from armload.core.workspace import loads_folder
+from armload.engines.job import Job
 
 FORMAT = 1
 LOAD_FILE = "load.json"
+SERVICE_FILE = "service.json"
 LATEST = ("latest", "latest-load")
 
 
@@ -81,6 +85,23 @@ class KeptLoad:
         """Return the file of a point's requests."""
         return self.folder / f"requests-{point}.jsonl"
 
+    def job(self) -> Job | None:
+        """Return the service's job, as it was started; none where armload does not run it.
+
+        Raises:
+            DataError: it was modified.
+        """
+        path = self.folder / SERVICE_FILE
+        if not path.is_file():
+            return None
+        try:
+            return Job.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise DataError(
+                f"{path}: this is not a valid record of a service: {explain_mistake(error, Job)}.",
+                "The file was modified. Run the load again.",
+            ) from error
+
     def trace_file(self, point: int) -> Path:
         """Return the file of the server's trace lines; it exists for a service on a board."""
         return self.folder / f"trace-{point}.jsonl"
@@ -110,9 +131,15 @@ class KeptLoad:
         write_whole(self.folder / LOAD_FILE, as_json(self.load).encode())
 
 
-def begin(load: Load) -> KeptLoad:
-    """Make the folder of a load."""
+def begin(load: Load, job: Job | None = None) -> KeptLoad:
+    """Make the folder of a load.
+
+    Args:
+        job: of the service, as it was started; none where armload does not run it.
+    """
     folder = loads_folder() / load.id
+    if job is not None:
+        write_whole(folder / SERVICE_FILE, as_json(job).encode())
     write_whole(folder / LOAD_FILE, as_json(load).encode())
     return KeptLoad(folder, load)
 
@@ -128,7 +155,7 @@ def is_load(reference: str) -> bool:
     It does if it is ``latest-load``, the folder of one, or the beginning or the end of an id that
     holds ``load``.
     """
-    if reference == LATEST[-1] or (Path(reference) / LOAD_FILE).is_file():
+    if reference == LATEST[-1] or is_there(Path(reference) / LOAD_FILE):
         return True
     names = [folder.name for folder in load_folders()] if "load" in reference else []
     return any(name.startswith(reference) or name.endswith(reference) for name in names)
@@ -144,7 +171,7 @@ def find_load(reference: str) -> KeptLoad:
         UsageError: none, or more than one, fits.
         DataError: it cannot be read.
     """
-    if (Path(reference) / LOAD_FILE).is_file():
+    if is_there(Path(reference) / LOAD_FILE):
         return read_load(Path(reference))
     folders = load_folders()
     if not folders:

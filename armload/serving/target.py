@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armload.core.values import Value, counted
+from armload.engines.job import Job
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.observing import Observed
 
@@ -21,6 +22,7 @@ class Target:
         dialect: that it is asked in.
         service: where armload serves it on a board; none for any other.
         board, run, settings: of that.
+        job: of that, as it was started.
     """
 
     url: str
@@ -31,6 +33,7 @@ class Target:
     board: str = ""
     run: str = ""
     settings: dict[str, Any] | None = None
+    job: Job | None = None
 
 
 class Pace(Value):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from armload.analysis.load.point import ClockOffset, LoadPoint
 from armload.analysis.load.request import RequestRecord, ServerTimings
-from armload.analysis.load.telemetry import BoardSample, Observed
+from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.engines.trace import Step
 from tests.unit.samples import trace
 
@@ -45,7 +45,7 @@ class Simulated:
     read_bytes: Callable[[float], int] = lambda _: 0
     khz: Callable[[float], int] = lambda _: HIGHEST_KHZ
 
-    def serve(self, asked: Sequence[Asked], *, rate: float | None = None) -> Observed:
+    def serve(self, asked: Sequence[Asked], *, rate: float | None = None) -> ObservedPoint:
         """Answer the requests, and return what is recorded of that."""
         waiting = [_Taken(number=number, asked=each) for number, each in enumerate(asked)]
         every = tuple(waiting)
@@ -65,7 +65,7 @@ class Simulated:
             for taken in active:
                 taken.take(now_s)
             active = [taken for taken in active if not taken.is_done]
-        return Observed(
+        return ObservedPoint(
             point=LoadPoint(
                 rate=rate,
                 requests=len(every),
@@ -159,6 +159,7 @@ class _Taken:
         return RequestRecord(
             number=self.number,
             scheduled_s=self.asked.at_s,
+            begun_s=self.sent_s,
             sent_s=self.sent_s,
             header_s=self.slot_s,
             chunks=tuple(self.chunks),

@@ -7,19 +7,20 @@ from random import Random
 import pytest
 
 from armload.analysis.load.causes import Cause, slow_requests
+from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.parts import Accounting, Parts
-from armload.analysis.load.telemetry import Observed, telemetry_of
+from armload.analysis.load.telemetry import ObservedPoint, telemetry_of
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
 
 ALONE = [Asked(at_s=100.0 + 10 * number) for number in range(10)]
 """Requests long after what a test is about, from which is known what is usual."""
 
 
-def causes_of(observed: Observed) -> dict[int, Cause]:
+def causes_of(observed: ObservedPoint) -> dict[int, Cause]:
     return {each.number: each.cause for each in slow_requests(observed, None)}
 
 
-def whole(observed: Observed, number: int) -> Parts:
+def whole(observed: ObservedPoint, number: int) -> Parts:
     account = Accounting(observed).of(observed.records[number])
     assert account is not None
     return account.whole
@@ -100,25 +101,27 @@ def test_a_client_that_sends_late_is_the_cause_of_that() -> None:
 
 def test_an_objective_that_no_request_can_meet_is_missed_by_the_requests_own_length() -> None:
     observed = Simulated().serve([Asked(at_s=0.0, answer=200), *ALONE])
-    (slow,) = slow_requests(observed, {0: "e2e"})
+    (slow,) = slow_requests(observed, Objectives(e2e_s=10))
     assert slow.cause == "own length"
 
 
 def test_a_model_that_is_read_for_every_token_misses_objectives_by_paging() -> None:
     observed = Simulated(read_bytes=lambda _: 100_000_000).serve(ALONE)
-    assert {each.cause for each in slow_requests(observed, {0: "tpot", 4: "tpot"})} == {"paging"}
+    slow = slow_requests(observed, Objectives(tpot_s=0.5))
+    assert [each.cause for each in slow] == ["paging"] * len(ALONE)
 
 
 def test_only_the_phase_that_missed_its_objective_is_judged() -> None:
     observed = Simulated(slots=1).serve([Asked(at_s=0.0), Asked(at_s=0.1, answer=60), *ALONE])
-    (first,) = slow_requests(observed, {1: "ttft"})
-    (rest,) = slow_requests(observed, {1: "tpot"})
-    assert (first.cause, rest.cause) == ("queued", "own length")
+    (first,) = slow_requests(observed, Objectives(ttft_s=2))
+    assert (first.number, first.cause) == (1, "queued")
+    rest = slow_requests(observed, Objectives(tpot_s=0.05))
+    assert {each.cause for each in rest} == {"own length"}
 
 
 def test_without_a_trace_the_queue_is_still_seen() -> None:
     observed = Simulated(slots=1).serve([Asked(at_s=0.0, answer=40), Asked(at_s=0.1), *ALONE])
-    bare = Observed(point=observed.point, records=observed.records)
+    bare = ObservedPoint(point=observed.point, records=observed.records)
     assert causes_of(bare) == {1: "queued"}
     assert telemetry_of(bare).decode_step_s is None
 
@@ -127,7 +130,7 @@ def test_a_failed_request_is_not_called_slow() -> None:
     observed = Simulated(slots=1).serve([Asked(at_s=0.0, answer=40), Asked(at_s=0.1), *ALONE])
     failed = observed.records[1].model_copy(update={"outcome": "timeout"})
     records = (observed.records[0], failed, *observed.records[2:])
-    assert causes_of(Observed(point=observed.point, records=records)) == {}
+    assert causes_of(ObservedPoint(point=observed.point, records=records)) == {}
 
 
 def test_the_slots_were_busy_for_the_share_of_time_that_requests_were_in_them() -> None:

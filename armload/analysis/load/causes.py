@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from armload.analysis.load.parts import Accounting, Parts
-from armload.analysis.load.telemetry import Observed
+from armload.analysis.load.latency import missed_objective
+from armload.analysis.load.objectives import Objective, Objectives
+from armload.analysis.load.parts import Account, Accounting, Parts
+from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.values import Value
 
 Cause = Literal[
@@ -40,8 +42,6 @@ CAUSES: tuple[Cause, ...] = (
     "unexplained",
 )
 
-Objective = Literal["ttft", "tpot", "e2e"]
-
 SLOW_FROM = 2.0
 """Without objectives, a request is slow that took so many times as long as its own part."""
 
@@ -73,13 +73,13 @@ class SlowRequest(Value):
 
 
 def slow_requests(
-    observed: Observed, missed: Mapping[int, Objective] | None
+    observed: ObservedPoint, objectives: Objectives | None
 ) -> tuple[SlowRequest, ...]:
     """Return the slow ones among a point's answered requests, with the cause of each.
 
     Args:
-        missed: the objective that a request missed, by its number; none where there are no
-            objectives.
+        objectives: that the slow ones missed; none for those that took much longer than their
+            own prompt and tokens take.
     """
     accounting = Accounting(observed)
     found = []
@@ -87,9 +87,14 @@ def slow_requests(
         account = accounting.of(record)
         if record.outcome != "ok" or account is None:
             continue
-        objective = "e2e" if missed is None else missed.get(record.number)
-        parts = {"ttft": account.first, "tpot": account.rest}.get(objective or "", account.whole)
-        if objective is None or (missed is None and parts.total_s < SLOW_FROM * parts.own_s):
+        if objectives is None:
+            parts = account.whole
+            is_slow = parts.total_s >= SLOW_FROM * parts.own_s
+        else:
+            missed = missed_objective(record, objectives)
+            parts = _judged(account, missed)
+            is_slow = missed is not None
+        if not is_slow:
             continue
         cause = _cause(parts, reads_steadily=accounting.reads_steadily)
         found.append(SlowRequest(number=record.number, cause=cause, parts=parts))
@@ -99,6 +104,13 @@ def slow_requests(
 def tally(slow: Iterable[SlowRequest]) -> Counter[Cause]:
     """Count the causes."""
     return Counter(each.cause for each in slow)
+
+
+def _judged(account: Account, missed: Objective | None) -> Parts:
+    """Return the part of a request's time in which it missed an objective."""
+    if missed == "ttft":
+        return account.first
+    return account.rest if missed == "tpot" else account.whole
 
 
 def _cause(parts: Parts, *, reads_steadily: bool) -> Cause:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.objectives import Objective, Objectives
 from armload.analysis.load.request import RequestRecord
 
 FEWEST_TOKENS_FOR_TPOT = 2
@@ -64,13 +64,19 @@ def lateness_s(record: RequestRecord) -> float | None:
     return None if record.begun_s is None else record.begun_s - record.scheduled_s
 
 
+def missed_objective(record: RequestRecord, objectives: Objectives) -> Objective | None:
+    """Return the first objective that an answered request missed; none if it met all."""
+    found: tuple[tuple[Objective, float | None, float | None], ...] = (
+        ("ttft", ttft_s(record), objectives.ttft_s),
+        ("tpot", tpot_s(record), objectives.tpot_s),
+        ("e2e", e2e_s(record), objectives.e2e_s),
+    )
+    for name, value_s, limit_s in found:
+        if value_s is not None and limit_s is not None and value_s > limit_s:
+            return name
+    return None
+
+
 def is_good(record: RequestRecord, objectives: Objectives) -> bool:
     """Tell whether a request succeeded within all objectives."""
-    if record.outcome != "ok":
-        return False
-    found = (
-        (ttft_s(record), objectives.ttft_s),
-        (tpot_s(record), objectives.tpot_s),
-        (e2e_s(record), objectives.e2e_s),
-    )
-    return all(value is None or limit is None or value <= limit for value, limit in found)
+    return record.outcome == "ok" and missed_objective(record, objectives) is None

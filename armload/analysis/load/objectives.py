@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from armload.core.errors import UsageError
 from armload.core.values import Value
 
 _EXAMPLE = "Example: --slo ttft=2s,tpot=500ms"
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|)")
+
+Objective = Literal["ttft", "tpot", "e2e"]
 
 
 class Objectives(Value):

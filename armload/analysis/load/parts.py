@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from armload.analysis.load.phases import phases_of
 from armload.analysis.load.request import RequestRecord
-from armload.analysis.load.telemetry import Observed, throttled_share
+from armload.analysis.load.telemetry import ObservedPoint, throttled_share
 from armload.analysis.storage_share import compute_s, storage_rate
 from armload.analysis.summary import generating
 from armload.core.values import Value
@@ -31,7 +31,7 @@ class Parts(Value):
     """The seconds of a request, or of a phase of it, by what they went into.
 
     Attributes:
-        late_s: the client sent it after its time.
+        late_s: the client began with it after its time.
         queued_s: it waited for a slot.
         own_s: its prompt and its tokens, as they usually take with no other request.
         sharing_s: its steps also generated tokens of other requests.
@@ -90,7 +90,7 @@ class _Columns:
 class Accounting:
     """Tells where the time of a point's requests went."""
 
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: ObservedPoint) -> None:
         self._observed = observed
         self._steps = [
             step for step in observed.steps if step.model == 0 and step.end_ns > step.start_ns
@@ -101,7 +101,11 @@ class Accounting:
         phases = phases_of(record)
         if phases is None:
             return None
-        first = Parts(late_s=phases.late_s, queued_s=phases.queued_s)
+        first = Parts(
+            late_s=phases.late_s,
+            queued_s=phases.queued_s,
+            other_s=phases.sent_s - phases.begun_s,
+        )
         rest = Parts()
         if phases.slot_s is not None:
             first_s = phases.end_s if phases.first_s is None else phases.first_s
@@ -257,5 +261,5 @@ def _new_tokens(record: RequestRecord) -> int | None:
     """Return how many tokens of a prompt the server had to process; none where it is unknown."""
     timings = record.timings
     if timings is not None and timings.prompt_tokens is not None:
-        return timings.prompt_tokens
+        return timings.prompt_tokens - (timings.cached_tokens or 0)
     return record.prompt_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from armload.analysis.load.request import RequestRecord
 
@@ -13,12 +14,14 @@ class Phases:
 
     Attributes:
         scheduled_s, sent_s: as in the record.
+        begun_s: when the client began with it; that is when it was sent, where no more is known.
         slot_s: when a slot of the server began with it; none if that never happened.
         first_s: when the first part of the answer arrived; none likewise.
         end_s: when it ended.
     """
 
     scheduled_s: float
+    begun_s: float
     sent_s: float
     slot_s: float | None
     first_s: float | None
@@ -26,8 +29,8 @@ class Phases:
 
     @property
     def late_s(self) -> float:
-        """How long after its scheduled time the client sent it."""
-        return self.sent_s - self.scheduled_s
+        """How long after its scheduled time the client began with it."""
+        return self.begun_s - self.scheduled_s
 
     @property
     def queued_s(self) -> float:
@@ -55,10 +58,12 @@ def phases_of(record: RequestRecord) -> Phases | None:
     """
     if record.sent_s is None:
         return None
+    is_taken = record.status is None or record.status < HTTPStatus.BAD_REQUEST
     return Phases(
         scheduled_s=record.scheduled_s,
+        begun_s=record.sent_s if record.begun_s is None else record.begun_s,
         sent_s=record.sent_s,
-        slot_s=record.header_s,
+        slot_s=record.header_s if is_taken else None,
         first_s=record.chunks[0][0] if record.chunks else None,
         end_s=record.end_s,
     )

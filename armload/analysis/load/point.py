@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from armload.analysis.load.objectives import Objectives
 from armload.core.values import Value
 
 
@@ -61,6 +62,7 @@ class Load(Value):
         seed: of the schedule and of the synthetic requests.
         requests_from: the file, or the lengths of synthetic requests.
         requests_sha256: of what was sent.
+        objectives: that its requests were to stay within; none where none were given.
         points: in the order in which they were run.
     """
 
@@ -78,4 +80,5 @@ class Load(Value):
     seed: int
     requests_from: str
     requests_sha256: str = ""
+    objectives: Objectives | None = None
     points: tuple[LoadPoint, ...] = ()

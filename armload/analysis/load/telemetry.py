@@ -6,6 +6,7 @@ machine's; a measured offset makes one of the two.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -39,7 +40,7 @@ class BoardSample(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
+class ObservedPoint:
     """One point of a load, with what was recorded in its time.
 
     Attributes:
@@ -129,7 +130,7 @@ class Telemetry(Value):
     memory_available_min_bytes: int | None = None
 
 
-def telemetry_of(observed: Observed) -> Telemetry:
+def telemetry_of(observed: ObservedPoint) -> Telemetry:
     """Return what is known of the board at a point."""
     from_s, to_s = observed.window_s
     steps = observed.steps_within(from_s, to_s)
@@ -156,15 +157,16 @@ def busy_slots(
     records: Sequence[RequestRecord], from_s: float, to_s: float
 ) -> Iterator[tuple[float, float, int]]:
     """Yield the pieces of a time in which the number of requests in slots stayed the same."""
-    changes: list[tuple[float, int]] = []
+    changes: Counter[float] = Counter()
     for record in records:
         phases = phases_of(record)
         if phases is not None and phases.slot_s is not None:
-            changes += [(phases.slot_s, 1), (phases.end_s, -1)]
+            changes[phases.slot_s] += 1
+            changes[phases.end_s] -= 1
     at_s, count = from_s, 0
-    for change_s, by in sorted(changes):
+    for change_s, by in sorted(changes.items()):
         until_s = min(max(change_s, from_s), to_s)
-        if until_s > at_s:
+        if until_s > at_s and by:
             yield at_s, until_s, count
             at_s = until_s
         count += by
@@ -178,7 +180,7 @@ def throttled_share(step: Step, cores: Cores, highest_khz: int) -> float:
     return 1 - khz / highest_khz if 0 < khz < LOWER_FREQUENCY * highest_khz else 0.0
 
 
-def _of_steps(observed: Observed, steps: Sequence[Step]) -> dict[str, float | int | None]:
+def _of_steps(observed: ObservedPoint, steps: Sequence[Step]) -> dict[str, float | int | None]:
     timed = [step for step in steps if step.duration_s > 0]
     if not timed:
         return {}

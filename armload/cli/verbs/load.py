@@ -111,5 +111,5 @@ def load(
         )
     )
     check_service(target, work.ask(0), extent.timeout_s)
-    loading = Loading(target, work, gaps, number, progress)
-    load_and_present(loading, paces, extent, objectives, formats, as_json=json)
+    loading = Loading(target, work, gaps, number, progress, objectives)
+    load_and_present(loading, paces, extent, formats, as_json=json)

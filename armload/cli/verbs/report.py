@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     klass=Verb,
     iterable=["runs"],
     help={
-        "runs": "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated",
+        "runs": "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated; "
+        "or one load",
         "output": "folder to write to (a new one in reports/)",
         **JSON_HELP,
     },
 )
 def report(c: Context, runs: list[str], output: str = "", json: bool = False) -> None:
-    """Write a page with charts of one run or several; repeats are pooled.
+    """Write a page with charts of runs, whose repeats are pooled, or of a load.
 
     Example: armload report latest kitchen:llama-3.2-1b-q4_0
     """
@@ -32,13 +33,18 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
     from armload.analysis.repeats import judged_together
     from armload.bench.references import folders_of
     from armload.cli import terminal
-    from armload.cli.document import show_document
     from armload.cli.output import output_folder
+    from armload.report.load.loaded import loaded_of
+    from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
-    from armload.report.written import WrittenReport
     from armload.runs import store
+    from armload.serving.loads import find_load, is_load
 
     place = output_folder(output) if output else None
+    if len(runs) == 1 and is_load(runs[0]):
+        written = write_load_report(loaded_of(find_load(runs[0])), place, terminal.progress())
+        _show(written, as_json=json)
+        return
     folders = dict.fromkeys(folder.resolve() for word in runs for folder in folders_of(word))
     with terminal.progress().step("reading runs", total=len(folders), unit="runs") as step:
         found = []
@@ -47,15 +53,17 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
             step.update(number)
     found = judged_together(found)
     written = write_runs_report(found, place or new_folder(found), terminal.progress())
-    if json:
-        show_document(WrittenReport.of(written))
-    else:
-        _say(written)
+    _show(written, as_json=json)
 
 
-def _say(written: Report) -> None:
+def _show(written: Report, *, as_json: bool) -> None:
     from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.report.written import WrittenReport
 
+    if as_json:
+        show_document(WrittenReport.of(written))
+        return
     terminal.show(f"{written.headline}\n  {written.page}")
     for picture in written.pictures:
         terminal.show(f"{picture.figure.title}: {picture.figure.sentence}\n  {picture.png}")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from armload.analysis.run import Run
 
 _RUN = (
-    "id of a run, sweep or evaluation, or the end of one; latest, latest:TEXT, BOARD:MODEL, "
-    "latest-sweep, or latest-eval"
+    "id of a run, sweep, evaluation or load, or the end of one; latest, latest:TEXT, BOARD:MODEL, "
+    "latest-sweep, latest-eval, or latest-load"
 )
 _SHOWN = 20
 
@@ -31,7 +31,7 @@ _SHOWN = 20
     },
 )
 def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False) -> None:
-    """Show the figures of a run, a sweep or an evaluation, or the list of runs.
+    """Show the figures of a run, sweep, evaluation or load, or the list of runs.
 
     Example: armload show latest
     """
@@ -44,12 +44,18 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     from armload.evaluation.record import is_evaluation
     from armload.report.table import list_table, run_table
     from armload.runs import store
+    from armload.serving.loads import find_load, is_load
 
     if run:
         if is_evaluation(run):
             from armload.cli.present_evaluation import regrade_and_present
 
             regrade_and_present(run, (), as_json=json)
+            return
+        if is_load(run):
+            from armload.cli.present_load import present
+
+            present(find_load(run), as_json=json)
             return
         sweep = find_sweep(run)
         if sweep is not None:

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from armload.analysis.load.metrics import Metrics, metrics_of
+from armload.analysis.load.assessed import AssessedPoint
+from armload.analysis.load.capacity import Capacity
 from armload.analysis.load.objectives import Objectives
 from armload.core.values import Value
-from armload.serving.loads import KeptLoad
-
-
-class MeasuredPoint(Value):
-    """One point of a load.
-
-    Attributes:
-        rate: requests/s on average, in an open loop.
-        concurrency: clients, in a closed loop.
-        metrics: its figures.
-    """
-
-    rate: float | None
-    concurrency: int | None
-    metrics: Metrics
+from armload.report.load.loaded import Loaded
 
 
 class LoadDocument(Value):
@@ -30,7 +15,9 @@ class LoadDocument(Value):
     Attributes:
         load: its id.
         url, board, run, model, dialect, arrivals, seed, requests_from: as in ``load.json``.
-        points: one for each rate or concurrency.
+        objectives: that its requests were to stay within; none where none were given.
+        capacity: what the service sustains within them.
+        points: one for each rate or concurrency, the lowest first.
     """
 
     load: str
@@ -42,12 +29,14 @@ class LoadDocument(Value):
     arrivals: str
     seed: int
     requests_from: str
-    points: tuple[MeasuredPoint, ...]
+    objectives: Objectives | None
+    capacity: Capacity | None
+    points: tuple[AssessedPoint, ...]
 
     @classmethod
-    def of(cls, kept: KeptLoad, points: Sequence[MeasuredPoint]) -> LoadDocument:
+    def of(cls, loaded: Loaded) -> LoadDocument:
         """Describe a load."""
-        load = kept.load
+        load = loaded.load
         return cls(
             load=load.id,
             url=load.url,
@@ -58,21 +47,7 @@ class LoadDocument(Value):
             arrivals=load.arrivals,
             seed=load.seed,
             requests_from=load.requests_from,
-            points=tuple(points),
+            objectives=loaded.objectives,
+            capacity=loaded.capacity,
+            points=tuple(point.assessed for point in loaded.points),
         )
-
-
-def measured_points(kept: KeptLoad, objectives: Objectives | None) -> list[MeasuredPoint]:
-    """Compute the figures of all points of a load.
-
-    Raises:
-        DataError: a record of requests was modified.
-    """
-    return [
-        MeasuredPoint(
-            rate=point.rate,
-            concurrency=point.concurrency,
-            metrics=metrics_of(point, kept.requests(number), objectives),
-        )
-        for number, point in enumerate(kept.load.points)
-    ]

@@ -7,28 +7,43 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.analysis.load.assessed import AssessedPoint
+from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import Distribution, Quantile
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Rows
-from armload.report.load.document import MeasuredPoint
+from armload.report.load.loaded import Loaded
 
 
-def load_view(points: Sequence[MeasuredPoint]) -> Group:
-    """Lay out the points, and what is to be said of single ones."""
+def load_view(loaded: Loaded) -> Group:
+    """Lay out the points, what is to be said of single ones, and what the service sustains."""
+    points = [point.assessed for point in loaded.points]
     lines: list[RenderableType] = [_table(points)]
     for point in points:
         lines += [Prose(each, "yellow") for each in remarks(point)]
+    if finding := _finding(loaded):
+        lines += [Text(""), Prose(finding)]
     return Group(*lines)
 
 
-def pace(point: MeasuredPoint) -> str:
+def _finding(loaded: Loaded) -> str:
+    """Say what the service sustains; without objectives, why requests were slow at the end."""
+    if loaded.capacity is not None:
+        return loaded.capacity.sentence
+    if not loaded.points:
+        return ""
+    why = why_slow(loaded.points[-1].assessed)
+    return f"{loaded.points[-1].label}: {why}" if why else ""
+
+
+def pace(point: AssessedPoint) -> str:
     """Name a point: ``0.5/s``, or the number of its clients."""
     return str(point.concurrency) if point.rate is None else f"{point.rate:g}/s"
 
 
-def remarks(point: MeasuredPoint) -> list[str]:
+def remarks(point: AssessedPoint) -> list[str]:
     """Say how requests failed, and why figures are not valid."""
     metrics, name = point.metrics, pace(point)
     where = f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
@@ -40,7 +55,7 @@ def remarks(point: MeasuredPoint) -> list[str]:
     return said
 
 
-def _table(points: Sequence[MeasuredPoint]) -> Rows:
+def _table(points: Sequence[AssessedPoint]) -> Rows:
     has_objectives = any(point.metrics.goodput for point in points)
     is_open = any(point.rate is not None for point in points)
     table = Rows(
@@ -60,7 +75,7 @@ def _table(points: Sequence[MeasuredPoint]) -> Rows:
     return table
 
 
-def _row(point: MeasuredPoint, *, has_objectives: bool) -> list[str | Text]:
+def _row(point: AssessedPoint, *, has_objectives: bool) -> list[str | Text]:
     metrics = point.metrics
     from_scheduled = metrics.from_scheduled
     return [

@@ -1,0 +1,168 @@
+"""What a service sustains, and what stands in the way of more: a sentence with figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.load.assessed import AssessedPoint
+from armload.analysis.load.causes import CAUSES, Cause
+from armload.analysis.load.metrics import Goodput
+from armload.core.values import Value, counted, format_bytes
+
+SUSTAINED_FROM = 0.90
+"""Share of the requests that must be within all objectives."""
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+class Capacity(Value):
+    """What a service sustains.
+
+    Attributes:
+        rate: the highest at which nine of ten requests are within the objectives, in requests/s;
+            none in a closed loop, and where none is so.
+        concurrency: likewise the most clients, in a closed loop.
+        bottleneck: what made most of the slow requests slow at the next point above; none where
+            there is none.
+        sentence: for people.
+    """
+
+    rate: float | None = None
+    concurrency: int | None = None
+    bottleneck: Cause | None = None
+    sentence: str
+
+
+def capacity_of(points: Sequence[AssessedPoint]) -> Capacity | None:
+    """Say what a service sustains; none without objectives, or without points.
+
+    A point above one that is not sustained counts for nothing: it was luck.
+    """
+    ordered = sorted(points, key=lambda point: point.rate or point.concurrency or 0)
+    if not ordered or any(point.metrics.goodput is None for point in ordered):
+        return None
+    below: AssessedPoint | None = None
+    for point in ordered:
+        if not _is_sustained(point):
+            return _limited(below, point)
+        below = point
+    top = ordered[-1]
+    return Capacity(
+        rate=top.rate,
+        concurrency=top.concurrency,
+        sentence=f"Sustains {_load(top)} or more within the SLO ({_share(top)}).",
+    )
+
+
+def why_slow(point: AssessedPoint) -> str:
+    """Say what made most of a point's slow requests slow; nothing where none was."""
+    cause = main_cause(point)
+    return "" if cause is None else _sentence(_reason(point, cause))
+
+
+def main_cause(point: AssessedPoint) -> Cause | None:
+    """Return what made most of a point's slow requests slow; none where none was."""
+    found = [cause for cause in CAUSES if point.slow.get(cause)]
+    return max(found, key=lambda cause: point.slow[cause], default=None)
+
+
+def _limited(below: AssessedPoint | None, point: AssessedPoint) -> Capacity:
+    cause = main_cause(point)
+    failed = sum(point.metrics.failed.values())
+    if failed > sum(point.slow.values()):
+        kinds = max(point.metrics.failed, key=lambda kind: point.metrics.failed[kind])
+        cause = None
+        reason = f"requests fail: {failed} of {point.metrics.requests}, most often as {kinds}"
+    else:
+        reason = "" if cause is None else _reason(point, cause)
+    if below is None:
+        start = f"Does not sustain {_load(point)} within the SLO ({_share(point)})."
+        sentence = f"{start} {_sentence(reason)}" if reason else start
+    else:
+        sentence = (
+            f"Sustains {_load(below)} within the SLO ({_share(below)}). "
+            f"At {_load(point)} ({_share(point)}), {reason or 'it does not'}."
+        )
+    return Capacity(
+        rate=below.rate if below else None,
+        concurrency=below.concurrency if below else None,
+        bottleneck=cause,
+        sentence=sentence,
+    )
+
+
+def _is_sustained(point: AssessedPoint) -> bool:
+    return _goodput(point).share >= SUSTAINED_FROM
+
+
+def _goodput(point: AssessedPoint) -> Goodput:
+    found = point.metrics.goodput
+    assert found is not None  # noqa: S101 - points without objectives are sorted out before
+    return found
+
+
+def _load(point: AssessedPoint) -> str:
+    if point.rate is not None:
+        return f"{point.rate:g} request{'' if point.rate == 1 else 's'}/s"
+    return counted(point.concurrency or 0, "client")
+
+
+def _share(point: AssessedPoint) -> str:
+    return f"{_goodput(point).share:.0%} of the requests".replace("%", " %")
+
+
+def _reason(point: AssessedPoint, cause: Cause) -> str:
+    board = point.telemetry
+    said = {
+        "client late": "the client itself is late",
+        "queued": "requests queue",
+        "blocked by a prompt": "prompts of other requests hold up answers",
+        "shared steps": "requests slow each other down",
+        "paging": "the server waits for storage",
+        "throttling": "the cores throttle",
+        "own length": "the requests are too long for the SLO even without others",
+        "unexplained": "requests are slow for a reason that the records do not show",
+    }[cause]
+    facts = []
+    if cause == "queued" and board.slots and board.all_busy_share is not None:
+        facts.append(f"{_slots(board.slots)} busy {_percent(board.all_busy_share)} of the time")
+    if cause == "blocked by a prompt" and board.prompt_share is not None:
+        facts.append(f"steps with prompts took {_percent(board.prompt_share)} of the server's time")
+    if cause == "throttling" and board.throttled_share is not None:
+        hottest = f", at up to {board.celsius_max:.0f} °C" if board.celsius_max else ""
+        facts.append(
+            f"{_percent(board.throttled_share)} of the time they ran below their highest "
+            f"frequency{hottest}"
+        )
+    if cause == "paging" and board.storage_share is not None:
+        read = f", reading {format_bytes(board.read_bytes)}" if board.read_bytes else ""
+        facts.append(f"{_percent(board.storage_share)} of the steps' time{read}")
+    if cause in ("queued", "shared steps", "own length"):
+        facts += _decode_facts(point)
+    return f"{said}: {', and '.join(facts)}" if facts else said
+
+
+def _decode_facts(point: AssessedPoint) -> list[str]:
+    board, limit = point.telemetry, point.limit
+    if limit is not None and limit.cause != "unknown":
+        return [f"decode steps were limited by {limit.cause}"]
+    if board.decode_step_s is None or board.sequences_per_step is None:
+        return []
+    step_ms, requests = board.decode_step_s * 1000, board.sequences_per_step
+    return [f"a decode step took {step_ms:.3g} ms for {requests:.1f} requests"]
+
+
+def _slots(count: int) -> str:
+    if count == 1:
+        return "the only slot was"
+    if count == 2:
+        return "both slots were"
+    return f"all {_NUMBERS[count] if count < len(_NUMBERS) else count} slots were"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."

@@ -1,0 +1,105 @@
+"""What a page, a table and a comparison of a load are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armload.analysis.load.assessed import AssessedPoint, assess
+from armload.analysis.load.capacity import Capacity, capacity_of
+from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.point import Load
+from armload.analysis.load.telemetry import ObservedPoint
+from armload.core.values import counted
+from armload.engines.job import Job
+from armload.serving.loads import KeptLoad
+from armload.serving.observed import observed_points
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedPoint:
+    """One point: what was recorded, and what follows from it."""
+
+    observed: ObservedPoint
+    assessed: AssessedPoint
+
+    @property
+    def pace(self) -> float:
+        """The rate in requests/s, or the number of clients."""
+        return self.assessed.rate or self.assessed.concurrency or 0
+
+    @property
+    def label(self) -> str:
+        """The pace with its unit."""
+        return pace_label(self.assessed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A load with everything that its records say.
+
+    Attributes:
+        objectives: none where none were given.
+        job: the server's; none for a service that armload does not run.
+        points: by pace, the lowest first.
+        capacity: none without objectives.
+    """
+
+    load: Load
+    objectives: Objectives | None
+    job: Job | None
+    points: tuple[LoadedPoint, ...]
+    capacity: Capacity | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests came at a rate, and not from a number of clients."""
+        return any(point.assessed.rate is not None for point in self.points)
+
+    @property
+    def telling(self) -> LoadedPoint:
+        """The point at which the service is at its limit: the first that is not sustained.
+
+        Of a load that is sustained everywhere, and of one without objectives, the last.
+        """
+        return self.points[self._first_above() if self.capacity else -1]
+
+    def _first_above(self) -> int:
+        assert self.capacity is not None  # noqa: S101 - the caller has looked
+        sustained = self.capacity.rate or self.capacity.concurrency or 0
+        above = (number for number, point in enumerate(self.points) if point.pace > sustained)
+        return next(above, -1)
+
+
+def loaded_of(kept: KeptLoad) -> Loaded:
+    """Compute everything that a load's records say; a point without a record is left out.
+
+    Raises:
+        DataError: a record was modified.
+    """
+    job, objectives = kept.job(), kept.load.objectives
+    points = [
+        LoadedPoint(observed=each, assessed=assess(each, objectives, job))
+        for each in observed_points(kept, job)
+        if each.records
+    ]
+    points.sort(key=lambda point: point.pace)
+    return Loaded(
+        load=kept.load,
+        objectives=objectives,
+        job=job,
+        points=tuple(points),
+        capacity=capacity_of([point.assessed for point in points]),
+    )
+
+
+def pace_label(point: AssessedPoint) -> str:
+    """Name a point by its rate or its clients, with the unit."""
+    if point.rate is not None:
+        return f"{point.rate:g} request{'' if point.rate == 1 else 's'}/s"
+    return counted(point.concurrency or 0, "client")
+
+
+def labels(points: Sequence[LoadedPoint]) -> list[str]:
+    """Return the names of points, in order."""
+    return [point.label for point in points]

@@ -1,0 +1,80 @@
+"""The points of a load as a table that can be sorted."""
+
+from __future__ import annotations
+
+from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.report import formatting as words
+from armload.report.cell_table import CellTable, Column, Entry, Row
+from armload.report.load.loaded import Loaded, LoadedPoint
+
+_LATENCIES = (
+    ("first token", "p50"),
+    ("first token", "p99"),
+    ("per token", "p50"),
+    ("per token", "p99"),
+    ("end to end", "p50"),
+    ("end to end", "p99"),
+)
+
+
+def point_table(loaded: Loaded) -> CellTable:
+    """Lay out the points, the lowest rate first; times are from the scheduled time."""
+    has_objectives = loaded.objectives is not None
+    pace = ("rate", "requests/s") if loaded.is_open else ("clients", "")
+    return CellTable(
+        columns=(
+            Column(heading=pace[0], unit=pace[1], is_number=True),
+            Column(heading="answered", unit="of those sent", is_number=True),
+            *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
+            Column(heading="throughput", unit="requests/s", is_number=True),
+            Column(heading="output", unit="tokens/s", is_number=True),
+            *(Column(heading=name, unit=unit, is_number=True) for name, unit in _LATENCIES),
+            Column(heading="verdict"),
+        ),
+        rows=tuple(_row(point, has_objectives=has_objectives) for point in loaded.points),
+    )
+
+
+def _row(point: LoadedPoint, *, has_objectives: bool) -> Row:
+    metrics = point.assessed.metrics
+    state = "valid" if metrics.valid else "not valid"
+    found = (metrics.from_scheduled.ttft, metrics.tpot, metrics.from_scheduled.e2e)
+    latencies = [
+        _time(quantile(each) if each else None)
+        for each in found
+        for quantile in (_median, _slowest)
+    ]
+    within = []
+    if has_objectives:
+        share = metrics.goodput.share if metrics.goodput else 0.0
+        within = [Entry(text=f"{share:.0%}".replace("%", " %"), number=share)]
+    return Row(
+        state=state,
+        is_fastest=False,
+        entries=(
+            Entry(text=f"{point.pace:g}", number=point.pace),
+            Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
+            *within,
+            Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
+            Entry(text=words.rate(metrics.output_tokens_per_s), number=metrics.output_tokens_per_s),
+            *latencies,
+            Entry(text=state),
+        ),
+    )
+
+
+def _median(found: Distribution) -> Quantile:
+    return found.p50
+
+
+def _slowest(found: Distribution) -> Quantile:
+    return found.p99
+
+
+def _time(found: Quantile | None) -> Entry:
+    if found is None:
+        return Entry(text=words.UNKNOWN)
+    interval = ""
+    if found.low_s is not None and found.high_s is not None:
+        interval = f"{words.seconds(found.low_s)} to {words.seconds(found.high_s)}"
+    return Entry(text=words.seconds(found.value_s), number=found.value_s, range=interval)

@@ -1,0 +1,237 @@
+"""Latency percentiles, and requests within the objectives, against the rate or the clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.report import formatting as words
+from armload.report.drawing import (
+    HEIGHT_PIXELS,
+    QUIET,
+    WIDTH_PIXELS,
+    Specification,
+    columns_for,
+    finish,
+)
+from armload.report.figures.distribution import LOGARITHMIC_FROM
+from armload.report.figures.figure import Figure, Rows, colour_and_shape
+from armload.report.figures.panels import in_panels
+from armload.report.load.loaded import Loaded, LoadedPoint
+
+if TYPE_CHECKING:
+    import altair as alt
+
+FIRST, EACH, WHOLE = "time to first token", "time per output token", "end-to-end latency"
+PERCENTILES = ("p50", "p90", "p99")
+
+WITHIN, ANSWERED = "within the SLO", "answered"
+
+
+def latency_figure(loaded: Loaded) -> Figure | None:
+    """Draw the percentiles of each latency against the pace; none without an answered request."""
+    if not any(point.assessed.metrics.ok for point in loaded.points):
+        return None
+    title = f"Latency against {_pace_name(loaded)}"
+    sentence = _latency_sentence(loaded)
+    return Figure(
+        name="latency",
+        title=title,
+        sentence=sentence,
+        specification=_latencies(loaded, title, sentence),
+    )
+
+
+def throughput_figure(loaded: Loaded) -> Figure:
+    """Draw answered requests per second, and those within the objectives, against the pace."""
+    what = "Goodput" if loaded.objectives else "Throughput"
+    title = f"{what} against {_pace_name(loaded)}"
+    sentence = _throughput_sentence(loaded)
+    return Figure(
+        name="goodput",
+        title=title,
+        sentence=sentence,
+        specification=_throughput(loaded, title, sentence),
+    )
+
+
+def _pace_name(loaded: Loaded) -> str:
+    return "rate" if loaded.is_open else "clients"
+
+
+def _pace_axis(loaded: Loaded) -> alt.X:
+    import altair as alt
+
+    title = "scheduled requests/s" if loaded.is_open else "concurrent clients"
+    axis = alt.X("pace:Q").title(title).scale(zero=False, nice=False, padding=14)
+    return axis.axis(values=[point.pace for point in loaded.points], format=",.10~g")
+
+
+def _latency_sentence(loaded: Loaded) -> str:
+    known = [
+        (point.label, ttft)
+        for point in (*loaded.points[:1], *loaded.points[1:][-1:])
+        if (ttft := point.assessed.metrics.from_scheduled.ttft) is not None
+    ]
+    (label, ttft), *others = known
+    said = (
+        f"{label}: half of the requests had their first token within "
+        f"{words.seconds(ttft.p50.value_s)} of their scheduled time, 99 % within "
+        f"{words.seconds(ttft.p99.value_s)}."
+    )
+    for label, ttft in others:
+        said += (
+            f" {label}: within {words.seconds(ttft.p50.value_s)} and "
+            f"{words.seconds(ttft.p99.value_s)}."
+        )
+    return said
+
+
+def _latencies(loaded: Loaded, title: str, sentence: str) -> Specification:
+    import altair as alt
+
+    rows: Rows = [row for point in loaded.points for row in _latency_rows(point)]
+    limits = _limits(loaded.objectives)
+    panels = [kind for kind in (FIRST, EACH, WHOLE) if any(row["cell"] == kind for row in rows)]
+    for row in rows:
+        row["limit"] = limits.get(row["cell"])
+    colour, shape = colour_and_shape("percentile", PERCENTILES)
+    values = [row["value"] for row in rows]
+    is_wide = bool(values) and max(values) > LOGARITHMIC_FROM * min(values)
+    scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=True)
+    y = alt.Y("value:Q").title("latency (s)").scale(scale)
+    y = y.axis(tickCount=5, format=",.10~g", grid=not is_wide)
+    x = _pace_axis(loaded)
+    data = alt.NamedData(name="latencies")
+    base = alt.Chart(data)
+    band = base.mark_area(opacity=0.15).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), colour)
+    line = base.mark_line(strokeWidth=2).encode(x, y, colour)
+    marks = base.mark_point(filled=True, size=60, opacity=1).encode(
+        x,
+        y,
+        colour,
+        shape,
+        tooltip=[
+            alt.Tooltip("percentile:N"),
+            alt.Tooltip("pace:Q", title=_pace_name(loaded)),
+            alt.Tooltip("value:Q", title="latency (s)", format=",.4~g"),
+            alt.Tooltip("low:Q", title="95 % from", format=",.4~g"),
+            alt.Tooltip("high:Q", title="to", format=",.4~g"),
+        ],
+    )
+    layers = [band, line, marks]
+    if limits:
+        layers.append(
+            base.transform_filter("isValid(datum.limit)")
+            .mark_rule(color=QUIET, strokeDash=[5, 4])
+            .encode(alt.Y("mean(limit):Q"))
+        )
+    middles = [max(row["value"] for row in rows if row["cell"] == panel) for panel in panels]
+    chart = in_panels(layers, data, panels, middles)
+    dashed = " Dashed: the SLO." if limits else ""
+    specification = finish(
+        chart,
+        title=title,
+        subtitle=f"{sentence} Bands are 95 % confidence intervals.{dashed}",
+        legend_columns=columns_for(PERCENTILES),
+    )
+    specification["datasets"] = {"latencies": rows}
+    return specification
+
+
+def _limits(objectives: Objectives | None) -> dict[str, float]:
+    if objectives is None:
+        return {}
+    limits = {FIRST: objectives.ttft_s, EACH: objectives.tpot_s, WHOLE: objectives.e2e_s}
+    return {kind: limit for kind, limit in limits.items() if limit is not None}
+
+
+def _latency_rows(point: LoadedPoint) -> Rows:
+    metrics = point.assessed.metrics
+    found = {
+        FIRST: metrics.from_scheduled.ttft,
+        EACH: metrics.tpot,
+        WHOLE: metrics.from_scheduled.e2e,
+    }
+    return [
+        {
+            "cell": kind,
+            "pace": point.pace,
+            "percentile": name,
+            "value": quantile.value_s,
+            "low": quantile.low_s,
+            "high": quantile.high_s,
+        }
+        for kind, distribution in found.items()
+        if distribution is not None
+        for name, quantile in _quantiles(distribution)
+    ]
+
+
+def _quantiles(found: Distribution) -> list[tuple[str, Quantile]]:
+    return list(zip(PERCENTILES, (found.p50, found.p90, found.p99), strict=True))
+
+
+def _throughput_sentence(loaded: Loaded) -> str:
+    best = max(loaded.points, key=lambda point: point.assessed.metrics.requests_per_s)
+    metrics = best.assessed.metrics
+    tokens = metrics.output_tokens_per_s
+    said = f"At most {words.rate(metrics.requests_per_s)} requests/s were answered"
+    if tokens is not None:
+        said += f", with {words.rate(tokens)} output tokens/s"
+    said += f", at {best.label}."
+    within = [
+        (point, point.assessed.metrics.goodput)
+        for point in loaded.points
+        if point.assessed.metrics.goodput
+    ]
+    if within:
+        good, found = max(within, key=lambda each: each[1].requests_per_s if each[1] else 0)
+        if found is not None:
+            said += (
+                f" At most {words.rate(found.requests_per_s)} requests/s were within the SLO "
+                f"({found.objectives}), at {good.label}."
+            )
+    return said
+
+
+def _throughput(loaded: Loaded, title: str, sentence: str) -> Specification:
+    import altair as alt
+
+    rows: Rows = []
+    for point in loaded.points:
+        metrics = point.assessed.metrics
+        rows.append({"kind": ANSWERED, "pace": point.pace, "rate": metrics.requests_per_s})
+        if metrics.goodput is not None:
+            rows.append(
+                {"kind": WITHIN, "pace": point.pace, "rate": metrics.goodput.requests_per_s}
+            )
+    kinds = [WITHIN, ANSWERED] if loaded.objectives else [ANSWERED]
+    colour, shape = colour_and_shape("kind", kinds)
+    x = _pace_axis(loaded)
+    y = alt.Y("rate:Q").title("requests/s").scale(zero=True).axis(tickCount=5, format=",.10~g")
+    data = alt.Chart(alt.NamedData(name="rates"))
+    line = data.mark_line(strokeWidth=2).encode(x, y, colour)
+    marks = data.mark_point(filled=True, size=70, opacity=1).encode(
+        x,
+        y,
+        colour,
+        shape,
+        tooltip=["kind:N", "pace:Q", alt.Tooltip("rate:Q", format=",.3~g")],
+    )
+    layers = [line, marks]
+    dashed = ""
+    if loaded.is_open and len(loaded.points) > 1:
+        due = alt.Chart(alt.NamedData(name="due"))
+        layers.insert(0, due.mark_line(color=QUIET, strokeDash=[5, 4]).encode(x, y))
+        dashed = " Dashed: the scheduled rate."
+    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(
+        chart, title=title, subtitle=f"{sentence}{dashed}", legend_columns=columns_for(kinds)
+    )
+    specification["datasets"] = {
+        "rates": rows,
+        "due": [{"pace": point.pace, "rate": point.pace} for point in loaded.points],
+    }
+    return specification

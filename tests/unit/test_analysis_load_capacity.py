@@ -1,0 +1,100 @@
+"""What a service sustains, on a simulated server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.load.assessed import AssessedPoint, assess
+from armload.analysis.load.capacity import Capacity, capacity_of
+from armload.analysis.load.objectives import Objectives
+from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
+
+OBJECTIVES = Objectives(ttft_s=2.0, tpot_s=0.3)
+
+
+def points(
+    server: Simulated,
+    rates: Sequence[float],
+    *,
+    prompt: int = 16,
+    objectives: Objectives = OBJECTIVES,
+) -> list[AssessedPoint]:
+    return [
+        assess(
+            server.serve(
+                [Asked(at_s=number / rate, prompt=prompt) for number in range(60)], rate=rate
+            ),
+            objectives,
+        )
+        for rate in rates
+    ]
+
+
+def found(assessed: Sequence[AssessedPoint]) -> Capacity:
+    capacity = capacity_of(assessed)
+    assert capacity is not None
+    return capacity
+
+
+def test_a_server_whose_slots_are_taken_lets_requests_queue() -> None:
+    capacity = found(points(Simulated(slots=4), (0.5, 1, 4)))
+    assert (capacity.rate, capacity.bottleneck) == (1, "queued")
+    assert capacity.sentence.startswith(
+        "Sustains 1 request/s within the SLO (100 % of the requests). At 4 requests/s ("
+    )
+    assert "requests queue: all four slots were busy 9" in capacity.sentence
+    assert "a decode step took 140 ms for 3.9 requests." in capacity.sentence
+
+
+def test_a_server_that_is_never_overloaded_sustains_the_highest_rate_or_more() -> None:
+    capacity = found(points(Simulated(), (0.1, 0.2)))
+    assert (capacity.rate, capacity.bottleneck) == (0.2, None)
+    assert capacity.sentence == (
+        "Sustains 0.2 requests/s or more within the SLO (100 % of the requests)."
+    )
+
+
+def test_a_server_that_is_too_slow_for_one_request_sustains_nothing() -> None:
+    capacity = found(points(Simulated(step_s=0.5), (0.01, 0.02)))
+    assert (capacity.rate, capacity.bottleneck) == (None, "own length")
+    assert capacity.sentence.startswith("Does not sustain 0.01 requests/s within the SLO (0 % of")
+
+
+def test_a_rate_above_one_that_is_not_sustained_does_not_count() -> None:
+    low, high = points(Simulated(slots=4), (4, 0.5))
+    lucky = high.model_copy(update={"rate": 8})
+    assert found([low, lucky]).rate is None
+
+
+def test_long_prompts_are_named_as_the_bottleneck() -> None:
+    server = Simulated(slots=8, prompt_token_s=0.002)
+    slow = points(server, (0.05, 1), prompt=400, objectives=Objectives(tpot_s=0.25))
+    capacity = found(slow)
+    assert capacity.bottleneck == "blocked by a prompt"
+    assert "steps with prompts took" in capacity.sentence
+
+
+def test_throttling_is_named_with_the_temperature() -> None:
+    server = Simulated(khz=lambda at_s: HIGHEST_KHZ // 4 if at_s > 20 else HIGHEST_KHZ)
+    capacity = found(points(server, (0.2,)))
+    assert capacity.bottleneck == "throttling"
+    assert "below their highest frequency, at up to 80 °C" in capacity.sentence
+
+
+def test_without_objectives_nothing_is_said_to_be_sustained() -> None:
+    observed = Simulated().serve([Asked(at_s=0.0)], rate=1)
+    assert capacity_of([assess(observed, None)]) is None
+
+
+def test_a_server_that_fails_requests_is_said_to_fail_them() -> None:
+    observed = Simulated().serve([Asked(at_s=9.0 * number) for number in range(10)], rate=0.1)
+    failed = [
+        record.model_copy(update={"outcome": "dropped"}) if record.number < 4 else record
+        for record in observed.records
+    ]
+    changed = type(observed)(
+        **{**vars(observed), "records": tuple(failed)},
+    )
+    capacity = found([assess(changed, OBJECTIVES)])
+    assert capacity.bottleneck is None
+    assert "Requests fail: 4 of 10, most often as dropped." in capacity.sentence

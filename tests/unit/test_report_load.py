@@ -1,0 +1,176 @@
+"""The page of a load: what stands on it, and where its figures are from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from armload.core.errors import DataError, UsageError
+from armload.report.load.document import LoadDocument
+from armload.report.load.loaded import Loaded, loaded_of
+from armload.report.load.page import figures_of, render_page, write_load_report
+from armload.report.load.parts import means
+from armload.report.multi_run import Report
+from tests.unit.pages import HOSTILE, Page
+from tests.unit.served_loads import OBJECTIVES, keep, points
+from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
+
+SERVER = Simulated(slots=4, khz=lambda at_s: HIGHEST_KHZ if at_s < 90 else HIGHEST_KHZ * 2 // 3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("loads") / "20261123T070822Z-load-kitchen-2303"
+    keep(points(SERVER), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path) -> Loaded:
+    return loaded_of(keep(points(SERVER), folder))
+
+
+@pytest.fixture(scope="module")
+def report(loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return write_load_report(loaded, tmp_path_factory.mktemp("report"))
+
+
+def test_what_was_kept_is_what_was_recorded(loaded: Loaded) -> None:
+    for read, made in zip(loaded.points, points(SERVER), strict=True):
+        assert read.observed.records == made.records
+        assert read.observed.steps == made.steps
+        assert read.observed.samples == made.samples
+        assert read.observed.slots == made.slots
+
+
+def test_every_figure_and_its_sentence_stand_on_the_page(report: Report) -> None:
+    text = Page(report.page.read_text()).shown
+    assert report.headline in text
+    names = [picture.figure.name for picture in report.pictures]
+    assert names == ["latency", "goodput", "timeline", "parts", "distribution"]
+    for picture in report.pictures:
+        assert picture.figure.title in text
+        assert picture.figure.sentence in text
+        assert picture.png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_says_what_is_sustained_and_what_is_in_the_way(
+    loaded: Loaded, report: Report
+) -> None:
+    assert loaded.capacity is not None
+    text = Page(report.page.read_text()).shown
+    assert loaded.capacity.sentence in text
+    assert report.headline == "llama-3.2-1b-q4_0 on kitchen sustains 0.5 requests/s within the SLO"
+    assert "requests queue: all four slots were busy" in loaded.capacity.sentence
+    assert "limited by" in loaded.capacity.sentence
+
+
+def test_every_point_is_a_row_of_the_table(report: Report) -> None:
+    assert Page(report.page.read_text()).rows == 3
+    (column,) = [each for each in report.table.columns if each.heading == "within SLO"]
+    place = report.table.columns.index(column)
+    shares = [row.entries[place].number for row in report.table.rows]
+    assert shares == sorted(shares, reverse=True)  # type: ignore[type-var]
+
+
+def test_the_timeline_is_of_the_first_point_that_is_not_sustained(loaded: Loaded) -> None:
+    assert loaded.telling.label == "1 request/s"
+    (timeline,) = [each for each in figures_of(loaded) if each.name == "timeline"]
+    rows = timeline.specification["datasets"]["requests"]
+    assert len({row["number"] for row in rows}) <= 120
+    by_number: dict[int, list[dict[str, float]]] = {}
+    for row in rows:
+        by_number.setdefault(row["number"], []).append(row)
+    records = {record.number: record for record in loaded.telling.observed.records}
+    for number, bars in by_number.items():
+        assert bars[0]["at"] == records[number].scheduled_s
+        assert bars[-1]["until"] == records[number].end_s
+
+
+def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: Loaded) -> None:
+    for point in loaded.points:
+        found, e2e = means(point), point.assessed.metrics.from_scheduled.e2e
+        assert found is not None
+        assert e2e is not None
+        assert found.total_s == pytest.approx(e2e.mean_s)
+
+
+def test_its_json_holds_telemetry_causes_and_capacity(loaded: Loaded) -> None:
+    document = json.loads(LoadDocument.of(loaded).model_dump_json())
+    assert document["objectives"] == {"ttft_s": 4.0, "tpot_s": 0.5, "e2e_s": None}
+    assert document["capacity"]["rate"] == 0.5
+    assert document["capacity"]["bottleneck"] == "queued"
+    last = document["points"][-1]
+    assert last["telemetry"]["slots"] == 4
+    assert last["slow"]["queued"] > 20
+    assert last["limit"]["cause"] == "compute"
+
+
+def test_without_objectives_the_page_says_what_made_requests_slow(tmp_path: Path) -> None:
+    loaded = loaded_of(keep(points(SERVER), tmp_path / "a", objectives=None))
+    page = Page(render_page(loaded, figures_of(loaded))).shown
+    assert "answered at most" in page
+    assert "Those that took more than twice as long" in page
+    assert "Requests queue: all four slots were busy" in page
+
+
+def test_a_service_that_is_known_by_its_address_alone_has_a_page(tmp_path: Path) -> None:
+    kept = keep(points(SERVER), tmp_path / "a")
+    for path in kept.folder.iterdir():
+        if path.name.startswith(("trace", "board", "service")):
+            path.unlink()
+    loaded = loaded_of(kept)
+    page = Page(render_page(loaded, figures_of(loaded))).shown
+    assert "requests queue" in page
+    assert "decode step" not in page
+
+
+def test_one_request_at_one_rate_has_a_page(tmp_path: Path) -> None:
+    loaded = loaded_of(keep([Simulated().serve([Asked(at_s=0.0)], rate=0.1)], tmp_path / "a"))
+    assert "sustains 0.1 requests/s" in Page(render_page(loaded, figures_of(loaded))).shown
+
+
+def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None:
+    observed = Simulated().serve([Asked(at_s=float(at_s)) for at_s in range(10)], rate=1)
+    failed = tuple(
+        record.model_copy(update={"outcome": "dropped", "chunks": (), "error": "it ended"})
+        for record in observed.records
+    )
+    kept = keep([type(observed)(**{**vars(observed), "records": failed})], tmp_path / "a")
+    loaded = loaded_of(kept)
+    page = Page(render_page(loaded, figures_of(loaded))).shown
+    assert "10 requests failed (10 dropped)" in page
+    assert "does not sustain 1 request/s" in page
+
+
+def test_a_load_that_was_stopped_before_its_first_request_has_no_report(tmp_path: Path) -> None:
+    kept = keep([Simulated().serve([Asked(at_s=0.0)], rate=1)], tmp_path / "a")
+    kept.requests_file(0).write_bytes(b"")
+    with pytest.raises(UsageError, match="has no requests"):
+        write_load_report(loaded_of(kept), tmp_path / "report")
+
+
+def test_what_was_modified_is_refused_with_its_place(tmp_path: Path) -> None:
+    kept = keep([Simulated().serve([Asked(at_s=0.0)], rate=1)], tmp_path / "a")
+    kept.board_file(0).write_text('{"at_s": "late"}\n')
+    with pytest.raises(DataError, match=r"board-0\.jsonl.*at_s"):
+        loaded_of(kept)
+    kept.board_file(0).unlink()
+    (kept.folder / "service.json").write_text("{}")
+    with pytest.raises(DataError, match=r"service\.json"):
+        loaded_of(kept)
+
+
+def test_text_from_a_service_stays_text(tmp_path: Path) -> None:
+    kept = keep(points(SERVER, (0.5,)), tmp_path / "a", board=HOSTILE, model=HOSTILE)
+    loaded = loaded_of(kept)
+    parsed = Page(render_page(loaded, figures_of(loaded)))
+    assert parsed.tags.count("script") == 2
+    assert "img" not in parsed.tags
+    assert HOSTILE in "".join(parsed.words)
+
+
+def test_the_slo_is_shown_as_it_was_given(loaded: Loaded) -> None:
+    assert f"SLO {OBJECTIVES}" in Page(render_page(loaded, [])).shown

@@ -77,6 +77,11 @@ def is_blank(board: Board, progress: Progress) -> bool:
     return True
 
 
+def is_off(board: Board) -> bool:
+    """Say whether a board is a virtual one that does not run."""
+    return not isinstance(board.reach, RealReach) and _machine(board).running(board) is None
+
+
 def stop(board: Board) -> bool:
     """Stop a virtual board; say whether it was up.
 

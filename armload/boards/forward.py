@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from armload.core.errors import ArmloadError, ConnectError
+from armload.core.errors import ArmloadError, ConnectError, UsageError
 
 LOOPBACK = "127.0.0.1"
 _BLOCK_BYTES = 1 << 16
@@ -48,24 +48,45 @@ class Passage(Protocol):
         """End the connection to the board."""
 
 
-@contextlib.contextmanager
-def relayed(make_passage: Callable[[], Passage], board_name: str) -> Iterator[Relay]:
-    """Pass the clients of a free loopback port on until the block ends.
+def listening_on(local_port: int, board_name: str) -> socket.socket:
+    """Listen on a loopback port of this machine.
 
     Args:
-        make_passage: makes a passage, and another one when that has dropped; any thread calls it.
+        local_port: 0 for a free one.
 
     Raises:
-        ConnectError: no port can be opened here; or as ``make_passage`` does.
+        UsageError: that port is taken.
+        ConnectError: no port can be opened here.
     """
     try:
-        listener = socket.create_server((LOOPBACK, 0), backlog=_BACKLOG)
+        return socket.create_server((LOOPBACK, local_port), backlog=_BACKLOG)
     except OSError as error:
+        if local_port:
+            raise UsageError(
+                f"Port {local_port} of this machine cannot be used: {error.strerror}.",
+                "Use another one with --port, or omit it to use a free one.",
+            ) from error
         raise ConnectError(
             f"{board_name}: no local port can be opened for forwarding: {error.strerror}.",
             "Close programs that hold many connections, or raise this machine's limits.",
         ) from error
-    with listener:
+
+
+@contextlib.contextmanager
+def relayed(
+    make_passage: Callable[[], Passage], board_name: str, local_port: int = 0
+) -> Iterator[Relay]:
+    """Pass the clients of a loopback port on until the block ends.
+
+    Args:
+        make_passage: makes a passage, and another one when that has dropped; any thread calls it.
+        local_port: to listen on; 0 for a free one.
+
+    Raises:
+        UsageError: that port is taken.
+        ConnectError: no port can be opened here; or as ``make_passage`` does.
+    """
+    with listening_on(local_port, board_name) as listener:
         relay = Relay(listener, make_passage)
         try:
             yield relay

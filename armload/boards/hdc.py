@@ -160,9 +160,9 @@ class HdcHost:
         if position == offset_bytes:
             self._write_slice(remote, b"", position)
 
-    def forwarded(self, port: int) -> contextlib.AbstractContextManager[Relay]:
+    def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Relay]:
         """Let programs of this machine reach a port on the board's loopback."""
-        return relayed(lambda: HdcForward(self._tool, self._name, port), self._name)
+        return relayed(lambda: HdcForward(self._tool, self._name, port), self._name, local_port)
 
     def close(self) -> None:
         """Remove what lies on the board for the sake of this connection."""

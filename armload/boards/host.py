@@ -141,12 +141,17 @@ class Host(Protocol):
             ConnectError: the connection dropped, or no byte was taken for a minute.
         """
 
-    def forwarded(self, port: int) -> AbstractContextManager[Forward]:
+    def forwarded(self, port: int, local_port: int = 0) -> AbstractContextManager[Forward]:
         """Let programs of this machine reach a port on the board's loopback, until the block ends.
 
         It has a connection to the board of its own, which ``close`` leaves alone.
 
+        Args:
+            port: on the board.
+            local_port: of this machine; 0 for a free one.
+
         Raises:
+            UsageError: the local port is taken.
             ConnectError: the board does not answer, or no local port can be opened.
             BoardError: the board's server forbids it.
         """

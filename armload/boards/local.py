@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -14,8 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from armload.boards.bulk import Carrier, NotBegunError
+from armload.boards.forward import LOOPBACK, End, relayed
 from armload.boards.framing import after_mark, marked, receiving
-from armload.boards.host import Completed, Piece, Way
+from armload.boards.host import Completed, Forward, Piece, Way
 from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
@@ -32,6 +34,23 @@ class _SamePort:
 
     def check(self) -> None:
         """Return: nothing lies between."""
+
+
+class _Here:
+    """A passage to a port of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def dial(self) -> End | None:
+        """Connect to the port."""
+        try:
+            return socket.create_connection((LOOPBACK, self._port))
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Do nothing: nothing carries the clients."""
 
 
 class LocalHost:
@@ -111,9 +130,13 @@ class LocalHost:
             )
 
     @contextlib.contextmanager
-    def forwarded(self, port: int) -> Iterator[_SamePort]:
-        """Give the port itself: nothing need be forwarded."""
-        yield _SamePort(port=port)
+    def forwarded(self, port: int, local_port: int = 0) -> Iterator[Forward]:
+        """Give the port itself, unless another one is asked for."""
+        if local_port in (0, port):
+            yield _SamePort(port=port)
+            return
+        with relayed(lambda: _Here(port), self._name, local_port) as relay:
+            yield relay
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

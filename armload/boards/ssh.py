@@ -205,9 +205,9 @@ class SshHost:
                 remote, reporting_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes
             )
 
-    def forwarded(self, port: int) -> contextlib.AbstractContextManager[Relay]:
+    def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Relay]:
         """Let programs of this machine reach a port on the board's loopback."""
-        return relayed(lambda: self._passage(port), self._name)
+        return relayed(lambda: self._passage(port), self._name, local_port)
 
     def close(self) -> None:
         """End the connection; harmless when it has ended."""

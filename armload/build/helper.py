@@ -24,6 +24,7 @@ CPU_FEATURES = "cpu_features"
 RATES = "rates"
 PIN = "pin"
 WATCH = "watch"
+MONITOR = "monitor"
 
 # They run on every CPU of the architecture. What they use beyond that, they ask for first.
 _ANY_CPU = {

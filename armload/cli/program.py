@@ -16,6 +16,7 @@ from invoke.program import Program
 
 from armload import __version__
 from armload.cli.flags import grouped, shown
+from armload.cli.group import add_group
 from armload.cli.help import columns, prose
 from armload.cli.interrupts import interruptible
 from armload.cli.streams import discard_output
@@ -34,6 +35,7 @@ from armload.cli.verbs import (
     load,
     model,
     report,
+    serve,
     show,
     watch,
 )
@@ -60,6 +62,7 @@ for verb in (
     namespace.add_task(verb)
 namespace.add_collection(board.collection, name="board")
 namespace.add_collection(model.collection, name="model")
+add_group(namespace, serve.group)
 
 _HELP = ("-h, --help", "show this page")
 _ABOUT = """

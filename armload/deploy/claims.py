@@ -21,6 +21,9 @@ from armload.deploy.layout import Layout
 from armload.deploy.owner import Owner, this_process
 from armload.deploy.stored import list_runs
 
+SERVING = "serving"
+"""Follows the id of a run that ends only when it is stopped."""
+
 
 class Claim(Value):
     """What one user of a board has written there.
@@ -29,6 +32,7 @@ class Claim(Value):
         token: tells it apart from all others.
         owner: who put it up; none when that was not written in time.
         run: the run that keeps it; empty while a workstation does.
+        is_service: that run ends only when it is stopped.
         held_s: how long it has stood; none when that is not known.
         left_s: how long it lasts when nobody renews it; 0 when it has ended.
     """
@@ -36,6 +40,7 @@ class Claim(Value):
     token: str
     owner: Owner | None
     run: str
+    is_service: bool = False
     held_s: int | None
     left_s: int
 
@@ -44,7 +49,8 @@ class Claim(Value):
         """Who, for how long and what for, in words."""
         who = self.owner.who if self.owner else "unknown user"
         held = "" if self.held_s is None else f" for {_duration(self.held_s)}"
-        doing = f", running {self.run}" if self.run else ", copying or preparing"
+        how = "serving" if self.is_service else "running"
+        doing = f", {how} {self.run}" if self.run else ", copying or preparing"
         return f"{who}{held}{doing}"
 
 
@@ -120,6 +126,7 @@ def parse_claims(text: str) -> tuple[Claim, ...]:
 
 def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
     name, holder, since, run = (*part, "", "", "", "")[:4]
+    run, _, how = run.partition(" ")
     token, _, rest = name.partition(".")
     theirs, _, until = rest.rpartition(".")
     left_s = int(until) - up_s if until.isdecimal() and theirs == boot else 0
@@ -131,6 +138,7 @@ def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
         token=token,
         owner=owner,
         run=run,
+        is_service=how == SERVING,
         held_s=up_s - int(since) if since.isdecimal() and theirs == boot else None,
         left_s=max(left_s, 0),
     )

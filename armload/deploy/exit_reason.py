@@ -28,6 +28,7 @@ Kind = Literal[
     "abort",
     "signal",
     "stopped",
+    "unattended",
     "restart",
     "lost",
     "no lease",
@@ -77,6 +78,13 @@ def explain(
     if record is None:
         return _cut_short(cut)
     status = record.status
+    if record.unattended:
+        return Exit(
+            kind="unattended",
+            status=status,
+            meaning="stopped: the command that had started it was gone",
+            remedy="Start it with --detach to keep it without that command.",
+        )
     if status == 0:
         return Exit(kind="done", status=0, meaning="done")
     if record.finished and not record.limit:

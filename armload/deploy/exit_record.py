@@ -28,6 +28,7 @@ class ExitRecord(Value):
         oom: the kernel counted a process that was killed for want of memory meanwhile.
         limit, stopped, finished: the board ended it at its time limit; a person did; armload did,
             because its work was done.
+        unattended: it was a service, and the command that attended it had gone.
         unleased: somebody else had the board before the run began, or while it ran.
         stderr_end: the last lines of standard error.
     """
@@ -41,6 +42,7 @@ class ExitRecord(Value):
     limit: bool
     stopped: bool
     finished: bool
+    unattended: bool = False
     unleased: bool
     stderr_end: str
 
@@ -75,6 +77,7 @@ def read_exit_record(folder: Path) -> ExitRecord | None:
         limit=(folder / "limit").exists(),
         stopped=(folder / "stopped").exists(),
         finished=(folder / "finished").exists(),
+        unattended=(folder / "unattended").exists(),
         unleased=(folder / "unleased").exists(),
         stderr_end=_last_words(folder / "stderr"),
     )

@@ -12,6 +12,7 @@ from armload.boards.host import Host
 from armload.core.errors import ConnectError
 from armload.core.shell import render
 from armload.core.values import Value
+from armload.deploy.claims import SERVING
 from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
 from armload.deploy.retry import patiently
 from armload.deploy.space import refusal
@@ -34,6 +35,23 @@ class Beforehand(Value):
     governor: str | None = None
 
 
+class Upkeep(Value):
+    """What a run's script does for a service, which ends only when it is stopped.
+
+    Attributes:
+        patience_s: it ends when nobody has attended it for so long, unless it was detached. A
+            dropped connection must not last as long.
+        log_every_s: how often the length of its standard error is looked at.
+        log_limit_bytes: when its standard error has grown so long, it becomes ``stderr.1``.
+        secret: a file that is deleted when it ends.
+    """
+
+    patience_s: int = 25
+    log_every_s: int = 60
+    log_limit_bytes: int = 4 << 20
+    secret: PurePosixPath
+
+
 def launch(
     host: Host,
     *,
@@ -49,6 +67,7 @@ def launch(
     uses: Sequence[PurePosixPath] = (),
     beforehand: Beforehand | None = None,
     program: str = "",
+    upkeep: Upkeep | None = None,
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
 
@@ -68,6 +87,7 @@ def launch(
         uses: folders that the program needs; they are noted as used now.
         program: what the words before it start in the end, such as ``watch``; its end is what
             is explained. Empty for the first word.
+        upkeep: of a service; none for a run that ends by itself.
 
     Raises:
         ConnectError: the board stayed away; whether the program was started shows in the list
@@ -78,7 +98,7 @@ def launch(
         "run.sh.j2",
         {
             "folder": run_folder,
-            "run_id": run_folder.name,
+            "holds": f"{run_folder.name} {SERVING}" if upkeep else run_folder.name,
             "argv": list(argv),
             "environment": dict(environment or {}),
             "program": program or argv[0],
@@ -89,6 +109,7 @@ def launch(
             "now_s": int(time.time()),
             "every_s": math.floor(renew_every_s),
             "term_s": TERM_S,
+            "upkeep": upkeep and upkeep.model_dump(),
             **(beforehand or Beforehand()).model_dump(),
         },
     )

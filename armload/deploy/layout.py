@@ -37,6 +37,11 @@ class Layout(Value):
         """The folder of the claims on the board."""
         return self.workdir / "lease"
 
+    @property
+    def api_key(self) -> PurePosixPath:
+        """The key of the service that runs there."""
+        return self.workdir / "api-key"
+
     def program(self, sha256: str, name: str) -> PurePosixPath:
         """Return where a program with this checksum lies."""
         return self.workdir / _PROGRAMS / sha256[:_DIGITS] / name

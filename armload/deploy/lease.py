@@ -160,6 +160,12 @@ def _acquire(
             # A command of this machine that was killed will never come back for it; its run may.
             over = other.token if other.owner and other.owner.is_gone() and not other.run else ""
             if not over:
+                if other.is_service:
+                    raise BusyError(
+                        f"{host.name} is in use by {other.words}. A service keeps the board until "
+                        "it is stopped.",
+                        f"Stop it: armload serve.stop --board {host.name}",
+                    )
                 waited_s = time.monotonic() - began
                 if waited_s >= wait_s:
                     raise BusyError(

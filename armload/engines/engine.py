@@ -13,6 +13,7 @@ from armload.boards.probe import Probe
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.follow import Growth
+from armload.deploy.launch import Upkeep
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.job import Job, Subject
@@ -123,6 +124,11 @@ class Engine(ABC):
         """In which state the board is to be."""
         return Settings()
 
+    def upkeep(self, layout: Layout) -> Upkeep | None:
+        """What its script does for a service; none for a program that ends by itself."""
+        del layout
+        return None
+
     @property
     def memory(self) -> MemoryNeed | None:
         """What it takes of the board's memory; none where nobody knows."""
@@ -135,6 +141,10 @@ class Engine(ABC):
         Raises:
             BoardError, UsageError: says what is missing.
         """
+
+    def place_secret(self, host: Host, layout: Layout) -> None:
+        """Put what nobody else may read on the board, right before it starts there."""
+        del host, layout
 
     @abstractmethod
     def command(self, site: Site) -> tuple[str, ...]:

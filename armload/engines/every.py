@@ -6,10 +6,11 @@ from armload.core.errors import DataError
 from armload.engines.completion import Completion
 from armload.engines.engine import Engine
 from armload.engines.scorer import Scoring
+from armload.engines.server import Serving
 from armload.engines.speculation import Speculation
 from armload.engines.watched.engine import WatchedProgram
 
-ENGINES: tuple[type[Engine], ...] = (Completion, Speculation, Scoring, WatchedProgram)
+ENGINES: tuple[type[Engine], ...] = (Completion, Speculation, Scoring, Serving, WatchedProgram)
 
 
 def engine_called(name: str) -> type[Engine]:

@@ -16,7 +16,8 @@ from armload.models.model import Model
 from armload.models.prompt import prompt_of
 
 MAX_PROMPT_BYTES = 100_000
-_KV_ROUNDING_TOKENS = 256
+KV_ROUNDING_TOKENS = 256
+"""llama.cpp makes the KV cache of a sequence a multiple of this."""
 
 
 class EngineSettings(Protocol):
@@ -85,7 +86,7 @@ def context_tokens(plan: Plan, model: Model) -> int:
         return plan.context_tokens
     prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
     needed = prompt_tokens + plan.n_predict + 16
-    rounded = -(-needed // _KV_ROUNDING_TOKENS) * _KV_ROUNDING_TOKENS
+    rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
     return min(rounded, model.context_length)
 
 

@@ -32,10 +32,12 @@ from armload.report.failure import DeployedBoard, Failed, FetchedRuns
 from armload.report.inspected import Inspected
 from armload.report.load.document import LoadDocument
 from armload.report.repeats import RepeatedRun
+from armload.report.services import ServedModel
 from armload.report.sweep import SweptCells
 from armload.report.written import WrittenReport
 from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
+from armload.serving.listing import RunningService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ RUN = Schema(
     format=FORMAT,
     value=Run,
     title=f"armload run.json, format {FORMAT}",
-    verbs=("bench", "show", "watch"),
+    verbs=("bench", "show", "watch", "serve.stop"),
 )
 REPEATED = Schema(
     name="repeated-run",
@@ -119,6 +121,13 @@ DOCUMENTS = (
         verbs=("tradeoff",),
     ),
     Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load", "show")),
+    Schema(name="service", value=ServedModel, title="a served model", verbs=("serve",)),
+    Schema(
+        name="services",
+        value=ValueList[RunningService],
+        title="what boards serve",
+        verbs=("serve.list",),
+    ),
     Schema(name="report", value=WrittenReport, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
     Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),

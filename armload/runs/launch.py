@@ -34,6 +34,7 @@ def launch(
         ConnectError: the board stayed away; whether the run was started shows in ``pull``.
     """
     site = prepared.site
+    engine.place_secret(host, site.layout)
     lease.hand_to_run()
     try:
         on_board.launch(
@@ -52,6 +53,7 @@ def launch(
             ],
             beforehand=prepared.beforehand,
             program=engine.program(site),
+            upkeep=engine.upkeep(site.layout),
         )
     except BoardError:
         lease.take_back()

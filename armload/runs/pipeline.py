@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from armload.analysis.run import Run
 from armload.boards.board import load_board
@@ -26,7 +26,7 @@ from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
 from armload.engines.defaults import DEFAULT_WAIT_S
 from armload.engines.engine import Engine, Settings
-from armload.engines.job import Place
+from armload.engines.job import Job, Place
 from armload.engines.prediction import Prediction
 from armload.runs.connection import Connection
 from armload.runs.describe import new_job
@@ -131,42 +131,57 @@ def session(
         )
 
 
-def execute(
+@dataclass(frozen=True, kw_only=True)
+class Underway:
+    """A run that has been started on a board, or found there.
+
+    Attributes:
+        connection: to the board.
+        folder: of the run there.
+        job: the run's, where this command started it.
+        was_running: it was left there by an earlier command.
+    """
+
+    connection: Connection
+    folder: PurePosixPath
+    job: Job | None
+    was_running: bool
+
+
+@contextmanager
+def underway(
     session: Session,
     engine: Engine,
     progress: Progress,
     *,
     new: bool,
     place: Place | None = None,
-    reference: Run | None = None,
-    plain: Sequence[Run] = (),
     foresee: Foresee | None = None,
-) -> tuple[Run, Path]:
-    """Run an engine on a board and keep what comes back; return it with its folder.
+) -> Iterator[Underway]:
+    """Start an engine on a board; the run goes on there, within the block and after it.
 
-    The same run, left there by an interrupted command of this machine, is resumed instead. A
-    program that fails is a result too: the run says so. Ctrl-C ends the program on the board;
-    what it left is fetched before the interruption continues.
+    The same run, left there by an interrupted command of this machine, is taken up instead.
+    Ctrl-C within the block ends the program on the board; what it left is fetched before the
+    interruption continues.
 
     Args:
         new: start another run, even if the same one was left there.
-        reference: a run with the expected output.
-        plain: runs of the same without speculation, where it speculates.
+        place: of the run in a sweep.
         foresee: predicts a new run before anything is copied, and refuses one that cannot be.
 
     Raises:
-        ArmloadError: the run could not be started, or its results not be fetched.
+        ArmloadError: the run could not be started.
         KeyboardInterrupt: after what is there was kept.
     """
     connection = session.connection
     host, board = connection.host, connection.board
-    left = None if new else find_left(connection, engine.fingerprint, progress)
+    left = None if new else find_left(connection, engine, progress)
     if left is None:
         check_folder(board, session.found)
         patiently(lambda: engine.check(host, board, session.found, progress))
     with nullcontext() if left else leased_board(session, progress) as lease:
         if lease is not None and lease.waited and not new:
-            left = find_left(connection, engine.fingerprint, progress)
+            left = find_left(connection, engine, progress)
         if left is None:
             found = probe(host, board) if lease is not None and lease.waited else session.found
             prediction = foresee(found) if foresee else None
@@ -179,15 +194,45 @@ def execute(
         with stoppable(connection, on_board, job, lease, progress):
             if job is not None and lease is not None:
                 launch(host, on_board, engine, prepared, job, lease)
-            cut = follow(connection, on_board, engine, job, progress)
-            run, folder = fetch(
-                *(connection.host, board, on_board, progress),
-                job=job,
-                cut=cut,
-                reference=reference,
-                plain=plain,
+            yield Underway(
+                connection=connection, folder=on_board, job=job, was_running=left is not None
             )
-            tell_it_is_fetched(connection.host, on_board)
+
+
+def execute(
+    session: Session,
+    engine: Engine,
+    progress: Progress,
+    *,
+    new: bool,
+    place: Place | None = None,
+    reference: Run | None = None,
+    plain: Sequence[Run] = (),
+    foresee: Foresee | None = None,
+) -> tuple[Run, Path]:
+    """Run an engine on a board to its end and keep what comes back; return it with its folder.
+
+    A program that fails is a result too: the run says so.
+
+    Args:
+        new, place, foresee: as for ``underway``.
+        reference: a run with the expected output.
+        plain: runs of the same without speculation, where it speculates.
+
+    Raises:
+        ArmloadError: the run could not be started, or its results not be fetched.
+        KeyboardInterrupt: after what is there was kept.
+    """
+    with underway(session, engine, progress, new=new, place=place, foresee=foresee) as it:
+        cut = follow(it.connection, it.folder, engine, it.job, progress)
+        run, folder = fetch(
+            *(it.connection.host, it.connection.board, it.folder, progress),
+            job=it.job,
+            cut=cut,
+            reference=reference,
+            plain=plain,
+        )
+        tell_it_is_fetched(it.connection.host, it.folder)
     return run, folder
 
 

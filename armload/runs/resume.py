@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 from armload.core.errors import BoardError, DataError, TransferError
 from armload.core.progress import Progress
+from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import StoredRun, list_runs
+from armload.engines.engine import Engine
 from armload.runs.connection import Connection
 from armload.runs.fetch import fetch, is_here, tell_it_is_fetched
 
@@ -17,15 +19,18 @@ OLDEST = timedelta(days=1)
 """What was measured longer ago is no answer to a command of now; ``pull`` fetches it."""
 
 
-def find_left(connection: Connection, fingerprint: str, progress: Progress) -> StoredRun | None:
-    """Look on a board for the run that answers a request; keep those that were cut short.
+def find_left(connection: Connection, engine: Engine, progress: Progress) -> StoredRun | None:
+    """Look on a board for an engine's run that was left there; keep those that were cut short.
+
+    A service is found as long as it runs; an ended one answers nothing.
 
     A connection that drops meanwhile is made again.
 
     Raises:
         ArmloadError: the board stayed away, or what it says of its runs makes no sense.
     """
-    host, board = connection.host, connection.board
+    host, board, fingerprint = connection.host, connection.board, engine.fingerprint
+    is_service = engine.upkeep(Layout(workdir=board.workdir)) is not None
     runs = patiently(lambda: list_runs(host, board.workdir))
     for cut in cut_runs(runs, fingerprint):
         try:
@@ -36,8 +41,8 @@ def find_left(connection: Connection, fingerprint: str, progress: Progress) -> S
             progress.say(f"{cut.id} of an interrupted command stays on the board: {error.message}")
             continue
         progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
-    left = left_run(runs, fingerprint, datetime.now(UTC))
-    if left is not None:
+    left = left_run(runs, fingerprint, datetime.now(UTC), is_service=is_service)
+    if left is not None and not is_service:
         how = "is running" if left.state == "running" else "has ended"
         progress.say(
             f"The same run, left by an interrupted command, {how} on {board.name}: resuming "
@@ -46,7 +51,9 @@ def find_left(connection: Connection, fingerprint: str, progress: Progress) -> S
     return left
 
 
-def left_run(runs: Sequence[StoredRun], fingerprint: str, now: datetime) -> StoredRun | None:
+def left_run(
+    runs: Sequence[StoredRun], fingerprint: str, now: datetime, *, is_service: bool = False
+) -> StoredRun | None:
     """Return the newest run that answers a request, and that nobody waits for any more.
 
     It is running or has ended by itself, this machine started it, the command that did so is not
@@ -59,11 +66,11 @@ def left_run(runs: Sequence[StoredRun], fingerprint: str, now: datetime) -> Stor
             mark is not None
             and mark.fingerprint == fingerprint
             and mark.was_left_here()
-            and run.state in ("running", "ended")
+            and run.state in (("running",) if is_service else ("running", "ended"))
             and not run.stopped
             and not run.collected
             and not is_here(run.id)
-            and _is_recent(run.id, now)
+            and (is_service or _is_recent(run.id, now))
         ):
             return run
     return None

@@ -8,7 +8,7 @@ from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.follow import Growth, follow
-from armload.deploy.launch import Beforehand, launch
+from armload.deploy.launch import Beforehand, Upkeep, launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import RENEW_EVERY_S, Lease
 
@@ -34,6 +34,7 @@ def launched(
     beforehand: Beforehand | None = None,
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
+    upkeep: Upkeep | None = None,
 ) -> PurePosixPath:
     """Start a program; return its folder."""
     folder = Layout(workdir=workdir).run(name)
@@ -49,6 +50,7 @@ def launched(
         lease=lease,
         renew_every_s=renew_every_s,
         beforehand=beforehand,
+        upkeep=upkeep,
     )
     return folder
 

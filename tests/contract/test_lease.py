@@ -58,6 +58,18 @@ def test_the_second_is_told_who_has_the_board_and_for_how_long(
     assert [claim.token for claim in claims(host, workdir)] == ["other"]
 
 
+def test_nobody_waits_for_a_service_to_end(host: Host, workdir: PurePosixPath) -> None:
+    put_up(workdir, SOMEBODY, run="20261121T-run serving")
+    with (
+        pytest.raises(BusyError, match="for 3 min, serving 20261121T-run") as caught,
+        taken(host, workdir, wait_s=3600),
+    ):
+        pytest.fail("it is not free")
+    assert caught.value.remedy == f"Stop it: armload serve.stop --board {host.name}"
+    (claim,) = claims(host, workdir)
+    assert (claim.run, claim.is_service) == ("20261121T-run", True)
+
+
 def test_waiting_ends_when_the_board_is_freed(
     connect: Callable[[], Host], workdir: PurePosixPath
 ) -> None:

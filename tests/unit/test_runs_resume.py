@@ -84,3 +84,11 @@ def test_what_was_cut_short_is_found_to_be_recorded() -> None:
 def test_a_mark_is_read_back() -> None:
     assert RunOwner.read(MINE.word) == MINE
     assert " " not in MINE.word
+
+
+def test_a_service_is_found_however_old_it_is_as_long_as_it_runs() -> None:
+    later = NOW + 10 * takeover.OLDEST
+    assert left_run([run()], "ab", later, is_service=True) == run()
+    ended = run(state="ended", status=0)
+    assert left_run([ended], "ab", NOW) == ended
+    assert left_run([ended], "ab", NOW, is_service=True) is None

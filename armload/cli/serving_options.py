@@ -1,0 +1,61 @@
+"""The options that say how a model is served, for the verbs that start a service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armload.engines.server import ServingPlan
+
+SERVING_HELP = {
+    "slots": "requests to answer at a time; others wait (4)",
+    "context": "tokens of KV cache for each slot: prompt and answer (2048, or the model's)",
+    "threads": "worker threads (chosen by the engine)",
+    "cpus": "run on these cores only, such as 4-7 or 0,2 (all cores)",
+    "batch": "prompt tokens taken at a time (2048)",
+    "micro-batch": "tokens per pass over the weights (512)",
+    "kv-type": "type of the KV cache: f16, q8_0, q4_0, ...; keys and values apart: q8_0/q4_0 (f16)",
+    "flash-attention": "on, off or auto (auto)",
+    "weights": "mapped, streamed or auto (auto)",
+    "resident": "part of streamed weights to lock in memory, such as 400MB (what fits)",
+    "prompt-cache": "memory for prompts that later requests may begin with, such as 256MiB (0)",
+    "temperature": "of requests that say none; 0 is greedy (0)",
+}
+"""Help of each option; the names are those of the verbs' arguments."""
+
+_FIELDS = {
+    "context": "context_tokens",
+    "batch": "batch_tokens",
+    "micro_batch": "micro_batch_tokens",
+    "resident": "resident_bytes",
+    "prompt_cache": "prompt_cache_bytes",
+}
+
+
+def serving_plan(typed: Mapping[str, str]) -> ServingPlan | None:
+    """Return the plan that the options of a command line make; none where all are empty.
+
+    Args:
+        typed: by the names of the verb's arguments; an empty text was not given.
+
+    Raises:
+        UsageError: a value is out of its range; names the option and says what is allowed.
+    """
+    from pydantic import ValidationError
+
+    from armload.core.errors import UsageError
+    from armload.core.mistakes import first_mistake
+    from armload.engines.server import ServingPlan
+
+    given = {_FIELDS.get(name, name): text for name, text in typed.items() if text}
+    if given.get("weights") == "mapped" and "resident_bytes" in given:
+        raise UsageError("--resident is a part of streamed weights; do not use --weights mapped.")
+    try:
+        return ServingPlan.model_validate(given) if given else None
+    except ValidationError as error:
+        mistake = first_mistake(error, ServingPlan)
+        options = {field: name for name, field in _FIELDS.items()}
+        field = str(mistake.place[0])
+        option = options.get(field, field).replace("_", "-")
+        raise UsageError(f"--{option}: {mistake.words}.") from error

@@ -1,0 +1,157 @@
+"""``serve``, ``serve.list`` and ``serve.stop``: a model as a service on a board."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from armload.cli.flags import JSON_HELP, SOURCE_HELP
+from armload.cli.group import Group
+from armload.cli.serving_options import SERVING_HELP
+from armload.cli.verb import Verb
+from armload.engines.defaults import DEFAULT_WAIT_S
+
+
+@task(
+    klass=Verb,
+    help={
+        "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, word-problems:TYPE, or demo (demo)",
+        "port": "local port that leads to the service (a free one)",
+        "detach": "keep serving after this command ends, until serve.stop",
+        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
+        "new": "do not look for the same service left by an earlier command",
+        **SERVING_HELP,
+        **SOURCE_HELP,
+        **JSON_HELP,
+    },
+)
+def serve(
+    c: Context,
+    board: str = "virtual",
+    model: str = "demo",
+    port: str = "",
+    detach: bool = False,
+    slots: str = "",
+    context: str = "",
+    threads: str = "",
+    cpus: str = "",
+    batch: str = "",
+    micro_batch: str = "",
+    kv_type: str = "",
+    flash_attention: str = "",
+    weights: str = "",
+    resident: str = "",
+    prompt_cache: str = "",
+    temperature: str = "",
+    wait: str = str(DEFAULT_WAIT_S),
+    new: bool = False,
+    source: str = "",
+    ref: str = "",
+    compiler: str = "",
+    on: str = "",
+    json: bool = False,
+) -> None:
+    """Serve a model on a board, and forward a local port to it.
+
+    Prints an OpenAI-compatible URL and follows the server's log until Ctrl-C, which stops it.
+    Example: armload serve --board dayu200 --model llama.gguf --slots 2 --context 1024
+    """
+    del c
+    from armload.cli.numbers import amount, whole_number
+    from armload.cli.present_service import serve_and_present
+    from armload.cli.serving_options import serving_plan
+    from armload.runs.pipeline import Request
+
+    plan = serving_plan(
+        {
+            "slots": slots,
+            "context": context,
+            "threads": threads,
+            "cpus": cpus,
+            "batch": batch,
+            "micro_batch": micro_batch,
+            "kv_type": kv_type,
+            "flash_attention": flash_attention,
+            "weights": weights,
+            "resident": resident,
+            "prompt_cache": prompt_cache,
+            "temperature": temperature,
+        }
+    )
+    request = Request(
+        board=board,
+        source=source,
+        ref=ref,
+        compiler=compiler,
+        on=on,
+        wait_s=amount("wait", wait),
+        new=new,
+    )
+    local_port = whole_number("port", port, most=65535) or 0
+    serve_and_present(request, model, plan, detach=detach, port=local_port, as_json=json)
+
+
+@task(
+    klass=Verb,
+    name="list",
+    help={"board": "boards, as for serve; several are separated by commas (virtual)", **JSON_HELP},
+)
+def list_services(c: Context, board: str = "virtual", json: bool = False) -> None:
+    """List the models that boards serve.
+
+    Example: armload serve.list --board dayu200,kitchen
+    """
+    del c
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.cli.parallel import board_names
+    from armload.core.values import ValueList
+    from armload.report.services import services_view
+    from armload.serving.listing import RunningService, services
+
+    progress = terminal.progress()
+    found = [one for name in board_names(board) for one in services(load_board(name), progress)]
+    if json:
+        show_document(ValueList[RunningService](tuple(found)))
+    else:
+        terminal.show(services_view(found))
+
+
+@task(
+    klass=Verb,
+    help={
+        "board": "a board, as for serve (virtual)",
+        "run": "the service's id, or its begin (the only one there)",
+        "force": "also stop a service that another machine started",
+        **JSON_HELP,
+    },
+)
+def stop(
+    c: Context,
+    board: str = "virtual",
+    run: str = "",
+    force: bool = False,
+    json: bool = False,
+) -> None:
+    """Stop the service on a board, and fetch what it left.
+
+    Example: armload serve.stop --board dayu200
+    """
+    del c
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.cli.document import show_document
+    from armload.report.layout import whole
+    from armload.serving.listing import stop_service
+
+    ended, folder = stop_service(load_board(board), terminal.progress(), run=run, force=force)
+    if json:
+        show_document(ended)
+    else:
+        terminal.show(f"{ended.board.name} no longer serves {ended.model.name}.")
+        terminal.show(whole(f"kept in {folder}"))
+
+
+group = Group(serve, list_services, stop)

@@ -1,0 +1,88 @@
+"""Attending a service on a board: asking how it is, so that it knows that somebody does."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Literal, get_args
+
+from armload.boards.host import Host
+from armload.core.errors import TransferError
+from armload.core.shell import join, render
+from armload.core.values import Value
+
+Condition = Literal["running", "ended", "restart", "lost", "gone"]
+"""How a service is; ``restart``: of the board; ``lost``: its script was killed; ``gone``: no such
+run lies there."""
+
+
+class Attention(Value):
+    """What a service's run folder says.
+
+    Attributes:
+        condition: how it is.
+        is_attended: it ends when nobody asks any more.
+        port: that it listens on, as noted by ``note_port``; none before.
+        resident_bytes: the most memory that it has had, as the board saw it once a second.
+        log: what it has written to standard error since.
+        log_bytes: how long that is by now.
+    """
+
+    condition: Condition
+    is_attended: bool = False
+    port: int | None = None
+    resident_bytes: int = 0
+    log: bytes = b""
+    log_bytes: int = 0
+
+
+def attend(
+    host: Host,
+    run_folder: PurePosixPath,
+    *,
+    log_from_bytes: int = 0,
+    look_only: bool = False,
+    detach: bool = False,
+) -> Attention:
+    """Ask once.
+
+    Args:
+        log_from_bytes: how much of its log is known; a log that was shortened is sent whole.
+        look_only: do not count as somebody who attends it.
+        detach: nobody has to attend it from now on.
+
+    Raises:
+        ConnectError: the board does not answer.
+        TransferError: the answer makes no sense.
+    """
+    values = {
+        "folder": run_folder,
+        "log_from_bytes": log_from_bytes,
+        "look_only": look_only,
+        "detach": detach,
+    }
+    done = host.run(render("attend.sh.j2", values))
+    first, _, log = done.stdout.partition(b"\n")
+    words = first.decode("ascii", "replace").split()
+    for condition in get_args(Condition):
+        if words == [condition]:
+            return Attention(condition=condition)
+        if words[:1] == [condition] and len(words) == 6 and all(map(str.isdecimal, words[2:])):
+            port, kib, size_bytes, _ = map(int, words[2:])
+            return Attention(
+                condition=condition,
+                is_attended=words[1] == "attended",
+                port=port or None,
+                resident_bytes=kib * 1024,
+                log=log,
+                log_bytes=size_bytes,
+            )
+    raise TransferError(f"{host.name}: cannot parse the state of {run_folder}: {first[:200]!r}.")
+
+
+def note_port(host: Host, run_folder: PurePosixPath, port: int) -> None:
+    """Keep the port that a service listens on beside its files: its log does not last.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    host.run(f"echo {port:d} >{join([run_folder / 'port'])}")

@@ -1,0 +1,286 @@
+"""llama.cpp's ``llama-server``: a model that answers requests until it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from armload.boards.board import Board
+from armload.boards.framing import reason
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.build.binary import Binary
+from armload.core.errors import BoardError, UsageError
+from armload.core.progress import Progress
+from armload.core.shell import quote
+from armload.core.values import ByteCount, Value
+from armload.deploy.deployment import check_fit
+from armload.deploy.launch import Upkeep
+from armload.deploy.layout import Layout
+from armload.deploy.payload import Payload
+from armload.engines.completion import (
+    WORKING_BYTES,
+    binary_record,
+    checksum,
+    model_record,
+    program_and_model,
+)
+from armload.engines.engine import Engine, MemoryNeed, Settings, Site
+from armload.engines.job import Job, Subject
+from armload.engines.llama_cpp import (
+    KV_ROUNDING_TOKENS,
+    NO_REPACK,
+    check_architecture,
+    check_options,
+    if_offered,
+    repacks,
+    settings_words,
+)
+from armload.engines.output import Output
+from armload.engines.plan import (
+    LONGEST_RUN_S,
+    Cores,
+    FlashAttention,
+    KvType,
+    Resident,
+    Temperature,
+    TokenCount,
+    WeightsMode,
+    kv_halves,
+    kv_share,
+)
+from armload.engines.trace import Step, read_lines
+from armload.engines.weights import are_streamed, environment
+from armload.models.model import Model
+
+SERVER = "llama-server"
+LOOPBACK = "127.0.0.1"
+
+DEFAULT_SLOTS = 4
+MOST_SLOTS = 64
+DEFAULT_SLOT_TOKENS = 2048
+"""Context of a slot, where the model was trained for as much."""
+
+TRACE_BYTES = 32 << 20
+"""Of each of the trace's two files: some 80,000 steps."""
+
+_MIB = 1 << 20
+
+
+class ServingPlan(Value):
+    """How a model is served.
+
+    Attributes:
+        slots: requests that are answered at a time; others wait.
+        context_tokens: length of each slot's KV cache, for a request's prompt and its answer; a
+            multiple of 256.
+        threads, cpus, kv_type, flash_attention, weights, resident_bytes: as in ``Plan``.
+        batch_tokens: prompt tokens that are taken at a time.
+        micro_batch_tokens: tokens that go through the model at a time.
+        prompt_cache_bytes: for prompts of former requests, of which a later one may begin with
+            the same words; 0 processes every prompt in full.
+        temperature: for requests that say none; 0 is greedy.
+    """
+
+    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] = DEFAULT_SLOTS
+    context_tokens: TokenCount = DEFAULT_SLOT_TOKENS
+    threads: TokenCount | None = None
+    cpus: Cores | None = None
+    batch_tokens: TokenCount = 2048
+    micro_batch_tokens: TokenCount = 512
+    kv_type: KvType = "f16"
+    flash_attention: FlashAttention = "auto"
+    weights: WeightsMode = "auto"
+    resident_bytes: Resident | None = None
+    prompt_cache_bytes: Annotated[ByteCount, Field(ge=0)] = 0
+    temperature: Temperature = 0.0
+
+    @property
+    def kv_types(self) -> tuple[str, str]:
+        """Types of keys and of values."""
+        return kv_halves(self.kv_type)
+
+
+def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:
+    """Return a plan with the context that each slot will have: llama.cpp rounds it up.
+
+    Raises:
+        UsageError: it is longer than the model was trained for.
+    """
+    plan = plan or ServingPlan()
+    wanted = plan.context_tokens
+    if "context_tokens" not in plan.model_fields_set:
+        wanted = min(wanted, model.context_length)
+    elif wanted > model.context_length:
+        raise UsageError(
+            f"--context {wanted} is too large: {model.name} was trained for "
+            f"{model.context_length}.",
+            f"Use --context {model.context_length} or less; each slot has that much.",
+        )
+    rounded = -(-wanted // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
+    return plan.model_copy(update={"context_tokens": rounded})
+
+
+class _Counted:
+    """Sums over the steps of a trace."""
+
+    def __init__(self) -> None:
+        self.result = {"steps": 0, "prompt_tokens": 0, "generated_tokens": 0}
+
+    def take(self, line: Mapping[str, object]) -> None:
+        if "step" in line and line.get("model", 0) == 0:
+            step = Step.model_validate(line)
+            self.result["steps"] += 1
+            self.result["prompt_tokens"] += step.prompt_tokens
+            self.result["generated_tokens"] += step.output_tokens
+
+
+class Serving(Engine):
+    """A model, served on the board's loopback by one program.
+
+    Attributes:
+        plan, model: as given.
+
+    Args:
+        binary: of ``SERVER``, built for the board's target.
+        api_key: what a request has to show; it reaches the board in a file.
+
+    Raises:
+        UsageError: the program does not know the model's architecture, or lacks an option that
+            the plan asks for.
+    """
+
+    name = SERVER
+    unit = "steps"
+
+    def __init__(self, plan: ServingPlan, binary: Binary, model: Model, *, api_key: str) -> None:
+        check_architecture(binary.path, model)
+        check_options(binary.path, plan)
+        self.plan = plan
+        self._binary = binary
+        self.model = model
+        self._api_key = api_key
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over plan, program and model."""
+        return checksum((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
+
+    @property
+    def subject(self) -> Subject:
+        """The plan, and what is known of program and model."""
+        return Subject(
+            arguments=self.plan.model_dump(mode="json"),
+            binary=binary_record(self._binary),
+            model=model_record(self.model),
+        )
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """The program and the model."""
+        return program_and_model(self._binary, self.model)
+
+    @property
+    def time_limit_s(self) -> float:
+        """As long as a shell can count."""
+        return LONGEST_RUN_S
+
+    @property
+    def settings(self) -> Settings:
+        """As planned."""
+        return Settings(cpus=self.plan.cpus, threads=self.plan.threads, measure_rates=True)
+
+    @property
+    def memory(self) -> MemoryNeed:
+        """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
+        plan, model = self.plan, self.model
+        context = plan.context_tokens * plan.slots
+        return MemoryNeed(
+            name=model.name,
+            weights_bytes=model.size_bytes,
+            kv_bytes=round(context * model.kv_bytes_per_token * kv_share(plan.kv_type)),
+            program_bytes=WORKING_BYTES + plan.prompt_cache_bytes,
+            context_tokens=context,
+            bytes_per_token=model.bytes_per_token,
+        )
+
+    def upkeep(self, layout: Layout) -> Upkeep:
+        """Keep its log short, delete its key, and end it when nobody attends it."""
+        return Upkeep(secret=layout.api_key)
+
+    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
+        """Refuse a board whose CPU lacks what the program uses."""
+        del progress
+        check_fit(board, self._binary, found, emulated=bool(host.launcher))
+
+    def place_secret(self, host: Host, layout: Layout) -> None:
+        """Put the key where the board's other users cannot read it.
+
+        Raises:
+            BoardError: it cannot be written.
+        """
+        path = quote(layout.api_key)
+        # A file that is there keeps its mode, and whoever has opened it keeps reading it.
+        script = f"rm -f {path} && umask 077 && cat >{path}"
+        done = host.run(script, stdin=f"{self._api_key}\n".encode())
+        if done.status != 0:
+            raise BoardError(f"{host.name}: {layout.api_key}: {reason(done.stderr)}.")
+
+    def command(self, site: Site) -> tuple[str, ...]:
+        """Return the words that start llama-server there."""
+        plan, program = self.plan, self._binary.path
+        on_board, model = (str(each.items(site.layout)[0].remote) for each in self.payload)
+        words = [on_board, "-m", model, "--alias", self.model.name.removesuffix(".gguf")]
+        # The port is any free one: the log says which.
+        words += ["--host", LOOPBACK, "--port", "0", "--api-key-file", str(site.layout.api_key)]
+        words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
+        words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
+        words += ["-b", str(plan.batch_tokens), *settings_words(plan, program)]
+        words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
+        words += self._prompt_cache_words(program)
+        is_streamed = self._are_streamed(site)
+        available_bytes = site.found.conditions.memory_available_bytes
+        if is_streamed or not repacks(self.model, available_bytes, self.memory.context_tokens):
+            words += if_offered(program, NO_REPACK)
+        if is_streamed:
+            # A warm-up would read all weights once more; threads that wait would keep cores busy.
+            words += ["--no-warmup", "--poll", "0"]
+        words += ["--log-timestamps", "--log-prefix", *if_offered(program, "--log-colors", "off")]
+        words += [*if_offered(program, "--no-ui"), *if_offered(program, "--offline")]
+        return (*site.launcher, *words, *if_offered(program, "-fit", "off"))
+
+    def environment(self, site: Site) -> Mapping[str, str]:
+        """Limit the trace, and say how the weights are held if not as llama.cpp does it."""
+        held = environment(self.plan, streamed=self._are_streamed(site))
+        return {"ARMLOAD_TRACE_BYTES": str(TRACE_BYTES), **held}
+
+    def _prompt_cache_words(self, program: Path) -> list[str]:
+        cache_bytes = self.plan.prompt_cache_bytes
+        words = if_offered(program, "--cache-ram", str(-(-cache_bytes // _MIB)))
+        if cache_bytes:
+            return [*words, "--cache-prompt"]
+        # Idle slots are saved to the cache that there is not.
+        none = ("--no-cache-prompt", "--no-cache-idle-slots")
+        words += [word for option in none for word in if_offered(program, option)]
+        return [*words, *if_offered(program, "--ctx-checkpoints", "0")]
+
+    def _are_streamed(self, site: Site) -> bool:
+        now = site.found.conditions
+        return are_streamed(self.plan, self._binary.path, self.model, self.memory, now)
+
+    @staticmethod
+    def read(job: Job, folder: Path) -> Output:
+        """Count what the trace still holds; its steps stay in the run's folder.
+
+        A service of weeks has millions of them, and the trace keeps the newest.
+        """
+        del job
+        counted = _Counted()
+        former = folder / "trace.jsonl.1"
+        header = read_lines(folder / "trace.jsonl", counted.take)
+        if former.is_file():
+            read_lines(former, counted.take)
+        return Output(header=header, result=dict(counted.result))

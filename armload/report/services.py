@@ -1,0 +1,93 @@
+"""Services on boards: where one is reached, and which there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from armload.core.values import Value, counted
+from armload.engines.server import ServingPlan
+from armload.report.layout import Column, Details, Rows, whole
+from armload.serving.listing import RunningService
+from armload.serving.service import Service
+
+
+class ServedModel(Value):
+    """A service, as this machine's programs reach it.
+
+    Attributes:
+        run: the id of the service's run.
+        board, model: their names.
+        plan: how it is served.
+        url: its base, which OpenAI's clients take with ``/v1``; none where the command that
+            printed it forwards no port any more.
+        api_key_file: holds the key that each request has to show.
+        is_detached: it goes on when this command ends.
+        was_running: it was found, not started.
+    """
+
+    run: str
+    board: str
+    model: str
+    plan: ServingPlan
+    url: str | None
+    api_key_file: str
+    is_detached: bool
+    was_running: bool
+
+    @classmethod
+    def of(cls, service: Service, *, is_forwarded: bool) -> ServedModel:
+        """Describe a service that is reached."""
+        return cls(
+            run=service.run,
+            board=service.board,
+            model=service.model,
+            plan=service.plan,
+            url=service.url if is_forwarded else None,
+            api_key_file=str(service.key_file),
+            is_detached=service.is_detached,
+            was_running=service.was_running,
+        )
+
+
+def served_view(served: ServedModel) -> RenderableType:
+    """Lay out where a service is reached, and how it ends."""
+    reach = f"armload serve --board {served.board} --port PORT"
+    stop = f"armload serve.stop --board {served.board}"
+    rows: list[tuple[str, str | Text]] = [
+        ("URL", whole(f"{served.url}/v1" if served.url else f"run: {reach}")),
+        ("API key", whole(f"in {served.api_key_file}")),
+        ("model", served.model),
+        ("slots", _slots(served.plan)),
+        ("run", whole(served.run)),
+        ("stop", stop if served.is_detached else "Ctrl-C"),
+    ]
+    return Details(rows)
+
+
+def services_view(services: Sequence[RunningService]) -> RenderableType:
+    """Lay out what boards serve, one service a line."""
+    if not services:
+        return "No services."
+    table = Rows(
+        *(
+            Column(heading=each)
+            for each in ("board", "model", "slots", "since (UTC)", "ends", "run")
+        )
+    )
+    for service in services:
+        table.add(
+            service.board,
+            service.model,
+            _slots(service.plan),
+            service.started_utc[:16].replace("T", " "),
+            "by serve.stop" if service.is_detached else "with its command",
+            whole(service.run),
+        )
+    return table
+
+
+def _slots(plan: ServingPlan) -> str:
+    return f"{counted(plan.slots, 'slot')} of {counted(plan.context_tokens, 'token')}"

@@ -1,0 +1,141 @@
+"""The services that run on a board: finding them, and ending them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+
+from armload.analysis.run import Run
+from armload.boards.board import Board
+from armload.boards.connect import connect, is_off
+from armload.boards.host import Host
+from armload.core.errors import BusyError, UsageError
+from armload.core.progress import Progress, Silent
+from armload.core.shell import quote
+from armload.core.values import Value
+from armload.deploy.attend import attend
+from armload.deploy.follow import stop
+from armload.deploy.launch import JOB_MARK
+from armload.deploy.owner import workstation_id
+from armload.deploy.retry import patiently
+from armload.deploy.run_owner import RunOwner
+from armload.deploy.stored import StoredRun, list_runs
+from armload.engines.job import Job
+from armload.engines.server import SERVER, ServingPlan
+from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.serving.keys import forget_key
+
+
+class RunningService(Value):
+    """A model that a board serves now.
+
+    Attributes:
+        run: its id.
+        board: that serves it.
+        model, model_sha256: of the file.
+        plan: how it is served.
+        started_utc: when.
+        is_detached: it goes on until it is stopped; else as long as the command that started it.
+        is_ours: it was started from this machine.
+        port: on the board's loopback; none before the model is loaded.
+    """
+
+    run: str
+    board: str
+    model: str
+    model_sha256: str
+    plan: ServingPlan
+    started_utc: str
+    is_detached: bool
+    is_ours: bool
+    port: int | None
+
+
+def services(board: Board, progress: Progress | None = None) -> tuple[RunningService, ...]:
+    """Return what a board serves; nothing where it is a virtual one that is off.
+
+    Raises:
+        ConnectError: it does not answer.
+        TransferError: its answer makes no sense.
+    """
+    if is_off(board):
+        return ()
+    with closing(connect(board, progress or Silent())) as host:
+        return services_at(host, board)
+
+
+def services_at(host: Host, board: Board) -> tuple[RunningService, ...]:
+    """Return what a board serves, asked over a connection.
+
+    Raises:
+        ConnectError, TransferError: as for ``services``.
+    """
+    return tuple(
+        _described(host, board, run, job)
+        for run in patiently(lambda: list_runs(host, board.workdir))
+        if run.state == "running" and (job := _job(host, run.folder)) is not None
+    )
+
+
+def stop_service(
+    board: Board, progress: Progress, *, run: str = "", force: bool = False
+) -> tuple[Run, Path]:
+    """End a board's service, and keep what it left; return it as a run with its folder.
+
+    Args:
+        run: the service's id, or the begin of one; empty for the only one there.
+        force: also one that another machine started.
+
+    Raises:
+        UsageError: the board serves nothing of that id.
+        BusyError: another machine started it.
+        ArmloadError: what it left cannot be fetched; it has ended then.
+    """
+    there = [each for each in services(board, progress) if each.run.startswith(run)]
+    if not there:
+        raise UsageError(
+            f"{board.name} serves nothing{f' of the id {run}' if run else ''}.",
+            f"See what it serves: armload serve.list --board {board.name}",
+        )
+    (service, *_) = there
+    if not service.is_ours and not force:
+        raise BusyError(
+            f"{board.name}: {service.model} was started from another machine ({service.run}).",
+            "Use --force to stop it anyway.",
+        )
+    with closing(connect(board, progress)) as host:
+        folder = board.workdir / "runs" / service.run
+        stop(host, folder, finished=True)
+        ended = fetch(host, board, folder, progress)
+        tell_it_is_fetched(host, folder)
+    forget_key(service.run)
+    return ended
+
+
+def _job(host: Host, folder: PurePosixPath) -> Job | None:
+    script = quote(folder / "run.sh")
+    line = patiently(partial(host.run, f"tail -n 1 {script}")).stdout
+    try:
+        job = Job.model_validate_json(line.removeprefix(JOB_MARK))
+    except ValidationError:
+        return None
+    return job if job.engine_name == SERVER else None
+
+
+def _described(host: Host, board: Board, run: StoredRun, job: Job) -> RunningService:
+    now = patiently(lambda: attend(host, run.folder, look_only=True))
+    owner = RunOwner.read(run.mark)
+    return RunningService(
+        run=run.id,
+        board=board.name,
+        model=job.model.name,
+        model_sha256=job.model.sha256,
+        plan=ServingPlan.model_validate(job.arguments),
+        started_utc=job.started_utc,
+        is_detached=not now.is_attended,
+        is_ours=owner is not None and owner.workstation == workstation_id(),
+        port=now.port,
+    )

@@ -1,0 +1,205 @@
+"""A model that a board serves, as programs of this machine reach it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from armload.analysis.load.point import ClockOffset
+from armload.analysis.run import Run
+from armload.boards.host import Forward
+from armload.core.errors import RunError
+from armload.core.progress import Progress, Silent
+from armload.deploy.attend import Attention, note_port
+from armload.deploy.exit_record import Cut
+from armload.deploy.follow import stop
+from armload.engines.server import LOOPBACK, Serving, ServingPlan
+from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.pipeline import Underway
+from armload.serving.attendant import Attendant
+from armload.serving.keys import forget_key, keep_key
+from armload.serving.monitor import Monitor
+from armload.serving.window import trace_between
+
+_LISTENS = re.compile(rf"listening on http://{re.escape(LOOPBACK)}:(\d+)")
+_SILENT = Silent()
+_LOOK_EVERY_S = 0.5
+_METRICS = {
+    "llamacpp:requests_processing": "requests_processing",
+    "llamacpp:requests_deferred": "requests_deferred",
+}
+_METRICS_WITHIN_S = 2.0
+"""The server answers between two steps, which may take longer: then it stays unknown."""
+
+
+class Service:
+    """A model that is being served.
+
+    Attributes:
+        run: the id of the service's run.
+        board, model: their names.
+        plan: how it is served.
+        api_key: what a request has to show, as ``Authorization: Bearer KEY``.
+        key_file: where this machine keeps it.
+        was_running: it was found, not started.
+        is_detached: it goes on when nobody attends it.
+        port: of the board's loopback.
+    """
+
+    def __init__(self, it: Underway, engine: Serving, api_key: str, *, boot_id: str) -> None:
+        self._it = it
+        self._connection = it.connection
+        self._boot_id = boot_id
+        self._attendant = Attendant(it.connection.beside, it.folder)
+        self._monitor = Monitor(it.connection.beside, it.folder)
+        self._forward: Forward | None = None
+        self._ended: tuple[Run, Path] | None = None
+        self.run = it.folder.name
+        self.board = it.connection.board.name
+        self.model = engine.model.name
+        self.plan: ServingPlan = engine.plan
+        self.api_key = api_key
+        self.key_file = keep_key(self.run, api_key)
+        self.was_running = it.was_running
+        self.is_detached = False
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where this machine's programs reach it, without ``/v1``."""
+        if self._forward is None:
+            raise AssertionError("it is not reached yet")
+        return f"http://{LOOPBACK}:{self._forward.port}"
+
+    def check(self) -> None:
+        """Return if it goes on, or the connection to its board dropped a moment ago.
+
+        Raises:
+            RunError: it has ended; says why and what to do. What it left is kept as a run.
+            ArmloadError: the board has not answered for a while.
+        """
+        self._check(self._attendant.ask())
+
+    def clock(self) -> ClockOffset:
+        """Compare the board's monotonic clock with ours.
+
+        Raises:
+            ConnectError, BoardError: the board does not answer.
+        """
+        return self._monitor.clock(self._boot_id)
+
+    def trace(self, from_board_s: float, to_board_s: float) -> Iterator[str]:
+        """Yield the trace's first line and the steps of a span of the board's time.
+
+        Raises:
+            ConnectError: the connection dropped.
+        """
+        with closing(self._connection.beside()) as host:
+            yield from trace_between(host, self._it.folder, from_board_s, to_board_s)
+
+    def sample(self) -> dict[str, Any]:
+        """Return what the board and the server show now; what is not known is left out.
+
+        The keys are those of ``board-<k>.jsonl``: ``at_s`` is on the board's monotonic clock.
+
+        Raises:
+            ConnectError, BoardError: the board does not answer.
+        """
+        return {**self._monitor.sample(), **self._metrics()}
+
+    def log(self) -> str:
+        """Return the lines that the server has written since the last call."""
+        return self._attendant.new_log()
+
+    def end(self) -> tuple[Run, Path]:
+        """Stop it, and return its run with its folder; what has ended is only fetched.
+
+        Raises:
+            ArmloadError: the board does not answer, or its files cannot be had.
+        """
+        if self._ended is None:
+            stop(self._connection.host, self._it.folder, finished=True)
+            self._ended = self._fetched(None)
+        return self._ended
+
+    @contextmanager
+    def reached(self, progress: Progress, *, local_port: int, detach: bool) -> Iterator[Service]:
+        """Wait until it answers, and let this machine's programs reach it within the block.
+
+        Args:
+            local_port: of this machine; 0 for a free one.
+            detach: nobody has to attend it from now on.
+
+        Raises:
+            RunError: it ended first.
+            UsageError: the port is taken.
+            ArmloadError: the board does not answer.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._monitor.close)
+            stack.callback(self._attendant.close)
+            self._attendant.start()
+            self._wait(progress)
+            if detach:
+                self._attendant.ask(detach=True)
+            self.is_detached = not self._attendant.ask().is_attended
+            host = stack.enter_context(closing(self._connection.beside()))
+            self._forward = stack.enter_context(host.forwarded(self.port, local_port))
+            yield self
+
+    def _wait(self, progress: Progress) -> None:
+        log = ""
+        size_bytes = self._it.job.model.size_bytes if self._it.job else None
+        with progress.step(f"Loading {self.model}", total=size_bytes, unit="B") as step:
+            while True:
+                now = self._attendant.ask()
+                self._check(now)
+                log += self._attendant.new_log()
+                if now.port is not None:
+                    self.port = now.port
+                    return
+                if found := _LISTENS.search(log):
+                    self.port = int(found[1])
+                    note_port(self._connection.host, self._it.folder, self.port)
+                    return
+                step.update(min(now.resident_bytes, size_bytes or now.resident_bytes))
+                time.sleep(_LOOK_EVERY_S)
+
+    def _check(self, now: Attention) -> None:
+        if now.condition == "running":
+            return
+        if self._ended is None:
+            self._ended = self._fetched(now)
+        run, _ = self._ended
+        raise RunError(
+            f"{self.board} no longer serves {self.model}: {run.exit.meaning}.",
+            f"{run.exit.remedy} Its messages: armload show {run.id}".strip(),
+        )
+
+    def _fetched(self, now: Attention | None) -> tuple[Run, Path]:
+        condition = now.condition if now else None
+        cut: Cut | None = None
+        if condition == "lost":
+            cut = "lost"
+        elif condition in ("restart", "gone"):
+            cut = "restart"
+        host, board = self._connection.host, self._connection.board
+        ended = fetch(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
+        tell_it_is_fetched(host, self._it.folder)
+        forget_key(self.run)
+        return ended
+
+    def _metrics(self) -> dict[str, int]:
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        try:
+            answer = requests.get(f"{self.url}/metrics", headers=headers, timeout=_METRICS_WITHIN_S)
+            lines = [line.split() for line in answer.text.splitlines()]
+            return {_METRICS[key]: int(float(value)) for key, value in lines if key in _METRICS}
+        except (requests.RequestException, ValueError):
+            return {}

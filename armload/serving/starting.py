@@ -1,0 +1,119 @@
+"""Starting a service on a board, or finding the one that runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from armload.boards.board import load_board
+from armload.boards.forward import listening_on
+from armload.boards.probe import Probe
+from armload.core.errors import ConnectError
+from armload.core.progress import Progress
+from armload.engines.engine import Settings
+from armload.engines.plan import Plan
+from armload.engines.server import SERVER, Serving, ServingPlan, plan_for
+from armload.models.find import model_called
+from armload.models.model import Model
+from armload.runs.pipeline import Foresee, Request, Session, session, underway
+from armload.runs.predicting import foresight_of
+from armload.serving.keys import key_on_board, new_key
+from armload.serving.listing import services_at
+from armload.serving.service import Service
+
+
+@contextmanager
+def served(
+    request: Request,
+    model_name: str,
+    plan: ServingPlan | None,
+    progress: Progress,
+    *,
+    detach: bool = False,
+    port: int = 0,
+) -> Iterator[Service]:
+    """Serve a model on a board within the block, or use the service that already does.
+
+    A service that this starts ends with the block, and soon after this process if that is killed,
+    unless ``detach``. Its run is kept then. One that was detached before goes on.
+
+    Args:
+        model_name: as for ``bench``.
+        plan: how to serve it; none takes a running service of that model as it is, or the
+            defaults.
+        detach: let it go on after the block, until ``stop_service``.
+        port: of this machine; 0 for a free one.
+
+    Raises:
+        BusyError: the board serves something else, or is in use.
+        RunError: the server ended before it was ready, or within the block; the latter is
+            raised by ``Service.check``.
+        ArmloadError: any of its kinds.
+    """
+    board = load_board(request.board)
+    listening_on(port, board.name).close()  # a port that is taken is reported before minutes pass
+    model = model_called(model_name, progress)
+    settings = [Settings(cpus=plan.cpus, threads=plan.threads)] if plan else []
+    with ExitStack() as stack:
+        where = stack.enter_context(session(request, (SERVER,), progress, settings=settings))
+        connection = where.connection
+        chosen = plan or _running_plan(where, model)
+        key = new_key()
+        engine = Serving(plan_for(model, chosen), where.binaries[SERVER], model, api_key=key)
+        with ExitStack() as reaching:
+            foresee = _foresight(where, engine, progress)
+            it = reaching.enter_context(
+                underway(where, engine, progress, new=request.new, foresee=foresee)
+            )
+            if it.was_running:
+                key = key_on_board(connection.host, board.workdir)
+            boot_id = where.found.conditions.boot_id
+            service = Service(it, engine, key, boot_id=boot_id)
+            stack.enter_context(service.reached(progress, local_port=port, detach=detach))
+        with _ended(service, progress):
+            yield service
+
+
+@contextmanager
+def _ended(service: Service, progress: Progress) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if not service.is_detached:
+            progress.say(f"Stopping the service on {service.board}.")
+            try:
+                service.end()
+            except ConnectError as error:
+                progress.say(
+                    f"{error.message} The service ends by itself there when nobody attends it. "
+                    f"Fetch its run later: armload pull --board {service.board}"
+                )
+
+
+def _running_plan(where: Session, model: Model) -> ServingPlan | None:
+    connection = where.connection
+    for service in services_at(connection.host, connection.board):
+        if service.model_sha256 == model.sha256:
+            return service.plan
+    return None
+
+
+def _foresight(where: Session, engine: Serving, progress: Progress) -> Foresee:
+    """Return what refuses a board that cannot hold the model; a service's time has no end."""
+    plan = engine.plan
+    one = Plan(
+        prompt_tokens=2,
+        n_predict=1,
+        context_tokens=plan.context_tokens,
+        threads=plan.threads,
+        cpus=plan.cpus,
+        kv_type=plan.kv_type,
+        weights=plan.weights,
+        resident_bytes=plan.resident_bytes,
+    )
+    foresee_memory = foresight_of(where, engine.model, one, engine.memory, progress)
+
+    def foresee(found: Probe) -> None:
+        foresee_memory(found)
+
+    return foresee

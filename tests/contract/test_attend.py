@@ -1,0 +1,119 @@
+"""A service on every kind of host: attended, detached, left alone, with a log that stays short."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.boards.host import Host
+from armload.deploy.attend import Attention, attend, note_port
+from armload.deploy.claims import claims
+from armload.deploy.collect import collect
+from armload.deploy.exit_reason import explain
+from armload.deploy.follow import follow, stop
+from armload.deploy.launch import Upkeep
+from tests.contract.launching import launched, nothing, waiting_for
+from tests.contract.leases import taken
+
+PATIENCE_S = 2
+
+
+@pytest.fixture
+def secret(workdir: PurePosixPath) -> Path:
+    path = Path(workdir / "api-key")
+    path.parent.mkdir(parents=True)
+    path.write_text("key\n")
+    return path
+
+
+def upkeep(secret: Path, *, log_limit_bytes: int = 1 << 20) -> Upkeep:
+    return Upkeep(
+        patience_s=PATIENCE_S,
+        log_every_s=1,
+        log_limit_bytes=log_limit_bytes,
+        secret=PurePosixPath(secret),
+    )
+
+
+def until(ask: Callable[[], Attention], condition: Callable[[Attention], bool]) -> Attention:
+    for _ in range(300):
+        if condition(now := ask()):
+            return now
+        time.sleep(0.1)
+    raise AssertionError(now.condition)
+
+
+def test_a_service_that_nobody_attends_ends_and_its_lease_and_secret_with_it(
+    host: Host, workdir: PurePosixPath, secret: Path, tmp_path: Path
+) -> None:
+    with taken(host, workdir) as lease:
+        words = waiting_for(tmp_path / "never")
+        folder = launched(host, workdir, *words, lease=lease, upkeep=upkeep(secret))
+    until(lambda: attend(host, folder), lambda now: now.condition == "running")
+    (claim,) = claims(host, workdir)
+    assert (claim.run, claim.is_service) == (folder.name, True)
+    looked = until(
+        lambda: attend(host, folder, look_only=True), lambda now: now.condition == "ended"
+    )
+    assert looked.is_attended
+    collect(host, folder, tmp_path / "run")
+    assert explain(tmp_path / "run").kind == "unattended"
+    assert claims(host, workdir) == ()
+    assert not secret.exists()
+
+
+def test_a_service_goes_on_while_somebody_attends_it_and_after_it_was_detached(
+    host: Host, workdir: PurePosixPath, secret: Path, tmp_path: Path
+) -> None:
+    words = waiting_for(tmp_path / "never")
+    folder = launched(host, workdir, *words, upkeep=upkeep(secret))
+    for _ in range(3):
+        time.sleep(PATIENCE_S / 2)
+        assert attend(host, folder).condition == "running"
+    assert not attend(host, folder, detach=True).is_attended
+    time.sleep(PATIENCE_S + 2)
+    assert attend(host, folder).condition == "running"
+    stop(host, folder, finished=True)
+    assert follow(host, folder, nothing) != 0
+    collect(host, folder, tmp_path / "run")
+    assert explain(tmp_path / "run").kind == "done"
+
+
+def test_the_log_comes_once_and_the_port_is_kept(
+    host: Host, workdir: PurePosixPath, secret: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    script = f"echo one >&2; until [ -e '{gate}' ]; do sleep 0.1; done; echo two >&2; sleep 60"
+    folder = launched(host, workdir, "sh", "-c", script, upkeep=upkeep(secret))
+    first = until(lambda: attend(host, folder), lambda now: now.log == b"one\n")
+    assert first.port is None
+    note_port(host, folder, 8123)
+    gate.touch()
+    known_bytes = first.log_bytes
+    second = until(
+        lambda: attend(host, folder, log_from_bytes=known_bytes), lambda now: bool(now.log)
+    )
+    assert (second.log, second.port) == (b"two\n", 8123)
+    stop(host, folder)
+
+
+def test_a_log_that_is_too_long_begins_anew(
+    host: Host, workdir: PurePosixPath, secret: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    script = f"while [ ! -e '{gate}' ]; do echo word >&2; sleep 0.05; done; echo end >&2; sleep 60"
+    short = upkeep(secret, log_limit_bytes=10)
+    folder = launched(host, workdir, "sh", "-c", script, upkeep=short)
+    until(lambda: attend(host, folder), lambda _: Path(folder / "stderr.1").exists())
+    gate.touch()
+    until(lambda: attend(host, folder), lambda now: now.log.endswith(b"end\n"))
+    kept = [Path(folder / name).read_text() for name in ("stderr.1", "stderr")]
+    assert all(line in ("word", "end") for text in kept for line in text.splitlines())
+    stop(host, folder)
+
+
+def test_no_service_is_told_as_such(host: Host, workdir: PurePosixPath) -> None:
+    assert attend(host, workdir / "runs" / "absent").condition == "gone"

@@ -1,0 +1,66 @@
+"""The monitor of a service's board: its clock, its state, and another one when it has gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+import psutil
+import pytest
+
+from armload.boards.host import Host
+from armload.build.helper import MONITOR, helper
+from armload.build.target import machine_architecture
+from armload.core.errors import BoardError
+from armload.serving.monitor import Monitor
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PurePosixPath:
+    """A run's folder that has used the monitor."""
+    program = helper(MONITOR, architecture=machine_architecture()).path
+    (tmp_path / "uses").write_text(f"/nowhere\n{program.parent}\n")
+    return PurePosixPath(tmp_path)
+
+
+@pytest.fixture
+def monitor(connect: Callable[[], Host], folder: PurePosixPath) -> Iterator[Monitor]:
+    monitor = Monitor(connect, folder)
+    yield monitor
+    monitor.close()
+    for process in running():
+        process.kill()
+
+
+def running() -> list[psutil.Process]:
+    path = helper(MONITOR, architecture=machine_architecture()).path
+    return [one for one in psutil.process_iter(["exe"]) if one.info["exe"] == str(path.resolve())]
+
+
+def test_the_clock_is_known_within_five_milliseconds(monitor: Monitor) -> None:
+    # A machine with other work can only make it worse, for a moment: one of some tries is good.
+    tries = [monitor.clock("boot") for _ in "123"]
+    assert all(abs(each.board_minus_client_s) <= each.error_s for each in tries)
+    assert min(each.error_s for each in tries) <= 0.005
+
+
+def test_the_state_is_told_at_a_time_of_the_boards_clock(monitor: Monitor) -> None:
+    before_s = time.monotonic()
+    sample = monitor.sample()
+    assert before_s <= sample["at_s"] <= time.monotonic()
+    assert 0 < sample["memory_available_bytes"] <= psutil.virtual_memory().total
+
+
+def test_it_is_started_again_when_it_has_gone(monitor: Monitor) -> None:
+    monitor.sample()
+    (process,) = running()
+    process.kill()
+    process.wait()
+    assert monitor.sample()["at_s"] > 0
+
+
+def test_a_run_without_it_is_said(connect: Callable[[], Host], tmp_path: Path) -> None:
+    (tmp_path / "uses").write_text("/nowhere\n")
+    with pytest.raises(BoardError, match="no monitor: the monitor is not there"):
+        Monitor(connect, PurePosixPath(tmp_path)).sample()

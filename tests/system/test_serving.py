@@ -1,0 +1,324 @@
+"""Services as a person starts them: reached, found again, ended, and after every fault."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import requests
+
+from armload.core.progress import Silent
+from armload.engines.server import ServingPlan
+from armload.runs.pipeline import Request
+from armload.serving.service import Service
+from armload.serving.starting import served
+from tests.faults import end_sessions
+from tests.person import Person
+
+pytestmark = pytest.mark.build
+
+COVERED = ["armload/serving", "armload/engines/server.py", "armload/boards/forward.py", "deploy"]
+MODEL = "word-problems:Q8_0"
+FAST = ("--model", MODEL, "--threads", "1", "--slots", "2", "--context", "256")
+LEASES = "lease"
+
+
+@pytest.fixture(scope="module")
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    person = Person(tmp_path_factory.mktemp("serving") / "ann")
+    person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
+    person.add_board("here", f"extends: qemu-user\nworkdir: {board_folder(person)}\n")
+    yield person
+    person.types("board.down", "--board", "here")
+
+
+def board_folder(person: Person) -> Path:
+    return person.folder / "here-board"
+
+
+class Serving:
+    """A ``serve`` in the foreground, and the service that it has announced."""
+
+    def __init__(self, person: Person, *words: str) -> None:
+        self.process = person.start("serve", "--board", "here", *words, "--json")
+        assert self.process.stdout is not None
+        document = self.process.stdout.read(1)
+        while document and not is_whole(document):
+            document += self.process.stdout.readline()
+        assert document, self.process.communicate()
+        self.about: dict[str, Any] = json.loads(document)
+        self.key = Path(self.about["api_key_file"]).read_text().strip()
+
+    def ask(self, path: str, *, key: str | None = None, **body: Any) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.key if key is None else key}"}
+        address = f"{self.about['url']}/{path}"
+        return requests.post(address, json=body, headers=headers, timeout=120)
+
+    def complete(self, prompt: str, count: int) -> dict[str, Any]:
+        answer = self.ask("v1/completions", prompt=prompt, max_tokens=count)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def ends(self, status: int) -> str:
+        assert self.process.stderr is not None
+        said = self.process.communicate(timeout=120)[1]
+        assert self.process.returncode == status, said
+        assert "Traceback" not in said
+        return said
+
+
+def is_whole(document: str) -> bool:
+    try:
+        json.loads(document)
+    except ValueError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def serving(person: Person, *words: str) -> Iterator[Serving]:
+    """Serve in the foreground, until Ctrl-C where the block has not ended it."""
+    service = Serving(person, *words)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.process.send_signal(signal.SIGINT)
+            service.process.communicate(timeout=120)
+
+
+def server_process(person: Person) -> psutil.Process:
+    """Return the llama-server that runs for a person's board."""
+    (found,) = servers(person)
+    return found
+
+
+def servers(person: Person) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if "--api-key-file" in words and str(board_folder(person)) in " ".join(words):
+                found.append(process)
+    return found
+
+
+def run_of(person: Person, run: str) -> dict[str, Any]:
+    return dict(json.loads((person.runs / run / "run.json").read_text()))
+
+
+def nothing_is_left(person: Person, service: Serving) -> None:
+    """No program, no lease, no key, and no forward."""
+    assert not servers(person)
+    assert not any((board_folder(person) / LEASES).iterdir())
+    assert not (board_folder(person) / "api-key").exists()
+    assert not Path(service.about["api_key_file"]).exists()
+    with pytest.raises(requests.ConnectionError):
+        requests.get(service.about["url"], timeout=5)
+
+
+def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
+    with serving(ann, *FAST) as service:
+        about = service.about
+        assert about["board"] == "here"
+        assert not about["is_detached"]
+        assert not about["was_running"]
+        assert about["plan"]["prompt_cache_bytes"] == 0
+        answer = service.complete("Ann has 3 apples.", 8)
+        assert answer["usage"]["completion_tokens"] == 8
+
+        wrong = service.ask("v1/completions", key="wrong", prompt="Ann", max_tokens=1)
+        assert wrong.status_code == 401
+        long = service.ask("v1/completions", prompt="apples " * 300, max_tokens=1)
+        assert long.status_code == 400
+        assert "context" in long.json()["error"]["message"]
+        cut = service.ask("v1/completions", prompt="Ann has 3", max_tokens=500, ignore_eos=True)
+        assert cut.json()["choices"][0]["finish_reason"] == "length"
+        assert cut.json()["usage"]["total_tokens"] == 256
+
+        board_key = board_folder(ann) / "api-key"
+        for path in (board_key, Path(about["api_key_file"])):
+            assert path.read_text().strip() == service.key
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        process = server_process(ann)
+        assert service.key not in " ".join(process.cmdline())
+        assert service.key not in str(process.environ())
+        listening = {one.laddr.ip for one in process.net_connections() if one.status == "LISTEN"}
+        assert listening == {"127.0.0.1"}
+
+        service.process.send_signal(signal.SIGINT)
+        said = service.ends(0)
+    assert "cleaning up before exit" not in said, "the log of its end is fetched, not shown"
+    nothing_is_left(ann, service)
+    run = run_of(ann, about["run"])
+    assert run["exit"]["kind"] == "done"
+    assert run["arguments"]["slots"] == 2
+    assert run["result"]["generated_tokens"] > 0
+    kept = [path.read_bytes() for path in (ann.runs / about["run"]).iterdir()]
+    assert not any(service.key.encode() in content for content in kept)
+    assert about["run"] in ann.types("show").stdout or ann.types("show", about["run"]).stdout
+
+
+def test_with_one_slot_greedy_answers_are_those_of_eval(ann: Person) -> None:
+    asked = ("--task", "word-problems", "--limit", "6", "--threads", "1", "--budget", "160")
+    ann.types("eval", "--board", "here", "--model", MODEL, *asked)
+    (folder,) = ann.folder.glob("evaluations/*")
+    items = {
+        item["id"]: item
+        for path in folder.glob("items/*.jsonl")
+        for item in map(json.loads, path.read_text().splitlines())
+    }
+    answers = [
+        json.loads(line)
+        for path in folder.glob("answers-*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert len(answers) == 6
+    one_slot = ("--model", MODEL, "--threads", "1", "--slots", "1", "--context", "512")
+    with serving(ann, *one_slot) as service:
+        for answer in answers:
+            item = items[answer["id"]]
+            body = {"messages": item["messages"], "max_tokens": item["max_tokens"]}
+            shown = service.ask("v1/chat/completions", **body).json()["choices"][0]["message"]
+            assert shown["content"] == answer["text"]
+
+
+def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> None:
+    started = json.loads(ann.types("serve", "--board", "here", *FAST, "--detach", "--json").stdout)
+    assert (started["is_detached"], started["url"]) == (True, None)
+    (listed,) = json.loads(ann.types("serve.list", "--board", "here", "--json").stdout)
+    assert (listed["run"], listed["is_detached"]) == (started["run"], True)
+    assert started["run"] in ann.types("serve.list", "--board", "here").stdout
+
+    with serving(ann, "--model", MODEL) as again:  # whatever its options are
+        assert again.about["run"] == started["run"]
+        assert (again.about["was_running"], again.about["plan"]["slots"]) == (True, 2)
+        again.complete("Ann has 3 apples.", 4)
+    assert servers(ann), "a command that found it has ended it"
+
+    busy = ann.types("bench", "--board", "here", "--model", MODEL, status=10)
+    assert f"serving {started['run']}" in busy.stderr
+    assert "armload serve.stop --board here" in busy.stderr
+
+    stopped = json.loads(ann.types("serve.stop", "--board", "here", "--json").stdout)
+    assert (stopped["id"], stopped["exit"]["kind"]) == (started["run"], "done")
+    nothing_is_left(ann, again)
+    none = ann.types("serve.stop", "--board", "here", status=2)
+    assert "here serves nothing." in none.stderr
+    assert json.loads(ann.types("serve.list", "--board", "here", "--json").stdout) == []
+
+
+def test_a_service_ends_soon_after_its_client_was_killed(ann: Person) -> None:
+    with serving(ann, *FAST) as service:
+        service.process.kill()
+        service.process.communicate()
+        began = time.monotonic()
+        while servers(ann) or any((board_folder(ann) / LEASES).iterdir()):
+            assert time.monotonic() - began < 120
+            time.sleep(0.5)
+    (pulled,) = json.loads(ann.types("pull", "--board", "here", "--json").stdout)["runs"]
+    assert pulled == service.about["run"]
+    assert run_of(ann, pulled)["exit"]["kind"] == "unattended"
+    with pytest.raises(requests.ConnectionError):
+        requests.get(service.about["url"], timeout=5)
+
+
+def test_a_server_that_was_killed_is_told_with_its_run(ann: Person) -> None:
+    with serving(ann, *FAST) as service:
+        server_process(ann).kill()
+        said = service.ends(9)
+    assert "here no longer serves word-problems-Q8_0.gguf: killed from outside" in said
+    assert run_of(ann, service.about["run"])["exit"]["kind"] == "killed"
+    nothing_is_left(ann, service)
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_done(ann: Person) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = ann.types("serve", "--board", "here", *FAST, "--port", str(port), status=2)
+    assert f"Port {port} of this machine cannot be used: " in refused.stderr
+    assert not servers(ann)
+
+
+@contextlib.contextmanager
+def in_place_of(person: Person) -> Iterator[None]:
+    """Work in this process as that person would."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(person.folder)
+        for name, value in person.environment.items():
+            patch.setenv(name, value)
+        yield
+
+
+PLAN = ServingPlan(slots=2, context_tokens=256, threads=1)
+
+
+def test_the_boards_clock_its_state_and_its_trace_are_told(ann: Person) -> None:
+    with in_place_of(ann), served(Request(board="here"), MODEL, PLAN, Silent()) as service:
+        clock = service.clock()
+        # The board is this machine, and its clock the same.
+        assert abs(clock.board_minus_client_s) <= clock.error_s <= 0.005
+        began_s = time.monotonic()
+        answer = asked(service, n_predict=12)
+        ended_s = time.monotonic()
+        asked(service, n_predict=5)
+        lines = [json.loads(line) for line in service.trace(began_s, ended_s)]
+        header, *steps = lines
+        assert header["clock"] == "CLOCK_MONOTONIC"
+        decoded = sum(step["generated_tokens"] for step in steps)
+        assert decoded == answer["timings"]["predicted_n"] - 1
+        assert sum(step["prompt_tokens"] for step in steps) == answer["timings"]["prompt_n"]
+        sample = service.sample()
+        assert abs(sample["at_s"] - time.monotonic()) < 60
+        assert sample["memory_available_bytes"] > 0
+        assert (sample["requests_processing"], sample["requests_deferred"]) == (0, 0)
+
+
+def asked(service: Service, **body: Any) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {service.api_key}"}
+    request = {"prompt": "Ann has 3 apples.", "ignore_eos": True, **body}
+    answer = requests.post(f"{service.url}/completion", json=request, headers=headers, timeout=120)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_a_connection_that_is_down_for_ten_seconds_harms_nothing(ann: Person) -> None:
+    with in_place_of(ann), served(Request(board="here"), MODEL, PLAN, Silent()) as service:
+        asked(service, n_predict=2)
+        with without_connection(ann):
+            time.sleep(10)
+            service.check()
+        asked(service, n_predict=2)
+        service.check()
+        assert service.clock().error_s <= 0.05
+        assert service.sample()["requests_processing"] == 0
+    assert run_of(ann, service.run)["exit"]["kind"] == "done"
+
+
+@contextlib.contextmanager
+def without_connection(person: Person) -> Iterator[None]:
+    """Cut the connections to the board, and let it take no other one."""
+    shown = json.loads(person.types("board.up", "--board", "here", "--json").stdout)
+    port = shown["port"]
+    (server,) = {
+        one.pid
+        for one in psutil.net_connections("tcp")
+        if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN and one.pid
+    }
+    daemon = psutil.Process(server)
+    daemon.suspend()
+    try:
+        end_sessions(port)
+        yield
+    finally:
+        daemon.resume()

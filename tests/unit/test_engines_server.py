@@ -1,0 +1,173 @@
+"""llama-server: its command line, its key, and what is kept of a service."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.boards.local import LocalHost
+from armload.cli.serving_options import serving_plan
+from armload.core.errors import BoardError, UsageError
+from armload.deploy.layout import Layout
+from armload.engines.every import engine_called
+from armload.engines.job import Job
+from armload.engines.server import SERVER, TRACE_BYTES, Serving, ServingPlan, plan_for
+from tests.unit.samples import binary, board_record, conditions, model
+from tests.unit.test_engines_speculation import option, site
+
+KEY = "a-key-that-nobody-guesses"
+OFFERED = (
+    *("--no-repack", "--offline", "--no-ui", "--no-kv-unified", "--cache-ram", "--no-cache-prompt"),
+    *("--no-cache-idle-slots", "--ctx-checkpoints", "ARMLOAD_WEIGHTS", "[on|off|auto]", "-fit"),
+)
+PROGRAM = b"\x7fELF\0llama\0" + b"\0".join(each.encode() for each in OFFERED) + b"\0"
+
+
+def engine(folder: Path, plan: ServingPlan | None = None, *, program: bytes = PROGRAM) -> Serving:
+    (folder / SERVER).write_bytes(program)
+    (folder / "m.gguf").write_bytes(b"weights")
+    plan = plan or ServingPlan(context_tokens=256)
+    return Serving(plan, binary(folder / SERVER), model(folder / "m.gguf"), api_key=KEY)
+
+
+def test_it_is_in_the_list_of_engines() -> None:
+    assert engine_called("llama-server") is Serving
+
+
+def test_it_listens_on_the_loopback_and_takes_its_key_from_a_file(tmp_path: Path) -> None:
+    words = engine(tmp_path).command(site())
+    assert option(words, "--host") == "127.0.0.1"
+    assert option(words, "--api-key-file") == str(site().layout.api_key)
+    assert KEY not in " ".join(words)
+    assert KEY not in engine(tmp_path).subject.model_dump_json()
+    assert KEY not in str(engine(tmp_path).environment(site()))
+
+
+def test_each_slot_has_a_context_of_its_own(tmp_path: Path) -> None:
+    one = engine(tmp_path, ServingPlan(slots=3, context_tokens=256))
+    words = one.command(site())
+    assert (option(words, "-np"), option(words, "-c")) == ("3", "768")
+    assert "--no-kv-unified" in words
+    assert one.memory.context_tokens == 768
+
+
+def test_nothing_is_left_to_defaults_that_hurt_a_board(tmp_path: Path) -> None:
+    words = engine(tmp_path).command(site())
+    assert (option(words, "--cache-ram"), option(words, "--temp")) == ("0", "0")
+    assert (option(words, "-b"), option(words, "-ub")) == ("2048", "512")
+    assert (option(words, "-ctk"), option(words, "-ctv")) == ("f16", "f16")
+    assert (option(words, "-fa"), option(words, "-fit")) == ("auto", "off")
+    assert {"--no-cache-prompt", "--no-cache-idle-slots", "--no-ui", "--offline"} <= set(words)
+
+
+def test_a_prompt_cache_is_counted_as_memory(tmp_path: Path) -> None:
+    without = engine(tmp_path).memory.program_bytes
+    with_cache = engine(tmp_path, ServingPlan(context_tokens=256, prompt_cache_bytes=3 << 20))
+    assert with_cache.memory.program_bytes == without + (3 << 20)
+    words = with_cache.command(site())
+    assert option(words, "--cache-ram") == "3"
+    assert "--cache-prompt" in words
+    assert "--no-cache-prompt" not in words
+
+
+def test_an_older_server_is_given_no_option_that_it_does_not_know(tmp_path: Path) -> None:
+    words = engine(tmp_path, program=b"\x7fELF\0llama\0[on|off|auto]\0").command(site())
+    assert not set(words) & set(OFFERED)
+
+
+def test_its_trace_has_a_limit_and_weights_are_streamed_on_request(tmp_path: Path) -> None:
+    streamed = engine(tmp_path, ServingPlan(context_tokens=256, weights="streamed"))
+    assert streamed.environment(site()) == {
+        "ARMLOAD_TRACE_BYTES": str(TRACE_BYTES),
+        "ARMLOAD_WEIGHTS": "streamed",
+    }
+    words = streamed.command(site())
+    assert {"--no-repack", "--no-warmup"} <= set(words)
+
+
+def test_the_key_is_only_its_owners(tmp_path: Path) -> None:
+    layout = Layout(workdir=PurePosixPath(tmp_path / "board"))
+    path = Path(layout.api_key)
+    path.parent.mkdir()
+    path.write_text("an older one that others could read")
+    path.chmod(0o666)
+    engine(tmp_path).place_secret(LocalHost("here"), layout)
+    assert path.read_text() == f"{KEY}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_that_cannot_be_written_is_the_boards_failure(tmp_path: Path) -> None:
+    layout = Layout(workdir=PurePosixPath(tmp_path / "absent"))
+    with pytest.raises(BoardError, match=r"here: .*api-key: "):
+        engine(tmp_path).place_secret(LocalHost("here"), layout)
+
+
+def test_the_context_is_what_the_model_was_trained_for_unless_less_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    trained = model(tmp_path / "m.gguf").model_copy(update={"context_length": 512})
+    assert plan_for(trained).context_tokens == 512
+    assert plan_for(trained, ServingPlan(slots=2)).context_tokens == 512
+    assert plan_for(trained, ServingPlan(context_tokens=256)).context_tokens == 256
+    assert plan_for(trained, ServingPlan(context_tokens=300)).context_tokens == 512
+    with pytest.raises(UsageError, match="--context 600 is too large"):
+        plan_for(trained, ServingPlan(context_tokens=600))
+
+
+def test_sums_are_those_of_both_files_of_the_trace_and_steps_stay_there(tmp_path: Path) -> None:
+    header = {"format": 2, "clock": "CLOCK_MONOTONIC", "page_bytes": 4096, "start_ns": 1}
+    step = {
+        "tokens": 2,
+        "start_ns": 1,
+        "end_ns": 2,
+        "major_faults": 0,
+        "rss_bytes": 1,
+        "cpu_ns": 1,
+        "prompt_tokens": 1,
+        "generated_tokens": 1,
+    }
+    for name, numbers in (("trace.jsonl.1", (7, 8)), ("trace.jsonl", (9,))):
+        lines = [header, *({"step": number, **step} for number in numbers)]
+        (tmp_path / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    job = Job(
+        **dict(engine(tmp_path).subject),
+        id="r",
+        started_utc="2026-11-21T10:00:00+00:00",
+        armload="1",
+        engine_name=SERVER,
+        command=(SERVER,),
+        board=board_record(),
+        before=conditions(),
+    )
+    output = Serving.read(job, tmp_path)
+    assert output.result == {"steps": 3, "prompt_tokens": 3, "generated_tokens": 3}
+    assert output.steps == ()
+    assert output.header is not None
+
+
+def test_options_make_a_plan_and_none_make_none() -> None:
+    assert serving_plan({"slots": "", "context": ""}) is None
+    plan = serving_plan({"slots": "2", "context": "64", "prompt_cache": "1 MiB", "kv_type": "q8_0"})
+    assert plan == ServingPlan(
+        slots=2, context_tokens=64, prompt_cache_bytes=1 << 20, kv_type="q8_0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"slots": "0"}, "--slots: "),
+        ({"slots": "many"}, "--slots: must be a whole number"),
+        ({"context": "-1"}, "--context: "),
+        ({"prompt_cache": "a lot"}, "--prompt-cache: "),
+        ({"micro_batch": "0"}, "--micro-batch: "),
+        ({"weights": "mapped", "resident": "1 MB"}, "--resident is a part of streamed weights"),
+    ],
+)
+def test_a_wrong_option_is_named(typed: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        serving_plan(typed)
+    assert caught.value.message.startswith(said)

@@ -50,16 +50,16 @@ class Ratio(Value):
     Attributes:
         ratio: of the medians.
         low, high: its confidence interval.
-        unit: what was drawn from: whole ``runs``, or ``tokens``, where the runs are too few; then
-            the interval is widened by what differs from run to run. ``none``: there is but one
-            figure each, and that allowance is all of the interval; of fewer than four tokens it
-            holds 1 in any case.
+        unit: what was drawn from: whole ``runs``; or ``tokens``, where the runs are too few, or
+            ``requests`` of a load: then the interval is widened by what differs from run to
+            run. ``none``: there is but one figure each, and that allowance is all of the
+            interval; of fewer than four tokens it holds 1 in any case.
     """
 
     ratio: float
     low: float
     high: float
-    unit: Literal["runs", "tokens", "none"]
+    unit: Literal["runs", "tokens", "requests", "none"]
 
 
 def median_interval(times: Sequence[float]) -> Interval | None:
@@ -164,6 +164,20 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
         high=float(high) * allowance,
         unit="tokens",
     )
+
+
+def ratio_of_pairs(a: Sequence[float], b: Sequence[float]) -> Ratio:
+    """Compare two loads by the latency of each request, given in order and one beside the other.
+
+    It is that of ``ratio_of_tokens`` for one run a side: requests that follow one another are
+    alike, and so are the same ones of both loads.
+
+    Args:
+        a: one positive figure per request, at least one.
+        b: as many, of the same requests.
+    """
+    found = ratio_of_tokens([a], [b])
+    return found if found.unit == "none" else found.model_copy(update={"unit": "requests"})
 
 
 def own_doubt(times: Sequence[float]) -> float:

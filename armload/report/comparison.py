@@ -12,7 +12,7 @@ from armload.report.layout import Column, Details, Prose, Rows
 TIMES_FROM = 2.0
 """From this ratio on it is shown as a factor, below as a percentage."""
 
-_STYLES = {"faster": "green", "slower": "red", "no difference": "bold", "not comparable": "yellow"}
+STYLES = {"faster": "green", "slower": "red", "no difference": "bold", "not comparable": "yellow"}
 
 
 def change(ratio: float) -> str:
@@ -83,7 +83,7 @@ def comparison_view(compared: Comparison) -> Group:
     notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
     for side in (compared.a, compared.b):
         notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in side.doubts]
-    finding = Text(sentence(compared), style=_STYLES[compared.finding])
+    finding = Text(sentence(compared), style=STYLES[compared.finding])
     if advice(compared):
         finding = Text.assemble(finding, " ", (advice(compared), "bold"))
     sides = Details([("A", _side(compared.a)), ("B", _side(compared.b))])
@@ -137,7 +137,7 @@ def _figures(compared: Comparison) -> Rows:
 
 def _finding(each: Measured, compared: Comparison) -> Text:
     finding = "-" if compared.finding == "not comparable" else each.finding
-    return Text(finding, style=_STYLES.get(finding, ""))
+    return Text(finding, style=STYLES.get(finding, ""))
 
 
 def _label(each: Measured) -> str:

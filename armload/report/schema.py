@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from armload.analysis.compare import Comparison
+from armload.analysis.load.comparison import LoadComparison
 from armload.analysis.run import FORMAT, Run
 from armload.bench.fitting import Fit
 from armload.bench.options import Options
@@ -105,6 +106,12 @@ DOCUMENTS = (
     Schema(name="fetched-runs", value=FetchedRuns, title="fetched runs", verbs=("pull",)),
     Schema(
         name="comparisons", value=ValueList[Comparison], title="compared plans", verbs=("compare",)
+    ),
+    Schema(
+        name="load-comparisons",
+        value=ValueList[LoadComparison],
+        title="compared loads",
+        verbs=("compare",),
     ),
     Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),
     Schema(

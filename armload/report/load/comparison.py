@@ -1,0 +1,80 @@
+"""Two loads side by side, in words and as a table."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.analysis.load.comparison import LoadComparison
+from armload.core.values import counted
+from armload.report import formatting as words
+from armload.report.comparison import STYLES, change, span
+from armload.report.layout import Column, Details, Prose, Rows
+
+
+def sentence(compared: LoadComparison) -> str:
+    """Say the finding plainly, with its figures."""
+    where = f"{_pace(compared)}: " if compared.rate or compared.concurrency else ""
+    against = "; ".join(compared.differences)
+    if not compared.measured:
+        return f"{where}Not comparable: {against}."
+    first = compared.measured[0]
+    figures = f"{words.seconds(first.b_s)} {first.measure} against {words.seconds(first.a_s)}"
+    interval = span(first.ratio.low, first.ratio.high)
+    if compared.finding == "not comparable":
+        return (
+            f"{where}Not comparable: {against}. The figures anyway: B takes {figures}, "
+            f"{change(first.ratio.ratio)}."
+        )
+    if compared.finding == "no difference":
+        return (
+            f"{where}No significant difference: B takes {figures}; the 95 % confidence interval "
+            f"is {interval}."
+        )
+    doubt = " But not all requests are beyond doubt." if compared.doubts else ""
+    return (
+        f"{where}B is {compared.finding}: {figures}, {change(first.ratio.ratio)} ({interval}, "
+        f"95 % confidence).{doubt}"
+    )
+
+
+def load_comparison_view(compared: LoadComparison) -> Group:
+    """Lay out one comparison: the loads, their latencies, and the finding."""
+    notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
+    notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in compared.doubts]
+    finding = Prose(Text(sentence(compared), style=STYLES[compared.finding]))
+    sides = Details([("A", compared.a), ("B", compared.b)])
+    figures: list[RenderableType] = []
+    if compared.measured:
+        figures = [Text(""), _figures(compared), Text("")]
+    if compared.finding == "not comparable":
+        return Group(sides, finding, *notes, *figures)
+    return Group(sides, *notes, *figures, finding)
+
+
+def _pace(compared: LoadComparison) -> str:
+    if compared.rate is not None:
+        return f"{compared.rate:g} requests/s"
+    return counted(compared.concurrency or 0, "client")
+
+
+def _figures(compared: LoadComparison) -> Rows:
+    table = Rows(
+        Column(heading=f"{counted(compared.requests, 'request')}"),
+        Column(heading="A"),
+        Column(heading="B"),
+        Column(heading="B takes"),
+        Column(heading="95 % confidence", below="95 % confidence: "),
+        Column(heading="finding"),
+    )
+    for each in compared.measured:
+        finding = "-" if compared.finding == "not comparable" else each.finding
+        table.add(
+            each.measure,
+            words.seconds(each.a_s),
+            words.seconds(each.b_s),
+            change(each.ratio.ratio),
+            span(each.ratio.low, each.ratio.high),
+            Text(finding, style=STYLES.get(finding, "")),
+        )
+    return table

@@ -1,0 +1,137 @@
+"""One load compared with another, requests as samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from armload.analysis.load.comparison import LoadComparison, compare_loads
+from armload.report.load.comparison import sentence
+from armload.report.load.loaded import loaded_of
+from armload.serving.loads import KeptLoad
+from tests import command_line
+from tests.unit.served_loads import keep, points
+from tests.unit.simulated_server import Simulated
+
+RATES = (0.2, 0.5)
+
+
+def kept(folder: Path, server: Simulated, **changed: object) -> KeptLoad:
+    found = keep(points(server, RATES), folder)
+    found.load = found.load.model_copy(update=changed)
+    (folder / "load.json").write_text(found.load.model_dump_json())
+    return found
+
+
+def compared(a: KeptLoad, b: KeptLoad) -> list[LoadComparison]:
+    one, other = loaded_of(a), loaded_of(b)
+    return compare_loads(
+        one.load,
+        [(point.observed, point.assessed) for point in one.points],
+        other.load,
+        [(point.observed, point.assessed) for point in other.points],
+    )
+
+
+def test_a_slower_server_is_found_to_be_slower_at_every_rate(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(step_s=0.15))
+    found = compared(a, b)
+    assert [each.rate for each in found] == list(RATES)
+    assert {each.finding for each in found} == {"slower"}
+    assert [each.measure for each in found[0].measured] == [
+        "end to end",
+        "first token",
+        "per token",
+    ]
+    assert found[0].requests == len(a.requests(0))
+    assert found[0].measured[2].ratio.ratio == pytest.approx(0.16 / 0.11, rel=0.15)
+    assert sentence(found[0]).startswith("0.2 requests/s: B is slower: ")
+
+
+def test_the_same_server_is_not_found_to_differ_from_itself(tmp_path: Path) -> None:
+    a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(step_s=0.101))
+    assert {each.finding for each in compared(a, b)} == {"no difference"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"seed": 2}, "seed: 1 / 2"),
+        ({"arrivals": "constant"}, "arrivals: poisson / constant"),
+        ({"requests_from": "b.jsonl"}, "requests: questions.jsonl / b.jsonl"),
+        ({"requests_sha256": "1" * 64}, "requests: the file's content differs"),
+    ],
+)
+def test_loads_of_other_requests_are_not_comparable(
+    tmp_path: Path, changed: dict[str, object], said: str
+) -> None:
+    a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(), **changed)
+    (first, _) = compared(a, b)
+    assert (first.finding, first.differences) == ("not comparable", (said,))
+    assert f"Not comparable: {said}. The figures anyway" in sentence(first)
+
+
+def test_loads_without_a_rate_in_common_are_not_comparable(tmp_path: Path) -> None:
+    a = keep(points(Simulated(), (0.2,)), tmp_path / "a")
+    b = keep(points(Simulated(), (0.5,)), tmp_path / "b")
+    (found,) = compared(a, b)
+    assert found.finding == "not comparable"
+    assert "no rate, and no number of clients, in common" in sentence(found)
+
+
+def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> None:
+    service = {"slots": 4, "context_tokens": 512}
+    a = kept(tmp_path / "a", Simulated())
+    b = kept(tmp_path / "b", Simulated(), service=service, board="porch")
+    lines = b.requests_file(0).read_text().splitlines()
+    broken = {**json.loads(lines[0]), "outcome": "dropped"}
+    b.requests_file(0).write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
+    first = compared(a, b)[0]
+    assert first.requests == len(lines) - 1
+    assert first.notes == (
+        "Boards differ: kitchen / porch.",
+        "Settings differ: context tokens 2048 / 512.",
+    )
+    assert first.doubts == (f"B: 1 of {len(lines)} requests failed.",)
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("person")
+    (folder / "boards").mkdir()
+    for name, server in (("a", Simulated()), ("b", Simulated(step_s=0.2))):
+        kept(folder / "loads" / f"20261123T070822Z-load-kitchen-{name}", server)
+    return folder
+
+
+def test_compare_takes_loads_and_its_gate_fails_on_the_slower_one(person: Path) -> None:
+    words = ("compare", "load-kitchen-a", "load-kitchen-b", "--fail-if-slower", "5%")
+    done = command_line.typed(person, *words, cache=person / "cache")
+    assert done.returncode == 11
+    assert "B is slower" in done.stdout
+    back = command_line.typed(
+        person, "compare", "load-kitchen-b", "load-kitchen-a", "--json", cache=person / "cache"
+    )
+    assert back.returncode == 0
+    assert {each["finding"] for each in json.loads(back.stdout)} == {"faster"}
+
+
+def test_a_load_is_not_compared_with_a_run(person: Path) -> None:
+    done = command_line.typed(person, "compare", "load-kitchen-a", "latest", cache=person / "cache")
+    assert done.returncode == 2
+    assert "a load can only be compared with another load" in done.stderr
+
+
+def test_show_and_report_take_a_load(person: Path) -> None:
+    shown = command_line.typed(person, "show", "latest-load", cache=person / "cache")
+    assert shown.returncode == 0
+    assert "within the SLO" in shown.stdout
+    report = command_line.typed(
+        person, "report", "load-kitchen-a", "--json", cache=person / "cache"
+    )
+    assert report.returncode == 0
+    document = json.loads(report.stdout)
+    assert Path(document["page"]).is_file()
+    assert len(document["table"]) == len(RATES)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 
+from armload.boards.forward import listening_on
 from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.engines.server import ServingPlan
 from armload.report.services import ServedModel, served_view
 from armload.runs.pipeline import Request
+from armload.serving.front.app import Front
+from armload.serving.front.llm_serving import DataForm, FrontedModel
+from armload.serving.front.running import fronted
 from armload.serving.service import Service
 from armload.serving.starting import served
 
@@ -24,15 +29,29 @@ def serve_and_present(
     detach: bool,
     port: int,
     as_json: bool,
+    front: DataForm | None = None,
 ) -> None:
     """Serve a model until Ctrl-C, or leave it running with ``detach``.
+
+    Args:
+        port: of this machine; 0 for a free one.
+        front: answer there in llm-serving's protocol, in this form of its events.
 
     Raises:
         ArmloadError: it cannot be served, or no longer is.
     """
     progress = terminal.progress()
-    with served(request, model_name, plan, progress, detach=detach, port=port) as service:
-        described = ServedModel.of(service, is_forwarded=not detach)
+    if front is not None:  # a port that is taken is reported before minutes pass
+        listening_on(port, request.board).close()
+    with ExitStack() as stack:
+        to_server = port if front is None else 0
+        service = stack.enter_context(
+            served(request, model_name, plan, progress, detach=detach, port=to_server)
+        )
+        front_url = None
+        if front is not None:
+            front_url = stack.enter_context(fronted(_front(service, front), port, request.board))
+        described = ServedModel.of(service, is_forwarded=not detach, front_url=front_url)
         if as_json:
             show_document(described)
         else:
@@ -40,6 +59,17 @@ def serve_and_present(
         sys.stdout.flush()
         if not detach:
             _follow(service)
+
+
+def _front(service: Service, form: DataForm) -> Front:
+    job = service.job
+    model = FrontedModel(
+        name=service.model,
+        quantisation=job.model.quantisation if job else "",
+        slots=service.plan.slots,
+        context_tokens=service.plan.context_tokens,
+    )
+    return Front(url=service.url, api_key=service.api_key, model=model, form=form)
 
 
 def _follow(service: Service) -> None:

@@ -23,6 +23,7 @@ class ServedModel(Value):
         plan: how it is served.
         url: its base, which OpenAI's clients take with ``/v1``; none where the command that
             printed it forwards no port any more.
+        front_url: where it answers in another server's protocol, without a key; none for none.
         api_key_file: holds the key that each request has to show.
         is_detached: it goes on when this command ends.
         was_running: it was found, not started.
@@ -33,12 +34,15 @@ class ServedModel(Value):
     model: str
     plan: ServingPlan
     url: str | None
+    front_url: str | None = None
     api_key_file: str
     is_detached: bool
     was_running: bool
 
     @classmethod
-    def of(cls, service: Service, *, is_forwarded: bool) -> ServedModel:
+    def of(
+        cls, service: Service, *, is_forwarded: bool, front_url: str | None = None
+    ) -> ServedModel:
         """Describe a service that is reached."""
         return cls(
             run=service.run,
@@ -46,6 +50,7 @@ class ServedModel(Value):
             model=service.model,
             plan=service.plan,
             url=service.url if is_forwarded else None,
+            front_url=front_url,
             api_key_file=str(service.key_file),
             is_detached=service.is_detached,
             was_running=service.was_running,
@@ -64,6 +69,8 @@ def served_view(served: ServedModel) -> RenderableType:
         ("run", whole(served.run)),
         ("stop", stop if served.is_detached else "Ctrl-C"),
     ]
+    if served.front_url:
+        rows.insert(1, ("front", whole(f"{served.front_url} (llm-serving, without a key)")))
     return Details(rows)
 
 

@@ -76,7 +76,7 @@ def services_at(host: Host, board: Board) -> tuple[RunningService, ...]:
     return tuple(
         _described(host, board, run, job)
         for run in patiently(lambda: list_runs(host, board.workdir))
-        if run.state == "running" and (job := _job(host, run.folder)) is not None
+        if run.state == "running" and (job := service_job(host, run.folder)) is not None
     )
 
 
@@ -115,7 +115,12 @@ def stop_service(
     return ended
 
 
-def _job(host: Host, folder: PurePosixPath) -> Job | None:
+def service_job(host: Host, folder: PurePosixPath) -> Job | None:
+    """Return how a service on a board was started; none where that is no service's folder.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
     script = quote(folder / "run.sh")
     line = patiently(partial(host.run, f"tail -n 1 {script}")).stdout
     try:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from armload.core.progress import Progress, Silent
 from armload.deploy.attend import Attention, note_port
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
+from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving, ServingPlan
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.pipeline import Underway
 from armload.serving.attendant import Attendant
 from armload.serving.keys import forget_key, keep_key
+from armload.serving.listing import service_job
 from armload.serving.monitor import Monitor
 from armload.serving.window import trace_between
 
@@ -76,6 +79,11 @@ class Service:
         if self._forward is None:
             raise AssertionError("it is not reached yet")
         return f"http://{LOOPBACK}:{self._forward.port}"
+
+    @cached_property
+    def job(self) -> Job | None:
+        """How it was started, by this command or another; none where the board cannot tell."""
+        return self._it.job or service_job(self._connection.host, self._it.folder)
 
     def check(self) -> None:
         """Return if it goes on, or the connection to its board dropped a moment ago.

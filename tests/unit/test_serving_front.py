@@ -14,11 +14,12 @@ import requests
 from aiohttp import web
 
 from armload.core.errors import UsageError
+from armload.serving.dialects.every import dialect_named
 from armload.serving.front.app import Front
-from armload.serving.front.llm_serving import DataForm, ServedModel
+from armload.serving.front.llm_serving import DataForm, FrontedModel
 from armload.serving.front.running import fronted
 
-MODEL = ServedModel(name="tiny.gguf", quantisation="Q4_0", slots=4, context_tokens=512)
+MODEL = FrontedModel(name="tiny.gguf", quantisation="Q4_0", slots=4, context_tokens=512)
 KEY = "a-key-that-nobody-guesses"
 EVENTS = (
     {"index": 0, "content": " was", "tokens": [471], "stop": False},
@@ -117,7 +118,7 @@ def server() -> Iterator[LlamaServer]:
 @contextmanager
 def front_of(server: LlamaServer, form: DataForm = "list") -> Iterator[str]:
     front = Front(url=server.url, api_key=KEY, model=MODEL, form=form)
-    with fronted(front, 0) as url:
+    with fronted(front, 0, "kitchen") as url:
         yield url
 
 
@@ -257,6 +258,14 @@ def test_a_prompt_that_is_too_long_is_told_in_an_answer(server: LlamaServer) -> 
         assert "exceeds the available context size" in each["generated_text"]
 
 
+def test_the_loads_dialect_takes_such_an_answer_for_a_failure(server: LlamaServer) -> None:
+    server.refuses = (400, TOO_LONG)
+    with front_of(server) as url:
+        answer = post(url, "/generate_stream", OWN_CLIENTS_BODY)
+    events = [dialect_named("llm-serving").event(json.loads(line)) for line in answer.iter_lines()]
+    assert events[-1].error.startswith("prompt_out_of_range: request (600 tokens) exceeds")
+
+
 def test_a_body_that_is_not_of_the_protocol_is_refused_with_its_place(server: LlamaServer) -> None:
     with front_of(server) as url:
         answer = post(url, "/generate", {"inputs": "a", "parameters": {"max_new_tokens": "many"}})
@@ -295,7 +304,7 @@ def test_a_port_that_is_taken_is_said_to_be() -> None:
         port = int(url.rpartition(":")[2])
         front = Front(url=server.url, api_key=KEY, model=MODEL, form="list")
         with (
-            pytest.raises(UsageError, match=f"Port {port} of this machine is in use"),
-            fronted(front, port),
+            pytest.raises(UsageError, match=f"Port {port} of this machine cannot be used"),
+            fronted(front, port, "kitchen"),
         ):
             raise AssertionError("two fronts on one port")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from invoke.context import Context
 from invoke.tasks import task
 
@@ -11,13 +13,21 @@ from armload.cli.serving_options import SERVING_HELP
 from armload.cli.verb import Verb
 from armload.engines.defaults import DEFAULT_WAIT_S
 
+if TYPE_CHECKING:
+    from armload.serving.front.llm_serving import DataForm
+
+_FRONT_PORT = 8835
+_FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "object"}
+
 
 @task(
     klass=Verb,
     help={
         "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, word-problems:TYPE, or demo (demo)",
-        "port": "local port that leads to the service (a free one)",
+        "port": f"local port that leads to the service (a free one; {_FRONT_PORT} with --front)",
+        "front": "answer there in llm-serving's protocol instead: llm-serving, or "
+        "llm-serving-object, whose events hold no list (none)",
         "detach": "keep serving after this command ends, until serve.stop",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "new": "do not look for the same service left by an earlier command",
@@ -31,6 +41,7 @@ def serve(
     board: str = "virtual",
     model: str = "demo",
     port: str = "",
+    front: str = "",
     detach: bool = False,
     slots: str = "",
     context: str = "",
@@ -61,6 +72,7 @@ def serve(
     from armload.cli.numbers import amount, whole_number
     from armload.cli.present_service import serve_and_present
     from armload.cli.serving_options import serving_plan
+    from armload.core.errors import UsageError
     from armload.runs.pipeline import Request
 
     plan = serving_plan(
@@ -88,8 +100,23 @@ def serve(
         wait_s=amount("wait", wait),
         new=new,
     )
-    local_port = whole_number("port", port, most=65535) or 0
-    serve_and_present(request, model, plan, detach=detach, port=local_port, as_json=json)
+    if front and front not in _FRONTS:
+        raise UsageError(f"--front {front!a}: must be {' or '.join(_FRONTS)}.")
+    if front and detach:
+        raise UsageError(
+            "--front and --detach exclude each other: the front is part of this command.",
+            "Detach the service first, and start the front with another armload serve.",
+        )
+    local_port = whole_number("port", port, most=65535) or (_FRONT_PORT if front else 0)
+    serve_and_present(
+        request,
+        model,
+        plan,
+        detach=detach,
+        port=local_port,
+        as_json=json,
+        front=_FRONTS[front] if front else None,
+    )
 
 
 @task(

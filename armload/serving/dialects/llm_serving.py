@@ -9,6 +9,7 @@ from typing import Any
 
 from armload.serving.ask import Ask
 from armload.serving.dialects.dialect import Event, prompt_alone
+from armload.serving.front.llm_serving import FAILURES
 
 
 class LlmServing:
@@ -35,6 +36,8 @@ class LlmServing:
         (item,) = data if isinstance(data, list) else [data]
         if "generated_tokens" not in item:
             return Event(text=item["generated_text"])
+        if item.get("finish_reason") in FAILURES:  # with status 200, and the reason as the text
+            return Event(error=f"{item['finish_reason']}: {item['generated_text']}")
         return Event(
             text=item["generated_text"],
             is_whole=True,

@@ -17,8 +17,8 @@ from armload.serving.front.llm_serving import (
     PROMPT_TOO_LONG,
     Answer,
     DataForm,
+    FrontedModel,
     Request,
-    ServedModel,
     json_line,
     sse,
     state,
@@ -48,7 +48,7 @@ class Front:
         form: of ``data`` in the events of a stream.
     """
 
-    def __init__(self, *, url: str, api_key: str, model: ServedModel, form: DataForm) -> None:
+    def __init__(self, *, url: str, api_key: str, model: FrontedModel, form: DataForm) -> None:
         self._url = url
         self._headers = {"Authorization": f"Bearer {api_key}"}
         self._model = model

@@ -79,7 +79,7 @@ class Request(BaseModel):
         return body
 
 
-class ServedModel(Value):
+class FrontedModel(Value):
     """What ``/serving/get_serverd_model_info`` says of a model.
 
     Attributes:

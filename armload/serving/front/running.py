@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,24 +11,24 @@ from contextlib import closing, contextmanager
 
 from aiohttp import web
 
-from armload.core.errors import UsageError
+from armload.boards.forward import LOOPBACK, listening_on
 from armload.serving.front.app import Front
 
-LOOPBACK = "127.0.0.1"
 _STOPS_WITHIN_S = 1.0
 
 
 @contextmanager
-def fronted(front: Front, port: int) -> Iterator[str]:
+def fronted(front: Front, port: int, board_name: str) -> Iterator[str]:
     """Answer on a local port while the block runs, and yield the address.
 
     Args:
         port: 0 for a free one.
 
     Raises:
-        UsageError: the port is taken, or may not be used.
+        UsageError: the port is taken.
+        ConnectError: no port can be opened here.
     """
-    with closing(_listening(port)) as listener:
+    with closing(listening_on(port, board_name)) as listener:
         runner = web.AppRunner(
             front.app(),
             handler_cancellation=True,
@@ -62,17 +61,3 @@ async def _answer(
         await stop.wait()
     finally:
         await runner.cleanup()
-
-
-def _listening(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((LOOPBACK, port))
-    except OSError as error:
-        listener.close()
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
-        raise UsageError(
-            f"Port {port} of this machine {why}.", "Choose another port with --port."
-        ) from error
-    return listener

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from armload.cli.numbers import amount, whole_number
 from armload.core.disk import unreadable
 from armload.core.errors import UsageError
+from armload.core.progress import Progress
+from armload.engines.server import ServingPlan
+from armload.runs.pipeline import Request
 from armload.serving.arrivals import Arrivals
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.dialect import Dialect
+from armload.serving.lengths import Lengths
 from armload.serving.readiness import check_url
+from armload.serving.starting import served
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.tokenizer import ServiceApi
+from armload.serving.workload import Workload, listed, synthetic
 
 DURATION_S = 60.0
 
@@ -83,23 +90,81 @@ def needed(paces: Sequence[Pace], extent: Extent, arrivals: Arrivals, seed: int)
     return sum(known) if len(known) == len(counts) else None
 
 
-def target_of(url: str, api_key_file: str, dialect: str, model: str) -> Target:
+def target_of(url: str, api_key_file: str, dialect: Dialect, model: str) -> Target:
     """Describe a service that is reached by its address.
 
     Raises:
-        UsageError: there is no address, or it is none; or there is no such dialect.
+        UsageError: that is no address.
         DiskError: the file of the key cannot be read.
     """
-    if not url:
-        raise UsageError("--url is missing.", "Example: --url http://127.0.0.1:8080")
-    spoken, address = dialect_named(dialect), check_url(url)
+    address = check_url(url)
     key = _key_in(Path(api_key_file)) if api_key_file else ""
     return Target(
         url=address,
         api_key=key,
         model=model or ServiceApi(address, key).model(),
-        dialect=spoken,
+        dialect=dialect,
     )
+
+
+@contextmanager
+def target_on_board(
+    request: Request,
+    model: str,
+    plan: ServingPlan | None,
+    dialect: Dialect,
+    progress: Progress,
+) -> Iterator[Target]:
+    """Serve a model on a board within the block, or use the service that runs there.
+
+    Raises:
+        ArmloadError: it cannot be served.
+    """
+    with served(request, model, plan, progress) as service:
+        yield Target(
+            url=service.url,
+            api_key=service.api_key,
+            model=service.model,
+            dialect=dialect,
+            service=service,
+            board=service.board,
+            run=service.run,
+            settings=service.plan.model_dump(mode="json"),
+        )
+
+
+def workload_of(
+    target: Target,
+    data: Path | None,
+    *,
+    prompt: Lengths,
+    answer: Lengths | None,
+    stops_at_end: bool,
+    seed: int,
+    most: int | None,
+    progress: Progress,
+) -> Workload:
+    """Return the requests of a file, or synthetic ones.
+
+    Args:
+        prompt, answer: lengths; none for those of the file.
+        stops_at_end: end synthetic answers at the model's end-of-text token, too.
+        most: as many are needed; none where that is not known.
+
+    Raises:
+        ArmloadError: the file has no requests, or the service does not count tokens.
+    """
+    api = ServiceApi(target.url, target.api_key)
+    if data is None:
+        return synthetic(
+            prompt=prompt,
+            answer=answer,
+            stops_at_end=stops_at_end,
+            seed=seed,
+            api=api,
+            progress=progress,
+        )
+    return listed(data, answer=answer, seed=seed, most=most, api=api, progress=progress)
 
 
 def _key_in(path: Path) -> str:

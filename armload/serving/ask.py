@@ -21,11 +21,13 @@ class Ask(Value):
         prompt: a text to continue; empty where there are messages.
         messages: of a chat.
         max_tokens: the most that is to be generated.
+        ignores_end: go on after the model's end-of-text token, up to ``max_tokens``.
     """
 
     prompt: str = ""
     messages: tuple[Message, ...] = ()
     max_tokens: int
+    ignores_end: bool = False
 
     @property
     def last(self) -> str:

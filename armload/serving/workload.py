@@ -40,25 +40,40 @@ class Synthetic:
 
     Args:
         prompt: lengths of prompts, without the special tokens that a model puts around them.
-        answer: the most tokens of an answer.
+        answer: lengths of answers.
+        stops_at_end: end an answer at the model's end-of-text token, too.
         words: to draw from.
+        unit: what a word is for the service.
     """
 
     def __init__(
-        self, *, prompt: Lengths, answer: Lengths, seed: int, words: Sequence[str], unit: str
+        self,
+        *,
+        prompt: Lengths,
+        answer: Lengths,
+        stops_at_end: bool,
+        seed: int,
+        words: Sequence[str],
+        unit: str,
     ) -> None:
         self._prompt = prompt
         self._answer = answer
         self._seed = seed
         self._words = words
-        self.described = f"synthetic: prompts of {prompt} {unit}, answers of up to {answer} tokens"
+        self._stops_at_end = stops_at_end
+        upto = "up to " if stops_at_end else ""
+        self.described = f"synthetic: prompts of {prompt} {unit}, answers of {upto}{answer} tokens"
 
     def ask(self, number: int) -> Ask:
         """Draw a request."""
         generator = random.Random(f"{self._seed}/{number}")  # noqa: S311 - no secret
         count = self._prompt.draw(generator)
         text = " ".join(generator.choices(self._words, k=count))
-        return Ask(prompt=text, max_tokens=self._answer.draw(generator))
+        return Ask(
+            prompt=text,
+            max_tokens=self._answer.draw(generator),
+            ignores_end=not self._stops_at_end,
+        )
 
 
 class Listed:
@@ -81,7 +96,13 @@ class _Line(Value):
 
 
 def synthetic(
-    *, prompt: Lengths, answer: Lengths | None, seed: int, api: ServiceApi, progress: Progress
+    *,
+    prompt: Lengths,
+    answer: Lengths | None,
+    stops_at_end: bool,
+    seed: int,
+    api: ServiceApi,
+    progress: Progress,
 ) -> Synthetic:
     """Return synthetic requests for a service; words are tokens of its own where it tells.
 
@@ -98,7 +119,14 @@ def synthetic(
             "Give the requests with --data FILE.",
         )
     answer = answer or Lengths(kind="constant", low=_DEFAULT_LIMIT, high=_DEFAULT_LIMIT)
-    return Synthetic(prompt=prompt, answer=answer, seed=seed, words=words, unit=unit)
+    return Synthetic(
+        prompt=prompt,
+        answer=answer,
+        stops_at_end=stops_at_end,
+        seed=seed,
+        words=words,
+        unit=unit,
+    )
 
 
 def listed(

@@ -104,6 +104,16 @@ def test_a_chat_goes_to_a_dialect_that_has_chats() -> None:
             sent(service.url, "openai", ask)
 
 
+@pytest.mark.parametrize("dialect", ["openai", "openai-chat", "llama-server"])
+def test_an_answer_of_a_fixed_length_ignores_the_models_end(dialect: str) -> None:
+    with stub_service() as service:
+        sent(service.url, dialect, ASK.model_copy(update={"ignores_end": True}))
+        sent(service.url, dialect)
+    (_, fixed), (_, free) = service.bodies
+    assert fixed["ignore_eos"] is True
+    assert "ignore_eos" not in free
+
+
 @pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
 def test_an_answer_that_is_cut_off_is_a_failure_that_keeps_its_text(dialect: str) -> None:
     with stub_service(cut_after=2) as service:

@@ -28,7 +28,14 @@ def read(path: Path, text: str, api: ServiceApi = NOWHERE, **known: Any) -> List
 
 def made(api: ServiceApi, prompt: str, answer: Lengths | None = None, seed: int = 1) -> Synthetic:
     lengths = read_lengths("prompt-tokens", prompt)
-    return synthetic(prompt=lengths, answer=answer, seed=seed, api=api, progress=Silent())
+    return synthetic(
+        prompt=lengths,
+        answer=answer,
+        stops_at_end=False,
+        seed=seed,
+        api=api,
+        progress=Silent(),
+    )
 
 
 def test_prompts_and_chats_are_read_and_repeat_from_the_start(tmp_path: Path) -> None:
@@ -103,8 +110,8 @@ def test_synthetic_prompts_have_as_many_tokens_as_they_say() -> None:
         counts = [api.count(work.ask(number).prompt) for number in range(20)]
     assert all(count is not None and 3 <= count <= 9 for count in counts)
     assert len(set(counts)) > 2
-    assert work.ask(0).max_tokens == 7
-    assert work.described == "synthetic: prompts of uniform:3-9 tokens, answers of up to 7 tokens"
+    assert (work.ask(0).max_tokens, work.ask(0).ignores_end) == (7, True)
+    assert work.described == "synthetic: prompts of uniform:3-9 tokens, answers of 7 tokens"
 
 
 def test_a_synthetic_request_depends_on_seed_and_number_alone() -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 from invoke.context import Context
 from invoke.tasks import task
 
-from armload.cli.flags import JSON_HELP
+from armload.cli.flags import JSON_HELP, SOURCE_HELP
+from armload.cli.serving_options import SERVING_HELP
 from armload.cli.verb import Verb
+from armload.engines.defaults import DEFAULT_WAIT_S
 
+_BOARD, _MODEL = "virtual", "demo"
 _DURATION_S = 60
 _PROMPT_TOKENS = "128"
 _N_PREDICT = "128"
@@ -20,10 +23,13 @@ _TIMEOUT_S = "600"
 @task(
     klass=Verb,
     help={
-        "url": "address of a running service, such as http://127.0.0.1:8080",
-        "api-key-file": "file with the service's API key (none)",
-        "dialect": "openai, openai-chat, llama-server or llm-serving (openai)",
-        "model": "name of the model to ask for (the first that the service lists)",
+        "board": f"a board to serve the model on, unless --url ({_BOARD})",
+        "url": "address of a running service instead, such as http://127.0.0.1:8080",
+        "api-key-file": "file with the API key of the service at --url (none)",
+        "dialect": "openai, openai-chat, llama-server or llm-serving (llama-server; with --url "
+        "openai)",
+        "model": f"what to serve, as for bench ({_MODEL}); with --url, the name to ask for (the "
+        "first that the service lists)",
         "rate": "requests per second, sent on time whether earlier ones are answered or not; list",
         "concurrency": "clients that each wait for an answer before they send again; list",
         "duration": f"seconds in which requests are sent ({_DURATION_S}, unless --requests)",
@@ -35,22 +41,27 @@ _TIMEOUT_S = "600"
         "input and output (synthetic requests)",
         "prompt-tokens": "length of synthetic prompts: 128, uniform:16-128, or lognormal with "
         f"median and sigma: lognormal:100:0.8 ({_PROMPT_TOKENS})",
-        "n-predict": "most tokens of an answer, given in the same ways (the data's; "
-        f"synthetic: {_N_PREDICT})",
+        "n-predict": "tokens of synthetic answers, or most tokens of the data's, given in the same "
+        f"ways ({_N_PREDICT}; the data's)",
+        "stop-at-end": "stop synthetic answers at the model's end-of-text token",
         "warmup": "first requests of each rate to exclude from the figures (0)",
         "timeout": f"seconds after which a request has failed ({_TIMEOUT_S})",
         "slo": "latencies that a request must stay within, such as ttft=2s,tpot=500ms,e2e=30s "
         "(none)",
         "export": "also write vllm, csv or seed (result_X_x.json) into the load's folder; list "
         "(none)",
+        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
+        **{name: text for name, text in SERVING_HELP.items() if name != "temperature"},
+        **SOURCE_HELP,
         **JSON_HELP,
     },
 )
 def load(
     c: Context,
+    board: str = "",
     url: str = "",
     api_key_file: str = "",
-    dialect: str = "openai",
+    dialect: str = "",
     model: str = "",
     rate: str = "",
     concurrency: str = "",
@@ -61,10 +72,27 @@ def load(
     data: str = "",
     prompt_tokens: str = "",
     n_predict: str = "",
+    stop_at_end: bool = False,
     warmup: str = "",
     timeout: str = _TIMEOUT_S,
     slo: str = "",
     export: str = "",
+    wait: str = str(DEFAULT_WAIT_S),
+    slots: str = "",
+    context: str = "",
+    threads: str = "",
+    cpus: str = "",
+    batch: str = "",
+    micro_batch: str = "",
+    kv_type: str = "",
+    flash_attention: str = "",
+    weights: str = "",
+    resident: str = "",
+    prompt_cache: str = "",
+    source: str = "",
+    ref: str = "",
+    compiler: str = "",
+    on: str = "",
     json: bool = False,
 ) -> None:
     """Put a service under load, and record what became of each request.
@@ -72,44 +100,92 @@ def load(
     Requests are sent at random times (--rate), or by clients that wait for their answers
     (--concurrency); lists make a sweep. Latency counts from the time at which a request was to be
     sent.
-    Example: armload load --url http://127.0.0.1:8080 --rate 0.5,1,2 --duration 120 --slo ttft=2s
+    Example: armload load --board dayu200 --model llama.gguf --rate 0.5,1,2 --slo ttft=2s
     """
     del c
+    from contextlib import AbstractContextManager, nullcontext
+
     from armload.analysis.load.objectives import read_objectives
     from armload.cli import terminal
-    from armload.cli.load_options import extent_of, needed, paces_of, target_of
-    from armload.cli.numbers import whole_number
+    from armload.cli.load_options import (
+        extent_of,
+        needed,
+        paces_of,
+        target_of,
+        target_on_board,
+        workload_of,
+    )
+    from armload.cli.numbers import amount, whole_number
     from armload.cli.present_load import load_and_present
+    from armload.cli.serving_options import serving_plan
     from armload.core.errors import UsageError
-    from armload.serving import workload
+    from armload.runs.pipeline import Request
     from armload.serving.arrivals import LARGEST_SEED, read_arrivals
+    from armload.serving.dialects.every import dialect_named
     from armload.serving.exports import read_formats
     from armload.serving.lengths import read_lengths
     from armload.serving.loading import Loading
     from armload.serving.readiness import check_service
-    from armload.serving.tokenizer import ServiceApi
+    from armload.serving.target import Target
 
     if data and prompt_tokens:
         raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
     paces = paces_of(rate, concurrency)
     extent = extent_of(duration, requests, warmup, timeout)
-    gaps, number = read_arrivals(arrivals), whole_number("seed", seed, most=LARGEST_SEED) or 0
+    gaps = read_arrivals(arrivals)
+    number = whole_number("seed", seed, most=LARGEST_SEED) or 0
+    objectives, formats = read_objectives(slo), read_formats(export, has_rates=bool(rate))
     prompt = read_lengths("prompt-tokens", prompt_tokens or _PROMPT_TOKENS)
     answer = read_lengths("n-predict", n_predict) if n_predict else None
-    objectives, formats = read_objectives(slo), read_formats(export, has_rates=bool(rate))
     most = needed(paces, extent, gaps, number)
-    progress = terminal.progress()
-    target = target_of(url, api_key_file, dialect, model)
-    api = ServiceApi(target.url, target.api_key)
-    work = (
-        workload.listed(
-            Path(data), answer=answer, seed=number, most=most, api=api, progress=progress
-        )
-        if data
-        else workload.synthetic(
-            prompt=prompt, answer=answer, seed=number, api=api, progress=progress
-        )
+    spoken = dialect_named(dialect or ("openai" if url else "llama-server"))
+    plan = serving_plan(
+        {
+            "slots": slots,
+            "context": context,
+            "threads": threads,
+            "cpus": cpus,
+            "batch": batch,
+            "micro_batch": micro_batch,
+            "kv_type": kv_type,
+            "flash_attention": flash_attention,
+            "weights": weights,
+            "resident": resident,
+            "prompt_cache": prompt_cache,
+        }
     )
-    check_service(target, work.ask(0), extent.timeout_s)
-    loading = Loading(target, work, gaps, number, progress, objectives)
-    load_and_present(loading, paces, extent, formats, as_json=json)
+    if url and (board or plan):
+        raise UsageError(
+            "--url names a service that runs, and excludes --board and its settings.",
+            "Leave one out.",
+        )
+    if api_key_file and not url:
+        raise UsageError("--api-key-file is an option of --url.", "Leave it out.")
+    progress = terminal.progress()
+    reached: AbstractContextManager[Target]
+    if url:
+        reached = nullcontext(target_of(url, api_key_file, spoken, model))
+    else:
+        request = Request(
+            board=board or _BOARD,
+            source=source,
+            ref=ref,
+            compiler=compiler,
+            on=on,
+            wait_s=amount("wait", wait),
+        )
+        reached = target_on_board(request, model or _MODEL, plan, spoken, progress)
+    with reached as target:
+        work = workload_of(
+            target,
+            Path(data) if data else None,
+            prompt=prompt,
+            answer=answer,
+            stops_at_end=stop_at_end,
+            seed=number,
+            most=most,
+            progress=progress,
+        )
+        check_service(target, work.ask(0), extent.timeout_s)
+        loading = Loading(target, work, gaps, number, progress, objectives)
+        load_and_present(loading, paces, extent, formats, as_json=json)

@@ -60,6 +60,11 @@ class Dialect(Protocol):
         """
 
 
+def length_words(ask: Ask) -> dict[str, Any]:
+    """Return what makes an answer exactly as long as its limit, where that is wanted."""
+    return {"ignore_eos": True} if ask.ignores_end else {}
+
+
 def prompt_alone(ask: Ask, dialect: str) -> str:
     """Return the prompt, for a dialect that has no chats.
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from armload.serving.ask import Ask
-from armload.serving.dialects.dialect import Event, error_in, llama_timings, prompt_alone
+from armload.serving.dialects.dialect import (
+    Event,
+    error_in,
+    length_words,
+    llama_timings,
+    prompt_alone,
+)
 
 
 class LlamaServer:
@@ -23,6 +29,7 @@ class LlamaServer:
             "temperature": 0,
             "cache_prompt": False,
             "stream": True,
+            **length_words(ask),
         }
 
     def event(self, content: dict[str, Any]) -> Event:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from armload.serving.ask import Ask
-from armload.serving.dialects.dialect import Event, error_in, llama_timings, prompt_alone
+from armload.serving.dialects.dialect import (
+    Event,
+    error_in,
+    length_words,
+    llama_timings,
+    prompt_alone,
+)
 
 
 class OpenAi:
@@ -32,6 +38,7 @@ def common_body(ask: Ask, model: str) -> dict[str, Any]:
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **length_words(ask),
     }
 
 

@@ -13,6 +13,7 @@ from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
+from armload.build.helper import MONITOR
 from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import quote
@@ -155,6 +156,7 @@ class Serving(Engine):
 
     name = SERVER
     unit = "steps"
+    helpers = (MONITOR,)
 
     def __init__(self, plan: ServingPlan, binary: Binary, model: Model, *, api_key: str) -> None:
         check_architecture(binary.path, model)

@@ -1,0 +1,206 @@
+"""Load on a llama-server that a board runs, as a person types it: every request has an outcome."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from armload.engines.trace import read_trace
+from armload.serving.loads import KeptLoad, read_load
+from tests.faults import end_sessions
+from tests.person import Person
+
+pytestmark = pytest.mark.build
+
+COVERED = ["armload/serving", "armload/cli/verbs/load.py", "armload/engines/server.py"]
+SERVED = (
+    *("--board", "here", "--model", "word-problems:Q8_0", "--threads", "1"),
+    *("--slots", "2", "--context", "256"),
+)
+SHORT = ("--prompt-tokens", "uniform:4-20", "--n-predict", "uniform:2-12")
+CLOCKS_ALIGNED_S = 0.005
+
+
+@pytest.fixture(scope="module")
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    person = Person(tmp_path_factory.mktemp("load") / "ann")
+    person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
+    person.add_board("here", f"extends: qemu-user\nworkdir: {person.folder / 'here-board'}\n")
+    yield person
+    person.types("board.down", "--board", "here")
+
+
+def latest(person: Person) -> KeptLoad:
+    return read_load(sorted((person.folder / "loads").iterdir())[-1])
+
+
+def servers(person: Person) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = " ".join(process.cmdline())
+            if "--api-key-file" in words and str(person.folder / "here-board") in words:
+                found.append(process)
+    return found
+
+
+def assert_tokens_and_times_agree(kept: KeptLoad, point: int) -> None:
+    """The server's counters and its trace say of a point what the requests' records say."""
+    records = kept.requests(point)
+    assert {record.outcome for record in records} == {"ok"}
+    _, steps = read_trace(kept.trace_file(point))
+    timings = [record.timings for record in records if record.timings]
+    assert len(timings) == len(records)
+    for record, own in zip(records, timings, strict=True):
+        assert record.generated_tokens == own.generated_tokens == record.limit_tokens
+        assert record.prompt_tokens == own.prompt_tokens
+        assert own.prompt_ms is not None
+        assert own.generated_ms is not None
+        # The server's own times are of parts of what the client has measured.
+        assert record.sent_s is not None
+        took_ms = 1000 * (record.end_s - record.sent_s)
+        assert own.prompt_ms + own.generated_ms <= 1.02 * took_ms
+    # An answer's first token comes out of its prompt.
+    generated = sum((record.generated_tokens or 0) - 1 for record in records)
+    assert sum(step.generated_tokens for step in steps) == generated
+    assert sum(step.prompt_tokens for step in steps) == sum(
+        own.prompt_tokens or 0 for own in timings
+    )
+
+
+def assert_clocks_are_aligned(kept: KeptLoad, point: int) -> None:
+    """The board is this machine: its clock is ours, and every step lies within a request."""
+    about = kept.load.points[point]
+    assert about.clock is not None
+    assert abs(about.clock.board_minus_client_s) <= about.clock.error_s <= CLOCKS_ALIGNED_S
+    records = kept.requests(point)
+    _, steps = read_trace(kept.trace_file(point))
+    zero_s = about.began_client_s + about.clock.board_minus_client_s
+    begin_s = min(record.sent_s or 0.0 for record in records) - CLOCKS_ALIGNED_S
+    end_s = max(record.end_s for record in records) + CLOCKS_ALIGNED_S
+    assert all(begin_s <= step.start_ns / 1e9 - zero_s for step in steps)
+    assert all(step.end_ns / 1e9 - zero_s <= end_s for step in steps)
+
+
+def test_a_short_load_agrees_with_the_servers_counters_and_trace(ann: Person) -> None:
+    words = (*SERVED, *SHORT, "--rate", "2,4", "--requests", "8", "--slo", "ttft=60s")
+    found: dict[str, Any] = json.loads(ann.types("load", *words, "--json").stdout)
+    assert [point["metrics"]["ok"] for point in found["points"]] == [8, 8]
+    assert [point["metrics"]["goodput"]["good"] for point in found["points"]] == [8, 8]
+    kept = latest(ann)
+    assert kept.load.board == "here"
+    assert kept.load.service is not None
+    assert kept.load.service["slots"] == 2
+    for point in (0, 1):
+        assert_tokens_and_times_agree(kept, point)
+        assert_clocks_are_aligned(kept, point)
+        (sample, *_) = map(json.loads, kept.board_file(point).read_text().splitlines())
+        assert sample["memory_available_bytes"] > 0
+    assert not servers(ann)
+
+
+def test_a_server_that_is_killed_ends_the_load_with_its_cause(ann: Person) -> None:
+    words = (*SERVED, *SHORT, "--rate", "5", "--requests", "2000")
+    process = ann.start("load", *words, "--json")
+    wait_for_requests(ann, process, 5)
+    (server,) = servers(ann)
+    server.kill()
+    shown, said = process.communicate(timeout=120)
+    assert process.returncode == 9, said
+    assert "no longer serves" in said
+    assert "Traceback" not in said
+    assert json.loads(shown)["points"][0]["metrics"]["ok"] >= 5
+    records = latest(ann).requests(0)
+    assert len(records) == 2000
+    assert {record.outcome for record in records} <= {"ok", "dropped", "refused", "cancelled"}
+    assert records[0].outcome == "ok"
+    assert records[-1].outcome == "cancelled"
+
+
+def test_a_request_longer_than_a_slot_fails_alone_and_in_the_servers_words(ann: Person) -> None:
+    (ann.folder / "requests.jsonl").write_text(
+        json.dumps({"prompt": "Ann has 3 apples.", "max_tokens": 3})
+        + "\n"
+        + json.dumps({"prompt": "Ann has 3 apples. " * 100, "max_tokens": 3})
+    )
+    words = (*SERVED, "--data", "requests.jsonl", "--concurrency", "1", "--requests", "4")
+    found = json.loads(ann.types("load", *words, "--json").stdout)
+    metrics = found["points"][0]["metrics"]
+    assert (metrics["ok"], metrics["failed"]) == (2, {"http": 2})
+    assert "context" in latest(ann).requests(0)[1].error
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_a_connection_that_drops_for_ten_seconds_fails_requests_and_not_the_load(
+    ann: Person,
+) -> None:
+    words = (*SERVED, *SHORT, "--rate", "2", "--duration", "40")
+    process = ann.start("load", *words, "--json")
+    wait_for_requests(ann, process, 3)
+    with without_connection(ann):
+        time.sleep(10)
+    shown, said = process.communicate(timeout=180)
+    assert process.returncode == 0, said
+    metrics = json.loads(shown)["points"][0]["metrics"]
+    kept = latest(ann)
+    records = kept.requests(0)
+    assert (
+        len(records)
+        == kept.load.points[0].requests
+        == metrics["ok"] + len(records) - sum(record.outcome == "ok" for record in records)
+    )
+    assert records[0].outcome == records[-1].outcome == "ok"
+    assert sum(metrics["failed"].values()) > 0
+    assert set(metrics["failed"]) <= {"dropped", "refused", "timeout"}
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+@pytest.mark.machine
+def test_two_minutes_of_load_on_a_virtual_board_have_no_error(ann: Person) -> None:
+    words = ("--board", "mine", "--model", "word-problems:Q8_0", "--slots", "2", "--context", "256")
+    load = ("--rate", "1", "--duration", "120", *SHORT)
+    found = json.loads(ann.types("load", *words, *load, "--json").stdout)
+    metrics = found["points"][0]["metrics"]
+    assert metrics["ok"] == metrics["scheduled"] > 60
+    assert_tokens_and_times_agree(latest(ann), 0)
+
+
+def wait_for_requests(person: Person, process: Any, count: int) -> None:
+    """Wait until that many requests of a new load have ended."""
+    before = set((person.folder / "loads").iterdir())
+    began = time.monotonic()
+    while True:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() - began < 300
+        new = sorted(set((person.folder / "loads").iterdir()) - before)
+        files = [folder / "requests-0.jsonl" for folder in new]
+        if files and files[0].is_file() and files[0].read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def without_connection(person: Person) -> Iterator[None]:
+    """Cut the connections to the board, and let it take no other one."""
+    shown = json.loads(person.types("board.up", "--board", "here", "--json").stdout)
+    (server,) = {
+        one.pid
+        for one in psutil.net_connections("tcp")
+        if one.laddr
+        and one.laddr.port == shown["port"]
+        and one.status == psutil.CONN_LISTEN
+        and one.pid
+    }
+    daemon = psutil.Process(server)
+    daemon.suspend()
+    try:
+        end_sessions(shown["port"])
+        yield
+    finally:
+        daemon.resume()

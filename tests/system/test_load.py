@@ -37,7 +37,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
 
 
 def latest(person: Person) -> KeptLoad:
-    return read_load(sorted((person.folder / "loads").iterdir())[-1])
+    return read_load(max((person.folder / "loads").iterdir()))
 
 
 def servers(person: Person) -> list[psutil.Process]:

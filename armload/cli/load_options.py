@@ -130,6 +130,7 @@ def target_on_board(
             board=service.board,
             run=service.run,
             settings=service.plan.model_dump(mode="json"),
+            job=service.job,
         )
 
 

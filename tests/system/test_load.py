@@ -11,7 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
+from armload.analysis.load.parts import Accounting
 from armload.engines.trace import read_trace
+from armload.report.load.loaded import loaded_of
 from armload.serving.loads import KeptLoad, read_load
 from tests.faults import end_sessions
 from tests.person import Person
@@ -103,6 +105,37 @@ def test_a_short_load_agrees_with_the_servers_counters_and_trace(ann: Person) ->
         (sample, *_) = map(json.loads, kept.board_file(point).read_text().splitlines())
         assert sample["memory_available_bytes"] > 0
     assert not servers(ann)
+    assert_the_board_is_told(found)
+
+
+def assert_the_board_is_told(found: dict[str, Any]) -> None:
+    """Slots, steps and the limit are known, and where the time of each request went."""
+    for point in found["points"]:
+        board = point["telemetry"]
+        assert board["slots"] == 2
+        assert 0 < board["busy_slots"] <= 2
+        assert 1 <= board["sequences_per_step"] <= 2
+        assert board["decode_step_s"] > 0
+        assert board["memory_available_min_bytes"] > 0
+        assert point["limit"]["cause"] in ("compute", "memory bandwidth", "unknown")
+    assert found["capacity"]["sentence"].startswith("Sustains 4 requests/s or more within the SLO")
+
+
+def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> None:
+    words = (*SERVED, "--prompt-tokens", "8", "--n-predict", "24", "--arrivals", "constant")
+    load = ("--rate", "200", "--requests", "60", "--slo", "ttft=50ms")
+    found: dict[str, Any] = json.loads(ann.types("load", *words, *load, "--json").stdout)
+    (point,) = found["points"]
+    assert max(point["slow"], key=point["slow"].get) == "queued"
+    assert found["capacity"]["bottleneck"] == "queued"
+    assert "Requests queue: both slots were busy" in found["capacity"]["sentence"]
+    loaded = loaded_of(latest(ann))
+    (only,) = loaded.points
+    for record in only.observed.counted:
+        account = Accounting(only.observed).of(record)
+        assert account is not None
+        assert account.whole.total_s == pytest.approx(record.end_s - record.scheduled_s)
+    assert (latest(ann).folder / "report.html").is_file()
 
 
 def test_a_server_that_is_killed_ends_the_load_with_its_cause(ann: Person) -> None:

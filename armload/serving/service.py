@@ -207,7 +207,11 @@ class Service:
         headers = {"Authorization": f"Bearer {self.api_key}"}
         try:
             answer = requests.get(f"{self.url}/metrics", headers=headers, timeout=_METRICS_WITHIN_S)
-            lines = [line.split() for line in answer.text.splitlines()]
-            return {_METRICS[key]: int(float(value)) for key, value in lines if key in _METRICS}
-        except (requests.RequestException, ValueError):
+        except requests.RequestException:
             return {}
+        pairs = [line.split() for line in answer.text.splitlines()]
+        return {
+            _METRICS[pair[0]]: round(float(pair[1]))
+            for pair in pairs
+            if len(pair) == 2 and pair[0] in _METRICS
+        }

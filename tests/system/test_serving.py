@@ -23,6 +23,7 @@ from armload.serving.service import Service
 from armload.serving.starting import served
 from tests.faults import end_sessions
 from tests.person import Person
+from tests.system.engines import shared
 
 pytestmark = pytest.mark.build
 
@@ -169,7 +170,7 @@ def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
 
 
 def test_with_one_slot_greedy_answers_are_those_of_eval(ann: Person) -> None:
-    asked = ("--task", "word-problems", "--limit", "6", "--threads", "1", "--budget", "160")
+    asked = ("--task", "word-problems", "--limit", "3", "--threads", "1", "--budget", "80")
     ann.types("eval", "--board", "here", "--model", MODEL, *asked)
     (folder,) = ann.folder.glob("evaluations/*")
     items = {
@@ -182,7 +183,7 @@ def test_with_one_slot_greedy_answers_are_those_of_eval(ann: Person) -> None:
         for path in folder.glob("answers-*.jsonl")
         for line in path.read_text().splitlines()
     ]
-    assert len(answers) == 6
+    assert len(answers) == 3
     one_slot = ("--model", MODEL, "--threads", "1", "--slots", "1", "--context", "512")
     with serving(ann, *one_slot) as service:
         for answer in answers:
@@ -190,6 +191,21 @@ def test_with_one_slot_greedy_answers_are_those_of_eval(ann: Person) -> None:
             body = {"messages": item["messages"], "max_tokens": item["max_tokens"]}
             shown = service.ask("v1/chat/completions", **body).json()["choices"][0]["message"]
             assert shown["content"] == answer["text"]
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_streamed_weights_and_chat_without_a_template_are_served(ann: Person) -> None:
+    plain = str(shared("stories260K.gguf"))
+    words = ("--model", plain, "--threads", "1", "--slots", "1", "--weights", "streamed")
+    with serving(ann, *words, "--resident", "200 kB") as service:
+        messages = [{"role": "user", "content": "Once upon a time"}]
+        chat = service.ask("v1/chat/completions", messages=messages, max_tokens=4)
+        assert chat.status_code == 200, chat.text
+        expected = shared("stories260K.expected.txt").read_text().strip()
+        answer = service.complete("Once upon a time", 20)
+        assert expected.removeprefix("Once upon a time").startswith(answer["choices"][0]["text"])
+    run = run_of(ann, service.about["run"])
+    assert run["trace"]["weights"] or "streamed" in json.dumps(run["environment"])
 
 
 def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> None:

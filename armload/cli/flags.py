@@ -96,7 +96,8 @@ _GROUPS = {
     "Program": ("put", "reads", "name", "mnn-python", "python"),
     "Service": ("url", "api-key-file", "dialect"),
     "Load": (
-        *("rate", "concurrency", "duration", "requests", "arrivals", "warmup", "timeout", "slo"),
+        *("rate", "find-rate", "concurrency", "duration", "requests"),
+        *("arrivals", "warmup", "timeout", "slo"),
     ),
     "Plan": (
         *("model", "prompt", "prompt-tokens", "n-predict", "data", "temperature", "seed"),

@@ -15,6 +15,7 @@ from armload.engines.server import ServingPlan
 from armload.runs.pipeline import Request
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
+from armload.serving.find_rate import check_requests
 from armload.serving.lengths import Lengths
 from armload.serving.readiness import check_url
 from armload.serving.starting import served
@@ -42,6 +43,27 @@ def paces_of(rate: str, concurrency: str) -> list[Pace]:
     if concurrency:
         return [Pace(concurrency=_clients(each)) for each in concurrency.split(",")]
     return [Pace(rate=_per_s(each)) for each in rate.split(",")]
+
+
+def check_find_rate(*, paces: str, duration: str, slo: str, requests: str) -> None:
+    """Refuse a search for a rate that has nothing to find, or cannot.
+
+    Raises:
+        UsageError: it has no objectives, or is given a rate, a duration, or too few requests.
+    """
+    if paces or duration:
+        raise UsageError(
+            "--find-rate chooses rates and durations itself, and excludes --rate, --concurrency "
+            "and --duration.",
+            "Use --requests for how many requests each rate has.",
+        )
+    if not slo:
+        raise UsageError(
+            "--find-rate needs the latencies that count: --slo is missing.",
+            "Example: --find-rate --slo ttft=2s,tpot=500ms",
+        )
+    if (count := whole_number("requests", requests)) is not None:
+        check_requests(count)
 
 
 def extent_of(duration: str, requests: str, warmup: str, timeout: str) -> Extent:

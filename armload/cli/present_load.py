@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from armload.cli import terminal
@@ -16,24 +16,25 @@ from armload.report.load.table import load_view
 from armload.serving.exports import export
 from armload.serving.loading import Loading
 from armload.serving.loads import KeptLoad
-from armload.serving.target import Extent, Pace
 
 
 def load_and_present(
     loading: Loading,
-    paces: Sequence[Pace],
-    extent: Extent,
+    run: Callable[[], object],
     formats: Sequence[str],
     *,
     as_json: bool,
 ) -> None:
     """Run all points and show their figures; after a failure, or Ctrl-C, those that there are.
 
+    Args:
+        run: runs them.
+
     Raises:
         ArmloadError: the load ended early.
     """
     try:
-        loading.run(paces, extent)
+        run()
     except KeyboardInterrupt:
         _present(loading, formats, as_json=as_json)
         raise InterruptionError("Interrupted. The records of all requests are kept.") from None

@@ -36,6 +36,7 @@ class Loading:
     Args:
         seed: of the schedule; the workload has its own.
         objectives: that its requests should stay within; none for none.
+        finds_rate: the rates are chosen to find the highest that is sustained.
     """
 
     def __init__(
@@ -46,12 +47,15 @@ class Loading:
         seed: int,
         progress: Progress,
         objectives: Objectives | None = None,
+        *,
+        finds_rate: bool = False,
     ) -> None:
         self._target = target
         self._workload = workload
         self._arrivals = arrivals
         self._seed = seed
         self._objectives = objectives
+        self._finds_rate = finds_rate
         self._progress = progress
         self._taken = 0
         self._sha = hashlib.sha256()
@@ -138,6 +142,7 @@ class Loading:
             seed=self._seed,
             requests_from=self._workload.described,
             objectives=self._objectives,
+            finds_rate=self._finds_rate,
         )
 
     def _clock(self) -> ClockOffset | None:

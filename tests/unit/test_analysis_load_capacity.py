@@ -43,7 +43,7 @@ def test_a_server_whose_slots_are_taken_lets_requests_queue() -> None:
         "Sustains 1 request/s within the SLO (100 % of the requests). At 4 requests/s ("
     )
     assert "requests queue: all four slots were busy 9" in capacity.sentence
-    assert "a decode step took 140 ms for 3.9 requests." in capacity.sentence
+    assert "a decode step took 140 ms for 4.0 requests." in capacity.sentence
 
 
 def test_a_server_that_is_never_overloaded_sustains_the_highest_rate_or_more() -> None:

@@ -33,24 +33,27 @@ class Capacity(Value):
     sentence: str
 
 
-def capacity_of(points: Sequence[AssessedPoint]) -> Capacity | None:
+def capacity_of(points: Sequence[AssessedPoint], *, surely: bool = False) -> Capacity | None:
     """Say what a service sustains; none without objectives, or without points.
 
     A point above one that is not sustained counts for nothing: it was luck.
+
+    Args:
+        surely: a point counts as sustained only if that is sure with 95 % confidence.
     """
     ordered = sorted(points, key=lambda point: point.rate or point.concurrency or 0)
     if not ordered or any(point.metrics.goodput is None for point in ordered):
         return None
     below: AssessedPoint | None = None
     for point in ordered:
-        if not _is_sustained(point):
-            return _limited(below, point)
+        if not is_sustained(_goodput(point), surely=surely):
+            return _limited(below, point, surely=surely)
         below = point
     top = ordered[-1]
     return Capacity(
         rate=top.rate,
         concurrency=top.concurrency,
-        sentence=f"Sustains {_load(top)} or more within the SLO ({_share(top)}).",
+        sentence=f"{_sustains(top, surely=surely)} or more within the SLO ({_share(top)}).",
     )
 
 
@@ -66,7 +69,7 @@ def main_cause(point: AssessedPoint) -> Cause | None:
     return max(found, key=lambda cause: point.slow[cause], default=None)
 
 
-def _limited(below: AssessedPoint | None, point: AssessedPoint) -> Capacity:
+def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool) -> Capacity:
     cause = main_cause(point)
     failed = sum(point.metrics.failed.values())
     if failed > sum(point.slow.values()):
@@ -76,11 +79,12 @@ def _limited(below: AssessedPoint | None, point: AssessedPoint) -> Capacity:
     else:
         reason = "" if cause is None else _reason(point, cause)
     if below is None:
-        start = f"Does not sustain {_load(point)} within the SLO ({_share(point)})."
+        sure = " with 95 % confidence" if surely else ""
+        start = f"Does not sustain {_load(point)} within the SLO{sure} ({_share(point)})."
         sentence = f"{start} {_sentence(reason)}" if reason else start
     else:
         sentence = (
-            f"Sustains {_load(below)} within the SLO ({_share(below)}). "
+            f"{_sustains(below, surely=surely)} within the SLO ({_share(below)}). "
             f"At {_load(point)} ({_share(point)}), {reason or 'it does not'}."
         )
     return Capacity(
@@ -91,8 +95,15 @@ def _limited(below: AssessedPoint | None, point: AssessedPoint) -> Capacity:
     )
 
 
-def _is_sustained(point: AssessedPoint) -> bool:
-    return _goodput(point).share >= SUSTAINED_FROM
+def is_sustained(found: Goodput, *, surely: bool) -> bool:
+    """Say whether enough requests were within the objectives, or, for sure, that they are."""
+    if surely:
+        return found.interval is not None and found.interval.low >= SUSTAINED_FROM
+    return found.share >= SUSTAINED_FROM
+
+
+def _sustains(point: AssessedPoint, *, surely: bool) -> str:
+    return f"Sustains {_load(point)}{', with 95 % confidence,' if surely else ''}"
 
 
 def _goodput(point: AssessedPoint) -> Goodput:

@@ -5,15 +5,18 @@ Each is defined in docs/load-metrics.md.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from armload.analysis.accuracy import wilson
 from armload.analysis.load import latency
 from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.point import LoadPoint
-from armload.analysis.load.quantiles import Distribution, distribution
+from armload.analysis.load.quantiles import Distribution, design_effect, distribution
 from armload.analysis.load.request import RequestRecord
+from armload.analysis.statistics import Interval
 from armload.core.values import Value
 
 MOST_LATENESS_S = 0.010
@@ -37,12 +40,14 @@ class Goodput(Value):
         objectives: what each must stay within.
         good: requests that did.
         share: of all that ended, failures included.
+        interval: of the share, with 95 % confidence; none of no request.
         requests_per_s: of the good ones.
     """
 
     objectives: Objectives
     good: int
     share: float
+    interval: Interval | None
     requests_per_s: float
 
 
@@ -165,13 +170,23 @@ def _doubts(ok: Sequence[RequestRecord], lateness: Distribution | None) -> list[
 def _goodput(
     measured: Sequence[RequestRecord], objectives: Objectives, duration_s: float
 ) -> Goodput:
-    good = sum(latency.is_good(record, objectives) for record in measured)
+    are_good = [latency.is_good(record, objectives) for record in measured]
+    good = sum(are_good)
     return Goodput(
         objectives=objectives,
         good=good,
         share=good / len(measured) if measured else 0.0,
+        interval=_share_interval(are_good),
         requests_per_s=_per_s(good, duration_s),
     )
+
+
+def _share_interval(are_good: Sequence[bool]) -> Interval | None:
+    """Return Wilson's interval for as many independent requests as have the same variance."""
+    if not are_good:
+        return None
+    independent = max(1, round(len(are_good) / design_effect(are_good)))
+    return wilson(math.floor(sum(are_good) / len(are_good) * independent), independent)
 
 
 def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:

@@ -63,6 +63,7 @@ class Load(Value):
         requests_from: the file, or the lengths of synthetic requests.
         requests_sha256: of what was sent.
         objectives: that its requests were to stay within; none where none were given.
+        finds_rate: its rates were chosen to find the highest that is sustained for sure.
         points: in the order in which they were run.
     """
 
@@ -81,4 +82,5 @@ class Load(Value):
     requests_from: str
     requests_sha256: str = ""
     objectives: Objectives | None = None
+    finds_rate: bool = False
     points: tuple[LoadPoint, ...] = ()

@@ -75,7 +75,7 @@ def quantile(samples: Sequence[float], share: float) -> Quantile:
     count = len(ordered)
     value = ordered[max(0, math.ceil(share * count) - 1)]
     below = [each <= value for each in samples]
-    independent = max(1, round(count / _design_effect(below)))
+    independent = max(1, round(count / design_effect(below)))
     low, high = _ranks(independent, share)
     scale = count / independent
     return Quantile(
@@ -85,9 +85,14 @@ def quantile(samples: Sequence[float], share: float) -> Quantile:
     )
 
 
-def _design_effect(below: Sequence[bool]) -> float:
-    # By how much the variance of a share exceeds that of independent samples, for a series whose
-    # correlation falls by the same factor with each step.
+def design_effect(below: Sequence[bool]) -> float:
+    """Return by how much a share's variance exceeds that of independent samples.
+
+    It is that of a series whose correlation falls by the same factor with each step.
+
+    Args:
+        below: whether each sample counts into the share, in the order of their requests.
+    """
     share = sum(below) / len(below)
     variance = share * (1 - share)
     if variance == 0 or len(below) < 3:

@@ -74,16 +74,16 @@ class ObservedPoint:
 
     @property
     def window_s(self) -> tuple[float, float]:
-        """From the first to the last request that was sent, in which the load was the intended one.
+        """From the first request that was sent until a slot took the last: the time under load.
 
         Of a single request, its whole time.
         """
-        sent = [record.sent_s for record in self.counted if record.sent_s is not None]
+        sent = [phases for record in self.counted if (phases := phases_of(record)) is not None]
         if not sent:
             return (0.0, 0.0)
-        first_s, last_s = min(sent), max(sent)
-        ends = [record.end_s for record in self.counted]
-        return (first_s, last_s if last_s > first_s else max(ends))
+        first_s = min(phases.sent_s for phases in sent)
+        last_s = max(phases.sent_s if phases.slot_s is None else phases.slot_s for phases in sent)
+        return (first_s, max(phases.end_s for phases in sent) if len(sent) == 1 else last_s)
 
     def seconds_of(self, step: Step) -> tuple[float, float]:
         """Return a step's start and end on the clock of the requests."""
@@ -100,7 +100,7 @@ class ObservedPoint:
 
 
 class Telemetry(Value):
-    """What the board did between the first and the last request of a point.
+    """What the board did from a point's first request until a slot took its last.
 
     Attributes:
         slots: of the server.

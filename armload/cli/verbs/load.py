@@ -16,6 +16,7 @@ _BOARD, _MODEL = "virtual", "demo"
 _DURATION_S = 60
 _PROMPT_TOKENS = "128"
 _N_PREDICT = "128"
+_FIND_REQUESTS = "100"
 _SEED = "1"
 _TIMEOUT_S = "600"
 
@@ -31,6 +32,8 @@ _TIMEOUT_S = "600"
         "model": f"what to serve, as for bench ({_MODEL}); with --url, the name to ask for (the "
         "first that the service lists)",
         "rate": "requests per second, sent on time whether earlier ones are answered or not; list",
+        "find-rate": "find the highest rate that meets --slo for nine of ten requests, with 95 % "
+        f"confidence; --requests at each rate ({_FIND_REQUESTS})",
         "concurrency": "clients that each wait for an answer before they send again; list",
         "duration": f"seconds in which requests are sent ({_DURATION_S}, unless --requests)",
         "requests": "number of requests at most (as many as fit in --duration)",
@@ -64,6 +67,7 @@ def load(
     dialect: str = "",
     model: str = "",
     rate: str = "",
+    find_rate: bool = False,
     concurrency: str = "",
     duration: str = "",
     requests: str = "",
@@ -108,6 +112,7 @@ def load(
     from armload.analysis.load.objectives import read_objectives
     from armload.cli import terminal
     from armload.cli.load_options import (
+        check_find_rate,
         extent_of,
         needed,
         paces_of,
@@ -123,6 +128,7 @@ def load(
     from armload.serving.arrivals import LARGEST_SEED, read_arrivals
     from armload.serving.dialects.every import dialect_named
     from armload.serving.exports import read_formats
+    from armload.serving.find_rate import find_rate as search
     from armload.serving.lengths import read_lengths
     from armload.serving.loading import Loading
     from armload.serving.readiness import check_service
@@ -130,14 +136,20 @@ def load(
 
     if data and prompt_tokens:
         raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
-    paces = paces_of(rate, concurrency)
+    if find_rate:
+        check_find_rate(paces=rate or concurrency, duration=duration, slo=slo, requests=requests)
+        requests = requests or _FIND_REQUESTS
+    paces = [] if find_rate else paces_of(rate, concurrency)
     extent = extent_of(duration, requests, warmup, timeout)
     gaps = read_arrivals(arrivals)
     number = whole_number("seed", seed, most=LARGEST_SEED) or 0
-    objectives, formats = read_objectives(slo), read_formats(export, has_rates=bool(rate))
+    objectives, formats = (
+        read_objectives(slo),
+        read_formats(export, has_rates=bool(rate) or find_rate),
+    )
     prompt = read_lengths("prompt-tokens", prompt_tokens or _PROMPT_TOKENS)
     answer = read_lengths("n-predict", n_predict) if n_predict else None
-    most = needed(paces, extent, gaps, number)
+    most = None if find_rate else needed(paces, extent, gaps, number)
     spoken = dialect_named(dialect or ("openai" if url else "llama-server"))
     plan = serving_plan(
         {
@@ -187,5 +199,13 @@ def load(
             progress=progress,
         )
         check_service(target, work.ask(0), extent.timeout_s)
-        loading = Loading(target, work, gaps, number, progress, objectives)
-        load_and_present(loading, paces, extent, formats, as_json=json)
+        loading = Loading(target, work, gaps, number, progress, objectives, finds_rate=find_rate)
+
+        def run() -> object:
+            if not find_rate or objectives is None:
+                return loading.run(paces, extent)
+            probing = Loading(target, work, gaps, number, progress, objectives)
+            slots = (target.settings or {}).get("slots")
+            return search(probing, loading, objectives, extent, slots=slots, progress=progress)
+
+        load_and_present(loading, run, formats, as_json=json)

@@ -89,7 +89,7 @@ def loaded_of(kept: KeptLoad) -> Loaded:
         objectives=objectives,
         job=job,
         points=tuple(points),
-        capacity=capacity_of([point.assessed for point in points]),
+        capacity=capacity_of([point.assessed for point in points], surely=kept.load.finds_rate),
     )
 
 

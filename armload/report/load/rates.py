@@ -188,7 +188,9 @@ def _throughput_sentence(loaded: Loaded) -> str:
     ]
     if within:
         good, found = max(within, key=lambda each: each[1].requests_per_s if each[1] else 0)
-        if found is not None:
+        if found is not None and not found.good:
+            said += f" None was within the SLO ({found.objectives})."
+        elif found is not None:
             said += (
                 f" At most {words.rate(found.requests_per_s)} requests/s were within the SLO "
                 f"({found.objectives}), at {good.label}."

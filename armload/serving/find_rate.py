@@ -1,0 +1,147 @@
+"""The highest rate at which a service meets its objectives, by bisection.
+
+A closed loop with as many clients as slots shows first what the service can do at most: no rate
+above that is sustained. Between an eighth of it and a quarter more, the rate is bisected on a
+logarithmic scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from armload.analysis.load.capacity import is_sustained
+from armload.analysis.load.metrics import Metrics, metrics_of
+from armload.analysis.load.objectives import Objectives
+from armload.core.errors import UsageError
+from armload.core.progress import Progress
+from armload.serving.loading import Loading
+from armload.serving.loads import KeptLoad
+from armload.serving.target import Extent, Pace
+
+FEWEST_REQUESTS = 40
+"""Of fewer, not even all within the objectives show nine of ten with 95 % confidence."""
+
+NARROW_FROM = 1.15
+"""Ratio of the lowest rate that failed to the highest that did not, at which the search ends."""
+
+_LOWEST_SHARE, _HIGHEST_SHARE = 1 / 8, 1.25
+_CLIENTS = 4
+_PROBES_PER_CLIENT = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bracket:
+    """Where the highest rate lies, in requests/s."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """The next rate to try, with three figures."""
+        return float(f"{math.sqrt(self.low * self.high):.3g}")
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the search ends."""
+        return self.high <= self.low * NARROW_FROM
+
+    def after(self, *, met: bool) -> Bracket:
+        """Return where it lies once the middle was tried."""
+        if met:
+            return Bracket(low=self.middle, high=self.high)
+        return Bracket(low=self.low, high=self.middle)
+
+    def tried(self, decide: Callable[[float], bool]) -> list[float]:
+        """Return the rates that are tried from here, in order, as each is decided."""
+        rates, bracket = [], self
+        while not bracket.is_narrow:
+            rates.append(bracket.middle)
+            bracket = bracket.after(met=decide(bracket.middle))
+        return rates
+
+
+def bracket_of(most_per_s: float) -> Bracket:
+    """Return where to search.
+
+    Args:
+        most_per_s: requests/s that the service answers in a closed loop.
+    """
+    return Bracket(low=most_per_s * _LOWEST_SHARE, high=most_per_s * _HIGHEST_SHARE)
+
+
+def duration_s(bracket: Bracket, requests: int, *, met: bool) -> float:
+    """Return how long a search takes that meets the objectives always, or never."""
+    return sum(requests / rate for rate in bracket.tried(lambda _: met))
+
+
+def find_rate(
+    probing: Loading,
+    loading: Loading,
+    objectives: Objectives,
+    extent: Extent,
+    *,
+    slots: int | None,
+    progress: Progress,
+) -> KeptLoad:
+    """Search, and return the load with a point for each rate that was tried.
+
+    Args:
+        probing: for the closed loop, which is a load of its own.
+        extent: with the number of requests at each rate.
+        slots: of the service; none where they are not known.
+
+    Raises:
+        ArmloadError: the service has ended, or answers nothing.
+    """
+    requests = extent.requests or FEWEST_REQUESTS
+    clients = slots or _CLIENTS
+    probe = extent.model_copy(
+        update={"requests": _PROBES_PER_CLIENT * clients, "warmup": 0, "duration_s": None}
+    )
+    records = probing.point(Pace(concurrency=clients), probe)
+    assert probing.kept is not None  # noqa: S101 - it has run a point
+    found = metrics_of(probing.kept.load.points[0], records)
+    bracket = bracket_of(found.requests_per_s)
+    progress.say(_foreseen(found, bracket, requests))
+
+    def met(rate: float) -> bool:
+        records = loading.point(Pace(rate=rate), extent)
+        assert loading.kept is not None  # noqa: S101 - it has run a point
+        goodput = metrics_of(loading.kept.load.points[-1], records, objectives).goodput
+        return goodput is not None and is_sustained(goodput, surely=True)
+
+    bracket.tried(met)
+    assert loading.kept is not None  # noqa: S101 - a bracket is never narrow at first
+    return loading.kept
+
+
+def check_requests(requests: int) -> None:
+    """Refuse so few requests that no rate could be shown to be sustained.
+
+    Raises:
+        UsageError: they are.
+    """
+    if requests < FEWEST_REQUESTS:
+        raise UsageError(
+            f"--requests {requests}: --find-rate needs {FEWEST_REQUESTS} or more at each rate "
+            "for 95 % confidence.",
+            "More requests find the rate more exactly: 100 by default.",
+        )
+
+
+def _foreseen(found: Metrics, bracket: Bracket, requests: int) -> str:
+    longest_s = duration_s(bracket, requests, met=False)
+    shortest_s = duration_s(bracket, requests, met=True)
+    rates = len(bracket.tried(lambda _: True))
+    return (
+        f"{found.requests_per_s:.3g} requests/s are answered at most. About {rates} rates of "
+        f"{requests} requests each follow, which take {_minutes(shortest_s)} to "
+        f"{_minutes(longest_s)} min, and longer while requests queue."
+    )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(seconds / 60, 0.1):.1f}" if seconds < 600 else f"{seconds / 60:.0f}"

@@ -1,0 +1,100 @@
+"""The highest rate within objectives: on a simulated server, and as it is typed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from armload.analysis.load.capacity import is_sustained
+from armload.analysis.load.metrics import metrics_of
+from armload.analysis.load.objectives import Objectives
+from armload.serving.find_rate import NARROW_FROM, Bracket, bracket_of, duration_s
+from armload.serving.loads import read_load
+from tests.command_line import typed
+from tests.stub_service import stub_service
+from tests.unit.simulated_server import Asked, Simulated
+
+
+@pytest.mark.parametrize("true_rate", [0.15, 0.4, 0.99])
+def test_the_rate_is_found_within_the_search_s_precision(true_rate: float) -> None:
+    tried = bracket_of(1.0).tried(lambda rate: rate <= true_rate)
+    met = [rate for rate in tried if rate <= true_rate]
+    assert true_rate / NARROW_FROM <= max(met, default=1 / 8) <= true_rate
+    assert len(tried) <= 6
+
+
+def test_a_simulated_server_is_found_to_sustain_what_its_slots_can_do() -> None:
+    server = Simulated(slots=4, prompt_token_s=0.0)
+    # Twenty tokens in steps of at most 0.14 s: four slots answer 4 / (20 * 0.14) requests/s.
+    most_per_s = 4 / (20 * 0.14)
+
+    def met(rate: float) -> bool:
+        asked = [Asked(at_s=number / rate) for number in range(100)]
+        observed = server.serve(asked, rate=rate)
+        found = metrics_of(observed.point, observed.records, Objectives(ttft_s=1.0)).goodput
+        return found is not None and is_sustained(found, surely=True)
+
+    tried = bracket_of(most_per_s).tried(met)
+    best = max(rate for rate in tried if met(rate))
+    assert most_per_s / NARROW_FROM**2 < best < most_per_s * 1.05
+
+
+def test_a_search_that_always_fails_takes_longest() -> None:
+    bracket = Bracket(low=0.1, high=1.0)
+    longest_s = duration_s(bracket, 100, met=False)
+    assert longest_s > duration_s(bracket, 100, met=True)
+    assert longest_s == sum(100 / rate for rate in bracket.tried(lambda _: False))
+
+
+def test_forty_requests_can_show_a_rate_to_be_sustained_and_fewer_cannot() -> None:
+    asked = [Asked(at_s=10.0 * number) for number in range(40)]
+    observed = Simulated().serve(asked, rate=0.1)
+    for count, is_sure in ((40, True), (30, False)):
+        records = observed.records[:count]
+        found = metrics_of(observed.point, records, Objectives(ttft_s=5)).goodput
+        assert found is not None
+        assert is_sustained(found, surely=True) is is_sure
+        assert is_sustained(found, surely=False)
+
+
+def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
+    tmp_path: Path,
+) -> None:
+    words = ("--find-rate", "--slo", "e2e=20s", "--requests", "40", "--n-predict", "2", "--json")
+    with stub_service(header_s=0.1) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"answered at most. About [45] rates of 40 requests each", done.stderr)
+    found = json.loads(done.stdout)
+    rates = [point["rate"] for point in found["points"]]
+    assert rates == sorted(rates)
+    assert found["capacity"]["rate"] == rates[-1]
+    assert found["capacity"]["sentence"].startswith(
+        f"Sustains {rates[-1]:g} requests/s, with 95 % confidence, or more within the SLO"
+    )
+    probe, search = sorted(
+        (read_load(folder).load for folder in (tmp_path / "loads").iterdir()),
+        key=lambda load: load.finds_rate,
+    )
+    assert (probe.finds_rate, search.finds_rate) == (False, True)
+    assert [point.concurrency for point in probe.points] == [4]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rate", "1", "--slo", "ttft=1s"), "excludes --rate"),
+        (("--duration", "60", "--slo", "ttft=1s"), "excludes --rate"),
+        ((), "--slo is missing"),
+        (("--slo", "ttft=1s", "--requests", "20"), "needs 40 or more"),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = typed(tmp_path, "load", "--url", "http://127.0.0.1:9", "--find-rate", *words)
+    assert done.returncode == 2
+    assert said in done.stderr

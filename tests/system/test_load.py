@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from armload.analysis.load.parts import Accounting
+from armload.analysis.load.request import RequestRecord
 from armload.engines.trace import read_trace
 from armload.report.load.loaded import loaded_of
 from armload.serving.loads import KeptLoad, read_load
@@ -170,27 +171,29 @@ def test_a_request_longer_than_a_slot_fails_alone_and_in_the_servers_words(ann: 
 
 
 @pytest.mark.exhaustive(covers=COVERED)
-def test_a_connection_that_drops_for_ten_seconds_fails_requests_and_not_the_load(
+def test_a_connection_that_drops_for_ten_seconds_delays_requests_and_ends_no_load(
     ann: Person,
 ) -> None:
-    words = (*SERVED, *SHORT, "--rate", "2", "--duration", "40")
-    process = ann.start("load", *words, "--json")
+    port: int = json.loads(ann.types("board.up", "--board", "here", "--json").stdout)["port"]
+    process = ann.start("load", *SERVED, *SHORT, "--rate", "2", "--duration", "60", "--json")
     wait_for_requests(ann, process, 3)
-    with without_connection(ann):
+    with without_connection(port):
         time.sleep(10)
     shown, said = process.communicate(timeout=180)
     assert process.returncode == 0, said
-    metrics = json.loads(shown)["points"][0]["metrics"]
     kept = latest(ann)
     records = kept.requests(0)
-    assert (
-        len(records)
-        == kept.load.points[0].requests
-        == metrics["ok"] + len(records) - sum(record.outcome == "ok" for record in records)
-    )
+    assert len(records) == kept.load.points[0].requests
+    assert {record.outcome for record in records} <= {"ok", "dropped", "refused", "timeout"}
     assert records[0].outcome == records[-1].outcome == "ok"
-    assert sum(metrics["failed"].values()) > 0
-    assert set(metrics["failed"]) <= {"dropped", "refused", "timeout"}
+    hit = [record for record in records if record.outcome != "ok" or waited_s(record) > 5]
+    assert hit
+    metrics = json.loads(shown)["points"][0]["metrics"]
+    assert metrics["ok"] == sum(record.outcome == "ok" for record in records)
+
+
+def waited_s(record: RequestRecord) -> float:
+    return record.end_s - record.scheduled_s
 
 
 @pytest.mark.exhaustive(covers=COVERED)
@@ -206,12 +209,12 @@ def test_two_minutes_of_load_on_a_virtual_board_have_no_error(ann: Person) -> No
 
 def wait_for_requests(person: Person, process: Any, count: int) -> None:
     """Wait until that many requests of a new load have ended."""
-    before = set((person.folder / "loads").iterdir())
+    before = set((person.folder / "loads").glob("*"))
     began = time.monotonic()
     while True:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() - began < 300
-        new = sorted(set((person.folder / "loads").iterdir()) - before)
+        new = sorted(set((person.folder / "loads").glob("*")) - before)
         files = [folder / "requests-0.jsonl" for folder in new]
         if files and files[0].is_file() and files[0].read_bytes().count(b"\n") >= count:
             return
@@ -219,21 +222,17 @@ def wait_for_requests(person: Person, process: Any, count: int) -> None:
 
 
 @contextlib.contextmanager
-def without_connection(person: Person) -> Iterator[None]:
-    """Cut the connections to the board, and let it take no other one."""
-    shown = json.loads(person.types("board.up", "--board", "here", "--json").stdout)
+def without_connection(port: int) -> Iterator[None]:
+    """Cut the connections to a board's SSH server, and let it take no other one."""
     (server,) = {
         one.pid
         for one in psutil.net_connections("tcp")
-        if one.laddr
-        and one.laddr.port == shown["port"]
-        and one.status == psutil.CONN_LISTEN
-        and one.pid
+        if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN and one.pid
     }
     daemon = psutil.Process(server)
     daemon.suspend()
     try:
-        end_sessions(shown["port"])
+        end_sessions(port)
         yield
     finally:
         daemon.resume()

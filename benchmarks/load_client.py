@@ -31,6 +31,7 @@ from armload.serving.loading import Loading
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.workload import Listed
 
+_NEAR_S = 0.002
 _HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
     b"Connection: close\r\n\r\n"
@@ -93,7 +94,8 @@ def _show(name: str, samples: Sequence[float]) -> None:
     ordered = sorted(samples)
     p50, p99 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99))
     milliseconds = " ".join(f"{1000 * each:8.2f}" for each in (p50, p99, ordered[-1]))
-    print(f"{name:38} {milliseconds} ms (p50, p99, max)")
+    near = sum(abs(each) <= _NEAR_S for each in samples) / len(samples)
+    print(f"{name:38} {milliseconds} ms (p50, p99, max); {near:.1%} within 2 ms")
 
 
 def serve(port: Connection, tokens: int, gap_s: float) -> None:

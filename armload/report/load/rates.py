@@ -94,8 +94,9 @@ def _latencies(loaded: Loaded, title: str, sentence: str) -> Specification:
     rows: Rows = [row for point in loaded.points for row in _latency_rows(point)]
     limits = _limits(loaded.objectives)
     panels = [kind for kind in (FIRST, EACH, WHOLE) if any(row["cell"] == kind for row in rows)]
-    for row in rows:
-        row["limit"] = limits.get(row["cell"])
+    for row in rows:  # a panel without any figure to draw has no scale, so an unseen one stands in
+        row["limit"] = limits.get(row["cell"], row["value"])
+        row["limited"] = int(row["cell"] in limits)
     colour, shape = colour_and_shape("percentile", PERCENTILES)
     values = [row["value"] for row in rows]
     is_wide = bool(values) and max(values) > LOGARITHMIC_FROM * min(values)
@@ -123,9 +124,9 @@ def _latencies(loaded: Loaded, title: str, sentence: str) -> Specification:
     layers = [band, line, marks]
     if limits:
         layers.append(
-            base.transform_filter("isValid(datum.limit)")
-            .mark_rule(color=QUIET, strokeDash=[5, 4])
-            .encode(alt.Y("mean(limit):Q"))
+            base.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(
+                alt.Y("mean(limit):Q"), alt.Opacity("limited:Q", legend=None).scale(None)
+            )
         )
     middles = [max(row["value"] for row in rows if row["cell"] == panel) for panel in panels]
     chart = in_panels(layers, data, panels, middles)

@@ -1,0 +1,71 @@
+"""The page of a load in a real browser that can reach no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from armload.report.load.loaded import loaded_of
+from armload.report.load.page import write_page
+from tests.system.browser import PROGRAM, Tab, opened_browser
+from tests.unit.served_loads import keep, points
+from tests.unit.simulated_server import Simulated
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
+
+FIGURES = ("latency", "goodput", "timeline", "parts", "distribution")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("loads") / "20261123T070822Z-load-kitchen-2303"
+    return write_page(loaded_of(keep(points(Simulated()), folder)), folder)
+
+
+@pytest.fixture
+def tab(tmp_path: Path) -> Iterator[Tab]:
+    with opened_browser(tmp_path / "profile") as tab:
+        yield tab
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])
+def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
+    width: int, scheme: Literal["light", "dark"], page: Path, tab: Tab
+) -> None:
+    tab.open(page, width=width, scheme=scheme)
+    drawn = "[...document.querySelectorAll('.vega-embed svg')].length"
+    assert tab.evaluate(drawn) == len(FIGURES)
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    too_wide = """[...document.querySelectorAll(".chart svg")]
+        .filter((each) => each.getBoundingClientRect().right > innerWidth + 1).length"""
+    assert tab.evaluate(too_wide) == 0
+    assert tab.complaints == []
+    assert set(tab.asked) == {page.as_uri()}
+
+
+def test_the_tracks_of_the_timeline_share_one_time_axis(page: Path, tab: Tab) -> None:
+    tab.open(page, width=1200)
+    widths = tab.evaluate(
+        """[...document.querySelectorAll("#chart-timeline .concat_0_group, \
+        #chart-timeline .concat_1_group, #chart-timeline .concat_2_group")]
+        .map((each) => each.querySelector(".background").getBoundingClientRect())
+        .map((box) => Math.round(box.width))"""
+    )
+    assert isinstance(widths, list)
+    assert len(widths) == 3
+    assert len(set(widths)) == 1
+
+
+def test_slow_requests_are_chosen_by_their_cause(page: Path, tab: Tab) -> None:
+    tab.open(page, width=1200)
+    shown = """(() => {
+      document.querySelector("[data-filters='slow'] [data-outcome='queued']").click();
+      return [...document.querySelectorAll("#slow tbody tr")].filter((row) => !row.hidden)
+        .map((row) => row.dataset.outcome);
+    })()"""
+    causes = tab.evaluate(shown)
+    assert isinstance(causes, list)
+    assert set(causes) == {"queued"}

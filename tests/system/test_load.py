@@ -200,10 +200,11 @@ def waited_s(record: RequestRecord) -> float:
 @pytest.mark.machine
 def test_two_minutes_of_load_on_a_virtual_board_have_no_error(ann: Person) -> None:
     words = ("--board", "mine", "--model", "word-problems:Q8_0", "--slots", "2", "--context", "256")
-    load = ("--rate", "1", "--duration", "120", *SHORT)
+    load = ("--concurrency", "2", "--duration", "120", *SHORT)
     found = json.loads(ann.types("load", *words, *load, "--json").stdout)
     metrics = found["points"][0]["metrics"]
-    assert metrics["ok"] == metrics["scheduled"] > 60
+    assert metrics["ok"] == metrics["scheduled"] > 10
+    assert metrics["duration_s"] > 110
     assert_tokens_and_times_agree(latest(ann), 0)
 
 

@@ -69,6 +69,8 @@ def test_the_page_says_what_is_sustained_and_what_is_in_the_way(
 
 def test_every_point_is_a_row_of_the_table(report: Report) -> None:
     assert Page(report.page.read_text()).rows == 3
+    headings = [column.heading for column in report.table.columns]
+    assert len(set(headings)) == len(headings), "they are the keys of the JSON document"
     (column,) = [each for each in report.table.columns if each.heading == "within SLO"]
     place = report.table.columns.index(column)
     shares = [row.entries[place].number for row in report.table.rows]

@@ -7,14 +7,7 @@ from armload.report import formatting as words
 from armload.report.cell_table import CellTable, Column, Entry, Row
 from armload.report.load.loaded import Loaded, LoadedPoint
 
-_LATENCIES = (
-    ("first token", "p50"),
-    ("first token", "p99"),
-    ("per token", "p50"),
-    ("per token", "p99"),
-    ("end to end", "p50"),
-    ("end to end", "p99"),
-)
+_LATENCIES = ("first token", "per token", "end to end")
 
 
 def point_table(loaded: Loaded) -> CellTable:
@@ -28,7 +21,11 @@ def point_table(loaded: Loaded) -> CellTable:
             *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
             Column(heading="throughput", unit="requests/s", is_number=True),
             Column(heading="output", unit="tokens/s", is_number=True),
-            *(Column(heading=name, unit=unit, is_number=True) for name, unit in _LATENCIES),
+            *(
+                Column(heading=f"{latency} {percentile}", is_number=True)
+                for latency in _LATENCIES
+                for percentile in ("p50", "p99")
+            ),
             Column(heading="verdict"),
         ),
         rows=tuple(_row(point, has_objectives=has_objectives) for point in loaded.points),

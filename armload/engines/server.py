@@ -55,6 +55,7 @@ from armload.engines.plan import (
 )
 from armload.engines.trace import Step, read_lines
 from armload.engines.weights import are_streamed, environment
+from armload.engines.weights_record import Weights
 from armload.models.model import Model
 
 SERVER = "llama-server"
@@ -130,9 +131,13 @@ class _Counted:
 
     def __init__(self) -> None:
         self.result = {"steps": 0, "prompt_tokens": 0, "generated_tokens": 0}
+        self.weights: tuple[Weights, ...] = ()
 
     def take(self, line: Mapping[str, object]) -> None:
-        if "step" in line and line.get("model", 0) == 0:
+        if "weights" in line:
+            # Each file of the trace says it anew.
+            self.weights = (Weights.model_validate(line),)
+        elif "step" in line and line.get("model", 0) == 0:
             step = Step.model_validate(line)
             self.result["steps"] += 1
             self.result["prompt_tokens"] += step.prompt_tokens
@@ -281,8 +286,8 @@ class Serving(Engine):
         """
         del job
         counted = _Counted()
-        former = folder / "trace.jsonl.1"
+        read_lines(folder / "trace.jsonl.1", counted.take)
         header = read_lines(folder / "trace.jsonl", counted.take)
-        if former.is_file():
-            read_lines(former, counted.take)
+        if header is not None:
+            header = header.model_copy(update={"weights": counted.weights})
         return Output(header=header, result=dict(counted.result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
@@ -19,8 +20,8 @@ from armload.serving.monitor import Monitor
 @pytest.fixture
 def folder(tmp_path: Path) -> PurePosixPath:
     """A run's folder that has used the monitor."""
-    program = helper(MONITOR, architecture=machine_architecture()).path
-    (tmp_path / "uses").write_text(f"/nowhere\n{program.parent}\n")
+    shutil.copy(helper(MONITOR, architecture=machine_architecture()).path, tmp_path / MONITOR)
+    (tmp_path / "uses").write_text(f"/nowhere\n{tmp_path}\n")
     return PurePosixPath(tmp_path)
 
 
@@ -29,13 +30,13 @@ def monitor(connect: Callable[[], Host], folder: PurePosixPath) -> Iterator[Moni
     monitor = Monitor(connect, folder)
     yield monitor
     monitor.close()
-    for process in running():
+    for process in running(folder):
         process.kill()
 
 
-def running() -> list[psutil.Process]:
-    path = helper(MONITOR, architecture=machine_architecture()).path
-    return [one for one in psutil.process_iter(["exe"]) if one.info["exe"] == str(path.resolve())]
+def running(folder: PurePosixPath) -> list[psutil.Process]:
+    path = str(folder / MONITOR)
+    return [one for one in psutil.process_iter(["exe"]) if one.info["exe"] == path]
 
 
 def test_the_clock_is_known_within_five_milliseconds(monitor: Monitor) -> None:
@@ -52,9 +53,9 @@ def test_the_state_is_told_at_a_time_of_the_boards_clock(monitor: Monitor) -> No
     assert 0 < sample["memory_available_bytes"] <= psutil.virtual_memory().total
 
 
-def test_it_is_started_again_when_it_has_gone(monitor: Monitor) -> None:
+def test_it_is_started_again_when_it_has_gone(monitor: Monitor, folder: PurePosixPath) -> None:
     monitor.sample()
-    (process,) = running()
+    (process,) = running(folder)
     process.kill()
     process.wait()
     assert monitor.sample()["at_s"] > 0

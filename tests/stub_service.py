@@ -23,7 +23,7 @@ class Behaviour:
         header_s, first_s, gap_s: delays before the header, the first token after it, each other.
         tokens: of an answer; none: as many as were asked for.
         api_key: that it wants.
-        status: that it answers with.
+        status: that it answers with, after ``answered`` requests.
         cut_after: tokens after which it drops the connection.
         error_after: tokens after which it reports an error in the stream.
         has_tokenizer: whether it counts tokens: each word is one.
@@ -36,6 +36,7 @@ class Behaviour:
     tokens: int | None = None
     api_key: str = ""
     status: int = 200
+    answered: int = 0
     cut_after: int | None = None
     error_after: int | None = None
     has_tokenizer: bool = True
@@ -70,7 +71,7 @@ class StubService:
         self.bodies.append((path, body))
         if path not in _STREAMS:
             return web.json_response({"error": {"message": "File Not Found"}}, status=404)
-        if how.status != 200:
+        if how.status != 200 and len(self.bodies) > how.answered:
             return web.json_response({"error": {"message": "as told"}}, status=how.status)
         return await self._stream(request, how, body)
 

@@ -24,7 +24,10 @@ class Group(Collection):
         return super().task_with_config(name) if name else (self.own, self.configuration())
 
 
-def add_group(namespace: Collection, group: Group) -> None:
-    """Add a group and the verb that it is named after, side by side."""
-    namespace.add_task(group.own)
-    namespace.collections[group.own.name] = group
+def add_verb(namespace: Collection, verb: Task[Any] | Group) -> None:
+    """Add a verb; of a group, the verb that it is named after and the group side by side."""
+    if isinstance(verb, Group):
+        namespace.add_task(verb.own)
+        namespace.collections[verb.own.name] = verb
+    else:
+        namespace.add_task(verb)

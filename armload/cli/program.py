@@ -16,7 +16,7 @@ from invoke.program import Program
 
 from armload import __version__
 from armload.cli.flags import grouped, shown
-from armload.cli.group import add_group
+from armload.cli.group import add_verb
 from armload.cli.help import columns, prose
 from armload.cli.interrupts import interruptible
 from armload.cli.streams import discard_output
@@ -52,6 +52,7 @@ for verb in (
     fit.fit,
     evaluation.evaluate,
     evaluation.tradeoff,
+    serve.group,
     load.load,
     bench.pull,
     show.show,
@@ -59,10 +60,9 @@ for verb in (
     compare.compare,
     clean.clean,
 ):
-    namespace.add_task(verb)
+    add_verb(namespace, verb)
 namespace.add_collection(board.collection, name="board")
 namespace.add_collection(model.collection, name="model")
-add_group(namespace, serve.group)
 
 _HELP = ("-h, --help", "show this page")
 _ABOUT = """

@@ -16,7 +16,7 @@ from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.objectives import Objectives
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.serving.loading import Loading
+from armload.serving.loading import Loading, NothingSucceededError
 from armload.serving.loads import KeptLoad
 from armload.serving.target import Extent, Pace
 
@@ -94,7 +94,7 @@ def find_rate(
         slots: of the service; none where they are not known.
 
     Raises:
-        ArmloadError: the service has ended, or answers nothing.
+        ArmloadError: the service has ended, or answers nothing even in the closed loop.
     """
     requests = extent.requests or FEWEST_REQUESTS
     clients = slots or _CLIENTS
@@ -108,7 +108,11 @@ def find_rate(
     progress.say(_foreseen(found, bracket, requests))
 
     def met(rate: float) -> bool:
-        records = loading.point(Pace(rate=rate), extent)
+        try:
+            records = loading.point(Pace(rate=rate), extent)
+        except NothingSucceededError as error:
+            progress.say(error.message)
+            return False
         assert loading.kept is not None  # noqa: S101 - it has run a point
         goodput = metrics_of(loading.kept.load.points[-1], records, objectives).goodput
         return goodput is not None and is_sustained(goodput, surely=True)

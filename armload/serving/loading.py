@@ -27,6 +27,10 @@ from armload.serving.target import Extent, Pace, Target
 from armload.serving.workload import Workload
 
 
+class NothingSucceededError(RunError):
+    """No request of a point succeeded."""
+
+
 class Loading:
     """A load that is under way.
 
@@ -170,12 +174,14 @@ class Loading:
         )
 
 
-def _nothing_succeeded(target: Target, pace: Pace, records: Sequence[RequestRecord]) -> RunError:
+def _nothing_succeeded(
+    target: Target, pace: Pace, records: Sequence[RequestRecord]
+) -> NothingSucceededError:
     outcomes = Counter(record.outcome for record in records)
     errors = Counter(record.error for record in records if record.error)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
-    return RunError(
+    return NothingSucceededError(
         f"{target.url}: no request succeeded at {pace} ({counts}).{why}",
         "See the service's log. The records of the requests are kept.",
     )

@@ -83,6 +83,19 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     assert [point.concurrency for point in probe.points] == [4]
 
 
+def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(
+    tmp_path: Path,
+) -> None:
+    words = ("--find-rate", "--slo", "e2e=9s", "--requests", "40", "--n-predict", "2", "--json")
+    with stub_service(header_s=0.02, status=503, answered=12) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words)
+    assert done.returncode == 0, done.stderr
+    assert "no request succeeded at" in done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["points"]) > 3
+    assert found["capacity"]["rate"] is None
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -14,6 +14,7 @@ from armload.analysis.load.telemetry import Telemetry
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress, Silent
+from armload.core.values import counted
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
@@ -145,7 +146,8 @@ def doubts(points: Sequence[LoadedPoint]) -> list[str]:
         said += [f"{point.label}, not valid: {reason}" for reason in metrics.reasons]
         if metrics.failed:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(metrics.failed.items()))
-            said.append(f"{point.label}: {sum(metrics.failed.values())} requests failed ({kinds}).")
+            failed = counted(sum(metrics.failed.values()), "request")
+            said.append(f"{point.label}: {failed} failed ({kinds}).")
     return said
 
 

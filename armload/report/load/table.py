@@ -50,7 +50,8 @@ def remarks(point: AssessedPoint) -> list[str]:
     said = []
     if metrics.failed:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(metrics.failed.items()))
-        said.append(f"{where}: {sum(metrics.failed.values())} requests failed ({counts}).")
+        failed = counted(sum(metrics.failed.values()), "request")
+        said.append(f"{where}: {failed} failed ({counts}).")
     said += [f"{where}, not valid: {reason}" for reason in metrics.reasons]
     return said
 

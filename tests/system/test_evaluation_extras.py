@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from armload.core.progress import Silent
-from armload.models.find import model_called
 from tests.person import Person
+from tests.system.engines import shared
 
 COVERED = ["armload/evaluation/harness", "armload/evaluation/logits", "toolchains/native/scorer"]
 pytestmark = [
@@ -116,14 +115,16 @@ def test_likelihoods_and_accuracy_are_those_of_the_harness_without_armload(ann: 
     data = folder / "sums.jsonl"
     data.write_text("\n".join(map(json.dumps, questions)))
     (folder / "sums.yaml").write_text(TASK.format(data=data))
-    words = ("--model", MODEL, "--board", "here", "--data", "tasks", "--parallel", "4")
+    # Weights of 32 bits: where activations are rounded to 8, other kernels differ by up to 0.1.
+    model = shared("stories260K.gguf")
+    words = ("--model", str(model), "--board", "here", "--data", "tasks")
     shown = json.loads(ann.types("eval", "--task", "lm-eval:sums", *words, "--json").stdout)
     ours = json.loads(Path(shown["results"]).read_text())
-    model = model_called(MODEL, Silent())
-    plain = [sys.executable, "-c", PLAIN_HARNESS, str(model.path), str(folder)]
+    plain = [sys.executable, "-c", PLAIN_HARNESS, str(model), str(folder)]
     subprocess.run(plain, env=ann.environment, cwd=folder, check=True, timeout=600)
     theirs = json.loads((folder / "plain.json").read_text())
-    assert likelihoods_of(ours) == pytest.approx(likelihoods_of(theirs), abs=1e-3)
+    # Of some ten tokens each. Two compilers' kernels round keys and values to 16 bits differently.
+    assert likelihoods_of(ours) == pytest.approx(likelihoods_of(theirs), abs=5e-3)
     for metric in ("acc,none", "acc_norm,none"):
         assert ours["results"]["sums"][metric] == theirs["results"]["sums"][metric]
     (task,) = shown["tasks"]

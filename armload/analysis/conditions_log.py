@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from armload.analysis.background import BackgroundProcess
 from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
 from armload.core.values import Value
@@ -20,6 +22,19 @@ class Swapped(Value):
 
     in_bytes: int
     out_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What was noted on the board around a run; none where that is not known."""
+
+    after: Conditions | None = None
+    cache: Cache | None = None
+    governor: str | None = None
+    background: tuple[BackgroundProcess, ...] | None = None
+    swapped: Swapped | None = None
+    storage_was_full: bool = False
+    lease_lost: bool = False
 
 
 def read_after(folder: Path) -> Conditions | None:

@@ -13,9 +13,9 @@ from functools import cache
 from statistics import fmean, median, stdev
 
 from armload.analysis.run import Run, Verdict
+from armload.analysis.speed_doubts import MEDIAN_WITHIN
 from armload.analysis.statistics import CONFIDENCE, Interval, t_quantile
 from armload.analysis.summary import token_times
-from armload.analysis.verdict import MEDIAN_WITHIN
 from armload.core.values import Value, counted
 from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 

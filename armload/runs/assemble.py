@@ -6,6 +6,7 @@ from pathlib import Path
 
 from armload.analysis.background import read_background_processes
 from armload.analysis.conditions_log import (
+    Around,
     read_after,
     read_cache,
     read_governor,
@@ -16,7 +17,7 @@ from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
-from armload.analysis.verdict import Around, judge
+from armload.analysis.verdict import judge
 from armload.core.errors import DataError
 from armload.core.mistakes import explain_mistake
 from armload.deploy.exit_reason import Exit, explain

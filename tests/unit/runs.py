@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+from armload.analysis.conditions_log import Around
 from armload.analysis.limit import find_limit
 from armload.analysis.run import Run, Verdict
 from armload.analysis.summary import summarise
-from armload.analysis.verdict import Around, judge
+from armload.analysis.verdict import judge
 from armload.boards.conditions import Conditions
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord

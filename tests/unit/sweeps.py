@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from armload.analysis.conditions_log import Around
 from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.summary import summarise
-from armload.analysis.verdict import Around, judge
+from armload.analysis.verdict import judge
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory, Output

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.conditions_log import Around
 from armload.analysis.run import Run, Verdict
 from armload.analysis.sanity import Departure
-from armload.analysis.verdict import Around, judge
+from armload.analysis.verdict import judge
 from armload.deploy.exit_reason import Exit
 from armload.engines.output import Output
 from armload.engines.plan import Plan

@@ -22,19 +22,19 @@ def amount(option: str, text: str) -> float:
     return number
 
 
-def whole_number(option: str, text: str, *, most: int | None = None) -> int | None:
-    """Read a whole number from 0 on; none where nothing was typed.
+def whole_number(option: str, text: str, *, least: int = 0, most: int | None = None) -> int | None:
+    """Read a whole number; none where nothing was typed.
 
     Raises:
-        UsageError: it is none, or larger than ``most``; names the option.
+        UsageError: it is none, smaller than ``least``, or larger than ``most``; names the option.
     """
     from armload.core.errors import UsageError
 
     if not text:
         return None
-    if not text.isdecimal() or (most is not None and int(text) > most):
+    if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
         upto = "or more" if most is None else f"to {most}"
-        raise UsageError(f"--{option} {text!a}: must be a whole number, 0 {upto}.")
+        raise UsageError(f"--{option} {text!a}: must be a whole number, {least} {upto}.")
     return int(text)
 
 

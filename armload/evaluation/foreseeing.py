@@ -29,9 +29,12 @@ def foresight(where: Session, engine: Scoring, max_tokens: int, progress: Progre
         if prediction is not None:
             longest_s = _longest_s(prediction, scoring.items_count, scoring.parallel, max_tokens)
             if longest_s is not None and longest_s >= SAID_FROM_S:
+                asked = f"{scoring.items_count} questions"
                 progress.say(
-                    f"{scoring.items_count} questions of up to {max_tokens} tokens take "
-                    f"{_words(longest_s)} if all answers are that long."
+                    f"{asked} of up to {max_tokens} tokens take {_words(longest_s)} if all answers "
+                    "are that long."
+                    if max_tokens
+                    else f"{asked} take about {_words(longest_s)}."
                 )
         return prediction if scoring.parallel == 1 and max_tokens else None
 

@@ -158,7 +158,7 @@ def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Per
         (("--budget", "few"), 2, "--budget 'few': must be a whole number"),
         (("--weights", "wrong"), 2, "mapped"),
         (("--resident", "lots"), 2, "not a size"),
-        (("--parallel", "99"), 2, "from 1 to 32"),
+        (("--parallel", "99"), 2, "1 to 32"),
         (("--threads", "0"), 2, "threads"),
         (("--grader", "fair"), 2, "no grader 'fair'"),
         (("--tell-budget", "maybe"), 2, "must be no, yes or both"),

@@ -90,7 +90,7 @@ def evaluate(
     """
     del c
     from armload.bench.options import typed_options
-    from armload.cli.numbers import amount
+    from armload.cli.numbers import amount, whole_number
     from armload.cli.parallel import board_names
     from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
     from armload.core.errors import UsageError
@@ -112,12 +112,12 @@ def evaluate(
         task=task,
         data=data,
         prompts=tuple(_listed(prompt)),
-        budgets=tuple(_count("budget", each) for each in _listed(budget)),
+        budgets=tuple(whole_number("budget", each, least=1) or 0 for each in _listed(budget)),
         tell=tell_budget,
         conclude=conclude,
-        limit=_count("limit", limit) if limit else None,
+        limit=whole_number("limit", limit, least=1),
         grader=grader,
-        parallel=_count("parallel", parallel, most=MOST_PARALLEL) if parallel else 1,
+        parallel=whole_number("parallel", parallel, least=1, most=MOST_PARALLEL) or 1,
     )
     (plan,) = typed_options(
         {
@@ -175,15 +175,6 @@ def evaluate(
     logits_and_present(
         request, asked, way, reference=reference, must_be_close=fail_unless_close, as_json=json
     )
-
-
-def _count(option: str, text: str, *, most: int | None = None) -> int:
-    from armload.core.errors import UsageError
-
-    if not text.isdecimal() or int(text) == 0 or (most is not None and int(text) > most):
-        upto = "of 1 or more" if most is None else f"from 1 to {most}"
-        raise UsageError(f"--{option} {text!a}: must be a whole number {upto}.")
-    return int(text)
 
 
 def _listed(text: str) -> list[str]:

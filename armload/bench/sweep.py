@@ -28,6 +28,7 @@ from armload.core.files import write_whole
 from armload.core.locks import locked
 from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
+from armload.core.references import fitting
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.completion import Completion
@@ -290,17 +291,7 @@ def find_sweep(reference: str) -> Path | None:
                 "A list makes one: armload bench --threads 1,2,4.",
             )
         return sweeps[-1]
-    found = [
-        folder
-        for folder in folders
-        if folder.name.startswith(reference) or folder.name.endswith(reference)
-    ]
-    if len(found) > 1:
-        raise UsageError(
-            f"{reference!r} is ambiguous: {found[-1].name} or {found[-2].name}.",
-            "Give more of the id.",
-        )
-    return found[0] if found else None
+    return fitting(folders, reference)
 
 
 def load_journal(folder: Path) -> Journal:

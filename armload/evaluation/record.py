@@ -24,6 +24,7 @@ from armload.core.files import write_whole
 from armload.core.locks import locked
 from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
+from armload.core.references import fitting_or_refused
 from armload.core.values import Value
 from armload.core.workspace import evaluations_folder
 from armload.engines.answers import Answer, read_answers
@@ -250,23 +251,9 @@ def find_evaluation(reference: str) -> Evaluated:
         raise UsageError(
             f"There is no evaluation in {evaluations_folder()} yet.", "Make one with: armload eval"
         )
-    found = [
-        folder
-        for folder in folders
-        if folder.name.startswith(reference) or folder.name.endswith(reference)
-    ]
     if reference in LATEST:
-        found = folders[-1:]
-    if not found:
-        raise UsageError(
-            f"There is no evaluation {reference!r}.", f"The latest is {folders[-1].name}."
-        )
-    if len(found) > 1:
-        raise UsageError(
-            f"{reference!r} is ambiguous: {found[-1].name} or {found[-2].name}.",
-            "Give more of the id.",
-        )
-    return load_evaluation(found[0])
+        return load_evaluation(folders[-1])
+    return load_evaluation(fitting_or_refused(folders, reference, kind="evaluation"))
 
 
 def load_evaluation(folder: Path) -> Evaluated:

@@ -21,6 +21,7 @@ from armload.core.disk import is_there, unreadable
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.core.files import write_whole
 from armload.core.mistakes import explain_mistake
+from armload.core.references import fitting_or_refused
 from armload.core.values import as_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job
@@ -176,21 +177,9 @@ def find_load(reference: str) -> KeptLoad:
     folders = load_folders()
     if not folders:
         raise UsageError(f"There is no load in {loads_folder()} yet.", "Make one: armload load.")
-    found = [
-        folder
-        for folder in folders
-        if folder.name.startswith(reference) or folder.name.endswith(reference)
-    ]
     if reference in LATEST:
-        found = folders[-1:]
-    if not found:
-        raise UsageError(f"There is no load {reference!r}.", f"The latest is {folders[-1].name}.")
-    if len(found) > 1:
-        raise UsageError(
-            f"{reference!r} is ambiguous: {found[-1].name} or {found[-2].name}.",
-            "Give more of the id.",
-        )
-    return read_load(found[0])
+        return read_load(folders[-1])
+    return read_load(fitting_or_refused(folders, reference, kind="load"))
 
 
 def read_load(folder: Path) -> KeptLoad:

@@ -12,6 +12,7 @@ from armload.evaluation.results import points_of
 from armload.evaluation.sides import check_times, find_sides, trade
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.tradeoff_page import write_tradeoff_page
 from tests.unit.evaluations import BUDGETS, answer, evaluated
 from tests.unit.runs import quick_run
 
@@ -33,6 +34,18 @@ def test_the_times_of_two_models_in_one_evaluation_are_their_answers() -> None:
     assert (at.a.correct, at.b.correct) == (0, 2)
     assert found.axis is not None
     assert found.axis.ratio == pytest.approx(2.0)
+
+
+def test_two_models_at_equal_latency_have_a_page() -> None:
+    evaluated(fails=False)
+    sides = find_sides("latest", "")
+    found = trade(*sides, deadlines_s=[0.7])
+    page = write_tradeoff_page(sides, found)
+    assert page.name == "tradeoff-sums-a-b.html"
+    text = page.read_text()
+    for words in (found[0].crossover.statement, "exact McNemar test", "By one ratio of speeds"):
+        assert words in text
+    assert "<h1>sums: a or b</h1>" in text
 
 
 def test_one_of_several_models_is_named() -> None:

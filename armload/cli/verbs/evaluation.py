@@ -214,6 +214,8 @@ def tradeoff(
     from armload.core.values import ValueList
     from armload.evaluation.sides import Tradeoff, check_times, find_sides, trade
     from armload.report.evaluation.tradeoff import tradeoff_view
+    from armload.report.evaluation.tradeoff_page import write_tradeoff_page
+    from armload.report.layout import whole
     from armload.runs import store
 
     sides = find_sides(a, b)
@@ -232,3 +234,4 @@ def tradeoff(
         show_document(ValueList[Tradeoff](tuple(found)))
     else:
         terminal.show(tradeoff_view(found))
+        terminal.show(whole(f"page  {write_tradeoff_page(sides, found)}"))

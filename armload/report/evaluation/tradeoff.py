@@ -21,15 +21,16 @@ def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
     for each in tradeoffs:
         if lines:
             lines.append(Text(""))
-        lines += [Prose(_heading(each), "bold"), _table(each), Text("")]
+        lines += [Prose(way_line(each), "bold"), _table(each), Text("")]
         lines.append(Prose(each.crossover.statement, "bold"))
-        lines += [Prose(_at(each, one)) for one in each.deadlines]
+        lines += [Prose(deadline_line(each, one)) for one in each.deadlines]
         if each.axis:
-            lines.append(Prose(_axis(each.axis), "dim"))
+            lines.append(Prose(axis_line(each.axis), "dim"))
     return Group(*lines)
 
 
-def _heading(each: Tradeoff) -> str:
+def way_line(each: Tradeoff) -> str:
+    """Say in which way both were asked."""
     told = TOLD if each.is_told else UNTOLD
     concluded = f", {CONCLUDED}" if each.concludes else ""
     return f"Prompt {each.prompt}, {told}{concluded}: {len(each.a.questions)} questions"
@@ -55,7 +56,8 @@ def _table(each: Tradeoff) -> Rows:
     return table
 
 
-def _at(each: Tradeoff, found: AtDeadline) -> str:
+def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
+    """Say who is right more often at a deadline, and how sure that is."""
     low, high = found.difference.interval.low, found.difference.interval.high
     return (
         f"After {words.seconds(found.deadline_s)}: {each.a.name} {percent(found.a.share)}, "
@@ -66,7 +68,8 @@ def _at(each: Tradeoff, found: AtDeadline) -> str:
     )
 
 
-def _axis(axis: SharedAxis) -> str:
+def axis_line(axis: SharedAxis) -> str:
+    """Say where the slower model is on the axis of the faster one's tokens."""
     pairs = zip(axis.slower_tokens, axis.slower_accuracy, strict=True)
     placed = ", ".join(f"{percent(share)} at {tokens:.0f}" for tokens, share in pairs)
     return (

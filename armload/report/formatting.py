@@ -86,7 +86,9 @@ def headline(run: Run) -> str:
     """Say the run's result in one sentence."""
     decode_tps = run.summary.decode_tps
     if decode_tps is None and run.plan is None:
-        return f"{run.binary.program} ran for {seconds(run.summary.wall_s)} on {run.board.name}"
+        wall_s = run.summary.wall_s
+        lasted = "" if wall_s is None else f" for {seconds(wall_s)}"
+        return f"{run.binary.program} ran{lasted} on {run.board.name}"
     if decode_tps is None:
         return f"No token was generated on {run.board.name}"
     if decode_tps < 1:

@@ -140,7 +140,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     people: tuple[Person, Person], workstation: str
 ) -> None:
     ann, _ = people
-    words = benches(150)  # so many that it is still running when it is held
+    words = benches(400)  # so many that it is still running when it is held
     here = {path.name for path in ann.runs.glob("*")}
     wanted = random.randint(3, 12)
     with ExitStack() as stack:
@@ -158,7 +158,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
         assert process.returncode == 9, err
         cut = json.loads(out)
     else:
-        checked(json.loads(ann.types(*words).stdout), 150)
+        checked(json.loads(ann.types(*words).stdout), 400)
         new = known(ann) - here
         found = [json.loads((ann.runs / each / "run.json").read_text()) for each in new]
         (cut,) = [run for run in found if run["exit"]["kind"] != "done"]

@@ -59,6 +59,10 @@ def test_a_service_that_nobody_attends_ends_and_its_lease_and_secret_with_it(
         lambda: attend(host, folder, look_only=True), lambda now: now.condition == "ended"
     )
     assert looked.is_attended
+    beat = Path(folder / "beat")
+    beat.write_text("1\n")
+    assert attend(host, folder).condition == "ended"
+    assert beat.read_text() == "1\n", "what has ended is not changed while it is fetched"
     collect(host, folder, tmp_path / "run")
     assert explain(tmp_path / "run").kind == "unattended"
     assert claims(host, workdir) == ()

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from armload.boards.board import Board
-from armload.boards.host import Host
-from armload.boards.probe import Probe
 from armload.build import programs
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import sha256_of
-from armload.core.progress import Progress
 from armload.core.values import Value, counted
-from armload.deploy.deployment import check_fit
 from armload.deploy.follow import Growth
 from armload.deploy.payload import Payload
 from armload.engines.answers import (
@@ -28,25 +22,15 @@ from armload.engines.answers import (
     LogitsAnswer,
     read_answers,
 )
-from armload.engines.completion import (
-    WORKING_BYTES,
-    binary_record,
-    checksum,
-    model_record,
-    program_and_model,
-)
 from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
-from armload.engines.engine import Engine, MemoryNeed, Settings, Site
-from armload.engines.job import Job, Subject
+from armload.engines.engine import MemoryNeed, Site
+from armload.engines.job import Job
 from armload.engines.llama_cpp import (
-    NO_REPACK,
-    check_architecture,
-    check_options,
     if_offered,
-    repacks,
     settings_words,
 )
-from armload.engines.output import Memory, Output
+from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
+from armload.engines.output import Output
 from armload.engines.plan import (
     Cores,
     FlashAttention,
@@ -59,7 +43,6 @@ from armload.engines.plan import (
     kv_share,
 )
 from armload.engines.trace import read_trace
-from armload.engines.weights import are_streamed, environment
 from armload.models.model import Model
 
 SCORER = programs.SCORER
@@ -109,7 +92,7 @@ def look_at_items(path: Path) -> tuple[str, int]:
         return sha256_of(path), sum(bool(line.strip()) for line in file)
 
 
-class Scoring(Engine):
+class Scoring(ModelEngine[ScoringPlan]):
     """A file of items, answered by one program with one model.
 
     Attributes:
@@ -128,38 +111,20 @@ class Scoring(Engine):
     unit = "items"
 
     def __init__(self, plan: ScoringPlan, binary: Binary, model: Model, items: Path) -> None:
-        check_architecture(binary.path, model)
-        check_options(binary.path, plan)
+        super().__init__(plan, binary, model)
         if plan.context_tokens > model.context_length:
             raise UsageError(
                 f"A context of {plan.context_tokens} tokens is too large: {model.name} was "
                 f"trained for {model.context_length}.",
                 f"Use a context of {model.context_length} tokens or fewer.",
             )
-        self.plan = plan
-        self._binary = binary
-        self.model = model
         self._items = items
-
-    @property
-    def fingerprint(self) -> str:
-        """A checksum over plan, program, model and items."""
-        return checksum((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
-
-    @property
-    def subject(self) -> Subject:
-        """The plan, and what is known of program and model."""
-        return Subject(
-            arguments=self.plan.model_dump(mode="json"),
-            binary=binary_record(self._binary),
-            model=model_record(self.model),
-        )
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program, the model and the items."""
         items = Payload.of_file(self._items, sha256=self.plan.items_sha256, executable=False)
-        return (*program_and_model(self._binary, self.model), items)
+        return (*super().payload, items)
 
     @property
     def time_limit_s(self) -> float:
@@ -172,28 +137,11 @@ class Scoring(Engine):
         return self.plan.items_count
 
     @property
-    def settings(self) -> Settings:
-        """As planned."""
-        return Settings(cpus=self.plan.cpus, threads=self.plan.threads, measure_rates=True)
-
-    @property
     def memory(self) -> MemoryNeed:
         """The model's file, and the KV cache of all items at a time with the engine's buffers."""
         plan, model = self.plan, self.model
         context = plan.context_tokens * plan.parallel
-        return MemoryNeed(
-            name=model.name,
-            weights_bytes=model.size_bytes,
-            kv_bytes=round(context * model.kv_bytes_per_token * kv_share(plan.kv_type)),
-            program_bytes=WORKING_BYTES + MOST_LOGITS_BYTES,
-            context_tokens=context,
-            bytes_per_token=model.bytes_per_token,
-        )
-
-    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
-        """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self._binary, found, emulated=bool(host.launcher))
+        return memory_of(model, context, kv_share(plan.kv_type), more_bytes=MOST_LOGITS_BYTES)
 
     def command(self, site: Site) -> tuple[str, ...]:
         """Return the words that start armload-score there."""
@@ -202,18 +150,8 @@ class Scoring(Engine):
         words = [on_board, "-m", model, "--items", items, "--logits", LOGITS]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
         words += settings_words(plan, program)
-        available_bytes = site.found.conditions.memory_available_bytes
-        is_streamed = self._are_streamed(site)
-        if is_streamed or not repacks(self.model, available_bytes, self.memory.context_tokens):
-            words += if_offered(program, NO_REPACK)
-        if is_streamed:
-            # Threads that wait for the storage would keep their cores busy.
-            words += ["--poll", "0"]
+        words += self._weights_words(site)
         return (*site.launcher, *words, *if_offered(program, "--offline"))
-
-    def environment(self, site: Site) -> Mapping[str, str]:
-        """Say how the weights are held, where that is not as llama.cpp does it."""
-        return environment(self.plan, streamed=self._are_streamed(site))
 
     def progress(self, now: Growth) -> int:
         """Return the number of answers."""
@@ -223,20 +161,15 @@ class Scoring(Engine):
         """Return how many passes over the weights it took."""
         return f"{now.steps} passes over the weights"
 
-    def _are_streamed(self, site: Site) -> bool:
-        now = site.found.conditions
-        return are_streamed(self.plan, self._binary.path, self.model, self.memory, now)
-
     @staticmethod
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, and count the answers, which stay in the run's folder."""
         header, steps = read_trace(folder / "trace.jsonl")
         answers = read_answers(folder / ANSWERS)
-        peak = max((step.rss_bytes for step in steps), default=0)
         return Output(
             header=header,
             steps=steps,
-            memory=Memory(max_rss_bytes=peak, max_vms_bytes=peak) if peak else None,
+            memory=peak_memory(steps),
             result=dict(_sums(answers)),
             missing=_missing(job, answers),
         )

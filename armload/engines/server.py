@@ -8,38 +8,23 @@ from typing import Annotated
 
 from pydantic import Field
 
-from armload.boards.board import Board
 from armload.boards.framing import reason
 from armload.boards.host import Host
-from armload.boards.probe import Probe
 from armload.build.binary import Binary
 from armload.build.helper import MONITOR
 from armload.core.errors import BoardError, UsageError
-from armload.core.progress import Progress
 from armload.core.shell import quote
 from armload.core.values import ByteCount, Value
-from armload.deploy.deployment import check_fit
 from armload.deploy.launch import Upkeep
 from armload.deploy.layout import Layout
-from armload.deploy.payload import Payload
-from armload.engines.completion import (
-    WORKING_BYTES,
-    binary_record,
-    checksum,
-    model_record,
-    program_and_model,
-)
-from armload.engines.engine import Engine, MemoryNeed, Settings, Site
-from armload.engines.job import Job, Subject
+from armload.engines.engine import MemoryNeed, Site
+from armload.engines.job import Job
 from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
-    NO_REPACK,
-    check_architecture,
-    check_options,
     if_offered,
-    repacks,
     settings_words,
 )
+from armload.engines.model_engine import ModelEngine, memory_of
 from armload.engines.output import Output
 from armload.engines.plan import (
     LONGEST_RUN_S,
@@ -54,7 +39,6 @@ from armload.engines.plan import (
     kv_share,
 )
 from armload.engines.trace import Step, read_lines
-from armload.engines.weights import are_streamed, environment
 from armload.engines.weights_record import Weights
 from armload.models.model import Model
 
@@ -144,7 +128,7 @@ class _Counted:
             self.result["generated_tokens"] += step.output_tokens
 
 
-class Serving(Engine):
+class Serving(ModelEngine[ServingPlan]):
     """A model, served on the board's loopback by one program.
 
     Attributes:
@@ -164,31 +148,8 @@ class Serving(Engine):
     helpers = (MONITOR,)
 
     def __init__(self, plan: ServingPlan, binary: Binary, model: Model, *, api_key: str) -> None:
-        check_architecture(binary.path, model)
-        check_options(binary.path, plan)
-        self.plan = plan
-        self._binary = binary
-        self.model = model
+        super().__init__(plan, binary, model)
         self._api_key = api_key
-
-    @property
-    def fingerprint(self) -> str:
-        """A checksum over plan, program and model."""
-        return checksum((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
-
-    @property
-    def subject(self) -> Subject:
-        """The plan, and what is known of program and model."""
-        return Subject(
-            arguments=self.plan.model_dump(mode="json"),
-            binary=binary_record(self._binary),
-            model=model_record(self.model),
-        )
-
-    @property
-    def payload(self) -> tuple[Payload, ...]:
-        """The program and the model."""
-        return program_and_model(self._binary, self.model)
 
     @property
     def time_limit_s(self) -> float:
@@ -196,32 +157,16 @@ class Serving(Engine):
         return LONGEST_RUN_S
 
     @property
-    def settings(self) -> Settings:
-        """As planned."""
-        return Settings(cpus=self.plan.cpus, threads=self.plan.threads, measure_rates=True)
-
-    @property
     def memory(self) -> MemoryNeed:
         """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
         plan, model = self.plan, self.model
         context = plan.context_tokens * plan.slots
-        return MemoryNeed(
-            name=model.name,
-            weights_bytes=model.size_bytes,
-            kv_bytes=round(context * model.kv_bytes_per_token * kv_share(plan.kv_type)),
-            program_bytes=WORKING_BYTES + plan.prompt_cache_bytes,
-            context_tokens=context,
-            bytes_per_token=model.bytes_per_token,
-        )
+        more_bytes = plan.prompt_cache_bytes
+        return memory_of(model, context, kv_share(plan.kv_type), more_bytes=more_bytes)
 
     def upkeep(self, layout: Layout) -> Upkeep:
         """Keep its log short, delete its key, and end it when nobody attends it."""
         return Upkeep(secret=layout.api_key)
-
-    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
-        """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self._binary, found, emulated=bool(host.launcher))
 
     def place_secret(self, host: Host, layout: Layout) -> None:
         """Put the key where the board's other users cannot read it.
@@ -248,21 +193,16 @@ class Serving(Engine):
         words += ["-b", str(plan.batch_tokens), *settings_words(plan, program)]
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
-        is_streamed = self._are_streamed(site)
-        available_bytes = site.found.conditions.memory_available_bytes
-        if is_streamed or not repacks(self.model, available_bytes, self.memory.context_tokens):
-            words += if_offered(program, NO_REPACK)
-        if is_streamed:
-            # A warm-up would read all weights once more; threads that wait would keep cores busy.
-            words += ["--no-warmup", "--poll", "0"]
+        words += self._weights_words(site)
+        if self._are_streamed(site):
+            words.append("--no-warmup")  # it would read all weights once more
         words += ["--log-timestamps", "--log-prefix", *if_offered(program, "--log-colors", "off")]
         words += [*if_offered(program, "--no-ui"), *if_offered(program, "--offline")]
         return (*site.launcher, *words, *if_offered(program, "-fit", "off"))
 
     def environment(self, site: Site) -> Mapping[str, str]:
         """Limit the trace, and say how the weights are held if not as llama.cpp does it."""
-        held = environment(self.plan, streamed=self._are_streamed(site))
-        return {"ARMLOAD_TRACE_BYTES": str(TRACE_BYTES), **held}
+        return {"ARMLOAD_TRACE_BYTES": str(TRACE_BYTES), **super().environment(site)}
 
     def _prompt_cache_words(self, program: Path) -> list[str]:
         cache_bytes = self.plan.prompt_cache_bytes
@@ -273,10 +213,6 @@ class Serving(Engine):
         none = ("--no-cache-prompt", "--no-cache-idle-slots")
         words += [word for option in none for word in if_offered(program, option)]
         return [*words, *if_offered(program, "--ctx-checkpoints", "0")]
-
-    def _are_streamed(self, site: Site) -> bool:
-        now = site.found.conditions
-        return are_streamed(self.plan, self._binary.path, self.model, self.memory, now)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -10,10 +10,11 @@ from armload.core.errors import UsageError
 from armload.core.files import content
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.completion import WORKING_BYTES, Completion, checksum, model_record
+from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job, Subject
 from armload.engines.llama_cpp import check_architecture, command, offers
+from armload.engines.model_engine import WORKING_BYTES, checksum, model_record
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.models.model import Model

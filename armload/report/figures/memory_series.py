@@ -13,8 +13,8 @@ from armload.analysis.run import Run
 from armload.analysis.storage_share import storage_rate
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.waiting import Waits, decoding
-from armload.engines.completion import WORKING_BYTES
 from armload.engines.engine import MemoryNeed
+from armload.engines.model_engine import WORKING_BYTES
 from armload.engines.weights import BoardMemory
 from armload.report.cells import Cell, grouped
 from armload.report.figures.figure import legend_line

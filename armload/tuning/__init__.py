@@ -1,0 +1,1 @@
+"""The search for the best settings of a model on a board."""

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.compare import Comparison, Measured, Side
+from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Rows
 
@@ -19,7 +20,7 @@ def change(ratio: float) -> str:
     """Say how much longer or shorter B takes: ``3.1 % longer``, ``2.73 times as long``."""
     if ratio >= TIMES_FROM or ratio <= 1 / TIMES_FROM:
         return f"{ratio:.3g} times as long"
-    return f"{abs(ratio - 1):.1%} {'longer' if ratio >= 1 else 'less'}".replace("%", " %")
+    return f"{percentage(abs(ratio - 1), digits=1)} {'longer' if ratio >= 1 else 'less'}"
 
 
 def span(low: float, high: float) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from armload.analysis.load.assessed import AssessedPoint, assess
 from armload.analysis.load.capacity import Capacity, capacity_of
+from armload.analysis.load.causes import slow_requests
 from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.parts import Accounting
+from armload.analysis.load.telemetry import ObservedPoint
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
 
 OBJECTIVES = Objectives(ttft_s=2.0, tpot_s=0.3)
@@ -20,7 +23,7 @@ def points(
     objectives: Objectives = OBJECTIVES,
 ) -> list[AssessedPoint]:
     return [
-        assess(
+        assessed(
             server.serve(
                 [Asked(at_s=number / rate, prompt=prompt) for number in range(60)], rate=rate
             ),
@@ -30,8 +33,12 @@ def points(
     ]
 
 
-def found(assessed: Sequence[AssessedPoint]) -> Capacity:
-    capacity = capacity_of(assessed)
+def assessed(observed: ObservedPoint, objectives: Objectives | None) -> AssessedPoint:
+    return assess(observed, slow_requests(Accounting(observed), objectives), objectives)
+
+
+def found(points: Sequence[AssessedPoint]) -> Capacity:
+    capacity = capacity_of(points)
     assert capacity is not None
     return capacity
 
@@ -83,7 +90,7 @@ def test_throttling_is_named_with_the_temperature() -> None:
 
 def test_without_objectives_nothing_is_said_to_be_sustained() -> None:
     observed = Simulated().serve([Asked(at_s=0.0)], rate=1)
-    assert capacity_of([assess(observed, None)]) is None
+    assert capacity_of([assessed(observed, None)]) is None
 
 
 def test_a_server_that_fails_requests_is_said_to_fail_them() -> None:
@@ -95,6 +102,6 @@ def test_a_server_that_fails_requests_is_said_to_fail_them() -> None:
     changed = type(observed)(
         **{**vars(observed), "records": tuple(failed)},
     )
-    capacity = found([assess(changed, OBJECTIVES)])
+    capacity = found([assessed(changed, OBJECTIVES)])
     assert capacity.bottleneck is None
     assert "Requests fail: 4 of 10, most often as dropped." in capacity.sentence

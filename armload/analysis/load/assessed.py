@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from armload.analysis.limit import find_limit
-from armload.analysis.load.causes import Cause, slow_requests, tally
+from armload.analysis.load.causes import Cause, SlowRequest, tally
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
-from armload.core.values import Value
+from armload.core.values import Value, counted
 from armload.engines.job import Job
 
 
@@ -34,13 +35,29 @@ class AssessedPoint(Value):
     slow: dict[Cause, int]
     limit: Limit | None = None
 
+    @property
+    def pace(self) -> float:
+        """The rate in requests/s, or the number of clients."""
+        return self.rate or self.concurrency or 0
+
+    @property
+    def label(self) -> str:
+        """The pace with its unit."""
+        if self.rate is not None:
+            return f"{self.rate:g} request{'' if self.rate == 1 else 's'}/s"
+        return counted(self.concurrency or 0, "client")
+
 
 def assess(
-    observed: ObservedPoint, objectives: Objectives | None, job: Job | None = None
+    observed: ObservedPoint,
+    slow: Iterable[SlowRequest],
+    objectives: Objectives | None,
+    job: Job | None = None,
 ) -> AssessedPoint:
     """Compute everything that a point's records say.
 
     Args:
+        slow: its slow requests.
         job: the server's, as it was started; none for a service that armload does not run.
     """
     return AssessedPoint(
@@ -48,7 +65,7 @@ def assess(
         concurrency=observed.point.concurrency,
         metrics=metrics_of(observed.point, observed.records, objectives),
         telemetry=telemetry_of(observed),
-        slow=dict(tally(slow_requests(observed, objectives))),
+        slow=dict(tally(slow)),
         limit=_limit(observed, job),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.causes import CAUSES, Cause
 from armload.analysis.load.metrics import Goodput
-from armload.core.values import Value, counted, format_bytes
+from armload.core.values import Value, format_bytes, percentage
 
 SUSTAINED_FROM = 0.90
 """Share of the requests that must be within all objectives."""
@@ -41,7 +41,7 @@ def capacity_of(points: Sequence[AssessedPoint], *, surely: bool = False) -> Cap
     Args:
         surely: a point counts as sustained only if that is sure with 95 % confidence.
     """
-    ordered = sorted(points, key=lambda point: point.rate or point.concurrency or 0)
+    ordered = sorted(points, key=lambda point: point.pace)
     if not ordered or any(point.metrics.goodput is None for point in ordered):
         return None
     below: AssessedPoint | None = None
@@ -80,12 +80,12 @@ def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool)
         reason = "" if cause is None else _reason(point, cause)
     if below is None:
         sure = " with 95 % confidence" if surely else ""
-        start = f"Does not sustain {_load(point)} within the SLO{sure} ({_share(point)})."
+        start = f"Does not sustain {point.label} within the SLO{sure} ({_share(point)})."
         sentence = f"{start} {_sentence(reason)}" if reason else start
     else:
         sentence = (
             f"{_sustains(below, surely=surely)} within the SLO ({_share(below)}). "
-            f"At {_load(point)} ({_share(point)}), {reason or 'it does not'}."
+            f"At {point.label} ({_share(point)}), {reason or 'it does not'}."
         )
     return Capacity(
         rate=below.rate if below else None,
@@ -103,7 +103,7 @@ def is_sustained(found: Goodput, *, surely: bool) -> bool:
 
 
 def _sustains(point: AssessedPoint, *, surely: bool) -> str:
-    return f"Sustains {_load(point)}{', with 95 % confidence,' if surely else ''}"
+    return f"Sustains {point.label}{', with 95 % confidence,' if surely else ''}"
 
 
 def _goodput(point: AssessedPoint) -> Goodput:
@@ -112,14 +112,8 @@ def _goodput(point: AssessedPoint) -> Goodput:
     return found
 
 
-def _load(point: AssessedPoint) -> str:
-    if point.rate is not None:
-        return f"{point.rate:g} request{'' if point.rate == 1 else 's'}/s"
-    return counted(point.concurrency or 0, "client")
-
-
 def _share(point: AssessedPoint) -> str:
-    return f"{_goodput(point).share:.0%} of the requests".replace("%", " %")
+    return f"{percentage(_goodput(point).share)} of the requests"
 
 
 def _reason(point: AssessedPoint, cause: Cause) -> str:
@@ -136,18 +130,20 @@ def _reason(point: AssessedPoint, cause: Cause) -> str:
     }[cause]
     facts = []
     if cause == "queued" and board.slots and board.all_busy_share is not None:
-        facts.append(f"{_slots(board.slots)} busy {_percent(board.all_busy_share)} of the time")
+        facts.append(f"{_slots(board.slots)} busy {percentage(board.all_busy_share)} of the time")
     if cause == "blocked by a prompt" and board.prompt_share is not None:
-        facts.append(f"steps with prompts took {_percent(board.prompt_share)} of the server's time")
+        facts.append(
+            f"steps with prompts took {percentage(board.prompt_share)} of the server's time"
+        )
     if cause == "throttling" and board.throttled_share is not None:
         hottest = f", at up to {board.celsius_max:.0f} °C" if board.celsius_max else ""
         facts.append(
-            f"{_percent(board.throttled_share)} of the time they ran below their highest "
+            f"{percentage(board.throttled_share)} of the time they ran below their highest "
             f"frequency{hottest}"
         )
     if cause == "paging" and board.storage_share is not None:
         read = f", reading {format_bytes(board.read_bytes)}" if board.read_bytes else ""
-        facts.append(f"{_percent(board.storage_share)} of the steps' time{read}")
+        facts.append(f"{percentage(board.storage_share)} of the steps' time{read}")
     if cause in ("queued", "shared steps", "own length"):
         facts += _decode_facts(point)
     return f"{said}: {', and '.join(facts)}" if facts else said
@@ -169,10 +165,6 @@ def _slots(count: int) -> str:
     if count == 2:
         return "both slots were"
     return f"all {_NUMBERS[count] if count < len(_NUMBERS) else count} slots were"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
 
 
 def _sentence(words: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from armload.analysis.load.latency import missed_objective
 from armload.analysis.load.objectives import Objective, Objectives
 from armload.analysis.load.parts import Account, Accounting, Parts
-from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.values import Value
 
 Cause = Literal[
@@ -31,16 +30,7 @@ tokens of other requests, and took longer for it; ``paging``: the server waited 
 alone it is as slow.
 """
 
-CAUSES: tuple[Cause, ...] = (
-    "client late",
-    "queued",
-    "blocked by a prompt",
-    "shared steps",
-    "paging",
-    "throttling",
-    "own length",
-    "unexplained",
-)
+CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 SLOW_FROM = 2.0
 """Without objectives, a request is slow that took so many times as long as its own part."""
@@ -72,21 +62,16 @@ class SlowRequest(Value):
     parts: Parts
 
 
-def slow_requests(
-    observed: ObservedPoint, objectives: Objectives | None
-) -> tuple[SlowRequest, ...]:
+def slow_requests(accounting: Accounting, objectives: Objectives | None) -> tuple[SlowRequest, ...]:
     """Return the slow ones among a point's answered requests, with the cause of each.
 
     Args:
+        accounting: of the point.
         objectives: that the slow ones missed; none for those that took much longer than their
             own prompt and tokens take.
     """
-    accounting = Accounting(observed)
     found = []
-    for record in observed.counted:
-        account = accounting.of(record)
-        if record.outcome != "ok" or account is None:
-            continue
+    for record, account in accounting.answered:
         if objectives is None:
             parts = account.whole
             is_slow = parts.total_s >= SLOW_FROM * parts.own_s

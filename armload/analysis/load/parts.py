@@ -114,6 +114,15 @@ class Accounting:
         return Account(first=first, rest=rest)
 
     @cached_property
+    def answered(self) -> list[tuple[RequestRecord, Account]]:
+        """The answered requests after the warm-up, with where the time of each went."""
+        return [
+            (record, account)
+            for record in self._observed.counted
+            if record.outcome == "ok" and (account := self.of(record)) is not None
+        ]
+
+    @cached_property
     def alone_s(self) -> float | None:
         """A usual decode step with the fewest requests that were seen in one."""
         return next(iter(self._usual_s.values()), None)

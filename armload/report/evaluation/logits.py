@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.core.values import Value, counted
+from armload.core.values import Value, counted, percentage
 from armload.evaluation.logits.agreement import Agreement
 from armload.report.layout import Column, Prose, Rows
 
@@ -46,7 +46,7 @@ def agreement_view(found: Agreement) -> Group:
             str(each.positions),
             Text("yes", style="green") if each.is_close else Text("no", style="red"),
             f"{each.max_difference:.3g}",
-            f"{each.top1_share:.1%}".replace("%", " %"),
+            percentage(each.top1_share, digits=1),
         )
     lines: list[RenderableType] = [table]
     if len(worst) < len(found.prompts):

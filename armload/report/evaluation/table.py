@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.statistics import Interval
-from armload.core.values import counted
+from armload.core.values import counted, percentage
 from armload.evaluation.results import Point
 from armload.report import formatting as words
 from armload.report.evaluation.series import Series, Standing
@@ -18,7 +18,7 @@ from armload.report.layout import Column, Prose, Rows
 
 def percent(share: float) -> str:
     """Write a share with one decimal."""
-    return f"{100 * share:.1f} %"
+    return percentage(share, digits=1)
 
 
 def between(interval: Interval) -> str:
@@ -73,8 +73,8 @@ def _table(series: Series) -> Rows:
             between(point.accuracy.interval) if point.accuracy else words.UNKNOWN,
             *(
                 (
-                    f"{point.boxed_share:.0%}".replace("%", " %"),
-                    f"{finished:.0%}".replace("%", " %"),
+                    percentage(point.boxed_share),
+                    percentage(finished),
                     f"{point.mean_tokens:.0f}",
                     words.seconds(point.mean_s),
                 )

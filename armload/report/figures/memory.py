@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from armload.analysis.run import Run
+from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
 from armload.report.drawing import (
@@ -66,7 +67,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
         return (
             f"{sentence}{words.size(peak)}, more than the {words.size(free)} that were free before."
         )
-    share = f"{peak / free:.0%}".replace("%", " %")
+    share = percentage(peak / free)
     return f"{sentence}{words.size(peak)}, {share} of the {words.size(free)} that were free before."
 
 

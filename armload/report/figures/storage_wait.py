@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.waiting import Waits, decoding
+from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.cells import Cell
 from armload.report.drawing import COLOURS, Specification, finish
@@ -56,19 +57,15 @@ def _sentence(shown: Sequence[Labelled]) -> str:
         estimated = "" if most.is_measured else ", estimated from what was read"
         return (
             f"Of {words.seconds(most.token_s)} per token (mean), {words.seconds(most.waited_s)} "
-            f"or {_percent(most.share)} passed waiting for storage{estimated}."
+            f"or {percentage(most.share)} passed waiting for storage{estimated}."
         )
     least_label, least = min(shown, key=lambda each: each[1].share)
     estimates = [label for label, waits in shown if not waits.is_measured]
     estimated = f" Estimated from what was read: {'; '.join(estimates)}." if estimates else ""
     return (
-        f"Waiting for storage took {_percent(least.share)} of the time with {least_label}, "
-        f"{_percent(most.share)} with {label}.{estimated}"
+        f"Waiting for storage took {percentage(least.share)} of the time with {least_label}, "
+        f"{percentage(most.share)} with {label}.{estimated}"
     )
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
 
 
 def _specification(shown: Sequence[Labelled], sentence: str) -> Specification:

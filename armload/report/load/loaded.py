@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armload.analysis.load.assessed import AssessedPoint, assess
 from armload.analysis.load.capacity import Capacity, capacity_of
+from armload.analysis.load.causes import SlowRequest, slow_requests
 from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.parts import Accounting
 from armload.analysis.load.point import Load
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.values import counted
@@ -18,20 +20,27 @@ from armload.serving.observed import observed_points
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedPoint:
-    """One point: what was recorded, and what follows from it."""
+    """One point: what was recorded, and what follows from it.
+
+    Attributes:
+        accounting: where the time of its requests went.
+        slow: its slow requests.
+    """
 
     observed: ObservedPoint
+    accounting: Accounting
+    slow: tuple[SlowRequest, ...]
     assessed: AssessedPoint
 
     @property
     def pace(self) -> float:
         """The rate in requests/s, or the number of clients."""
-        return self.assessed.rate or self.assessed.concurrency or 0
+        return self.assessed.pace
 
     @property
     def label(self) -> str:
         """The pace with its unit."""
-        return pace_label(self.assessed)
+        return self.assessed.label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +71,11 @@ class Loaded:
 
         Of a load that is sustained everywhere, and of one without objectives, the last.
         """
-        return self.points[self._first_above() if self.capacity else -1]
-
-    def _first_above(self) -> int:
-        assert self.capacity is not None  # noqa: S101 - the caller has looked
+        last = self.points[-1]
+        if self.capacity is None:
+            return last
         sustained = self.capacity.rate or self.capacity.concurrency or 0
-        above = (number for number, point in enumerate(self.points) if point.pace > sustained)
-        return next(above, -1)
+        return next((point for point in self.points if point.pace > sustained), last)
 
 
 def loaded_of(kept: KeptLoad) -> Loaded:
@@ -78,11 +85,7 @@ def loaded_of(kept: KeptLoad) -> Loaded:
         DataError: a record was modified.
     """
     job, objectives = kept.job(), kept.load.objectives
-    points = [
-        LoadedPoint(observed=each, assessed=assess(each, objectives, job))
-        for each in observed_points(kept, job)
-        if each.records
-    ]
+    points = [_point(each, objectives, job) for each in observed_points(kept, job) if each.records]
     points.sort(key=lambda point: point.pace)
     return Loaded(
         load=kept.load,
@@ -93,13 +96,25 @@ def loaded_of(kept: KeptLoad) -> Loaded:
     )
 
 
-def pace_label(point: AssessedPoint) -> str:
-    """Name a point by its rate or its clients, with the unit."""
-    if point.rate is not None:
-        return f"{point.rate:g} request{'' if point.rate == 1 else 's'}/s"
-    return counted(point.concurrency or 0, "client")
+def _point(observed: ObservedPoint, objectives: Objectives | None, job: Job | None) -> LoadedPoint:
+    accounting = Accounting(observed)
+    slow = slow_requests(accounting, objectives)
+    return LoadedPoint(
+        observed=observed,
+        accounting=accounting,
+        slow=slow,
+        assessed=assess(observed, slow, objectives, job),
+    )
 
 
 def labels(points: Sequence[LoadedPoint]) -> list[str]:
     """Return the names of points, in order."""
     return [point.label for point in points]
+
+
+def words_of_failed(failed: Mapping[str, int]) -> str:
+    """Say how many requests failed, and how; nothing where none did."""
+    if not failed:
+        return ""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items()))
+    return f"{counted(sum(failed.values()), 'request')} failed ({kinds})"

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from armload.analysis.load.capacity import main_cause, why_slow
-from armload.analysis.load.causes import CAUSES, Cause, slow_requests
+from armload.analysis.load.capacity import why_slow
+from armload.analysis.load.causes import CAUSES, Cause
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress, Silent
-from armload.core.values import counted
+from armload.core.values import percentage
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
 from armload.report.html import render
 from armload.report.load.distributions import latency_distribution
-from armload.report.load.loaded import Loaded, LoadedPoint
+from armload.report.load.loaded import Loaded, LoadedPoint, words_of_failed
 from armload.report.load.parts import KINDS, parts_figure
 from armload.report.load.points import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
@@ -144,10 +144,8 @@ def doubts(points: Sequence[LoadedPoint]) -> list[str]:
     for point in points:
         metrics = point.assessed.metrics
         said += [f"{point.label}, not valid: {reason}" for reason in metrics.reasons]
-        if metrics.failed:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(metrics.failed.items()))
-            failed = counted(sum(metrics.failed.values()), "request")
-            said.append(f"{point.label}: {failed} failed ({kinds}).")
+        if failed := words_of_failed(metrics.failed):
+            said.append(f"{point.label}: {failed}.")
     return said
 
 
@@ -162,7 +160,7 @@ def cause_table(loaded: Loaded) -> list[tuple[str, str, list[str], str]]:
             point.label,
             f"{sum(point.assessed.slow.values())} of {point.assessed.metrics.ok}",
             [str(point.assessed.slow.get(cause, 0)) for cause in causes],
-            why_slow(point.assessed) if main_cause(point.assessed) else "",
+            why_slow(point.assessed),
         )
         for point in loaded.points
     ]
@@ -180,7 +178,7 @@ def slow_rows(loaded: Loaded) -> list[SlowRow]:
     rows = []
     for point in loaded.points:
         records = {record.number: record for record in point.observed.records}
-        for each in slow_requests(point.observed, loaded.objectives):
+        for each in point.slow:
             record = records[each.number]
             parts = sorted(each.parts, key=lambda part: -part[1])[:3]
             rows.append(
@@ -208,7 +206,7 @@ def board_facts(board: Telemetry) -> list[tuple[str, str]]:
     if board.slots is not None and board.busy_slots is not None:
         slots = f"{board.busy_slots:.1f} of {board.slots} on average"
         if board.all_busy_share is not None:
-            slots += f", all {_percent(board.all_busy_share)} of the time"
+            slots += f", all {percentage(board.all_busy_share)} of the time"
     step = ""
     if board.decode_step_s is not None and board.sequences_per_step is not None:
         step = f"{words.seconds(board.decode_step_s)} (median), {board.sequences_per_step:.1f} "
@@ -232,8 +230,4 @@ def board_facts(board: Telemetry) -> list[tuple[str, str]]:
 
 
 def _share_of_time(share: float | None) -> str:
-    return "" if share is None else f"{_percent(share)} of the steps' time"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
+    return "" if share is None else f"{percentage(share)} of the steps' time"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from armload.analysis.load.parts import Accounting, Parts
+from armload.analysis.load.parts import Parts
 from armload.report import formatting as words
 from armload.report.drawing import WIDTH_PIXELS, Specification, columns_for, finish
 from armload.report.figures.figure import Figure, Rows, time_unit
@@ -45,12 +45,7 @@ def parts_figure(loaded: Loaded) -> Figure | None:
 
 def means(point: LoadedPoint) -> Parts | None:
     """Return the mean of each part over the answered requests; none without one."""
-    accounting = Accounting(point.observed)
-    accounts = [
-        account.whole
-        for record in point.observed.counted
-        if record.outcome == "ok" and (account := accounting.of(record)) is not None
-    ]
+    accounts = [account.whole for _, account in point.accounting.answered]
     if not accounts:
         return None
     return Parts(**{name: fmean(getattr(each, name) for each in accounts) for name in KINDS})

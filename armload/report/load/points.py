@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.cell_table import CellTable, Column, Entry, Row
 from armload.report.load.loaded import Loaded, LoadedPoint
@@ -44,7 +45,7 @@ def _row(point: LoadedPoint, *, has_objectives: bool) -> Row:
     within = []
     if has_objectives:
         share = metrics.goodput.share if metrics.goodput else 0.0
-        within = [Entry(text=f"{share:.0%}".replace("%", " %"), number=share)]
+        within = [Entry(text=percentage(share), number=share)]
     return Row(
         state=state,
         is_fastest=False,

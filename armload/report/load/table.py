@@ -11,10 +11,10 @@ from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import Distribution, Quantile
-from armload.core.values import counted
+from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Rows
-from armload.report.load.loaded import Loaded
+from armload.report.load.loaded import Loaded, words_of_failed
 
 
 def load_view(loaded: Loaded) -> Group:
@@ -48,10 +48,8 @@ def remarks(point: AssessedPoint) -> list[str]:
     metrics, name = point.metrics, pace(point)
     where = f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
     said = []
-    if metrics.failed:
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(metrics.failed.items()))
-        failed = counted(sum(metrics.failed.values()), "request")
-        said.append(f"{where}: {failed} failed ({counts}).")
+    if failed := words_of_failed(metrics.failed):
+        said.append(f"{where}: {failed}.")
     said += [f"{where}, not valid: {reason}" for reason in metrics.reasons]
     return said
 
@@ -95,9 +93,7 @@ def _goodput(metrics: Metrics) -> Text:
     found = metrics.goodput
     if found is None:
         return Text(words.UNKNOWN)
-    return Text(
-        f"{words.rate(found.requests_per_s)} ({found.share:.0%})".replace("%", " %"), "bold"
-    )
+    return Text(f"{words.rate(found.requests_per_s)} ({percentage(found.share)})", "bold")
 
 
 def _middle_and_slow(found: Distribution | None) -> list[str]:

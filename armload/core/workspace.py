@@ -81,6 +81,11 @@ def loads_folder() -> Path:
     return workspace() / "loads"
 
 
+def tunings_folder() -> Path:
+    """Return the folder that searches for settings are kept in; it may not exist yet."""
+    return workspace() / "tunings"
+
+
 def reports_folder() -> Path:
     """Return the folder that reports of several runs are kept in; it may not exist yet."""
     return workspace() / "reports"

@@ -1,0 +1,357 @@
+"""A search for settings: what is searched, every trial of it, and how it ended.
+
+It lies in ``tunings/<id>/``: ``tuning.json`` says what is searched, ``journal.jsonl`` has one line
+for each trial, and ``result.json`` is there once the search has ended. The trials are runs, loads
+and evaluations like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel
+
+from armload import __version__
+from armload.analysis.statistics import Interval, Ratio
+from armload.core.disk import is_there, unreadable
+from armload.core.errors import DataError, DiskError, NewerFormatError, UsageError
+from armload.core.files import write_whole
+from armload.core.locks import locked
+from armload.core.mistakes import explain_mistake
+from armload.core.progress import Progress
+from armload.core.references import fitting_or_refused
+from armload.core.values import Value, as_json
+from armload.core.workspace import tunings_folder
+from armload.tuning.space import Choice, Setting, Space
+from armload.tuning.trial import Outcome, Trial
+from armload.tuning.wanted import Constraints, Objective
+
+FORMAT = 1
+TUNING_FILE, JOURNAL_FILE, RESULT_FILE = "tuning.json", "journal.jsonl", "result.json"
+LATEST = ("latest", "latest-tune")
+
+
+class Tuning(Value):
+    """What is searched.
+
+    Attributes:
+        format: version of the file's format.
+        id: the folder's name.
+        fingerprint: a checksum over all that decides the search; two searches of the same one are
+            the same command.
+        board: its name.
+        model, model_sha256: the file's name, and its checksum.
+        model_reference: as it was named, such as ``hf:ORG/REPO/FILE.gguf``.
+        engine: the program, and the source that it was built from.
+        objective: what is to be quick.
+        work: what all trials have in common, by the names of options, such as ``prompt_tokens``.
+        seed: of the search.
+    """
+
+    format: Literal[1] = 1
+    id: str
+    fingerprint: str
+    started_utc: str
+    armload: str
+    board: str
+    model: str
+    model_sha256: str
+    model_reference: str
+    engine: str
+    objective: Objective
+    work: dict[str, Choice]
+    constraints: Constraints
+    space: Space
+    seed: int
+
+
+class Quality(Value):
+    """What is known of the output with a setting; none where it was not looked at.
+
+    Attributes:
+        same_text: it equals that of the defaults, as far as both go.
+        kl_mean: Kullback-Leibler divergence from the defaults' distribution, in nats.
+        accuracy, accuracy_low: share of right answers, and the lower bound of its interval.
+        questions: that were asked for it.
+    """
+
+    same_text: bool | None = None
+    kl_mean: float | None = None
+    accuracy: float | None = None
+    accuracy_low: float | None = None
+    questions: int | None = None
+
+
+class Entry(Value):
+    """A line of the journal.
+
+    Attributes:
+        trial: what was tried.
+        outcome: what became of it.
+        max_rss_bytes: peak resident memory; none where it was not measured.
+        quality: of its output.
+        ended_s: when the trial ended, counted from the search's start without interruptions.
+    """
+
+    trial: Trial
+    outcome: Outcome
+    max_rss_bytes: int | None = None
+    quality: Quality = Quality()
+    ended_s: float
+
+
+class Confirmation(Value):
+    """The winner beside the defaults, in alternating runs.
+
+    Attributes:
+        defaults, winner: ids of their runs.
+        speed: how many times as fast the winner is.
+        is_faster: the interval lies above 1.
+    """
+
+    defaults: tuple[str, ...]
+    winner: tuple[str, ...]
+    speed: Ratio
+    is_faster: bool
+
+
+class Violation(Value):
+    """A setting that was measured to be quicker than the winner, and breaks a constraint.
+
+    Attributes:
+        reason: which one, with figures.
+    """
+
+    setting: Setting
+    cost: float
+    reason: str
+
+
+class Result(Value):
+    """How a search ended.
+
+    Attributes:
+        winner: the quickest setting that breaks no constraint; the defaults where nothing is
+            faster than they are.
+        cost: of the winner.
+        interval: of that cost; none where too little was measured for one.
+        ended: why the search ended, in a sentence.
+        trials: how many were run.
+        took_s: in all, without interruptions.
+        violation: none where no quicker setting broke a constraint.
+        confirmation: none where the defaults won.
+        sentence: what came out, for people.
+        plan: the plan file's path.
+    """
+
+    winner: Setting
+    cost: float
+    interval: Interval | None = None
+    ended: str
+    trials: int
+    took_s: float
+    violation: Violation | None = None
+    confirmation: Confirmation | None = None
+    sentence: str
+    plan: str = ""
+
+
+class Tuned:
+    """A search's folder.
+
+    Attributes:
+        folder: where it lies.
+        tuning: what is searched.
+        entries: the trials so far, in order.
+    """
+
+    def __init__(self, folder: Path, tuning: Tuning) -> None:
+        self.folder = folder
+        self.tuning = tuning
+        self.entries = list(_entries(folder / JOURNAL_FILE))
+
+    @contextmanager
+    def locked(self, progress: Progress) -> Iterator[None]:
+        """Hold the search's lock within the block; first reread what others have done."""
+        words = f"{self.tuning.id} is running in another terminal. Waiting for it."
+        with locked(self.folder / ".lock", progress, waiting=words):
+            self.entries = list(_entries(self.folder / JOURNAL_FILE))
+            yield
+
+    @property
+    def spent_s(self) -> float:
+        """How long its trials took, interruptions left out."""
+        return self.entries[-1].ended_s if self.entries else 0.0
+
+    def note(self, entry: Entry) -> None:
+        """Add a trial durably, so that it survives a power failure right afterwards."""
+        self.entries.append(entry)
+        lines = (each.model_dump_json() + "\n" for each in self.entries)
+        write_whole(self.folder / JOURNAL_FILE, "".join(lines).encode())
+
+    def end(self, result: Result) -> None:
+        """Keep how it ended."""
+        write_whole(self.folder / RESULT_FILE, as_json(result).encode())
+
+    def result(self) -> Result | None:
+        """Return how it ended; none for a search that has not.
+
+        Raises:
+            DataError: the file was changed.
+            DiskError: it cannot be read.
+        """
+        path = self.folder / RESULT_FILE
+        try:
+            return _read(path, path.read_bytes(), Result)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreadable(path, error) from error
+
+
+def new_tuning(
+    *,
+    board: str,
+    model: str,
+    model_sha256: str,
+    model_reference: str,
+    engine: str,
+    binary_sha256: str,
+    objective: Objective,
+    work: dict[str, Choice],
+    constraints: Constraints,
+    space: Space,
+    seed: int,
+) -> Tuning:
+    """Describe a search that starts now.
+
+    Args:
+        binary_sha256: of the program, which decides the search as all else does.
+    """
+    decisive = (
+        *(board, model_sha256, binary_sha256, objective, json.dumps(work, sort_keys=True)),
+        *(constraints.model_dump_json(), space.model_dump_json(), str(seed)),
+    )
+    now = datetime.now(UTC)
+    return Tuning(
+        id=f"{now:%Y%m%dT%H%M%SZ}-tune-{board}-{secrets.token_hex(2)}",
+        fingerprint=hashlib.sha256("\n".join(decisive).encode()).hexdigest()[:16],
+        started_utc=now.isoformat(timespec="seconds"),
+        armload=__version__,
+        board=board,
+        model=model,
+        model_sha256=model_sha256,
+        model_reference=model_reference,
+        engine=engine,
+        objective=objective,
+        work=work,
+        constraints=constraints,
+        space=space,
+        seed=seed,
+    )
+
+
+def begin(tuning: Tuning) -> Tuned:
+    """Make the folder of a search."""
+    folder = tunings_folder() / tuning.id
+    write_whole(folder / TUNING_FILE, as_json(tuning).encode())
+    return Tuned(folder, tuning)
+
+
+def unfinished(tuning: Tuning, progress: Progress) -> Tuned | None:
+    """Return the latest search of the same command, unless it has ended."""
+    for folder in reversed(tuning_folders()):
+        try:
+            found = load_tuning(folder)
+            if found.tuning.fingerprint == tuning.fingerprint:
+                return found if found.result() is None else None
+        except (DataError, DiskError) as error:
+            progress.say(f"skipped: {error.message}")
+    return None
+
+
+def tuning_folders() -> list[Path]:
+    """Return the folders of all searches, the oldest first."""
+    return sorted(path.parent for path in tunings_folder().glob(f"*/{TUNING_FILE}"))
+
+
+def is_tuning(reference: str) -> bool:
+    """Say whether a reference that may be a run's means a search for settings.
+
+    It does if it is ``latest-tune``, the folder of one, or the beginning or the end of an id that
+    holds ``tune``.
+    """
+    if reference == LATEST[-1] or is_there(Path(reference) / TUNING_FILE):
+        return True
+    names = [folder.name for folder in tuning_folders()] if "tune" in reference else []
+    return any(name.startswith(reference) or name.endswith(reference) for name in names)
+
+
+def find_tuning(reference: str) -> Tuned:
+    """Return the search that a person means.
+
+    Args:
+        reference: a folder, an id, the beginning or the end of one, ``latest`` or ``latest-tune``.
+
+    Raises:
+        UsageError: none, or more than one, fits.
+        DataError: it cannot be read.
+    """
+    if is_there(Path(reference) / TUNING_FILE):
+        return load_tuning(Path(reference))
+    folders = tuning_folders()
+    if not folders:
+        raise UsageError(
+            f"There is no tuning in {tunings_folder()} yet.", "Make one with: armload tune"
+        )
+    if reference in LATEST:
+        return load_tuning(folders[-1])
+    return load_tuning(fitting_or_refused(folders, reference, kind="tuning"))
+
+
+def load_tuning(folder: Path) -> Tuned:
+    """Read a search's folder.
+
+    Raises:
+        DataError: a file in it was changed, or is of a newer format.
+        DiskError: one cannot be read.
+    """
+    path = folder / TUNING_FILE
+    try:
+        return Tuned(folder, _read(path, path.read_bytes(), Tuning))
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    # A line that was cut off is a trial whose end was not noted.
+    for line in content.split(b"\n")[:-1]:
+        yield _read(path, line, Entry)
+
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+def _read(path: Path, content: bytes, kind: type[Read]) -> Read:
+    try:
+        fields = json.loads(content)
+        version = fields.get("format", 1) if isinstance(fields, dict) else 1
+        if isinstance(version, int) and version > FORMAT:
+            raise NewerFormatError(path, version, FORMAT)
+        return kind.model_validate(fields)
+    except ValueError as error:
+        raise DataError(
+            f"{path}: this is not a valid record of a tuning: {explain_mistake(error, kind)}.",
+            "The file was modified. Use --new to start the tuning again; its runs are kept.",
+        ) from error

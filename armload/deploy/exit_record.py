@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,6 +16,8 @@ CUT_FILE = "cut"
 
 _LAST_LINES = 3
 _LAST_BYTES = 1 << 16
+_LOGGED_ERROR = re.compile(r"\d+\.\d+\.\d+\.\d+ E +")
+"""What a line of level error in llama.cpp's log begins with: its time (common/log.cpp)."""
 
 
 class ExitRecord(Value):
@@ -122,4 +125,7 @@ def _last_words(path: Path) -> str:
     except OSError:
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " / ".join(lines[-_LAST_LINES:])
+    # The first error is the cause of those after it.
+    first = next((line for line in lines if _LOGGED_ERROR.match(line)), None)
+    told = [*([first] if first else []), *lines[-_LAST_LINES:]]
+    return " / ".join(dict.fromkeys(_LOGGED_ERROR.sub("", line) for line in told))

@@ -116,3 +116,20 @@ def test_peak_memory_is_read_and_missing_when_nothing_was_seen(tmp_path: Path) -
         resident_bytes=1024_000, virtual_bytes=2048_000, least_available_bytes=None
     )
     assert read_peaks(folder(tmp_path, memory="2000 ")) is None
+
+
+def test_the_first_error_in_the_log_of_llama_cpp_is_part_of_the_reason(tmp_path: Path) -> None:
+    log = (
+        "0.00.009.012 I load: done\n"
+        "0.00.009.012 E llama_init_from_model: quantized V cache requires flash_attn\n"
+        "0.00.009.327 E common_fit_params: failed to create llama_context from model\n"
+        "0.00.065.373 E llama_init_from_model: quantized V cache requires flash_attn\n"
+        "0.00.065.389 E cmn  common_init_: failed to create context\n"
+        "0.00.065.392 E llama_completion: error: unable to create context\n"
+    )
+    (tmp_path / "exit").write_text("1\n")
+    (tmp_path / "stderr").write_text(log)
+    meaning = explain(tmp_path).meaning
+    assert meaning.startswith("exit 1: llama_init_from_model: quantized V cache requires")
+    assert meaning.endswith("llama_completion: error: unable to create context")
+    assert "0.00" not in meaning

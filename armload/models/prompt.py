@@ -50,7 +50,11 @@ def prompt_of(path: Path, tokens: int) -> str:
         )
     count = tokens - _begins_with_a_token(header, str(kind))
     text = " ".join(random.Random(_SEED).choices(whole, k=count))  # noqa: S311 - no secret
-    return text if kind == "llama" else f" {text}"
+    return text if _puts_a_space_first(header, str(kind)) else f" {text}"
+
+
+def _puts_a_space_first(header: Header, kind: str) -> bool:
+    return kind == "llama" and header.metadata.get("tokenizer.ggml.add_space_prefix") is not False
 
 
 def _begins_with_a_token(header: Header, kind: str) -> bool:

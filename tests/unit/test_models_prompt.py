@@ -12,12 +12,21 @@ from armload.core.errors import UsageError
 from armload.models.prompt import prompt_of
 
 
-def _written(path: Path, kind: str, pieces: list[str], *, begins: bool | None = None) -> Path:
+def _written(
+    path: Path,
+    kind: str,
+    pieces: list[str],
+    *,
+    begins: bool | None = None,
+    puts_a_space_first: bool | None = None,
+) -> Path:
     writer = GGUFWriter(path, "llama")
     writer.add_tokenizer_model(kind)
     writer.add_token_list(pieces)
     if begins is not None:
         writer.add_add_bos_token(begins)
+    if puts_a_space_first is not None:
+        writer.add_add_space_prefix(puts_a_space_first)
     writer.add_tensor("token_embd.weight", np.ones((8, 32), np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -36,6 +45,14 @@ def test_sentencepiece_reads_the_first_word_with_a_space_before_it(tmp_path: Pat
     assert len(words.split()) == 8, "one is the token that begins a text"
     assert set(words.split()) <= set(WORDS)
     assert words == prompt_of(path, 9)
+
+
+def test_sentencepiece_that_puts_no_space_first_is_given_it(tmp_path: Path) -> None:
+    pieces = ["<s>", *(f"\u2581{word}" for word in WORDS)]
+    path = _written(tmp_path / "m.gguf", "llama", pieces, puts_a_space_first=False)
+    words = prompt_of(path, 9)
+    assert words.startswith(" ")
+    assert len(words.split()) == 8
 
 
 def test_byte_pairs_need_the_space_and_begin_with_a_token_only_where_the_model_says_so(

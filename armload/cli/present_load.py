@@ -36,12 +36,9 @@ def load_and_present(
     try:
         run()
     except KeyboardInterrupt:
-        _present(loading, formats, as_json=as_json)
         raise InterruptionError("Interrupted. The records of all requests are kept.") from None
-    except BaseException:
+    finally:
         _present(loading, formats, as_json=as_json)
-        raise
-    _present(loading, formats, as_json=as_json)
 
 
 def present(kept: KeptLoad, files: Sequence[Path] = (), *, as_json: bool) -> None:

@@ -43,7 +43,9 @@ async def open_loop(
                 group.create_task(send(number))
     finally:
         for number in sorted(set(range(len(times))) - noted):
-            note(_never_sent(client, asks[number], number, times[number], number < warmup))
+            note(
+                _never_sent(client, asks[number], number, times[number], is_warmup=number < warmup)
+            )
 
 
 async def closed_loop(
@@ -90,7 +92,8 @@ def _never_sent(
     ask: Ask,
     number: int,
     scheduled_s: float,
-    is_warmup: bool,  # noqa: FBT001
+    *,
+    is_warmup: bool,
 ) -> RequestRecord:
     return RequestRecord(
         number=number,

@@ -102,7 +102,7 @@ def evaluate_with_harness(
         )
     except ArmloadError:
         raise
-    except Exception as error:
+    except Exception as error:  # a task is Python of its authors and may raise anything
         said = str(error).strip().split("\n")[0]
         raise UsageError(
             f"lm-evaluation-harness could not run {', '.join(names)}: {said}",

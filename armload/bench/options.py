@@ -45,6 +45,7 @@ from armload.engines.plan import (
     WeightsMode,
     kv_halves,
 )
+from armload.engines.server import Slots
 
 
 class _OneOrSeveral:
@@ -85,6 +86,7 @@ class Options(Value):
         weights: mapped, streamed or auto.
         resident: bytes of streamed weights that stay in memory, such as ``400 MB``.
         speculate: guess tokens: none, ngram, or draft:MODEL.
+        slots: requests that ``serve`` answers at a time; a single run takes no notice of it.
         engine_args: further arguments for the engine, quoted as one text.
         cold: drop the board's page cache first.
         temperature, seed, stop_at_end, time_limit: the same for all.
@@ -109,6 +111,7 @@ class Options(Value):
     weights: Listed[WeightsMode] = ()
     resident: Listed[Resident] = ()
     speculate: Listed[Speculate] = ()
+    slots: Listed[Slots] = ()
     engine_args: Listed[str] = ()
     cold: Listed[bool] = ()
     temperature: Temperature | None = None

@@ -56,6 +56,9 @@ TRACE_BYTES = 32 << 20
 _MIB = 1 << 20
 
 
+Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+
+
 class ServingPlan(Value):
     """How a model is served.
 
@@ -71,7 +74,7 @@ class ServingPlan(Value):
         temperature: for requests that say none; 0 is greedy.
     """
 
-    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] = DEFAULT_SLOTS
+    slots: Slots = DEFAULT_SLOTS
     context_tokens: TokenCount = DEFAULT_SLOT_TOKENS
     threads: TokenCount | None = None
     cpus: Cores | None = None

@@ -61,37 +61,59 @@ def evaluate_on(
     """
     harvest(evaluated, progress)
     with session(request, (SCORER,), progress) as where:
-        for part, model in enumerate(models):
-            while missing := _shared(evaluated, part, share):
-                before, asked = len(missing), evaluated.evaluation.parts[part]
-                engine = _engine(where, evaluated, task, part, model, way, missing, note)
-                place = Place(sweep=evaluated.evaluation.id, cell=part, round=0)
-                try:
-                    run, _ = execute(
-                        *(where, engine, progress),
-                        new=request.new,
-                        place=place,
-                        foresee=foresight(where, engine, asked.max_tokens, progress),
-                    )
-                finally:
-                    harvest(evaluated, progress)
-                for finding in run.verdict.findings or ():
-                    if finding.name not in ABOUT_ANSWERS:
-                        progress.say(f"Do not rely on the times: {finding.sentence}")
-                left = len(_shared(evaluated, part, share))
-                if engine.time_is_up:
-                    break
-                if left == before:
-                    raise RunError(
-                        f"{where.connection.board.name}: the scorer answered none of {before} "
-                        f"questions: {run.exit.meaning}.",
-                        f"Its messages: armload show {run.id}",
-                    )
-                if left:
-                    progress.say(
-                        f"{run.exit.meaning.capitalize()} after {before - left} of {before} "
-                        "answers. Continuing with the rest."
-                    )
+        evaluate_there(
+            where, evaluated, task, models, way, progress, new=request.new, share=share, note=note
+        )
+
+
+def evaluate_there(
+    where: Session,
+    evaluated: Evaluated,
+    task: Task,
+    models: Sequence[Model],
+    way: Way,
+    progress: Progress,
+    *,
+    new: bool,
+    share: tuple[int, int] = (0, 1),
+    note: Note,
+) -> None:
+    """Do what ``evaluate_on`` does, on a board that is reached already and with the scorer built.
+
+    Args:
+        new: start another run, even if an interrupted command left the same one on the board.
+    """
+    for part, model in enumerate(models):
+        while missing := _shared(evaluated, part, share):
+            before, asked = len(missing), evaluated.evaluation.parts[part]
+            engine = _engine(where, evaluated, task, part, model, way, missing, note)
+            place = Place(sweep=evaluated.evaluation.id, cell=part, round=0)
+            try:
+                run, _ = execute(
+                    *(where, engine, progress),
+                    new=new,
+                    place=place,
+                    foresee=foresight(where, engine, asked.max_tokens, progress),
+                )
+            finally:
+                harvest(evaluated, progress)
+            for finding in run.verdict.findings or ():
+                if finding.name not in ABOUT_ANSWERS:
+                    progress.say(f"Do not rely on the times: {finding.sentence}")
+            left = len(_shared(evaluated, part, share))
+            if engine.time_is_up:
+                break
+            if left == before:
+                raise RunError(
+                    f"{where.connection.board.name}: the scorer answered none of {before} "
+                    f"questions: {run.exit.meaning}.",
+                    f"Its messages: armload show {run.id}",
+                )
+            if left:
+                progress.say(
+                    f"{run.exit.meaning.capitalize()} after {before - left} of {before} "
+                    "answers. Continuing with the rest."
+                )
 
 
 def harvest(evaluated: Evaluated, progress: Progress) -> None:

@@ -28,6 +28,7 @@ class Asked(Value):
         limit: on the number of questions; none for all.
         grader: empty for the task's.
         parallel: questions per pass over the weights.
+        computed: what else decides the answers, such as the type of the KV cache.
     """
 
     boards: tuple[str, ...]
@@ -41,6 +42,7 @@ class Asked(Value):
     limit: int | None = None
     grader: str = ""
     parallel: int = 1
+    computed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
         parallel=asked.parallel,
         questions=questions,
         parts=parts,
-        decisive=(task.model_dump_json(), str(asked.parallel)),
+        decisive=(task.model_dump_json(), str(asked.parallel), *asked.computed),
     )
     found = None if new else unfinished(evaluation, progress)
     if found is not None:

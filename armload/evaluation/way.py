@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.core.values import Value
-from armload.engines.plan import Cores, Plan, Resident, WeightsMode
+from armload.engines.plan import (
+    Cores,
+    FlashAttention,
+    KvType,
+    Plan,
+    Resident,
+    TokenCount,
+    WeightsMode,
+)
 from armload.engines.scorer import ScoringPlan, look_at_items
 from armload.evaluation.items import context_tokens
 from armload.models.model import Model
@@ -27,6 +35,9 @@ class Way(Value):
     threads: int | None = None
     cpus: Cores | None = None
     context_tokens: int | None = None
+    micro_batch_tokens: TokenCount | None = None
+    kv_type: KvType | None = None
+    flash_attention: FlashAttention | None = None
     weights: WeightsMode = "auto"
     resident_bytes: Resident | None = None
     max_time_s: float | None = None

@@ -54,19 +54,41 @@ def served(
     listening_on(port, board.name).close()  # a port that is taken is reported before minutes pass
     model = model_called(model_name, progress)
     settings = [Settings(cpus=plan.cpus, threads=plan.threads)] if plan else []
+    with (
+        session(request, (SERVER,), progress, settings=settings) as where,
+        served_there(
+            where, model, plan, progress, new=request.new, detach=detach, port=port
+        ) as service,
+    ):
+        yield service
+
+
+@contextmanager
+def served_there(
+    where: Session,
+    model: Model,
+    plan: ServingPlan | None,
+    progress: Progress,
+    *,
+    new: bool,
+    detach: bool = False,
+    port: int = 0,
+) -> Iterator[Service]:
+    """Do what ``served`` does, on a board that is reached already and with the server built.
+
+    Args:
+        new: start a service, even if the same one was left there.
+    """
+    connection = where.connection
+    chosen = plan or _running_plan(where, model)
+    key = new_key()
+    engine = Serving(plan_for(model, chosen), where.binaries[SERVER], model, api_key=key)
     with ExitStack() as stack:
-        where = stack.enter_context(session(request, (SERVER,), progress, settings=settings))
-        connection = where.connection
-        chosen = plan or _running_plan(where, model)
-        key = new_key()
-        engine = Serving(plan_for(model, chosen), where.binaries[SERVER], model, api_key=key)
         with ExitStack() as reaching:
             foresee = _foresight(where, engine, progress)
-            it = reaching.enter_context(
-                underway(where, engine, progress, new=request.new, foresee=foresee)
-            )
+            it = reaching.enter_context(underway(where, engine, progress, new=new, foresee=foresee))
             if it.was_running:
-                key = key_on_board(connection.host, board.workdir)
+                key = key_on_board(connection.host, connection.board.workdir)
             boot_id = where.found.conditions.boot_id
             service = Service(it, engine, key, boot_id=boot_id)
             stack.enter_context(service.reached(progress, local_port=port, detach=detach))
@@ -98,10 +120,9 @@ def _running_plan(where: Session, model: Model) -> ServingPlan | None:
     return None
 
 
-def _foresight(where: Session, engine: Serving, progress: Progress) -> Foresee:
-    """Return what refuses a board that cannot hold the model; a service's time has no end."""
-    plan = engine.plan
-    one = Plan(
+def one_request(plan: ServingPlan) -> Plan:
+    """Return the plan of the shortest request, as predictions take it."""
+    return Plan(
         prompt_tokens=2,
         n_predict=1,
         context_tokens=plan.context_tokens,
@@ -111,6 +132,11 @@ def _foresight(where: Session, engine: Serving, progress: Progress) -> Foresee:
         weights=plan.weights,
         resident_bytes=plan.resident_bytes,
     )
+
+
+def _foresight(where: Session, engine: Serving, progress: Progress) -> Foresee:
+    """Return what refuses a board that cannot hold the model; a service's time has no end."""
+    one = one_request(engine.plan)
     foresee_memory = foresight_of(where, engine.model, one, engine.memory, progress)
 
     def foresee(found: Probe) -> None:

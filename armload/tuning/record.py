@@ -108,16 +108,18 @@ class Entry(Value):
 
 
 class Confirmation(Value):
-    """The winner beside the defaults, in alternating runs.
+    """The search's leader beside the defaults, in alternating runs.
 
     Attributes:
-        defaults, winner: ids of their runs.
-        speed: how many times as fast the winner is.
+        leader: what the search found; it wins if it is faster.
+        defaults_runs, leader_runs: their ids.
+        speed: how many times as fast the leader is.
         is_faster: the interval lies above 1.
     """
 
-    defaults: tuple[str, ...]
-    winner: tuple[str, ...]
+    leader: Setting
+    defaults_runs: tuple[str, ...]
+    leader_runs: tuple[str, ...]
     speed: Ratio
     is_faster: bool
 
@@ -146,7 +148,7 @@ class Result(Value):
         trials: how many were run.
         took_s: in all, without interruptions.
         violation: none where no quicker setting broke a constraint.
-        confirmation: none where the defaults won.
+        confirmation: none where the defaults lead, or do not run.
         sentence: what came out, for people.
         plan: the plan file's path.
     """
@@ -161,6 +163,18 @@ class Result(Value):
     confirmation: Confirmation | None = None
     sentence: str
     plan: str = ""
+
+
+class TuningDocument(Value):
+    """A search with its trials so far.
+
+    Attributes:
+        result: none for a search that has not ended.
+    """
+
+    tuning: Tuning
+    trials: tuple[Entry, ...]
+    result: Result | None
 
 
 class Tuned:
@@ -199,6 +213,14 @@ class Tuned:
     def end(self, result: Result) -> None:
         """Keep how it ended."""
         write_whole(self.folder / RESULT_FILE, as_json(result).encode())
+
+    def document(self) -> TuningDocument:
+        """Return all of it.
+
+        Raises:
+            DataError, DiskError: as for ``result``.
+        """
+        return TuningDocument(tuning=self.tuning, trials=tuple(self.entries), result=self.result())
 
     def result(self) -> Result | None:
         """Return how it ended; none for a search that has not.

@@ -25,6 +25,13 @@ def compute_logits(
     Raises:
         ArmloadError: the run could not be started, or ended early.
     """
+    return answer_items(request, model, logits_items(model, prompts, progress), way, progress)
+
+
+def logits_items(
+    model: Model, prompts: Sequence[str], progress: Progress
+) -> list[dict[str, object]]:
+    """Return what asks the scorer for the logits at all positions of prompts; say their size."""
     items: list[dict[str, object]] = [
         {"id": str(number), "kind": "logits", "prompt": prompt, "positions": "all"}
         for number, prompt in enumerate(prompts, start=1)
@@ -33,4 +40,4 @@ def compute_logits(
     most_tokens = sum(len(prompt.encode()) + 1 for prompt in prompts)
     size = format_bytes(most_tokens * model.vocabulary * FLOAT_BYTES)
     progress.say(f"The logits take {size} at most, on the board and here.")
-    return answer_items(request, model, items, way, progress)
+    return items

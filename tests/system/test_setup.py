@@ -74,11 +74,12 @@ def test_setup_takes_the_distributions_python_and_no_venv_of_another(tmp_path: P
 
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="only Debian has packages")
+@pytest.mark.parametrize("has_sudo", [False, True], ids=["without sudo", "not a sudoer"])
 @pytest.mark.parametrize("words", [(), ("--dev",)], ids=["run", "dev"])
 def test_setup_tells_who_is_not_root_what_to_install_and_how_to_go_on(
-    tmp_path: Path, words: tuple[str, ...]
+    tmp_path: Path, words: tuple[str, ...], *, has_sudo: bool
 ) -> None:
-    """Whose dpkg knows of no packages, whose ``id`` says ordinary user, and who has no sudo."""
+    """Whose dpkg knows of no packages, and whose ``id`` says ordinary user."""
     shutil.copy(SETUP, tmp_path)
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -86,6 +87,8 @@ def test_setup_tells_who_is_not_root_what_to_install_and_how_to_go_on(
         (tools / name).symlink_to(shutil.which(name) or name)
     _program(tools / "dpkg-query", "exit 1")
     _program(tools / "id", "echo 1000")
+    if has_sudo:
+        _program(tools / "sudo", "echo a password is required >&2; exit 1")
     done = subprocess.run(
         [tmp_path / "setup", *words],
         env={"PATH": str(tools)},

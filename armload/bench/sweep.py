@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import random
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel, model_validator
+from pydantic import model_validator
 
 from armload import __version__
 from armload.analysis.repeats import Precision, Stop, judged_together, stop
 from armload.analysis.run import Run
-from armload.core.disk import unreadable
-from armload.core.errors import ArmloadError, DataError, DiskError, NewerFormatError, UsageError
+from armload.core.errors import ArmloadError, DataError, DiskError, UsageError
 from armload.core.files import write_whole
 from armload.core.locks import locked
-from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
-from armload.core.references import fitting
+from armload.core.results import Results, fitting
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.completion import Completion
@@ -36,13 +33,20 @@ from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.runs import store
 
-FORMAT = 2
-"""Of ``sweep.json``; in format 1 ``fingerprint`` was called ``asked_for``."""
-
 OLDEST_TO_GROW = timedelta(days=1)
 """Older runs are not repeats of new ones."""
 
 SWEEP_FILE, JOURNAL_FILE, LOCK_FILE = "sweep.json", "journal.jsonl", ".lock"
+
+SWEEPS = Results(
+    noun="sweep",
+    word="sweep",
+    file=SWEEP_FILE,
+    newest_format=2,  # in format 1 ``fingerprint`` was called ``asked_for``
+    root=sweeps_folder,
+    make="armload bench --threads 1,2,4",
+    repair="Use --new to start the sweep again; its runs are kept.",
+)
 
 
 def _renamed(former: dict[str, object]) -> dict[str, object]:
@@ -249,7 +253,7 @@ def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | No
 
 
 def _latest(sweep: Sweep, progress: Progress, since: str = "") -> Journal | None:
-    for folder in reversed(sweep_folders()):
+    for folder in reversed(SWEEPS.folders()):
         if folder.name < since:
             return None
         try:
@@ -260,11 +264,6 @@ def _latest(sweep: Sweep, progress: Progress, since: str = "") -> Journal | None
         if journal.sweep.fingerprint == sweep.fingerprint:
             return journal
     return None
-
-
-def sweep_folders() -> list[Path]:
-    """Return the folders of all sweeps, the oldest first."""
-    return sorted(path.parent for path in sweeps_folder().glob(f"*/{SWEEP_FILE}"))
 
 
 def find_sweep(reference: str) -> Path | None:
@@ -282,7 +281,7 @@ def find_sweep(reference: str) -> Path | None:
         return Path(reference)
     if "sweep" not in reference and "repeats" not in reference:
         return None
-    folders = sweep_folders()
+    folders = SWEEPS.folders()
     if reference == "latest-sweep":
         sweeps = [folder for folder in folders if "-sweep-" in folder.name]
         if not sweeps:
@@ -301,33 +300,11 @@ def load_journal(folder: Path) -> Journal:
         DataError: a file in it was changed, or is of a newer format.
         DiskError: one cannot be read.
     """
-    path = folder / SWEEP_FILE
-    try:
-        sweep = _read(path, path.read_bytes(), Sweep)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return Journal(folder, sweep)
+    return Journal(folder, SWEEPS.read(folder / SWEEP_FILE, Sweep))
 
 
 def _entries(path: Path) -> Iterator[Entry]:
     content = path.read_bytes() if path.exists() else b""
     # A line that was cut off is a run whose end was not noted.
     for line in content.split(b"\n")[:-1]:
-        yield _read(path, line, Entry)
-
-
-Read = TypeVar("Read", bound=BaseModel)
-
-
-def _read(path: Path, content: bytes, kind: type[Read]) -> Read:
-    try:
-        fields = json.loads(content)
-        version = fields.get("format", 1) if isinstance(fields, dict) else 1
-        if isinstance(version, int) and version > FORMAT:
-            raise NewerFormatError(path, version, FORMAT)
-        return kind.model_validate(fields)
-    except ValueError as error:
-        raise DataError(
-            f"{path}: this is not a valid record of a sweep: {explain_mistake(error, kind)}.",
-            "The file was modified. Use --new to start the sweep again; its runs are kept.",
-        ) from error
+        yield SWEEPS.parse(path, line, Entry)

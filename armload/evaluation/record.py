@@ -8,7 +8,6 @@ like any other, and stay when those are deleted.
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,20 +18,27 @@ from typing import Literal
 
 from armload import __version__
 from armload.core.disk import unreadable
-from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.locks import locked
-from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
-from armload.core.references import fitting_or_refused
+from armload.core.results import Results
 from armload.core.values import Value
 from armload.core.workspace import evaluations_folder
 from armload.engines.answers import Answer, read_answers
 from armload.evaluation.question import Question
 
-FORMAT = 1
-
 EVALUATION_FILE, QUESTIONS_FILE, SHOWN_FILE = "evaluation.json", "questions.jsonl", ".shown"
+
+EVALUATIONS = Results(
+    noun="evaluation",
+    word="eval",
+    file=EVALUATION_FILE,
+    newest_format=1,
+    root=evaluations_folder,
+    make="armload eval",
+    repair="Use --new to start the evaluation again.",
+)
 
 
 class Part(Value):
@@ -204,7 +210,7 @@ def begin(evaluation: Evaluation, questions: Sequence[Question]) -> Evaluated:
 
 def unfinished(evaluation: Evaluation, progress: Progress) -> Evaluated | None:
     """Return the latest evaluation of the same command, unless it is complete and was shown."""
-    for folder in reversed(evaluation_folders()):
+    for folder in reversed(EVALUATIONS.folders()):
         try:
             found = load_evaluation(folder)
         except DataError as error:
@@ -215,45 +221,13 @@ def unfinished(evaluation: Evaluation, progress: Progress) -> Evaluated | None:
     return None
 
 
-def evaluation_folders() -> list[Path]:
-    """Return the folders of all evaluations, the oldest first."""
-    return sorted(path.parent for path in evaluations_folder().glob(f"*/{EVALUATION_FILE}"))
-
-
-LATEST = ("latest", "latest-eval")
-
-
-def is_evaluation(reference: str) -> bool:
-    """Say whether a reference that may be a run's means an evaluation.
-
-    It does if it is ``latest-eval``, or the beginning or the end of one's id that holds ``eval``.
-    """
-    if reference == LATEST[-1]:
-        return True
-    names = [folder.name for folder in evaluation_folders()] if "eval" in reference else []
-    return any(name.startswith(reference) or name.endswith(reference) for name in names)
-
-
 def find_evaluation(reference: str) -> Evaluated:
     """Return the evaluation that a person means.
 
-    Args:
-        reference: a folder, an id, the beginning or the end of one, ``latest`` or ``latest-eval``.
-
     Raises:
-        UsageError: none, or more than one, fits.
-        DataError: it cannot be read.
+        UsageError, DataError, DiskError: as for ``Results.find`` and ``load_evaluation``.
     """
-    if (Path(reference) / EVALUATION_FILE).is_file():
-        return load_evaluation(Path(reference))
-    folders = evaluation_folders()
-    if not folders:
-        raise UsageError(
-            f"There is no evaluation in {evaluations_folder()} yet.", "Make one with: armload eval"
-        )
-    if reference in LATEST:
-        return load_evaluation(folders[-1])
-    return load_evaluation(fitting_or_refused(folders, reference, kind="evaluation"))
+    return load_evaluation(EVALUATIONS.find(reference))
 
 
 def load_evaluation(folder: Path) -> Evaluated:
@@ -263,24 +237,13 @@ def load_evaluation(folder: Path) -> Evaluated:
         DataError: a file in it was changed, or is of a newer format.
         DiskError: one cannot be read.
     """
-    path = folder / EVALUATION_FILE
+    evaluation = EVALUATIONS.read(folder / EVALUATION_FILE, Evaluation)
+    path = folder / QUESTIONS_FILE
     try:
-        fields = json.loads(path.read_bytes())
-        version = fields.get("format", 1) if isinstance(fields, dict) else 1
-        if isinstance(version, int) and version > FORMAT:
-            raise NewerFormatError(path, version, FORMAT)
-        evaluation = Evaluation.model_validate(fields)
-        path = folder / QUESTIONS_FILE
         lines = path.read_bytes().splitlines()
-        questions = [Question.model_validate_json(line) for line in lines]
     except OSError as error:
         raise unreadable(path, error) from error
-    except ValueError as error:
-        kind = Question if path.name == QUESTIONS_FILE else Evaluation
-        raise DataError(
-            f"{path}: this is not a valid record of an evaluation: {explain_mistake(error, kind)}.",
-            "The file was modified. Use --new to start the evaluation again.",
-        ) from error
+    questions = [EVALUATIONS.parse(path, line, Question) for line in lines]
     return Evaluated(folder, evaluation, questions)
 
 

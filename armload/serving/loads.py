@@ -8,7 +8,6 @@ measured is there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,19 +16,25 @@ from pydantic import ValidationError
 
 from armload.analysis.load.point import Load, LoadPoint
 from armload.analysis.load.request import RequestRecord
-from armload.core.disk import is_there, unreadable
-from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.mistakes import explain_mistake
-from armload.core.references import fitting_or_refused
+from armload.core.results import Results
 from armload.core.values import as_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job
 
-FORMAT = 1
 LOAD_FILE = "load.json"
 SERVICE_FILE = "service.json"
-LATEST = ("latest", "latest-load")
+LOADS = Results(
+    noun="load",
+    word="load",
+    file=LOAD_FILE,
+    newest_format=1,
+    root=loads_folder,
+    make="armload load",
+    repair="Run the load again.",
+)
 
 
 class RequestFile:
@@ -145,41 +150,13 @@ def begin(load: Load, job: Job | None = None) -> KeptLoad:
     return KeptLoad(folder, load)
 
 
-def load_folders() -> list[Path]:
-    """Return the folders of all loads, the oldest first."""
-    return sorted(path.parent for path in loads_folder().glob(f"*/{LOAD_FILE}"))
-
-
-def is_load(reference: str) -> bool:
-    """Say whether a reference that may be a run's means a load.
-
-    It does if it is ``latest-load``, the folder of one, or the beginning or the end of an id that
-    holds ``load``.
-    """
-    if reference == LATEST[-1] or is_there(Path(reference) / LOAD_FILE):
-        return True
-    names = [folder.name for folder in load_folders()] if "load" in reference else []
-    return any(name.startswith(reference) or name.endswith(reference) for name in names)
-
-
 def find_load(reference: str) -> KeptLoad:
     """Return the load that a person means.
 
-    Args:
-        reference: a folder, an id, the beginning or the end of one, ``latest`` or ``latest-load``.
-
     Raises:
-        UsageError: none, or more than one, fits.
-        DataError: it cannot be read.
+        UsageError, DataError, DiskError: as for ``Results.find`` and ``read_load``.
     """
-    if is_there(Path(reference) / LOAD_FILE):
-        return read_load(Path(reference))
-    folders = load_folders()
-    if not folders:
-        raise UsageError(f"There is no load in {loads_folder()} yet.", "Make one: armload load.")
-    if reference in LATEST:
-        return read_load(folders[-1])
-    return read_load(fitting_or_refused(folders, reference, kind="load"))
+    return read_load(LOADS.find(reference))
 
 
 def read_load(folder: Path) -> KeptLoad:
@@ -189,17 +166,4 @@ def read_load(folder: Path) -> KeptLoad:
         DataError: ``load.json`` was changed, or is of a newer format.
         DiskError: it cannot be read.
     """
-    path = folder / LOAD_FILE
-    try:
-        fields = json.loads(path.read_bytes())
-        version = fields.get("format", 1) if isinstance(fields, dict) else 1
-        if isinstance(version, int) and version > FORMAT:
-            raise NewerFormatError(path, version, FORMAT)
-        return KeptLoad(folder, Load.model_validate(fields))
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except ValueError as error:
-        raise DataError(
-            f"{path}: this is not a valid record of a load: {explain_mistake(error, Load)}.",
-            "The file was modified. Run the load again.",
-        ) from error
+    return KeptLoad(folder, LOADS.read(folder / LOAD_FILE, Load))

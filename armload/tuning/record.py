@@ -14,28 +14,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
-
-from pydantic import BaseModel
+from typing import Literal
 
 from armload import __version__
 from armload.analysis.statistics import Interval, Ratio
-from armload.core.disk import is_there, unreadable
-from armload.core.errors import DataError, DiskError, NewerFormatError, UsageError
+from armload.core.disk import is_there
+from armload.core.errors import DataError, DiskError
 from armload.core.files import write_whole
 from armload.core.locks import locked
-from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
-from armload.core.references import fitting_or_refused
+from armload.core.results import Results
 from armload.core.values import Value, as_json
 from armload.core.workspace import tunings_folder
 from armload.tuning.space import Choice, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 from armload.tuning.wanted import Constraints, Objective
 
-FORMAT = 1
 TUNING_FILE, JOURNAL_FILE, RESULT_FILE = "tuning.json", "journal.jsonl", "result.json"
-LATEST = ("latest", "latest-tune")
+TUNINGS = Results(
+    noun="tuning",
+    word="tune",
+    file=TUNING_FILE,
+    newest_format=1,
+    root=tunings_folder,
+    make="armload tune",
+    repair="Use --new to start the tuning again; its runs are kept.",
+)
 
 
 class Tuning(Value):
@@ -230,12 +234,7 @@ class Tuned:
             DiskError: it cannot be read.
         """
         path = self.folder / RESULT_FILE
-        try:
-            return _read(path, path.read_bytes(), Result)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise unreadable(path, error) from error
+        return TUNINGS.read(path, Result) if is_there(path) else None
 
 
 def new_tuning(
@@ -289,7 +288,7 @@ def begin(tuning: Tuning) -> Tuned:
 
 def unfinished(tuning: Tuning, progress: Progress) -> Tuned | None:
     """Return the latest search of the same command, unless it has ended."""
-    for folder in reversed(tuning_folders()):
+    for folder in reversed(TUNINGS.folders()):
         try:
             found = load_tuning(folder)
             if found.tuning.fingerprint == tuning.fingerprint:
@@ -299,43 +298,13 @@ def unfinished(tuning: Tuning, progress: Progress) -> Tuned | None:
     return None
 
 
-def tuning_folders() -> list[Path]:
-    """Return the folders of all searches, the oldest first."""
-    return sorted(path.parent for path in tunings_folder().glob(f"*/{TUNING_FILE}"))
-
-
-def is_tuning(reference: str) -> bool:
-    """Say whether a reference that may be a run's means a search for settings.
-
-    It does if it is ``latest-tune``, the folder of one, or the beginning or the end of an id that
-    holds ``tune``.
-    """
-    if reference == LATEST[-1] or is_there(Path(reference) / TUNING_FILE):
-        return True
-    names = [folder.name for folder in tuning_folders()] if "tune" in reference else []
-    return any(name.startswith(reference) or name.endswith(reference) for name in names)
-
-
 def find_tuning(reference: str) -> Tuned:
     """Return the search that a person means.
 
-    Args:
-        reference: a folder, an id, the beginning or the end of one, ``latest`` or ``latest-tune``.
-
     Raises:
-        UsageError: none, or more than one, fits.
-        DataError: it cannot be read.
+        UsageError, DataError, DiskError: as for ``Results.find`` and ``load_tuning``.
     """
-    if is_there(Path(reference) / TUNING_FILE):
-        return load_tuning(Path(reference))
-    folders = tuning_folders()
-    if not folders:
-        raise UsageError(
-            f"There is no tuning in {tunings_folder()} yet.", "Make one with: armload tune"
-        )
-    if reference in LATEST:
-        return load_tuning(folders[-1])
-    return load_tuning(fitting_or_refused(folders, reference, kind="tuning"))
+    return load_tuning(TUNINGS.find(reference))
 
 
 def load_tuning(folder: Path) -> Tuned:
@@ -345,11 +314,7 @@ def load_tuning(folder: Path) -> Tuned:
         DataError: a file in it was changed, or is of a newer format.
         DiskError: one cannot be read.
     """
-    path = folder / TUNING_FILE
-    try:
-        return Tuned(folder, _read(path, path.read_bytes(), Tuning))
-    except OSError as error:
-        raise unreadable(path, error) from error
+    return Tuned(folder, TUNINGS.read(folder / TUNING_FILE, Tuning))
 
 
 def _entries(path: Path) -> Iterator[Entry]:
@@ -359,21 +324,4 @@ def _entries(path: Path) -> Iterator[Entry]:
         return
     # A line that was cut off is a trial whose end was not noted.
     for line in content.split(b"\n")[:-1]:
-        yield _read(path, line, Entry)
-
-
-Read = TypeVar("Read", bound=BaseModel)
-
-
-def _read(path: Path, content: bytes, kind: type[Read]) -> Read:
-    try:
-        fields = json.loads(content)
-        version = fields.get("format", 1) if isinstance(fields, dict) else 1
-        if isinstance(version, int) and version > FORMAT:
-            raise NewerFormatError(path, version, FORMAT)
-        return kind.model_validate(fields)
-    except ValueError as error:
-        raise DataError(
-            f"{path}: this is not a valid record of a tuning: {explain_mistake(error, kind)}.",
-            "The file was modified. Use --new to start the tuning again; its runs are kept.",
-        ) from error
+        yield TUNINGS.parse(path, line, Entry)

@@ -10,8 +10,8 @@ from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.evaluation.record import (
     EVALUATION_FILE,
+    EVALUATIONS,
     find_evaluation,
-    is_evaluation,
     load_evaluation,
     unfinished,
 )
@@ -89,8 +89,8 @@ def test_an_evaluation_is_found_by_the_end_of_its_id() -> None:
         str(made.folder),
     ):
         assert find_evaluation(reference).evaluation == made.evaluation
-        assert is_evaluation(reference) == (
-            reference.startswith(made.evaluation.id) or reference == "latest-eval"
+        assert EVALUATIONS.are_meant(reference) == (
+            reference not in ("latest", made.evaluation.id[-4:])
         )
     with pytest.raises(UsageError, match="no evaluation 'nothing'"):
         find_evaluation("nothing")

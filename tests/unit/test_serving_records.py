@@ -12,7 +12,7 @@ from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.point import Load, LoadPoint
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.serving.exports import export, read_formats
-from armload.serving.loads import KeptLoad, begin, find_load, is_load
+from armload.serving.loads import LOADS, KeptLoad, begin, find_load
 from tests.unit.test_analysis_load_metrics import record
 
 
@@ -78,8 +78,8 @@ def test_a_load_is_found_by_parts_of_its_id() -> None:
     assert find_load("bbbb").folder == second.folder
     assert find_load("latest-load").folder == second.folder
     assert find_load(str(first.folder)).load.id == first.load.id
-    assert is_load("load-kitchen-bbbb")
-    assert not is_load("latest")
+    assert LOADS.are_meant("load-kitchen-bbbb")
+    assert not LOADS.are_meant("latest")
     with pytest.raises(UsageError, match="ambiguous"):
         find_load("2026")
     with pytest.raises(UsageError, match="no load 'cccc'"):

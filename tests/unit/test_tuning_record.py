@@ -9,6 +9,7 @@ import pytest
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.core.progress import Silent
 from armload.tuning.record import (
+    TUNINGS,
     Entry,
     Quality,
     Result,
@@ -16,7 +17,6 @@ from armload.tuning.record import (
     Tuning,
     begin,
     find_tuning,
-    is_tuning,
     new_tuning,
     unfinished,
 )
@@ -98,9 +98,9 @@ def test_a_tuning_is_found_by_parts_of_its_id() -> None:
     assert find_tuning(first.folder.name).tuning.board == "kitchen"
     assert find_tuning(f"tune-garden-{second.folder.name[-4:]}").tuning.board == "garden"
     assert find_tuning(str(first.folder)).tuning == first.tuning
-    assert is_tuning(first.folder.name)
-    assert is_tuning("latest-tune")
-    assert not is_tuning("latest")
+    assert TUNINGS.are_meant(first.folder.name)
+    assert TUNINGS.are_meant("latest-tune")
+    assert not TUNINGS.are_meant("latest")
     with pytest.raises(UsageError, match="There is no tuning 'tune-attic'"):
         find_tuning("tune-attic")
 

@@ -54,12 +54,12 @@ def compare(c: Context, a: str, b: str, fail_if_slower: str = "", json: bool = F
     from armload.core.errors import UsageError
     from armload.core.values import ValueList
     from armload.report.comparison import comparison_view, sentence
-    from armload.serving.loads import is_load
+    from armload.serving.loads import LOADS
 
     allowed = _share(fail_if_slower) if fail_if_slower else None
-    if is_load(a) != is_load(b):
+    if LOADS.are_meant(a) != LOADS.are_meant(b):
         raise UsageError(f"{a} and {b}: a load can only be compared with another load.")
-    if is_load(a):
+    if LOADS.are_meant(a):
         judged = _loads(a, b, as_json=json)
         if allowed is not None:
             _gate(judged, allowed, fail_if_slower)

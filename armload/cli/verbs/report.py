@@ -38,10 +38,10 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
     from armload.runs import store
-    from armload.serving.loads import find_load, is_load
+    from armload.serving.loads import LOADS, find_load
 
     place = output_folder(output) if output else None
-    if len(runs) == 1 and is_load(runs[0]):
+    if len(runs) == 1 and LOADS.are_meant(runs[0]):
         written = write_load_report(loaded_of(find_load(runs[0])), place, terminal.progress())
         _show(written, as_json=json)
         return

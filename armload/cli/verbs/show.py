@@ -41,18 +41,18 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     from armload.cli.document import show_document
     from armload.cli.present_sweep import show_sweep
     from armload.core.values import ValueList
-    from armload.evaluation.record import is_evaluation
+    from armload.evaluation.record import EVALUATIONS
     from armload.report.table import list_table, run_table
     from armload.runs import store
-    from armload.serving.loads import find_load, is_load
+    from armload.serving.loads import LOADS, find_load
 
     if run:
-        if is_evaluation(run):
+        if EVALUATIONS.are_meant(run):
             from armload.cli.present_evaluation import regrade_and_present
 
             regrade_and_present(run, (), as_json=json)
             return
-        if is_load(run):
+        if LOADS.are_meant(run):
             from armload.cli.present_load import present
 
             present(find_load(run), as_json=json)

@@ -16,12 +16,11 @@ from armload.runs.pipeline import Request
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.find_rate import check_requests
-from armload.serving.lengths import Lengths
 from armload.serving.readiness import check_url
+from armload.serving.service import target_of_service
 from armload.serving.starting import served
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.tokenizer import ServiceApi
-from armload.serving.workload import Workload, listed, synthetic
 
 DURATION_S = 60.0
 
@@ -143,51 +142,7 @@ def target_on_board(
         ArmloadError: it cannot be served.
     """
     with served(request, model, plan, progress) as service:
-        yield Target(
-            url=service.url,
-            api_key=service.api_key,
-            model=service.model,
-            dialect=dialect,
-            service=service,
-            board=service.board,
-            run=service.run,
-            settings=service.plan.model_dump(mode="json"),
-            job=service.job,
-        )
-
-
-def workload_of(
-    target: Target,
-    data: Path | None,
-    *,
-    prompt: Lengths,
-    answer: Lengths | None,
-    stops_at_end: bool,
-    seed: int,
-    most: int | None,
-    progress: Progress,
-) -> Workload:
-    """Return the requests of a file, or synthetic ones.
-
-    Args:
-        prompt, answer: lengths; none for those of the file.
-        stops_at_end: end synthetic answers at the model's end-of-text token, too.
-        most: as many are needed; none where that is not known.
-
-    Raises:
-        ArmloadError: the file has no requests, or the service does not count tokens.
-    """
-    api = ServiceApi(target.url, target.api_key)
-    if data is None:
-        return synthetic(
-            prompt=prompt,
-            answer=answer,
-            stops_at_end=stops_at_end,
-            seed=seed,
-            api=api,
-            progress=progress,
-        )
-    return listed(data, answer=answer, seed=seed, most=most, api=api, progress=progress)
+        yield target_of_service(service, dialect)
 
 
 def _key_in(path: Path) -> str:

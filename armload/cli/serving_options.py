@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armload.engines.server import ServingPlan
@@ -33,11 +35,57 @@ _FIELDS = {
 }
 
 
-def serving_plan(typed: Mapping[str, str]) -> ServingPlan | None:
+@dataclass(frozen=True, kw_only=True)
+class ServingFile:
+    """What a plan file says of a service.
+
+    Attributes:
+        board, model: their names; empty where it says none.
+        fields: of a ``ServingPlan``, that it sets.
+    """
+
+    board: str = ""
+    model: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_serving_file(name: str) -> ServingFile:
+    """Read a plan file, and say which of its options a service does not have.
+
+    Args:
+        name: empty for no file.
+
+    Raises:
+        UsageError: there is none, or it lists several values of an option.
+        DataError: it is malformed.
+    """
+    from armload.bench.options import read_options
+    from armload.cli import terminal
+    from armload.core.errors import UsageError
+    from armload.serving.planning import serving_fields, without_effect
+
+    if not name:
+        return ServingFile()
+    options = read_options(Path(name))
+    if len(options.model) > 1:
+        raise UsageError(f"{name}: model lists {', '.join(options.model)}.", "Name one model.")
+    if unused := without_effect(options):
+        terminal.progress().say(f"{name}: a service has no {' and no '.join(unused)}.")
+    return ServingFile(
+        board=options.board or "",
+        model="".join(options.model),
+        fields=serving_fields(options, name),
+    )
+
+
+def serving_plan(
+    typed: Mapping[str, str], file: Mapping[str, Any] | None = None
+) -> ServingPlan | None:
     """Return the plan that the options of a command line make; none where all are empty.
 
     Args:
         typed: by the names of the verb's arguments; an empty text was not given.
+        file: fields of the plan that a file sets, and that what is typed overrides.
 
     Raises:
         UsageError: a value is out of its range; names the option and says what is allowed.
@@ -48,7 +96,8 @@ def serving_plan(typed: Mapping[str, str]) -> ServingPlan | None:
     from armload.core.mistakes import first_mistake
     from armload.engines.server import ServingPlan
 
-    given = {_FIELDS.get(name, name): text for name, text in typed.items() if text}
+    given: dict[str, Any] = dict(file or {})
+    given.update({_FIELDS.get(name, name): text for name, text in typed.items() if text})
     if given.get("weights") == "mapped" and "resident_bytes" in given:
         raise UsageError("--resident is a part of streamed weights; do not use --weights mapped.")
     try:

@@ -25,9 +25,11 @@ from armload.engines.server import LOOPBACK, Serving, ServingPlan
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.pipeline import Underway
 from armload.serving.attendant import Attendant
+from armload.serving.dialects.dialect import Dialect
 from armload.serving.keys import forget_key, keep_key
 from armload.serving.listing import service_job
 from armload.serving.monitor import Monitor
+from armload.serving.target import Target
 from armload.serving.window import trace_between
 
 _LISTENS = re.compile(rf"listening on http://{re.escape(LOOPBACK)}:(\d+)")
@@ -215,3 +217,18 @@ class Service:
             for pair in pairs
             if len(pair) == 2 and pair[0] in _METRICS
         }
+
+
+def target_of_service(service: Service, dialect: Dialect) -> Target:
+    """Describe a service as what is put under load."""
+    return Target(
+        url=service.url,
+        api_key=service.api_key,
+        model=service.model,
+        dialect=dialect,
+        service=service,
+        board=service.board,
+        run=service.run,
+        settings=service.plan.model_dump(mode="json"),
+        job=service.job,
+    )

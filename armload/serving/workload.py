@@ -162,6 +162,40 @@ def listed(
     return Listed(asks, str(path))
 
 
+def workload_of(
+    api: ServiceApi,
+    data: Path | None,
+    *,
+    prompt: Lengths,
+    answer: Lengths | None,
+    stops_at_end: bool,
+    seed: int,
+    most: int | None,
+    progress: Progress,
+) -> Workload:
+    """Return the requests of a file, or synthetic ones.
+
+    Args:
+        api: of the service.
+        prompt, answer: lengths; none for those of the file.
+        stops_at_end: end synthetic answers at the model's end-of-text token, too.
+        most: as many are needed; none where that is not known.
+
+    Raises:
+        ArmloadError: the file has no requests, or the service does not count tokens.
+    """
+    if data is None:
+        return synthetic(
+            prompt=prompt,
+            answer=answer,
+            stops_at_end=stops_at_end,
+            seed=seed,
+            api=api,
+            progress=progress,
+        )
+    return listed(data, answer=answer, seed=seed, most=most, api=api, progress=progress)
+
+
 def _drawing(lengths: Lengths, seed: int) -> Callable[[], int]:
     generator = random.Random(seed)  # noqa: S311 - no secret
     return lambda: lengths.draw(generator)

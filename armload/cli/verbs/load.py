@@ -118,7 +118,6 @@ def load(
         paces_of,
         target_of,
         target_on_board,
-        workload_of,
     )
     from armload.cli.numbers import amount, whole_number
     from armload.cli.present_load import load_and_present
@@ -133,6 +132,8 @@ def load(
     from armload.serving.loading import Loading
     from armload.serving.readiness import check_service
     from armload.serving.target import Target
+    from armload.serving.tokenizer import ServiceApi
+    from armload.serving.workload import workload_of
 
     if data and prompt_tokens:
         raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
@@ -189,7 +190,7 @@ def load(
         reached = target_on_board(request, model or _MODEL, plan, spoken, progress)
     with reached as target:
         work = workload_of(
-            target,
+            ServiceApi(target.url, target.api_key),
             Path(data) if data else None,
             prompt=prompt,
             answer=answer,

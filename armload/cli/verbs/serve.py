@@ -25,6 +25,8 @@ _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "ob
     help={
         "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, word-problems:TYPE, or demo (demo)",
+        "plan": "a YAML file with such options as keys, as armload tune writes it; command-line "
+        "options override the file",
         "port": f"local port that leads to the service (a free one; {_FRONT_PORT} with --front)",
         "front": "answer there in llm-serving's protocol instead: llm-serving, or "
         "llm-serving-object, whose events hold no list (none)",
@@ -38,8 +40,9 @@ _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "ob
 )
 def serve(
     c: Context,
-    board: str = "virtual",
-    model: str = "demo",
+    board: str = "",
+    model: str = "",
+    plan: str = "",
     port: str = "",
     front: str = "",
     detach: bool = False,
@@ -71,11 +74,12 @@ def serve(
     del c
     from armload.cli.numbers import amount, whole_number
     from armload.cli.present_service import serve_and_present
-    from armload.cli.serving_options import serving_plan
+    from armload.cli.serving_options import read_serving_file, serving_plan
     from armload.core.errors import UsageError
     from armload.runs.pipeline import Request
 
-    plan = serving_plan(
+    file = read_serving_file(plan)
+    chosen = serving_plan(
         {
             "slots": slots,
             "context": context,
@@ -89,10 +93,11 @@ def serve(
             "resident": resident,
             "prompt_cache": prompt_cache,
             "temperature": temperature,
-        }
+        },
+        file.fields,
     )
     request = Request(
-        board=board,
+        board=board or file.board or "virtual",
         source=source,
         ref=ref,
         compiler=compiler,
@@ -110,8 +115,8 @@ def serve(
     local_port = whole_number("port", port, most=65535) or (_FRONT_PORT if front else 0)
     serve_and_present(
         request,
-        model,
-        plan,
+        model or file.model or "demo",
+        chosen,
         detach=detach,
         port=local_port,
         as_json=json,

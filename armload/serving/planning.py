@@ -1,0 +1,66 @@
+"""From the options of a plan file to how a model is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armload.bench.options import Options
+from armload.core.errors import UsageError
+from armload.engines.server import ServingPlan
+
+_FIELDS = {
+    "slots": "slots",
+    "context": "context_tokens",
+    "threads": "threads",
+    "cpus": "cpus",
+    "batch": "batch_tokens",
+    "micro_batch": "micro_batch_tokens",
+    "kv_type": "kv_type",
+    "flash_attention": "flash_attention",
+    "weights": "weights",
+    "resident": "resident_bytes",
+    "temperature": "temperature",
+}
+"""Options that a service has, and what they are called in its plan."""
+
+_OF_A_RUN = frozenset(("speculate", "engine_args", "cool_to", "governor"))
+"""Options that change a run's speed, and that a service does not have."""
+
+
+def serving_fields(options: Options, origin: str) -> dict[str, Any]:
+    """Return the fields of a ``ServingPlan`` that are set.
+
+    Args:
+        origin: of the options, for messages.
+
+    Raises:
+        UsageError: one lists several values.
+    """
+    found = {}
+    for name, field in _FIELDS.items():
+        if name not in options.model_fields_set:
+            continue
+        value = getattr(options, name)
+        if isinstance(value, tuple):
+            if len(value) > 1:
+                several = ", ".join(str(each) for each in value)
+                raise UsageError(
+                    f"{origin}: {name} lists {several}, but a service has one.", "List one value."
+                )
+            (value,) = value
+        found[field] = value
+    return found
+
+
+def serving_plan_of(options: Options, origin: str) -> ServingPlan:
+    """Return how a model is served with these options; the others are as usual.
+
+    Raises:
+        UsageError: as for ``serving_fields``.
+    """
+    return ServingPlan.model_validate(serving_fields(options, origin))
+
+
+def without_effect(options: Options) -> list[str]:
+    """Return the options that would make a run faster or slower, but no service."""
+    return sorted(options.model_fields_set & _OF_A_RUN)

@@ -58,5 +58,5 @@ def test_a_service_has_one_value_of_each_option(plan_file: Path) -> None:
     with pytest.raises(UsageError, match=r"tuned\.yaml: slots lists 1, 2, but a service has one"):
         read_serving_file(str(plan_file))
     plan_file.write_text("model: [a.gguf, b.gguf]\n")
-    with pytest.raises(UsageError, match="model lists a.gguf, b.gguf"):
+    with pytest.raises(UsageError, match=r"model lists a\.gguf, b\.gguf"):
         read_serving_file(str(plan_file))

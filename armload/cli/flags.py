@@ -39,6 +39,7 @@ _VALUES = {
     "duration": "SECONDS",
     "engine-args": "ARGUMENTS",
     "export": "FORMAT",
+    "for": "WHAT",
     "fail-if-slower": "PERCENT",
     "flash-attention": "ON|OFF|AUTO",
     "weights": "MAPPED|STREAMED|AUTO",
@@ -57,6 +58,11 @@ _VALUES = {
     "last": "N",
     "like": "SHAPE",
     "micro-batch": "TOKENS",
+    "kld-prompts": "FILE",
+    "max-kld": "NATS",
+    "max-memory": "SIZE",
+    "max-trials": "N",
+    "min-accuracy": "SHARE:TASK",
     "mnn-python": "FOLDER",
     "n-predict": "N",
     "nice": "N",
@@ -82,6 +88,7 @@ _VALUES = {
     "seed": "N",
     "slo": "LIMITS",
     "slots": "N",
+    "space": "FILE",
     "temperature": "T",
     "threads": "N",
     "time-limit": "SECONDS",
@@ -99,13 +106,15 @@ _GROUPS = {
         *("rate", "find-rate", "concurrency", "duration", "requests"),
         *("arrivals", "warmup", "timeout", "slo"),
     ),
+    "Search": (*("for", "space", "max-kld", "kld-prompts", "min-accuracy", "max-memory"),),
+    "Limits": ("max-time", "max-trials"),
     "Plan": (
         *("model", "prompt", "prompt-tokens", "n-predict", "data", "temperature", "seed"),
         *("stop-at-end", "plan", "new"),
     ),
     "Task": (
         *("task", "budget", "tell-budget", "conclude", "limit", "grader", "parallel"),
-        *("max-time", "regrade"),
+        "regrade",
     ),
     "Repeats": ("repeats", "warmups", "precision", "precision-time"),
     "Engine": (
@@ -116,7 +125,7 @@ _GROUPS = {
     "Board": ("board", "port", "front", "detach", "wait", "time-limit"),
     "Conditions": ("cold", "cool-to", "governor"),
     "Build": ("target", "programs", "source", "ref", "compiler", "on", "jobs", "nice"),
-    "Output": ("reference", "fail-unless-close", "list", "export", "json"),
+    "Output": ("reference", "fail-unless-close", "list", "export", "output", "json"),
 }
 _MOST_UNGROUPED = 9
 

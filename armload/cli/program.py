@@ -37,6 +37,7 @@ from armload.cli.verbs import (
     report,
     serve,
     show,
+    tune,
     watch,
 )
 from armload.core.errors import UsageError
@@ -54,6 +55,7 @@ for verb in (
     evaluation.tradeoff,
     serve.group,
     load.load,
+    tune.tune,
     bench.pull,
     show.show,
     report.report,

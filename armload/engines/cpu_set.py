@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 HIGHEST_CPU = 1023
 
@@ -29,3 +30,14 @@ def cpu_numbers(words: str) -> tuple[int, ...]:
 def cpu_mask(words: str) -> str:
     """Return a set as a hexadecimal mask, core 0 in its last bit."""
     return f"{sum(1 << number for number in cpu_numbers(words)):x}"
+
+
+def cpu_words(numbers: Iterable[int]) -> str:
+    """Write a set as the kernel does, with ranges."""
+    ranges: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    return ",".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in ranges)

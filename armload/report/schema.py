@@ -39,6 +39,7 @@ from armload.report.written import WrittenReport
 from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
+from armload.tuning.record import TuningDocument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,7 @@ DOCUMENTS = (
         verbs=("tradeoff",),
     ),
     Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load", "show")),
+    Schema(name="tuning", value=TuningDocument, title="a search for settings", verbs=("tune",)),
     Schema(name="service", value=ServedModel, title="a served model", verbs=("serve",)),
     Schema(
         name="services",

@@ -114,8 +114,7 @@ def foresight_of(
         compute = _roofline(board, model, gives)
         if plan.speculate is None:
             _, header = read_outline(model.path)
-            context = context_tokens(plan, model)
-            compute = known_compute(where, model, header, plan, context) or compute
+            compute = known_compute_or_roofline(where, model, header, plan, gives)
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
@@ -125,6 +124,14 @@ def foresight_of(
         return prediction if plan.speculate is None else None
 
     return foresee
+
+
+def known_compute_or_roofline(
+    where: Session, model: Model, header: Header, plan: Plan, gives: BoardGives
+) -> Compute | None:
+    """Return what computing takes: as timed there before, or as the board's file lets expect."""
+    known = known_compute(where, model, header, plan, context_tokens(plan, model))
+    return known or _roofline(where.connection.board, model, gives)
 
 
 def expected(

@@ -99,6 +99,7 @@ MISTAKEN = {
     "eval --task logits": 2,
     "tradeoff nothing": 2,
     "load --rate many": 2,
+    "tune --for speed": 2,
     "serve --slots many": 2,
     "serve.list --board nowhere": 2,
     "serve.stop --board here": 2,

@@ -1,0 +1,192 @@
+"""The space of a search: what a board, a model and an engine offer, narrowed by a person."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from armload.bench.options import Options, read_options
+from armload.boards.conditions import ClusterState
+from armload.core.errors import UsageError
+from armload.core.values import Value
+from armload.engines.cpu_set import cpu_words
+from armload.engines.plan import NGRAM
+from armload.tuning.prior import Prior
+from armload.tuning.settings import NO_REPACKING
+from armload.tuning.space import Choice, Parameter, Setting, Space
+from armload.tuning.wanted import Objective
+
+_CONTINUING = ("threads", "cpus", "kv_type", "flash_attention", "engine_args", "resident")
+_SERVING = (
+    *("slots", "context", "threads", "cpus", "batch", "micro_batch"),
+    *("kv_type", "flash_attention", "resident"),
+)
+SEARCHED: dict[Objective, tuple[str, ...]] = {
+    "decode": (*_CONTINUING, "speculate"),
+    "prefill": (*_CONTINUING, "batch", "micro_batch"),
+    "ttft": (*_CONTINUING, "batch", "micro_batch"),
+    "total-time": _SERVING,
+    "rate": _SERVING,
+}
+"""The options that may be searched, by objective."""
+
+_KV_TYPES: tuple[Choice, ...] = (None, "q8_0", "q4_0")
+_MICRO_BATCHES: tuple[Choice, ...] = (32, 64, 128, 256, None)
+_SERVED_MICRO_BATCHES: tuple[Choice, ...] = (128, 256, None)
+_BATCHES: tuple[Choice, ...] = (512, 1024, None)
+_BATCH_TOKENS = 512
+_SLOTS = (1, 2, 4, 8)
+_CONTEXTS = (512, 1024, 2048)
+_RESIDENT_SHARES = (0.5, 0.75)
+_MOST_THREADS_EACH = 8
+_MOST_LOOKED_AT = 50_000
+
+
+class Offer(Value):
+    """What decides which choices there are.
+
+    Attributes:
+        clusters: of the board's cores.
+        context_length: that the model was trained for.
+        prompt_tokens: of the work.
+        repacks: the engine rearranges the weights, and can be told not to.
+        streamed_bytes: of weights that may stay in memory; none where they are not streamed.
+    """
+
+    clusters: tuple[ClusterState, ...]
+    context_length: int
+    prompt_tokens: int
+    repacks: bool
+    streamed_bytes: int | None
+
+
+def space_of(objective: Objective, offer: Offer, narrowing: Path | None) -> Space:
+    """Return what is searched.
+
+    Args:
+        narrowing: a file of options with lists, that replace what would be searched.
+
+    Raises:
+        UsageError: an option in the file cannot be searched for that objective.
+        DataError: the file is malformed; says where.
+    """
+    choices = {
+        name: given
+        for name, given in _offered(objective, offer).items()
+        if len(given) > 1 and name in SEARCHED[objective]
+    }
+    if narrowing is not None:
+        choices.update(_listed(narrowing, objective))
+    parameters = tuple(
+        Parameter(name=name, choices=choices[name], is_ordered=_is_ordered(choices[name]))
+        for name in SEARCHED[objective]
+        if name in choices
+    )
+    defaults = Setting(choices={each.name: None for each in parameters})
+    return Space(parameters=parameters, defaults=defaults)
+
+
+def core_sets(clusters: Sequence[ClusterState]) -> dict[str, str]:
+    """Return the sets of cores that differ in speed, with what each is called.
+
+    Args:
+        clusters: as the board shows them; those of one highest frequency count as one.
+    """
+    by_khz: dict[int, list[int]] = {}
+    for each in clusters:
+        by_khz.setdefault(each.max_khz or 0, []).extend(each.cores)
+    if len(by_khz) < 2:
+        return {}
+    slow_to_fast = [cpu_words(by_khz[khz]) for khz in sorted(by_khz)]
+    little, *middle, big = slow_to_fast
+    names = {little: "the little cluster", big: "the big cluster"}
+    names.update(dict.fromkeys(middle, "a middle cluster"))
+    if middle:
+        fast = sorted(by_khz)[1:]
+        names[cpu_words(core for khz in fast for core in by_khz[khz])] = "all but the little cores"
+    return names
+
+
+def require_feasible(space: Space, prior: Callable[[Setting], Prior], narrowing: str) -> None:
+    """Refuse a space of which no setting can run.
+
+    Args:
+        narrowing: the file that made it so; empty without one.
+
+    Raises:
+        UsageError: says why the first cannot.
+    """
+    first = ""
+    for setting in itertools.islice(space.settings(), _MOST_LOOKED_AT):
+        hopeless = prior(setting).hopeless
+        if not hopeless:
+            return
+        first = first or f"{_typed(setting)}: {hopeless}"
+    raise UsageError(
+        f"None of {min(space.size, _MOST_LOOKED_AT)} settings can run. {first}.",
+        f"List other values in {narrowing}." if narrowing else "Use a smaller model or context.",
+    )
+
+
+def _offered(objective: Objective, offer: Offer) -> dict[str, tuple[Choice, ...]]:
+    cores = sum(len(each.cores) for each in offer.clusters)
+    serves = objective in ("total-time", "rate")
+    offered: dict[str, tuple[Choice, ...]] = {
+        "threads": _threads(cores),
+        "cpus": (None, *core_sets(offer.clusters)),
+        "kv_type": _KV_TYPES,
+        "flash_attention": (None, "off"),
+        "engine_args": (None, NO_REPACKING) if offer.repacks else (),
+        "speculate": (None, NGRAM),
+        "slots": _SLOTS,
+        "context": tuple(each for each in _CONTEXTS if each <= offer.context_length),
+    }
+    if offer.streamed_bytes is not None:
+        some = tuple(round(share * offer.streamed_bytes) for share in _RESIDENT_SHARES)
+        offered["resident"] = (*some, None)
+    if serves:
+        offered["micro_batch"] = _SERVED_MICRO_BATCHES
+    else:
+        offered["micro_batch"] = _below(_MICRO_BATCHES, offer.prompt_tokens)
+        if offer.prompt_tokens > _BATCH_TOKENS:
+            offered["batch"] = _below(_BATCHES, offer.prompt_tokens)
+    return offered
+
+
+def _threads(cores: int) -> tuple[int, ...]:
+    if cores <= _MOST_THREADS_EACH:
+        return tuple(range(1, cores + 1))
+    step = -(-cores // _MOST_THREADS_EACH)
+    return (1, *range(step, cores, step), cores)
+
+
+def _below(choices: Sequence[Choice], tokens: int) -> tuple[Choice, ...]:
+    # A batch that holds the whole prompt is as good as any larger one.
+    return tuple(each for each in choices if each is None or int(each) < tokens)
+
+
+def _listed(path: Path, objective: Objective) -> dict[str, tuple[Choice, ...]]:
+    options = read_options(path)
+    found: dict[str, tuple[Choice, ...]] = {}
+    for name in Options.model_fields:
+        if name not in options.model_fields_set:
+            continue
+        if name not in SEARCHED[objective]:
+            raise UsageError(
+                f"{path}: {name} is not searched for {objective}.",
+                f"These are: {', '.join(SEARCHED[objective])}.",
+            )
+        listed = getattr(options, name)
+        numbers = [each for each in listed if isinstance(each, int)]
+        found[name] = tuple(sorted(numbers)) if len(numbers) == len(listed) else tuple(listed)
+    return found
+
+
+def _is_ordered(choices: Sequence[Choice]) -> bool:
+    return all(each is None or isinstance(each, int) for each in choices) and len(choices) > 2
+
+
+def _typed(setting: Setting) -> str:
+    given = (f"{name} {each}" for name, each in setting.choices.items() if each is not None)
+    return ", ".join(given) or "the defaults"

@@ -1,0 +1,145 @@
+"""Measuring settings by runs that continue a text: decode, prefill and time to first token."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from armload.analysis.run import Run
+from armload.analysis.summary import token_times
+from armload.bench.combination import Combination, combination
+from armload.bench.options import Options
+from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.progress import Progress, Silent
+from armload.engines.completion import memory_need
+from armload.engines.job import Place
+from armload.engines.llama_cpp import whole_plan
+from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
+from armload.models.model import Model
+from armload.runs.pipeline import Session, execute
+from armload.runs.predicting import foresight
+from armload.tuning.foreseeing import Foreseeing
+from armload.tuning.measuring import Attempt
+from armload.tuning.prior import Prior
+from armload.tuning.settings import options_of
+from armload.tuning.space import Setting
+from armload.tuning.trial import Outcome
+from armload.tuning.wanted import Objective
+
+_SHARES = (1 / 4, 1 / 2, 1)
+"""Of the tokens to generate, on each rung where decoding is measured."""
+
+FEWEST_TOKENS = 9
+"""Of fewer, a run has too few times to estimate their spread."""
+
+_ENDED_BADLY = ("exit", "no trace", "token count", "output")
+
+
+class Continuations:
+    """Runs of a model on a board.
+
+    Args:
+        where: with the programs that the settings need.
+        work: what each run does, as options with one value each.
+        most_rss_bytes: that a setting may take; none for what the board has.
+        new: start the first run, even if an interrupted command left the same one there.
+    """
+
+    def __init__(
+        self,
+        where: Session,
+        model: Model,
+        objective: Objective,
+        work: Options,
+        progress: Progress,
+        *,
+        most_rss_bytes: int | None,
+        new: bool,
+    ) -> None:
+        self._where = where
+        self._model = model
+        self._objective: Objective = objective
+        self._work = work
+        self._progress = progress
+        self._new = new
+        usual = self._plan(Setting(choices={}), self.rungs - 1)
+        self._prompt = whole_plan(usual, model).prompt
+        self._foreseeing = Foreseeing(where, model, usual, most_rss_bytes=most_rss_bytes)
+
+    @cached_property
+    def rungs(self) -> int:
+        """Decoding fewer tokens tells something; a shorter prompt would be another one."""
+        return len(_SHARES) if self._objective == "decode" else 1
+
+    def prior(self, setting: Setting) -> Prior:
+        """Say what ``fit`` expects of a setting."""
+        plan = self._plan(setting, self.rungs - 1)
+        need = memory_need(plan, self._model)
+        return self._foreseeing.prior(plan, need, cost=self._expected_cost)
+
+    def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+        """Run a model with a setting once."""
+        try:
+            engine = self._combination(self._plan(setting, rung)).engine(self._where.binaries)
+            run, _ = execute(
+                *(self._where, engine, self._progress),
+                new=self._new,
+                place=place,
+                foresee=foresight(self._where, engine, Silent()),
+            )
+        except (ConnectError, BusyError):
+            raise
+        except ArmloadError as error:
+            return Attempt(outcome=Outcome(status="failed", reason=error.message))
+        self._new = True  # only the first can be one that an interrupted command has left
+        return Attempt(
+            outcome=outcome_of(run, self._objective),
+            text=run.text,
+            max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
+        )
+
+    def _plan(self, setting: Setting, rung: int) -> Plan:
+        (plan,) = options_of(setting).over(self._work).plans()
+        if self._objective != "decode":
+            return plan
+        tokens = max(FEWEST_TOKENS, round(_SHARES[rung] * plan.n_predict))
+        return plan.model_copy(update={"n_predict": min(tokens, plan.n_predict)})
+
+    def _combination(self, plan: Plan) -> Combination:
+        if plan.draft_model is not None:
+            return combination(self._model, plan, self._progress)
+        # Making the prompt reads the whole vocabulary.
+        plan = plan.model_copy(update={"prompt": self._prompt})
+        return Combination(model=self._model, draft=None, plan=plan)
+
+    def _expected_cost(self, found: Prediction) -> float | None:
+        expected = found.ttft_s if self._objective == "ttft" else found.token_s
+        return expected.value if expected and self._objective != "prefill" else None
+
+
+def outcome_of(run: Run, objective: Objective) -> Outcome:
+    """Return what a run says of its setting: the time, or why there is none."""
+    findings = {each.name: each.sentence for each in run.verdict.findings or ()}
+    for name in _ENDED_BADLY:
+        if name in findings:
+            return Outcome(status="failed", reason=findings[name], evidence=(run.id,))
+    summary = run.summary
+    samples: tuple[float, ...] = ()
+    if objective == "decode":
+        cost = 1 / summary.decode_tps if summary.decode_tps else None
+        samples = tuple(token_times(run.steps))
+    elif objective == "prefill":
+        cost = 1 / summary.prefill_tps if summary.prefill_tps else None
+    else:
+        cost = summary.ttft_s
+    if cost is None:
+        reason = f"the run has no {objective} time"
+        return Outcome(status="failed", reason=reason, evidence=(run.id,))
+    garbage = findings.get("text", "")
+    return Outcome(
+        status="violates" if garbage else "measured",
+        cost=cost,
+        samples=samples,
+        reason=garbage,
+        evidence=(run.id,),
+    )

@@ -1,0 +1,92 @@
+"""What ``fit`` expects of a setting before it is tried, so that hopeless ones are not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from armload.analysis.compute import Compute
+from armload.analysis.recommendation import refusal
+from armload.boards.conditions import within_group
+from armload.core.values import counted, format_bytes
+from armload.engines.cpu_set import cpu_numbers
+from armload.engines.engine import MemoryNeed
+from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
+from armload.models.gguf import read_outline
+from armload.models.model import Model
+from armload.runs.pipeline import Session
+from armload.runs.predicting import expected, given_by, known_compute_or_roofline
+from armload.tuning.prior import Prior
+
+_HELD = ("fits", "unknown")
+
+
+class Foreseeing:
+    """Predictions for settings of one model on one board.
+
+    Args:
+        usual: the plan of the defaults; where its weights stay in memory, a setting whose weights
+            do not is hopeless.
+        most_rss_bytes: that a setting may take; none for what the board has.
+    """
+
+    def __init__(
+        self, where: Session, model: Model, usual: Plan, *, most_rss_bytes: int | None
+    ) -> None:
+        self._where = where
+        self._model = model
+        self._most_rss_bytes = most_rss_bytes
+        found = where.found
+        self._gives = given_by(where.connection.board, found.conditions, found.rates)
+        self._compute: Compute | None = known_compute_or_roofline(
+            where, model, read_outline(model.path)[1], usual, self._gives
+        )
+        self._usual = self._predicted(usual, None)
+
+    def prior(
+        self,
+        plan: Plan,
+        need: MemoryNeed,
+        *,
+        cost: Callable[[Prediction], float | None] = lambda _: None,
+    ) -> Prior:
+        """Say what is expected of a setting.
+
+        Args:
+            plan: of one continuation with it.
+            need: of memory, by all that is continued at a time.
+            cost: what is to be small, of a prediction.
+        """
+        if reason := self._impossible(plan, need):
+            return Prior(hopeless=reason)
+        found = self._predicted(plan, need)
+        if found.verdict == "cannot run":
+            within = within_group(self._where.found.conditions)
+            board = self._where.connection.board.name
+            return Prior(hopeless=refusal(self._model.name, board, found, within).rstrip("."))
+        if self._usual.verdict in _HELD and found.verdict not in _HELD:
+            return Prior(hopeless="the weights would be read from storage for every token")
+        return Prior(cost=cost(found))
+
+    def _impossible(self, plan: Plan, need: MemoryNeed) -> str:
+        clusters = self._where.found.conditions.clusters
+        there = {core for cluster in clusters for core in cluster.cores}
+        chosen = there if plan.cpus is None else {*cpu_numbers(plan.cpus)}
+        if missing := chosen - there:
+            return f"the board has no core {min(missing)}"
+        if plan.threads is not None and plan.threads > len(chosen):
+            return f"{counted(plan.threads, 'thread')} on {counted(len(chosen), 'core')}"
+        if None not in (plan.batch_tokens, plan.micro_batch_tokens) and (
+            (plan.micro_batch_tokens or 0) > (plan.batch_tokens or 0)
+        ):
+            return "a micro-batch is never larger than the batch"
+        most = self._most_rss_bytes
+        if most is not None and need.own_bytes > most:
+            return (
+                f"KV cache and buffers take {format_bytes(need.own_bytes)}, more than the "
+                f"{format_bytes(most)} of --max-memory"
+            )
+        return ""
+
+    def _predicted(self, plan: Plan, need: MemoryNeed | None) -> Prediction:
+        return expected(plan, self._model, self._gives, self._compute, need=need)

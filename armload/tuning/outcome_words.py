@@ -1,0 +1,48 @@
+"""What a search has found, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from armload.tuning.estimating import Estimate
+from armload.tuning.record import Confirmation, Tuning
+from armload.tuning.settings import words_of
+from armload.tuning.wanted import AIMS, Objective
+
+
+def cost_words(objective: Objective, cost: float) -> str:
+    """Write a cost with its unit, as a rate where people speak of that."""
+    aim = AIMS[objective]
+    if aim.rate_unit:
+        return f"{1 / cost:.3g} {aim.rate_unit}"
+    return f"{cost:.3g} {aim.unit}"
+
+
+def sentence_of(
+    tuning: Tuning,
+    leader: Estimate,
+    confirmation: Confirmation | None,
+    default_cost: float | None,
+    core_sets: Mapping[str, str],
+) -> str:
+    """Say what the leader is worth beside the defaults.
+
+    Args:
+        default_cost: none where the defaults do not run.
+    """
+    words = words_of(leader.setting, tuning.space.defaults, core_sets)
+    now = cost_words(tuning.objective, leader.cost)
+    if default_cost is None:
+        return f"{now} with {words}. The defaults do not run."
+    if confirmation is None:
+        return f"No setting is faster than the defaults ({now})."
+    speed = confirmation.speed
+    times = f"{speed.ratio:.2f} times as fast"
+    sure = f"(95 %: {speed.low:.2f} to {speed.high:.2f})"
+    if confirmation.is_faster:
+        before = cost_words(tuning.objective, leader.cost * speed.ratio)
+        return f"{times} as the defaults {sure}, {words}: {now} instead of {before}."
+    return (
+        f"No setting is faster than the defaults. The best, {words}, is {times} {sure}: "
+        "that may be chance."
+    )

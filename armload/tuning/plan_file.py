@@ -1,0 +1,65 @@
+"""The plan file that a search ends with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from armload.core.disk import unreadable
+from armload.core.errors import UsageError
+from armload.core.files import write_whole
+from armload.tuning.record import Result, Tuning
+from armload.tuning.wanted import AIMS
+
+_MARK = "# Found by armload tune"
+
+
+def default_path(board: str, model: str) -> Path:
+    """Return the file's name where a person gave none."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.removesuffix(".gguf"))
+    return Path(f"tuned-{board}-{stem}.yaml")
+
+
+def check_path(path: Path) -> None:
+    """Refuse to replace a file that no search has written.
+
+    Raises:
+        UsageError: there is one.
+        DiskError: it cannot be read.
+    """
+    if not path.exists():
+        return
+    try:
+        is_ours = path.is_file() and path.read_bytes().startswith(_MARK.encode())
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not is_ours:
+        raise UsageError(
+            f"{path} exists already, and was not written by armload tune.",
+            "Delete it, or give another name with --output.",
+        )
+
+
+def write_plan(path: Path, tuning: Tuning, result: Result) -> None:
+    """Write the winner's options, and what was done with them, where they were found, and how."""
+    content: dict[str, Any] = {"board": tuning.board, "model": tuning.model_reference}
+    content.update({name: each for name, each in tuning.work.items() if each is not None})
+    choices = result.winner.choices
+    content.update({name: each for name, each in choices.items() if each is not None})
+    about = (
+        f"{_MARK} on board {tuning.board}, {tuning.started_utc[:10]}.",
+        f"For: {AIMS[tuning.objective].cost}. {result.sentence}",
+        f"Model: {tuning.model} (sha256 {tuning.model_sha256[:12]}).",
+        f"Engine: {tuning.engine}.",
+        f"Search: {tuning.id}, {result.trials} trials.",
+    )
+    lines = "".join(line.replace("\n", " ") + "\n" for line in _commented(about))
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    write_whole(path, (lines + text).encode())
+
+
+def _commented(lines: tuple[str, ...]) -> list[str]:
+    return [line if line.startswith("#") else f"# {line}" for line in lines]

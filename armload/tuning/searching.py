@@ -1,0 +1,234 @@
+"""A search that is under way: trial after trial, until its leader is confirmed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from armload.core.errors import ArmloadError, RunError
+from armload.core.progress import Progress
+from armload.core.workspace import runs_folder
+from armload.engines.job import Place
+from armload.runs import store
+from armload.tuning.confirming import Compared, UnconfirmedError, confirm
+from armload.tuning.estimating import Estimate
+from armload.tuning.measuring import Measurer
+from armload.tuning.outcome_words import cost_words, sentence_of
+from armload.tuning.quality import Judge, Judged
+from armload.tuning.record import Confirmation, Entry, Quality, Result, Tuned
+from armload.tuning.search import Search
+from armload.tuning.settings import words_of
+from armload.tuning.space import Setting
+from armload.tuning.standing import Ended, Standing
+from armload.tuning.trial import Outcome, Trial
+
+Report = Callable[[Entry, Standing], None]
+"""Is called with every trial, and how the search stands after it."""
+
+_WHY: Mapping[Ended, str] = {
+    "separated": "No other setting may be faster by more than 2 %.",
+    "equal": "The best settings are equally fast, as far as repeated trials show.",
+    "all tried": "Every setting was tried.",
+    "trials used": "--max-trials is used up.",
+    "nothing works": "No setting works.",
+}
+_TIME_IS_UP = "--max-time is used up."
+
+
+class Searching:
+    """Asks for trials, measures them, and notes each.
+
+    Args:
+        tuned: gets the trials; those that it has are not repeated.
+        search: that has not been told anything yet.
+        max_time_s: after which no trial begins; none for no limit.
+        core_sets: what sets of cores are called.
+        report: called for every trial.
+    """
+
+    def __init__(
+        self,
+        tuned: Tuned,
+        measurer: Measurer,
+        judge: Judge,
+        search: Search,
+        progress: Progress,
+        *,
+        max_time_s: float | None,
+        core_sets: Mapping[str, str],
+        report: Report,
+    ) -> None:
+        self._tuned = tuned
+        self._measurer = measurer
+        self._judge = judge
+        self._search = search
+        self._progress = progress
+        self._max_time_s = max_time_s
+        self._core_sets = core_sets
+        self._report = report
+        self._defaults = tuned.tuning.space.defaults
+        self._cells: dict[object, int] = {}
+
+    def run(self) -> Result:
+        """Search to the end, and return how it ended.
+
+        Raises:
+            RunError: no setting works, or the defaults fail in the comparison at the end.
+            ConnectError, BusyError: the board stayed away, or is in use; repeating the command
+                resumes from there.
+            KeyboardInterrupt: likewise.
+        """
+        for entry in self._tuned.entries:
+            self._recall(entry)
+        while True:
+            ended = self._to_its_end()
+            standing = self._search.standing
+            leader = standing.leader
+            if leader is None:
+                raise RunError(self._nothing_works(), "See --help for how to widen the search.")
+            if self._judge.needs_check(leader.setting):
+                self._check(leader)
+                continue
+            confirmation = None
+            if leader.setting.key != self._defaults.key and self._default_cost() is not None:
+                try:
+                    confirmation = self._confirmed(leader.setting)
+                except UnconfirmedError as error:
+                    self._note(self._next_trial(leader), error.outcome, Quality(), 0.0)
+                    continue
+            return self._result(leader, standing, confirmation, ended)
+
+    def _to_its_end(self) -> str:
+        label = f"Tuning on {self._tuned.tuning.board}"
+        with self._progress.step(label, unit="trials") as step:
+            while (trial := self._search.ask()) is not None:
+                step.update(len(self._tuned.entries))
+                if self._max_time_s is not None and self._tuned.spent_s >= self._max_time_s:
+                    return _TIME_IS_UP
+                self._try(trial)
+        return _WHY[self._search.standing.ended or "all tried"]
+
+    def _try(self, trial: Trial) -> None:
+        began_s = time.monotonic()
+        place = self._place(trial.setting, trial.number)
+        attempt = self._measurer.measure(trial.setting, trial.rung, place)
+        self._judge.take_reference(trial.setting, attempt.text)
+        judged = self._judge.judged(trial.setting, attempt)
+        if self._is_about_to_win(trial, judged.outcome) and self._judge.needs_check(trial.setting):
+            judged = self._judge.checked(trial.setting, judged)
+        took_s = time.monotonic() - began_s
+        self._note(trial, judged.outcome, judged.quality, took_s, rss_bytes=attempt.max_rss_bytes)
+
+    def _is_about_to_win(self, trial: Trial, outcome: Outcome) -> bool:
+        if outcome.status != "measured" or trial.rung < self._measurer.rungs - 1:
+            return False
+        leader = self._search.standing.leader
+        return leader is None or (outcome.cost or 0.0) < leader.cost
+
+    def _check(self, leader: Estimate) -> None:
+        began_s = time.monotonic()
+        judged = self._judge.checked(
+            leader.setting,
+            Judged(outcome=Outcome(status="measured", cost=leader.cost), quality=Quality()),
+        )
+        took_s = time.monotonic() - began_s
+        self._note(self._next_trial(leader), judged.outcome, judged.quality, took_s)
+
+    def _confirmed(self, leader: Setting) -> Confirmation:
+        tuning = self._tuned.tuning
+        words = words_of(leader, self._defaults, self._core_sets)
+        self._progress.say(f"Comparing with the defaults, in turn: {words}.")
+
+        def measure(setting: Setting, place: Place) -> Outcome:
+            attempt = self._measurer.measure(setting, self._measurer.rungs - 1, place)
+            return self._judge.judged(setting, attempt).outcome
+
+        def said(one: Compared) -> None:
+            self._progress.say(f"  {one.side}: {cost_words(tuning.objective, one.cost)}")
+
+        return confirm(measure, leader, self._defaults, self._tuned.folder, tuning.id, said)
+
+    def _note(
+        self,
+        trial: Trial,
+        outcome: Outcome,
+        quality: Quality,
+        took_s: float,
+        *,
+        rss_bytes: int | None = None,
+    ) -> None:
+        entry = Entry(
+            trial=trial,
+            outcome=outcome.model_copy(update={"took_s": took_s}),
+            max_rss_bytes=rss_bytes,
+            quality=quality,
+            ended_s=self._tuned.spent_s + took_s,
+        )
+        self._tuned.note(entry)
+        self._search.tell(trial, entry.outcome)
+        self._report(entry, self._search.standing)
+
+    def _recall(self, entry: Entry) -> None:
+        self._place(entry.trial.setting, entry.trial.number)
+        self._search.tell(entry.trial, entry.outcome)
+        self._judge.recall(
+            entry.trial.setting, Judged(outcome=entry.outcome, quality=entry.quality)
+        )
+        if entry.trial.setting.key == self._defaults.key:
+            for run in entry.outcome.evidence:
+                with contextlib.suppress(ArmloadError):  # it was deleted meanwhile, or is no run
+                    text = store.load(_run_folder(run)).text
+                    self._judge.take_reference(entry.trial.setting, text)
+
+    def _place(self, setting: Setting, number: int) -> Place:
+        cell = self._cells.setdefault(setting.key, len(self._cells))
+        return Place(sweep=self._tuned.tuning.id, cell=cell, round=number)
+
+    def _next_trial(self, leader: Estimate) -> Trial:
+        return Trial(number=len(self._tuned.entries), setting=leader.setting, rung=leader.rung)
+
+    def _default_cost(self) -> float | None:
+        costs = [
+            each.outcome.cost
+            for each in self._tuned.entries
+            if each.trial.setting.key == self._defaults.key and each.outcome.status == "measured"
+        ]
+        return costs[-1] if costs else None
+
+    def _nothing_works(self) -> str:
+        reasons = Counter(each.outcome.reason for each in self._tuned.entries)
+        reason, count = reasons.most_common(1)[0] if reasons else ("nothing was tried", 0)
+        tuning = self._tuned.tuning
+        return (
+            f"{tuning.board}: no setting works for {tuning.model}. "
+            f"Of {len(self._tuned.entries)} trials, {count} ended so: {reason}"
+        )
+
+    def _result(
+        self,
+        leader: Estimate,
+        standing: Standing,
+        confirmation: Confirmation | None,
+        ended: str,
+    ) -> Result:
+        defaults_win = confirmation is not None and not confirmation.is_faster
+        return Result(
+            winner=self._defaults if defaults_win else leader.setting,
+            cost=(self._default_cost() or leader.cost) if defaults_win else leader.cost,
+            interval=None if defaults_win else leader.interval,
+            ended=ended,
+            trials=len(self._tuned.entries),
+            took_s=self._tuned.spent_s,
+            violation=standing.violation,
+            confirmation=confirmation,
+            sentence=sentence_of(
+                self._tuned.tuning, leader, confirmation, self._default_cost(), self._core_sets
+            ),
+        )
+
+
+def _run_folder(run: str) -> Path:
+    return runs_folder() / run

@@ -1,0 +1,195 @@
+"""Measuring settings by a load on a service: its total time, or the rate that it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.load.metrics import Metrics, metrics_of
+from armload.analysis.load.request import RequestRecord
+from armload.analysis.sanity import doubts_about_text
+from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
+from armload.core.progress import Progress
+from armload.core.values import counted
+from armload.engines.job import Place
+from armload.engines.model_engine import memory_of, peak_memory
+from armload.engines.plan import kv_share
+from armload.engines.server import ServingPlan, plan_for
+from armload.engines.trace import read_trace
+from armload.models.model import Model
+from armload.runs.pipeline import Session
+from armload.serving.arrivals import Arrivals
+from armload.serving.dialects.every import dialect_named
+from armload.serving.lengths import read_lengths
+from armload.serving.loading import Loading
+from armload.serving.loads import KeptLoad
+from armload.serving.planning import serving_plan_of
+from armload.serving.readiness import check_service
+from armload.serving.service import Service, target_of_service
+from armload.serving.starting import one_request, served_there
+from armload.serving.target import Extent, Pace
+from armload.serving.tokenizer import ServiceApi
+from armload.serving.workload import workload_of
+from armload.tuning.foreseeing import Foreseeing
+from armload.tuning.measuring import Attempt
+from armload.tuning.prior import Prior
+from armload.tuning.settings import options_of
+from armload.tuning.space import Setting
+from armload.tuning.trial import Outcome
+from armload.tuning.wish import Requests
+
+_SHARES = (1 / 4, 1)
+"""Of the requests, on each rung."""
+
+_GARBAGE_FROM = 0.5
+"""Share of the answers that must be garbage, or a small model's odd one would count."""
+
+_FEWEST = 4
+
+
+class ServiceLoads:
+    """Loads on a model that a board serves, each with a server of its own.
+
+    Args:
+        where: with the server.
+        requests: a rate for the total time; objectives for the rate.
+        seed: of arrivals and requests.
+        most_rss_bytes: that a setting may take; none for what the board has.
+    """
+
+    rungs = len(_SHARES)
+
+    def __init__(
+        self,
+        where: Session,
+        model: Model,
+        requests: Requests,
+        seed: int,
+        progress: Progress,
+        *,
+        most_rss_bytes: int | None,
+    ) -> None:
+        self._where = where
+        self._model = model
+        self._requests = requests
+        self._seed = seed
+        self._progress = progress
+        self._dialect = dialect_named("llama-server")
+        self._count = _count(requests, seed)
+        usual = one_request(plan_for(model, ServingPlan()))
+        self._foreseeing = Foreseeing(where, model, usual, most_rss_bytes=most_rss_bytes)
+
+    def prior(self, setting: Setting) -> Prior:
+        """Say what ``fit`` expects of the memory that a setting takes."""
+        try:
+            plan = self._plan(setting)
+        except UsageError as error:
+            return Prior(hopeless=error.message.rstrip("."))
+        context = plan.context_tokens * plan.slots
+        need = memory_of(self._model, context, kv_share(plan.kv_type))
+        one = one_request(plan).model_copy(
+            update={
+                "batch_tokens": plan.batch_tokens,
+                "micro_batch_tokens": plan.micro_batch_tokens,
+            }
+        )
+        return self._foreseeing.prior(one, need)
+
+    def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+        """Serve a model with a setting, and put it under load."""
+        del place  # a load is no run of a sweep
+        try:
+            plan = self._plan(setting)
+            with served_there(self._where, self._model, plan, self._progress, new=False) as service:
+                return self._under_load(service, rung)
+        except (ConnectError, BusyError):
+            raise
+        except ArmloadError as error:
+            return Attempt(outcome=Outcome(status="failed", reason=error.message))
+
+    def _plan(self, setting: Setting) -> ServingPlan:
+        given = options_of(setting)
+        return plan_for(self._model, serving_plan_of(given, "the setting"))
+
+    def _under_load(self, service: Service, rung: int) -> Attempt:
+        wanted = self._requests
+        target = target_of_service(service, self._dialect)
+        count = max(min(_FEWEST, self._count), round(_SHARES[rung] * self._count))
+        work = workload_of(
+            ServiceApi(target.url, target.api_key),
+            wanted.data,
+            prompt=read_lengths("prompt-tokens", wanted.prompt_tokens),
+            answer=read_lengths("n-predict", wanted.n_predict) if wanted.n_predict else None,
+            stops_at_end=False,
+            seed=self._seed,
+            most=count,
+            progress=self._progress,
+        )
+        extent = Extent(requests=count, timeout_s=wanted.timeout_s)
+        check_service(target, work.ask(0), extent.timeout_s)
+        loading = Loading(
+            *(target, work, Arrivals(kind="seed"), self._seed, self._progress), wanted.objectives
+        )
+        pace = Pace(concurrency=service.plan.slots)
+        if wanted.rate is not None:
+            pace = Pace(rate=wanted.rate)
+        records = loading.point(pace, extent)
+        assert loading.kept is not None  # noqa: S101 - it has run a point
+        return self._attempt(loading.kept, records, count)
+
+    def _attempt(self, kept: KeptLoad, records: Sequence[RequestRecord], count: int) -> Attempt:
+        wanted = self._requests
+        found = metrics_of(kept.load.points[0], records, wanted.objectives)
+        cost, reason = _cost(found, self._count / count, is_rate=wanted.rate is None)
+        if cost is None:
+            outcome = Outcome(status="failed", reason=reason, evidence=(kept.load.id,))
+            return Attempt(outcome=outcome)
+        reason = _failures(found) or self._garbage(records)
+        _, steps = read_trace(kept.trace_file(0))
+        memory = peak_memory([step for step in steps if step.model == 0])
+        return Attempt(
+            outcome=Outcome(
+                status="violates" if reason else "measured",
+                cost=cost,
+                reason=reason,
+                evidence=(kept.load.id,),
+            ),
+            max_rss_bytes=memory.max_rss_bytes if memory else None,
+        )
+
+    def _garbage(self, records: Sequence[RequestRecord]) -> str:
+        of_words = self._requests.data is None
+        doubts = [
+            found[0]
+            for each in records
+            if each.outcome == "ok" and (found := doubts_about_text(each.text, of_words=of_words))
+        ]
+        if len(doubts) <= _GARBAGE_FROM * len(records):
+            return ""
+        return f"{len(doubts)} of {counted(len(records), 'answer')} are garbage: {doubts[0]}"
+
+
+def _count(wanted: Requests, seed: int) -> int:
+    if wanted.rate is None or wanted.duration_s is None:
+        return wanted.requests or 0
+    schedule = Arrivals(kind="seed").schedule(
+        wanted.rate, duration_s=wanted.duration_s, requests=wanted.requests, seed=seed
+    )
+    return len(schedule)
+
+
+def _cost(found: Metrics, times: float, *, is_rate: bool) -> tuple[float | None, str]:
+    if not is_rate:
+        # A part of the requests takes about that part of the time.
+        return found.total_s * times, ""
+    good = found.goodput
+    if good is None or good.requests_per_s <= 0:
+        return None, "no request was within --slo"
+    return 1 / good.requests_per_s, ""
+
+
+def _failures(found: Metrics) -> str:
+    failed = sum(found.failed.values())
+    if not failed:
+        return ""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.failed.items())
+    return f"{failed} of {counted(found.requests, 'request')} failed ({kinds})"

@@ -1,0 +1,155 @@
+"""Searching the best settings of a model on a board, from the space to the plan file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from armload.bench.options import read_options
+from armload.boards.board import load_board
+from armload.core.progress import Progress
+from armload.engines.completion import PROGRAM, memory_need
+from armload.engines.llama_cpp import NO_REPACK, offers
+from armload.engines.plan import NGRAM
+from armload.engines.scorer import SCORER
+from armload.engines.server import SERVER
+from armload.engines.speculation import SPECULATING_PROGRAM
+from armload.engines.weights import BoardMemory, are_streamed
+from armload.models.find import model_called
+from armload.models.model import Model
+from armload.runs.pipeline import Request, Session, session
+from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
+from armload.tuning.continuing import Continuations
+from armload.tuning.measuring import Measurer
+from armload.tuning.plan_file import check_path, default_path, write_plan
+from armload.tuning.quality import Judge
+from armload.tuning.record import Tuned, Tuning, begin, new_tuning, unfinished
+from armload.tuning.search import Search
+from armload.tuning.searching import Report, Searching
+from armload.tuning.serving_load import ServiceLoads
+from armload.tuning.space import Space
+from armload.tuning.wish import Wish
+
+
+def tune(
+    request: Request,
+    wish: Wish,
+    progress: Progress,
+    *,
+    output: Path | None,
+    begun: Callable[[Tuned], None],
+    report: Report,
+) -> Tuned:
+    """Search, confirm what was found, and write it to a plan file.
+
+    What an interrupted command of the same kind has done is not done again, unless
+    ``request.new`` says so.
+
+    Args:
+        request: where, and with which source.
+        output: the plan file; none for one named after board and model.
+        begun: is shown the search before its first trial.
+        report: called for every trial.
+
+    Raises:
+        UsageError: what is asked for cannot be met; nothing was run then.
+        RunError: no setting works.
+        ConnectError, BusyError: the board stayed away, or is in use; repeating the command
+            resumes from there.
+        KeyboardInterrupt: likewise.
+    """
+    wish.check()
+    board = load_board(request.board)
+    if wish.narrowing is not None:
+        read_options(wish.narrowing)  # a mistake is reported before a board boots
+    model = model_called(wish.model, progress)
+    path = output or default_path(board.name, model.name)
+    check_path(path)
+    with session(request, _programs(wish), progress) as where:
+        space = space_of(wish.objective, _offer(where, model, wish), wish.narrowing)
+        measurer = _measurer(where, model, wish, progress, new=request.new)
+        require_feasible(space, measurer.prior, str(wish.narrowing or ""))
+        tuning = _described(where, model, wish, space)
+        tuned = (None if request.new else unfinished(tuning, progress)) or begin(tuning)
+        with tuned.locked(progress):
+            begun(tuned)
+            judge = Judge(
+                *(where, model, wish.model, wish.constraints, space.defaults, wish.kld_prompts),
+                progress,
+            )
+            search = Search(
+                space,
+                seed=wish.seed,
+                most_trials=wish.max_trials,
+                rungs=measurer.rungs,
+                prior=measurer.prior,
+            )
+            result = Searching(
+                *(tuned, measurer, judge, search, progress),
+                max_time_s=wish.max_time_s,
+                core_sets=core_sets(where.found.conditions.clusters),
+                report=report,
+            ).run()
+            result = result.model_copy(update={"plan": str(path)})
+            write_plan(path, tuned.tuning, result)
+            tuned.end(result)
+    return tuned
+
+
+def _programs(wish: Wish) -> tuple[str, ...]:
+    programs = [SERVER if wish.requests is not None else PROGRAM]
+    if "speculate" in SEARCHED[wish.objective]:
+        listed = read_options(wish.narrowing).speculate if wish.narrowing else ()
+        if any(listed or (NGRAM,)):
+            programs.append(SPECULATING_PROGRAM)
+    if wish.constraints.max_kld is not None or wish.constraints.min_accuracy is not None:
+        programs.append(SCORER)
+    return tuple(programs)
+
+
+def _measurer(
+    where: Session, model: Model, wish: Wish, progress: Progress, *, new: bool
+) -> Measurer:
+    most = wish.constraints.max_rss_bytes
+    if wish.requests is not None:
+        return ServiceLoads(
+            *(where, model, wish.requests, wish.seed, progress), most_rss_bytes=most
+        )
+    return Continuations(
+        *(where, model, wish.objective, wish.work, progress), most_rss_bytes=most, new=new
+    )
+
+
+def _offer(where: Session, model: Model, wish: Wish) -> Offer:
+    now = where.found.conditions
+    program = where.binaries[SERVER if wish.requests is not None else PROGRAM].path
+    is_streamed, prompt_tokens = False, 0
+    if wish.requests is None:
+        (plan,) = wish.work.plans()
+        is_streamed = are_streamed(plan, program, model, memory_need(plan, model), now)
+        prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
+    memory = BoardMemory.of(now)
+    return Offer(
+        clusters=now.clusters,
+        context_length=model.context_length,
+        prompt_tokens=prompt_tokens,
+        repacks=offers(program, NO_REPACK) and not is_streamed,
+        streamed_bytes=memory.total_bytes - memory.reserve_bytes if is_streamed else None,
+    )
+
+
+def _described(where: Session, model: Model, wish: Wish, space: Space) -> Tuning:
+    binary = where.binaries[SERVER if wish.requests is not None else PROGRAM]
+    return new_tuning(
+        board=where.connection.board.name,
+        model=model.name,
+        model_sha256=model.sha256,
+        model_reference=wish.model,
+        engine=f"{binary.program} of {binary.source}",
+        binary_sha256=binary.sha256,
+        objective=wish.objective,
+        work=wish.described(),
+        constraints=wish.constraints,
+        space=space,
+        seed=wish.seed,
+    )

@@ -89,8 +89,7 @@ class Searching:
             leader = standing.leader
             if leader is None:
                 raise RunError(self._nothing_works(), "See --help for how to widen the search.")
-            if self._judge.needs_check(leader.setting):
-                self._check(leader)
+            if not self._passes(leader):
                 continue
             confirmation = None
             if leader.setting.key != self._defaults.key and self._default_cost() is not None:
@@ -108,7 +107,7 @@ class Searching:
                 step.update(len(self._tuned.entries))
                 if self._max_time_s is not None and self._tuned.spent_s >= self._max_time_s:
                     return _TIME_IS_UP
-                self._try(trial)
+                self._try(self._longest_of_defaults(trial) or trial)
         return _WHY[self._search.standing.ended or "all tried"]
 
     def _try(self, trial: Trial) -> None:
@@ -122,20 +121,33 @@ class Searching:
         took_s = time.monotonic() - began_s
         self._note(trial, judged.outcome, judged.quality, took_s, rss_bytes=attempt.max_rss_bytes)
 
+    def _longest_of_defaults(self, before: Trial) -> Trial | None:
+        """Return a trial that gives checks the longest text to compare with, where they lack it."""
+        top = self._measurer.rungs - 1
+        if before.rung < top or not self._judge.needs_check(before.setting):
+            return None
+        key = self._defaults.key
+        trials = (each.trial for each in self._tuned.entries)
+        if any(each.rung == top and each.setting.key == key for each in trials):
+            return None
+        return Trial(number=before.number, setting=self._defaults, rung=top)
+
     def _is_about_to_win(self, trial: Trial, outcome: Outcome) -> bool:
         if outcome.status != "measured" or trial.rung < self._measurer.rungs - 1:
             return False
         leader = self._search.standing.leader
         return leader is None or (outcome.cost or 0.0) < leader.cost
 
-    def _check(self, leader: Estimate) -> None:
+    def _passes(self, leader: Estimate) -> bool:
+        """Check a leader that came so far without: its trials were short, or it was no leader."""
         began_s = time.monotonic()
-        judged = self._judge.checked(
-            leader.setting,
-            Judged(outcome=Outcome(status="measured", cost=leader.cost), quality=Quality()),
-        )
+        measured = Outcome(status="measured", cost=leader.cost)
+        judged = self._judge.checked(leader.setting, Judged(outcome=measured, quality=Quality()))
+        if judged.outcome.status == "measured":
+            return True
         took_s = time.monotonic() - began_s
         self._note(self._next_trial(leader), judged.outcome, judged.quality, took_s)
+        return False
 
     def _confirmed(self, leader: Setting) -> Confirmation:
         tuning = self._tuned.tuning

@@ -18,16 +18,17 @@ from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.pipeline import Request, Session, session
+from armload.tuning.checks import Divergence, RightAnswers
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
 from armload.tuning.continuing import Continuations
 from armload.tuning.measuring import Measurer
 from armload.tuning.plan_file import check_path, default_path, write_plan
-from armload.tuning.quality import Judge
+from armload.tuning.quality import Check, Judge
 from armload.tuning.record import Tuned, Tuning, begin, new_tuning, unfinished
 from armload.tuning.search import Search
 from armload.tuning.searching import Report, Searching
 from armload.tuning.serving_load import ServiceLoads
-from armload.tuning.space import Space
+from armload.tuning.space import Setting, Space
 from armload.tuning.wish import Wish
 
 
@@ -63,6 +64,7 @@ def tune(
     if wish.narrowing is not None:
         read_options(wish.narrowing)  # a mistake is reported before a board boots
     model = model_called(wish.model, progress)
+    wish = wish.for_model(model.context_length)
     path = output or default_path(board.name, model.name)
     check_path(path)
     with session(request, _programs(wish), progress) as where:
@@ -74,8 +76,9 @@ def tune(
         with tuned.locked(progress):
             begun(tuned)
             judge = Judge(
-                *(where, model, wish.model, wish.constraints, space.defaults, wish.kld_prompts),
-                progress,
+                space.defaults,
+                most_rss_bytes=wish.constraints.max_rss_bytes,
+                checks=_checks(where, model, wish, space.defaults, progress),
             )
             search = Search(
                 space,
@@ -118,6 +121,20 @@ def _measurer(
     return Continuations(
         *(where, model, wish.objective, wish.work, progress), most_rss_bytes=most, new=new
     )
+
+
+def _checks(
+    where: Session, model: Model, wish: Wish, defaults: Setting, progress: Progress
+) -> list[Check]:
+    checks: list[Check] = []
+    constraints = wish.constraints
+    if constraints.max_kld is not None:
+        most, prompts = constraints.max_kld, wish.kld_prompts
+        checks.append(Divergence(where, model, defaults, prompts, most, progress))
+    if constraints.min_accuracy is not None:
+        wanted = constraints.min_accuracy
+        checks.append(RightAnswers(where, wish.model, defaults, wanted, progress))
+    return checks
 
 
 def _offer(where: Session, model: Model, wish: Wish) -> Offer:

@@ -11,13 +11,13 @@ from armload.bench.options import Options
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.defaults import SEED_PROMPT
-from armload.tuning.quality import require_reachable
+from armload.tuning.checks import require_reachable
 from armload.tuning.space import Choice
 from armload.tuning.wanted import Constraints, Objective
 
 DECODE_TOKENS = 64
-PREFILL_TOKENS = 512
-TTFT_TOKENS = 128
+PROMPT_TOKENS: dict[Objective, int] = {"prefill": 512, "ttft": 128}
+"""Of the usual prompt, as far as the model's context holds it."""
 
 
 class Requests(Value):
@@ -90,18 +90,30 @@ class Wish(Value):
                 self.constraints.min_accuracy, lambda right, of: wilson(right, of).low
             )
 
+    def for_model(self, context_length: int) -> Wish:
+        """Return the same with the usual prompt, where none was asked for.
+
+        Args:
+            context_length: that the model was trained for.
+        """
+        usual = PROMPT_TOKENS.get(self.objective)
+        if usual is None or {"prompt", "prompt_tokens"} & self.work.model_fields_set:
+            return self
+        tokens = Options(prompt_tokens=(min(usual, context_length - 1),))
+        return self.model_copy(update={"work": tokens.over(self.work)})
+
     def described(self) -> dict[str, Choice]:
         """Return what all trials have in common, by the names of options."""
         if self.requests is not None:
             return self.requests.described()
-        named = {name: getattr(self.work, name) for name in self.work.model_fields_set}
-        return {name: each[0] if isinstance(each, tuple) else each for name, each in named.items()}
+        listed = {name: getattr(self.work, name) for name in sorted(self.work.model_fields_set)}
+        return {name: each for name, values in listed.items() for each in values}
 
 
 def work_of(
     objective: Objective, *, prompt: str, prompt_tokens: int | None, n_predict: int | None
 ) -> Options:
-    """Return what each run does.
+    """Return what each run does, but for the usual prompt where the model decides its length.
 
     Args:
         prompt: empty for the usual one.
@@ -117,13 +129,10 @@ def work_of(
             f"--for {objective} times the prompt alone, and excludes --n-predict.", "Leave it out."
         )
     work: dict[str, Any] = {"n_predict": n_predict or DECODE_TOKENS}
-    if objective != "decode":
+    if objective in PROMPT_TOKENS:
         work["n_predict"] = 1
-        prompt_tokens = prompt_tokens or (PREFILL_TOKENS if objective == "prefill" else TTFT_TOKENS)
-    if prompt:
-        work["prompt"] = prompt
-    elif prompt_tokens is not None:
+    if prompt_tokens is not None:
         work["prompt_tokens"] = prompt_tokens
-    else:
-        work["prompt"] = SEED_PROMPT
+    elif prompt or objective == "decode":
+        work["prompt"] = prompt or SEED_PROMPT
     return Options.model_validate(work)

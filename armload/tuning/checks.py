@@ -1,0 +1,169 @@
+"""The checks of a setting that take long: divergence of its distributions, and right answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from armload.core.errors import UsageError
+from armload.core.progress import Progress
+from armload.engines.answers import Answer
+from armload.evaluation.answering import answer_items_there
+from armload.evaluation.evaluating import evaluate_there
+from armload.evaluation.logits.agreement import agreement
+from armload.evaluation.logits.computing import logits_items
+from armload.evaluation.logits.rows import Logits, logits_of_run
+from armload.evaluation.preparing import Asked, prepare
+from armload.evaluation.results import points_of
+from armload.evaluation.way import Way
+from armload.models.model import Model
+from armload.runs.pipeline import Session
+from armload.tuning.record import Quality
+from armload.tuning.settings import scored
+from armload.tuning.space import Setting
+from armload.tuning.wanted import LeastAccuracy
+
+_FIELDS = {
+    "kv_type": "kv_type",
+    "flash_attention": "flash_attention",
+    "micro_batch": "micro_batch_tokens",
+}
+"""Options, and what they are called in a ``Way``."""
+
+
+class Divergence:
+    """How far the distributions of tokens lie from those of the defaults.
+
+    Args:
+        where: with the scorer.
+        prompts: over which it is measured; empty for the text that the defaults write.
+        most: mean Kullback-Leibler divergence, in nats.
+    """
+
+    def __init__(
+        self,
+        where: Session,
+        model: Model,
+        defaults: Setting,
+        prompts: Sequence[str],
+        most: float,
+        progress: Progress,
+    ) -> None:
+        self._where = where
+        self._model = model
+        self._defaults = defaults
+        self._prompts = tuple(prompts)
+        self._most = most
+        self._progress = progress
+        self._reference: Logits | None = None
+
+    def __call__(self, setting: Setting, text: str | None) -> tuple[Quality, str]:
+        """Compute logits with both, and compare them."""
+        prompts = self._prompts or ((text,) if text else ())
+        if not prompts:
+            raise UsageError(
+                "There is no text to compare distributions on.", "Give some: --kld-prompts FILE."
+            )
+        if self._reference is None:
+            self._reference = self._logits(self._defaults, prompts)
+        found = agreement(self._logits(setting, prompts), self._reference)
+        quality = Quality(kl_mean=found.kl_mean)
+        if found.kl_mean <= self._most:
+            return quality, ""
+        return quality, (
+            f"The KL divergence from the defaults is {found.kl_mean:.3g}, more than {self._most:g}."
+        )
+
+    def _logits(self, setting: Setting, prompts: Sequence[str]) -> Logits:
+        items = logits_items(self._model, prompts, self._progress)
+        way = _way(setting, self._defaults)
+        where, progress = self._where, self._progress
+        return logits_of_run(
+            answer_items_there(where, self._model, items, way, progress, new=False)
+        )
+
+
+class RightAnswers:
+    """How often the model is right.
+
+    Args:
+        where: with the scorer.
+        model_name: as ``eval`` takes it.
+    """
+
+    def __init__(
+        self,
+        where: Session,
+        model_name: str,
+        defaults: Setting,
+        wanted: LeastAccuracy,
+        progress: Progress,
+    ) -> None:
+        self._where = where
+        self._model_name = model_name
+        self._defaults = defaults
+        self._wanted = wanted
+        self._progress = progress
+
+    def __call__(self, setting: Setting, text: str | None) -> tuple[Quality, str]:
+        """Ask the questions, and grade the answers."""
+        del text
+        wanted, way = self._wanted, _way(setting, self._defaults)
+        asked = Asked(
+            boards=(self._where.connection.board.name,),
+            models=(self._model_name,),
+            task=wanted.task,
+            limit=wanted.questions,
+            computed=(way.model_dump_json(),),
+        )
+        begun = prepare(asked, self._progress, new=False)
+        with begun.evaluated.locked(self._progress):
+            evaluate_there(
+                *(self._where, begun.evaluated, begun.task, begun.models, way, self._progress),
+                new=False,
+                note=_no_note,
+            )
+        begun.evaluated.note_shown()
+        accuracy = points_of(begun.evaluated)[-1].accuracy
+        if accuracy is None:
+            return Quality(), f"No question of {wanted.task} was answered."
+        low = accuracy.interval.low
+        quality = Quality(accuracy=accuracy.share, accuracy_low=low, questions=accuracy.questions)
+        if low >= wanted.share:
+            return quality, ""
+        return quality, (
+            f"{accuracy.correct} of {accuracy.questions} answers to {wanted.task} are right: with "
+            f"95 % confidence {low:.1%} or more, which is less than {wanted.share:.1%}."
+        )
+
+
+def require_reachable(wanted: LeastAccuracy, lower_bound: Callable[[int, int], float]) -> None:
+    """Refuse a share that so few questions cannot show.
+
+    Args:
+        lower_bound: of the share, by right answers and questions.
+
+    Raises:
+        UsageError: even if all are answered right, the bound lies below; says how many it takes.
+    """
+    reached = lower_bound(wanted.questions, wanted.questions)
+    if reached >= wanted.share:
+        return
+    enough = wanted.questions
+    while lower_bound(enough, enough) < wanted.share:
+        enough += 1
+    raise UsageError(
+        f"--min-accuracy {wanted.share:g}:{wanted.task}:{wanted.questions}: even if all "
+        f"{wanted.questions} questions are answered right, the 95 % interval begins at "
+        f"{reached:.3f}.",
+        f"Ask {enough} questions or more, or for a smaller share.",
+    )
+
+
+def _way(setting: Setting, defaults: Setting) -> Way:
+    choices = scored(setting, defaults)
+    return Way.model_validate({_FIELDS[name]: choice for name, choice in choices.items()})
+
+
+def _no_note(part: int, answers: Sequence[Answer]) -> str:
+    del part, answers
+    return ""

@@ -1,0 +1,161 @@
+"""What is searched: what the board offers, narrowed by a person's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.boards.conditions import ClusterState
+from armload.core.errors import DataError, UsageError
+from armload.engines.cpu_set import cpu_numbers, cpu_words
+from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
+from armload.tuning.prior import Prior
+from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
+from armload.tuning.space import Choice, Setting, Space
+from armload.tuning.wanted import Objective
+
+LITTLE = ClusterState(cores=(0, 1, 2, 3), max_khz=1_800_000)
+BIG = ClusterState(cores=(4, 5), max_khz=2_400_000)
+BIG_TOO = ClusterState(cores=(6, 7), max_khz=2_400_000)
+BIGGEST = ClusterState(cores=(8,), max_khz=3_000_000)
+
+
+def offer(
+    clusters: tuple[ClusterState, ...] = (LITTLE, BIG, BIG_TOO),
+    *,
+    prompt_tokens: int = 512,
+    streamed_bytes: int | None = None,
+) -> Offer:
+    return Offer(
+        clusters=clusters,
+        context_length=1024,
+        prompt_tokens=prompt_tokens,
+        repacks=True,
+        streamed_bytes=streamed_bytes,
+    )
+
+
+def choices(space: Space) -> dict[str, tuple[Choice, ...]]:
+    return {each.name: each.choices for each in space.parameters}
+
+
+def narrowed(tmp_path: Path, text: str, objective: Objective = "decode") -> Space:
+    path = tmp_path / "space.yaml"
+    path.write_text(text)
+    return space_of(objective, offer(), path)
+
+
+def setting(**given: Choice) -> Setting:
+    return Setting(choices=given)
+
+
+def test_cores_are_offered_by_cluster_and_threads_up_to_the_cores() -> None:
+    found = choices(space_of("decode", offer(), None))
+    assert found["cpus"] == (None, "0-3", "4-7")
+    assert found["threads"] == (1, 2, 3, 4, 5, 6, 7, 8)
+    assert "resident" not in found
+    assert core_sets((LITTLE, BIG, BIG_TOO, BIGGEST)) == {
+        "0-3": "the little cluster",
+        "4-7": "a middle cluster",
+        "8": "the big cluster",
+        "4-8": "all but the little cores",
+    }
+
+
+def test_equal_cores_leave_no_choice_among_them() -> None:
+    found = choices(space_of("decode", offer((LITTLE,)), None))
+    assert "cpus" not in found
+    assert found["threads"] == (1, 2, 3, 4)
+
+
+def test_many_cores_give_few_thread_counts_up_to_the_last() -> None:
+    many = ClusterState(cores=tuple(range(64)), max_khz=2_750_000)
+    threads = choices(space_of("decode", offer((many,)), None))["threads"]
+    assert len(threads) <= 9
+    assert (threads[0], threads[-1]) == (1, 64)
+
+
+@pytest.mark.parametrize("objective", list(SEARCHED))
+def test_the_defaults_leave_every_option_to_the_engine(objective: Objective) -> None:
+    space = space_of(objective, offer(streamed_bytes=10**9), None)
+    assert set(space.defaults.choices) == {each.name for each in space.parameters}
+    assert set(space.defaults.choices.values()) == {None}
+    for each in space.settings():
+        options_of(each)  # refuses what no plan file may say
+
+
+def test_a_batch_that_holds_the_whole_prompt_is_offered_once() -> None:
+    assert choices(space_of("prefill", offer(prompt_tokens=128), None))["micro_batch"] == (
+        *(32, 64),
+        None,
+    )
+    assert "batch" not in choices(space_of("prefill", offer(prompt_tokens=128), None))
+    long_prompt = choices(space_of("prefill", offer(prompt_tokens=900), None))
+    assert long_prompt["batch"] == (512, None)
+
+
+def test_parts_of_streamed_weights_are_offered_where_they_are_streamed() -> None:
+    found = choices(space_of("decode", offer(streamed_bytes=1000), None))
+    assert found["resident"] == (500, 750, None)
+
+
+def test_a_list_in_the_file_replaces_what_would_be_searched(tmp_path: Path) -> None:
+    found = choices(narrowed(tmp_path, "threads: [4, 2]\nflash_attention: on\nresident: 1 MB\n"))
+    assert found["threads"] == (2, 4)
+    assert found["flash_attention"] == ("on",)
+    assert found["resident"] == (1_000_000,)
+    assert found["kv_type"] == (None, "q8_0", "q4_0")
+
+
+def test_an_option_that_is_not_searched_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"space\.yaml: slots is not searched for decode"):
+        narrowed(tmp_path, "slots: [1, 2]\n")
+    with pytest.raises(DataError, match=r"space\.yaml, line 1.*thread"):
+        narrowed(tmp_path, "thread: [1, 2]\n")
+    with pytest.raises(DataError, match=r"space\.yaml, line 1: threads: the list is empty"):
+        narrowed(tmp_path, "threads: []\n")
+
+
+def test_a_space_without_a_setting_that_can_run_is_refused(tmp_path: Path) -> None:
+    space = narrowed(tmp_path, "threads: [16]\nkv_type: f16\nengine_args: ''\nspeculate: none\n")
+
+    def hopeless(each: Setting) -> Prior:
+        return Prior(hopeless="16 threads on 8 cores")
+
+    with pytest.raises(UsageError, match=r"can run\. threads 16.*on 8 cores\.") as error:
+        require_feasible(space, hopeless, "space.yaml")
+    assert "space.yaml" in error.value.remedy
+    require_feasible(space, lambda each: Prior(), "space.yaml")
+
+
+def test_what_the_engine_does_by_itself_is_no_difference() -> None:
+    defaults = setting(threads=None, kv_type=None, speculate=None)
+    same = setting(threads=None, kv_type="f16", speculate="none")
+    assert differing(same, defaults) == {}
+    assert words_of(same, defaults, {}) == "the defaults"
+
+
+def test_threads_and_cores_must_keep_the_text_and_kernels_need_not() -> None:
+    defaults = setting(threads=None, cpus=None, kv_type=None, engine_args=None)
+    assert keeps_text(setting(threads=2, cpus="4-7", kv_type="f16", engine_args=""), defaults)
+    assert not keeps_text(setting(threads=2, kv_type="q8_0"), defaults)
+    assert not keeps_text(setting(engine_args="--no-repack"), defaults)
+    assert scored(setting(threads=2, kv_type="q8_0", engine_args="--no-repack"), defaults) == {
+        "kv_type": "q8_0"
+    }
+
+
+def test_a_setting_is_said_in_words() -> None:
+    defaults = setting(threads=None, cpus=None, kv_type=None, engine_args=None, resident=None)
+    chosen = setting(
+        threads=4, cpus="4-7", kv_type="q8_0", engine_args="--no-repack", resident=400_000_000
+    )
+    words = words_of(chosen, defaults, core_sets((LITTLE, BIG, BIG_TOO)))
+    assert words == ("4 threads on the big cluster, KV cache q8_0, no repacking, 400.0 MB resident")
+    assert words_of(setting(threads=1, cpus="0,2"), defaults, {}) == "1 thread on cores 0,2"
+
+
+@pytest.mark.parametrize("words", ["0", "0-3", "0-3,6", "1,3,5", "0,2-4"])
+def test_cores_are_written_as_they_are_read(words: str) -> None:
+    assert cpu_words(cpu_numbers(words)) == words

@@ -1,0 +1,349 @@
+"""A search from its first trial to the plan file, with a stand-in for the board's runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from armload.bench.options import read_options
+from armload.core.errors import ConnectError, RunError, UsageError
+from armload.core.progress import Silent
+from armload.engines.job import Place
+from armload.serving.planning import serving_plan_of
+from armload.tuning.measuring import Attempt
+from armload.tuning.plan_file import check_path, default_path, write_plan
+from armload.tuning.prior import Prior
+from armload.tuning.quality import Check, Judge
+from armload.tuning.record import Entry, Quality, Result, Tuned, begin, new_tuning
+from armload.tuning.search import Key, Search
+from armload.tuning.searching import Searching
+from armload.tuning.space import Parameter, Setting, Space
+from armload.tuning.trial import Outcome
+from armload.tuning.wanted import Constraints
+
+SPACE = Space(
+    parameters=(
+        Parameter(name="threads", choices=(1, 2, 3, 4), is_ordered=True),
+        Parameter(name="kv_type", choices=(None, "q8_0", "q4_0")),
+        Parameter(name="engine_args", choices=(None, "--no-repack")),
+    ),
+    defaults=Setting(choices={"threads": None, "kv_type": None, "engine_args": None}),
+)
+BEST = Setting(choices={"threads": 3, "kv_type": "q8_0", "engine_args": None})
+TRAP = Setting(choices={"threads": 4, "kv_type": "q4_0", "engine_args": "--no-repack"})
+
+
+@pytest.fixture(autouse=True)
+def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@dataclass
+class Board:
+    """Costs of settings, with 1 % of noise that depends on the place of a run alone.
+
+    Attributes:
+        garbage, failing: settings whose runs end so.
+        other_text: settings that write something else.
+        unplugged_after: so many measurements the board answers.
+    """
+
+    costs: dict[Key, float] = field(default_factory=dict)
+    garbage: Sequence[Setting] = ()
+    failing: Sequence[Setting] = ()
+    other_text: Sequence[Setting] = ()
+    unplugged_after: int | None = None
+    made: list[tuple[Setting, int]] = field(default_factory=list)
+    rungs: int = 3
+
+    def prior(self, setting: Setting) -> Prior:
+        return Prior()
+
+    def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+        if self.unplugged_after is not None and len(self.made) >= self.unplugged_after:
+            raise ConnectError("kitchen does not answer.")
+        self.made.append((setting, rung))
+        if setting in self.failing:
+            return Attempt(outcome=Outcome(status="failed", reason="It crashed."))
+        noise = random.Random(f"{setting.key} {rung} {place.round}").gauss(1, 0.01)
+        cost = self.costs.get(setting.key, 1.0) * noise
+        is_garbage = setting in self.garbage
+        return Attempt(
+            outcome=Outcome(
+                status="violates" if is_garbage else "measured",
+                cost=cost,
+                reason="The text ends in a loop." if is_garbage else "",
+                evidence=(f"run-{len(self.made)}",),
+            ),
+            text="another story" if setting in self.other_text else "once upon a time"[: 5 + rung],
+            max_rss_bytes=1000,
+        )
+
+
+def tuned(seed: int = 1) -> Tuned:
+    return begin(
+        new_tuning(
+            board="kitchen",
+            model="m.gguf",
+            model_sha256="0" * 64,
+            model_reference="m.gguf",
+            engine="llama-completion of a source",
+            binary_sha256="1" * 64,
+            objective="decode",
+            work={"n_predict": 64, "prompt": "Once"},
+            constraints=Constraints(),
+            space=SPACE,
+            seed=seed,
+        )
+    )
+
+
+def searching(
+    kept: Tuned,
+    board: Board,
+    checks: Sequence[Check] = (),
+    *,
+    most_rss_bytes: int | None = None,
+    max_time_s: float | None = None,
+    most_trials: int | None = None,
+) -> Searching:
+    return Searching(
+        kept,
+        board,
+        Judge(SPACE.defaults, most_rss_bytes=most_rss_bytes, checks=checks),
+        Search(
+            SPACE,
+            seed=kept.tuning.seed,
+            most_trials=most_trials,
+            rungs=board.rungs,
+            prior=board.prior,
+        ),
+        Silent(),
+        max_time_s=max_time_s,
+        core_sets={},
+        report=lambda entry, standing: None,
+    )
+
+
+def tried(kept: Tuned) -> list[tuple[int, Setting, int, float | None]]:
+    return [
+        (each.trial.number, each.trial.setting, each.trial.rung, each.outcome.cost)
+        for each in kept.entries
+    ]
+
+
+def test_what_is_faster_wins_and_is_confirmed_beside_the_defaults() -> None:
+    kept, board = tuned(), Board(costs={BEST.key: 0.5})
+    result = searching(kept, board).run()
+    assert result.winner == BEST
+    assert result.confirmation is not None
+    assert result.confirmation.is_faster
+    assert 1.9 < result.confirmation.speed.low <= result.confirmation.speed.ratio < 2.1
+    assert len(result.confirmation.defaults_runs) == len(result.confirmation.leader_runs) == 4
+    assert result.sentence.startswith("2.0")
+    assert "times as fast as the defaults (95 %: " in result.sentence
+    assert "3 threads, KV cache q8_0" in result.sentence
+    sides = [setting for setting, _ in board.made[-8:]]
+    assert sides == [SPACE.defaults, BEST, BEST, SPACE.defaults] * 2
+
+
+def test_where_nothing_is_faster_the_defaults_win() -> None:
+    kept = tuned()
+    board = Board(costs={SPACE.defaults.key: 0.9})
+    result = searching(kept, board).run()
+    assert result.winner == SPACE.defaults
+    assert result.sentence.startswith("No setting is faster than the defaults")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_faster_setting_that_writes_garbage_never_wins(seed: int) -> None:
+    board = Board(costs={BEST.key: 0.7, TRAP.key: 0.1}, garbage=[TRAP])
+    result = searching(tuned(seed), board).run()
+    assert result.winner == BEST
+    if (TRAP, 0) in board.made:
+        assert result.violation is not None
+        assert result.violation.setting == TRAP
+        assert result.violation.reason == "The text ends in a loop."
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_faster_setting_that_fails_its_check_never_wins_and_others_are_not_checked(
+    seed: int,
+) -> None:
+    checked = []
+
+    def check(setting: Setting, text: str | None) -> tuple[Quality, str]:
+        checked.append(str(setting.choices["kv_type"]))
+        assert text == "once up"  # the longest that the defaults wrote
+        is_bad = setting.choices["kv_type"] == "q4_0"
+        return Quality(kl_mean=0.3 if is_bad else 0.01), "Too far." if is_bad else ""
+
+    board = Board(costs={BEST.key: 0.7, TRAP.key: 0.1})
+    kept = tuned(seed)
+    result = searching(kept, board, [check]).run()
+    assert result.winner == BEST
+    assert sorted(set(checked)) == sorted(checked), "settings that compute alike are checked once"
+    for each in kept.entries:
+        if each.outcome.status == "violates":
+            assert each.trial.setting.choices["kv_type"] == "q4_0"
+            assert each.quality.kl_mean == 0.3
+
+
+def test_a_check_that_cannot_be_made_is_a_violation() -> None:
+    def check(setting: Setting, text: str | None) -> tuple[Quality, str]:
+        raise RunError("the scorer crashed.")
+
+    result = searching(tuned(), Board(costs={BEST.key: 0.5}), [check]).run()
+    assert result.winner.choices["kv_type"] is None
+    assert result.violation is not None
+    assert "could not be checked: the scorer crashed" in result.violation.reason
+
+
+def test_other_threads_must_write_what_the_defaults_write() -> None:
+    other = Setting(choices={"threads": 2, "kv_type": None, "engine_args": None})
+    kernels = Setting(choices={"threads": None, "kv_type": None, "engine_args": "--no-repack"})
+    judge = Judge(SPACE.defaults, most_rss_bytes=None, checks=())
+    board = Board(other_text=[other, kernels])
+    place = Place(sweep="s", cell=0, round=0)
+    judge.take_reference(SPACE.defaults, "once upon")
+    judged = judge.judged(other, board.measure(other, 0, place))
+    assert judged.outcome.status == "violates"
+    assert "differs" in judged.outcome.reason
+    noted = judge.judged(kernels, board.measure(kernels, 0, place))
+    assert (noted.outcome.status, noted.quality.same_text) == ("measured", False)
+
+
+def test_too_much_memory_is_a_violation() -> None:
+    with pytest.raises(RunError, match=r"no setting works.*It took 1\.0 kB of memory"):
+        searching(tuned(), Board(), most_rss_bytes=999, most_trials=4).run()
+
+
+def test_a_leader_that_fails_in_the_comparison_makes_way_for_the_next() -> None:
+    second = Setting(choices={"threads": 2, "kv_type": None, "engine_args": None})
+
+    class Failing(Board):
+        def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+            is_comparing = place.cell == 1 and self.made and kept.entries
+            if is_comparing and setting == BEST and self._has_led():
+                self.failing = [BEST]
+            return super().measure(setting, rung, place)
+
+        def _has_led(self) -> bool:
+            return self.made[-1][0] == SPACE.defaults and self.made[-1][1] == self.rungs - 1
+
+    kept = tuned()
+    result = searching(kept, Failing(costs={BEST.key: 0.5, second.key: 0.7})).run()
+    assert result.winner == second
+    assert result.confirmation is not None
+    assert result.confirmation.leader == second
+
+
+def test_an_interrupted_search_goes_on_as_if_it_had_not_been() -> None:
+    whole = tuned()
+    expected = searching(whole, Board(costs={BEST.key: 0.5})).run()
+    parts = tuned()
+    answered = 0
+    for after in (1, 3, 4, 200):
+        board = Board(costs={BEST.key: 0.5}, unplugged_after=after)
+        try:
+            found = searching(Tuned(parts.folder, parts.tuning), board).run()
+        except ConnectError:
+            answered += after
+            assert len(Tuned(parts.folder, parts.tuning).entries) == answered
+    again = Tuned(parts.folder, parts.tuning)
+    assert tried(again) == tried(whole)
+    assert found.winner == expected.winner
+    assert found.confirmation is not None
+    assert expected.confirmation is not None
+    assert found.confirmation.speed == expected.confirmation.speed
+
+
+def test_an_interrupted_comparison_makes_the_missing_runs_alone() -> None:
+    kept = tuned()
+    total = Board(costs={BEST.key: 0.5})
+    searching(kept, total).run()
+    trials = len(kept.entries)
+    other = tuned()
+    with pytest.raises(ConnectError):
+        searching(other, Board(costs={BEST.key: 0.5}, unplugged_after=trials + 3)).run()
+    rest = Board(costs={BEST.key: 0.5})
+    result = searching(Tuned(other.folder, other.tuning), rest).run()
+    assert len(rest.made) == 5
+    assert result.confirmation is not None
+    assert len(result.confirmation.defaults_runs) == 4
+
+
+def test_no_trial_begins_after_the_time_is_up_and_the_leader_is_confirmed() -> None:
+    kept = tuned()
+    result = searching(kept, Board(costs={SPACE.defaults.key: 2.0}), max_time_s=1e-9).run()
+    assert result.ended == "--max-time is used up."
+    assert len(kept.entries) == 1
+    assert result.winner == SPACE.defaults
+
+
+def test_where_no_setting_works_the_most_frequent_reason_is_said() -> None:
+    board = Board(failing=[SPACE.defaults, *SPACE.settings()])
+    with pytest.raises(RunError, match=r"no setting works for m\.gguf.*It crashed\."):
+        searching(tuned(), board).run()
+
+
+def test_defaults_that_do_not_run_are_beaten_by_any_setting_that_does() -> None:
+    board = Board(failing=[SPACE.defaults], costs={BEST.key: 0.5})
+    result = searching(tuned(), board).run()
+    assert result.winner == BEST
+    assert result.confirmation is None
+    assert "The defaults do not run" in result.sentence
+
+
+def result_of(winner: Setting) -> Result:
+    return Result(
+        winner=winner, cost=0.5, ended="", trials=9, took_s=1, sentence="2.00 times as fast."
+    )
+
+
+def test_bench_and_serve_take_the_plan_file_and_its_head_says_where_it_is_from() -> None:
+    path = default_path("kitchen", "a model.gguf")
+    assert path.name == "tuned-kitchen-a_model.yaml"
+    chosen = Setting(choices={"threads": 3, "kv_type": "q8_0", "flash_attention": "on"})
+    kept = tuned()
+    write_plan(path, kept.tuning, result_of(chosen))
+    options = read_options(path)
+    (plan,) = options.plans()
+    assert (options.board, options.models) == ("kitchen", ("m.gguf",))
+    assert (plan.threads, plan.kv_type, plan.flash_attention) == (3, "q8_0", "on")
+    assert (plan.n_predict, plan.prompt) == (64, "Once")
+    assert serving_plan_of(options, "f").threads == 3
+    head = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    assert "on board kitchen" in head[0]
+    assert "2.00 times as fast" in head[1]
+    assert kept.tuning.id in head[-1]
+
+
+def test_the_defaults_are_a_plan_without_settings() -> None:
+    path = Path("plan.yaml")
+    write_plan(path, tuned().tuning, result_of(SPACE.defaults))
+    assert set(yaml.safe_load(path.read_text())) == {"board", "model", "n_predict", "prompt"}
+
+
+def test_a_file_that_no_search_wrote_is_not_replaced() -> None:
+    path = Path("plan.yaml")
+    check_path(path)
+    write_plan(path, tuned().tuning, result_of(BEST))
+    check_path(path)
+    path.write_text("threads: 2\n")
+    with pytest.raises(UsageError, match=r"plan\.yaml exists already"):
+        check_path(path)
+
+
+def test_entries_have_the_time_without_interruptions() -> None:
+    kept = tuned()
+    searching(kept, Board(), most_trials=5).run()
+    ends = [entry.ended_s for entry in kept.entries]
+    assert ends == sorted(ends)
+    assert kept.spent_s == pytest.approx(sum(e.outcome.took_s for e in kept.entries))
+    assert all(isinstance(entry, Entry) for entry in kept.entries)

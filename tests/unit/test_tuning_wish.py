@@ -1,0 +1,136 @@
+"""What a person asks a search for: refused where no setting could meet it."""
+
+from __future__ import annotations
+
+import pytest
+
+from armload.cli.tuning_options import (
+    constraints_of,
+    duration_s,
+    objective_named,
+    requests_of,
+    work_typed,
+)
+from armload.core.errors import UsageError
+from armload.tuning.wanted import LeastAccuracy, Objective
+from armload.tuning.wish import Requests, Wish
+
+NOTHING = {"rate": "", "duration": "", "requests": "", "data": "", "slo": ""}
+
+
+def load(objective: Objective, **typed: str) -> Requests | None:
+    return requests_of(
+        objective, {**NOTHING, **typed}, prompt_tokens="", n_predict="", timeout="600"
+    )
+
+
+@pytest.mark.parametrize(
+    ("objective", "typed", "message"),
+    [
+        ("total-time", {}, "needs the load whose time counts"),
+        ("total-time", {"rate": "6"}, "needs the load whose time counts"),
+        ("total-time", {"rate": "6", "requests": "9", "slo": "ttft=1s"}, "--slo is an option"),
+        ("rate", {}, "--slo is missing"),
+        ("rate", {"slo": "ttft=1s", "rate": "2"}, "excludes --rate"),
+        ("rate", {"slo": "speed=1s"}, "is not an objective"),
+        ("decode", {"rate": "6"}, "times single runs, and excludes --rate"),
+        ("total-time", {"rate": "0", "duration": "5"}, "--rate '0': must be above 0"),
+        ("total-time", {"rate": "1", "requests": "0"}, "--requests '0'"),
+    ],
+)
+def test_an_objective_without_its_data_or_with_another_ones_is_refused(
+    objective: Objective, typed: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(objective, **typed)
+
+
+def test_a_load_has_what_was_typed_and_a_rate_has_40_requests() -> None:
+    timed = load("total-time", rate="6", duration="250")
+    assert timed is not None
+    assert (timed.rate, timed.duration_s, timed.requests) == (6.0, 250.0, None)
+    assert timed.described() == {"rate": 6.0, "duration": 250.0, "prompt_tokens": "128"}
+    rate = load("rate", slo="ttft=2s")
+    assert rate is not None
+    assert rate.requests == 40
+    assert load("decode") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("0.5h", 1800)]
+)
+def test_times_have_units(text: str, seconds: float) -> None:
+    assert duration_s("max-time", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "5 minutes", "m"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--max-time"):
+        duration_s("max-time", text)
+
+
+def test_an_unknown_objective_is_answered_with_those_that_there_are() -> None:
+    with pytest.raises(UsageError, match="decode, prefill, ttft, total-time, rate"):
+        objective_named("speed")
+
+
+def test_constraints_are_read() -> None:
+    found = constraints_of("0.05", "0.5:gsm8k:200", "1.5GB")
+    assert found.max_kld == 0.05
+    assert found.min_accuracy == LeastAccuracy(share=0.5, task="gsm8k", questions=200)
+    assert found.max_rss_bytes == 1_500_000_000
+    least = constraints_of("", "0.7:word-problems", "").min_accuracy
+    assert least is not None
+    assert least.questions == 100
+
+
+@pytest.mark.parametrize(
+    ("kld", "accuracy", "memory", "option"),
+    [
+        ("0", "", "", "--max-kld"),
+        ("few", "", "", "--max-kld"),
+        ("", "0.5", "", "--min-accuracy"),
+        ("", "1:gsm8k", "", "--min-accuracy"),
+        ("", "half:gsm8k", "", "--min-accuracy"),
+        ("", "0.5:gsm8k:0", "", "--min-accuracy"),
+        ("", "", "much", "--max-memory"),
+        ("", "", "0", "--max-memory"),
+    ],
+)
+def test_a_constraint_that_makes_no_sense_is_refused(
+    kld: str, accuracy: str, memory: str, option: str
+) -> None:
+    with pytest.raises(UsageError, match=option):
+        constraints_of(kld, accuracy, memory)
+
+
+def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
+    wish = Wish(
+        model="demo", objective="decode", constraints=constraints_of("", "0.9:gsm8k:20", "")
+    )
+    with pytest.raises(UsageError, match="even if all 20 questions are answered right") as found:
+        wish.check()
+    # Wilson's bound for n of n is n / (n + 1.96^2), which is 0.9 from 35 on.
+    assert "Ask 35 questions or more" in found.value.remedy
+    wish.model_copy(update={"constraints": constraints_of("", "0.9:gsm8k:35", "")}).check()
+
+
+def test_each_objective_has_its_own_work() -> None:
+    decode = work_typed("decode", "", "", "")
+    assert (decode.n_predict, decode.prompt_tokens, len(decode.prompt)) == ((64,), (), 1)
+    assert work_typed("prefill", "", "", "").n_predict == (1,)
+    assert work_typed("ttft", "", "99", "").prompt_tokens == (99,)
+    with pytest.raises(UsageError, match="excludes --n-predict"):
+        work_typed("prefill", "", "", "8")
+    with pytest.raises(UsageError, match="exclude each other"):
+        work_typed("decode", "words", "8", "")
+    with pytest.raises(UsageError, match="--prompt is no option"):
+        work_typed("rate", "words", "", "")
+
+
+def test_the_usual_prompt_is_as_long_as_the_model_takes() -> None:
+    wish = Wish(model="demo", objective="prefill", work=work_typed("prefill", "", "", ""))
+    assert wish.for_model(4096).described() == {"prompt_tokens": 512, "n_predict": 1}
+    assert wish.for_model(512).described() == {"prompt_tokens": 511, "n_predict": 1}
+    typed = Wish(model="demo", objective="prefill", work=work_typed("prefill", "", "600", ""))
+    assert typed.for_model(512) == typed

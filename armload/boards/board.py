@@ -85,6 +85,12 @@ Reach = Annotated[
 RealReach = SshReach | LocalReach | HdcReach
 """Of boards that armload does not make itself."""
 
+OnThisMachine = LocalReach | EmulatedReach
+"""Of boards whose files lie in a folder of this machine."""
+
+THIS_MACHINE = "this-machine"
+"""The name of the board that is this machine, with programs built for its own CPU."""
+
 
 class CpuCluster(Value):
     """Equal cores of a board."""
@@ -135,7 +141,7 @@ class Board(Value):
         target: name of the target whose binaries it runs.
         reach: how to get there.
         workdir: the folder that armload may use there; made when missing. A board of kind
-            ``qemu-user`` may give one relative to armload's cache folder.
+            ``local`` or ``qemu-user`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
         facts: what is known beforehand. Memory and storage rate of a virtual board are what
             its machine is made with, whatever a file that it extends declares.
@@ -161,7 +167,7 @@ class Board(Value):
     @classmethod
     def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
         reach = info.data.get("reach")
-        if not workdir.is_absolute() and not isinstance(reach, EmulatedReach):
+        if not workdir.is_absolute() and not isinstance(reach, OnThisMachine):
             raise ValueError(f"'{workdir}' must be an absolute path on the board")
         return workdir
 
@@ -189,7 +195,7 @@ def load_board(name: str) -> Board:
             "Repeat the command for each board. Only armload deploy takes several.",
         )
     board = load_named("boards", name, Board)
-    if isinstance(board.reach, EmulatedReach):
+    if isinstance(board.reach, OnThisMachine):
         workdir = PurePosixPath(cache_folder().resolve(), board.workdir)
         return board.model_copy(update={"workdir": workdir})
     return board

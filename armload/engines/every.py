@@ -5,12 +5,16 @@ from __future__ import annotations
 from armload.core.errors import DataError
 from armload.engines.completion import Completion
 from armload.engines.engine import Engine
+from armload.engines.importance import Importance
+from armload.engines.quantise import Quantising
 from armload.engines.scorer import Scoring
 from armload.engines.server import Serving
 from armload.engines.speculation import Speculation
 from armload.engines.watched.engine import WatchedProgram
 
-ENGINES: tuple[type[Engine], ...] = (Completion, Speculation, Scoring, Serving, WatchedProgram)
+ENGINES: tuple[type[Engine], ...] = (
+    *(Completion, Speculation, Scoring, Serving, Quantising, Importance, WatchedProgram),
+)
 
 
 def engine_called(name: str) -> type[Engine]:

@@ -1,0 +1,131 @@
+"""A run that makes a file of a model, and the file's way from the run into the cache."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from armload.analysis.run import Run
+from armload.boards.board import LocalReach
+from armload.boards.probe import Probe
+from armload.conversion.shelf import lock_of, part_in
+from armload.core.disk import written_in
+from armload.core.errors import RunError
+from armload.core.files import content
+from armload.core.locks import locked
+from armload.core.progress import Progress
+from armload.core.shell import render
+from armload.deploy.layout import Layout
+from armload.deploy.retry import patiently
+from armload.engines.model_tool import AnyPlan, InPlace, ModelTool
+from armload.models.model import Model
+from armload.runs.pipeline import Session, execute
+
+_COMPLAINT = re.compile(r"(?im)^.*\b(?:fail|error|you need|tokenizes to)\w*\b.*$")
+_MOST_COMPLAINTS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a file is made of, and where.
+
+    Attributes:
+        where: the board, with the programs.
+        base: the model.
+        tensors: that it has.
+        label: of llama.cpp's source.
+    """
+
+    where: Session
+    base: Model
+    tensors: int
+    label: str
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the board is this machine, so that nothing need be copied."""
+        return isinstance(self.where.connection.board.reach, LocalReach)
+
+    @property
+    def board(self) -> str:
+        """Its name."""
+        return self.where.connection.board.name
+
+    @property
+    def layout(self) -> Layout:
+        """Of the board's work folder."""
+        return Layout(workdir=self.where.connection.board.workdir)
+
+    def in_place(self, place: Path) -> InPlace | None:
+        """Say where the files are, if the board is this machine."""
+        if not self.is_here:
+            return None
+        paths = (self.base.path.resolve(), part_in(place).resolve())
+        base, result = (PurePosixPath(path) for path in paths)
+        return InPlace(base=base, result=result)
+
+
+@contextmanager
+def made_alone(place: Path, progress: Progress) -> Iterator[None]:
+    """Let nobody else make the same at the same time; what they have made is there then."""
+    waiting = "Another armload is making the same file. Waiting for it."
+    with written_in(place), locked(lock_of(place), progress, waiting=waiting):
+        place.mkdir(parents=True, exist_ok=True)
+        yield
+
+
+def carry_out(
+    source: Source,
+    engine: ModelTool[AnyPlan],
+    place: Path,
+    progress: Progress,
+    *,
+    result: str,
+    foresee: Callable[[Probe], None],
+) -> Run:
+    """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it.
+
+    Args:
+        result: the file in the run's folder, unless it is made in its place.
+        foresee: refuses a board before anything is copied.
+
+    Raises:
+        RunError: the program ended without doing its work; says its reason.
+        ArmloadError: it could not be started, or its results not be fetched.
+    """
+    part = part_in(place)
+    is_in_place = engine.in_place is not None
+    try:
+        # What has left no part cannot be resumed.
+        new = source.where.request.new or (is_in_place and not part.exists())
+        run, folder = execute(source.where, engine, progress, new=new, foresee=foresee)
+        if run.exit.status != 0:
+            raise RunError(
+                f"{source.board}: {engine.name} did not finish with {source.base.name}: "
+                f"{_reason(run, folder)}.",
+                f"All of its messages: {folder / 'stdout'}",
+            )
+        if not is_in_place:
+            shutil.move(folder / result, part)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    kept = place / "run"
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.move(folder, kept)
+    connection = source.where.connection
+    # Nobody's run: pull would fetch it.
+    values = {"folders": [source.layout.run(run.id)]}
+    patiently(lambda: connection.host.run(render("delete_folders.sh.j2", values)))
+    return run
+
+
+def _reason(run: Run, folder: Path) -> str:
+    log = content(folder / "stdout").decode("utf-8", "replace")
+    complaints = [each.strip() for each in _COMPLAINT.findall(log)]
+    said = "; ".join(dict.fromkeys(complaints[-_MOST_COMPLAINTS:]))
+    return said.rstrip(".") or run.exit.meaning

@@ -1,0 +1,117 @@
+"""What llama.cpp's programs that work on a model's file, without answering, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+
+from armload.boards.board import Board
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.build.binary import Binary
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.deploy.deployment import check_fit
+from armload.deploy.layout import Layout
+from armload.deploy.payload import Payload
+from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
+from armload.engines.engine import Engine, Site
+from armload.engines.job import Subject
+from armload.engines.model_engine import binary_record, checksum, model_record
+from armload.models.model import Model
+
+AnyPlan = TypeVar("AnyPlan", bound=BaseModel)
+
+
+class InPlace(Value):
+    """Where the large files are on a board that is this machine: nothing is copied.
+
+    Attributes:
+        base: the model.
+        result: what is made of it.
+    """
+
+    base: PurePosixPath
+    result: PurePosixPath
+
+
+class ModelTool(Engine, Generic[AnyPlan]):
+    """A plan, carried out by one program on one model's file.
+
+    The program writes what it does to standard error, which is joined to standard output, so that
+    it is seen while it runs.
+
+    Attributes:
+        plan, model, in_place: as given.
+
+    Args:
+        binary: built for the board's target.
+        in_place: on this machine; none copies the model to the board, and the result from there.
+    """
+
+    def __init__(
+        self, plan: AnyPlan, binary: Binary, model: Model, in_place: InPlace | None
+    ) -> None:
+        self.plan = plan
+        self.model = model
+        self._binary = binary
+        self.in_place = in_place
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over plan, program and model."""
+        return checksum((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
+
+    @property
+    def subject(self) -> Subject:
+        """The plan, and what is known of program and model."""
+        return Subject(
+            arguments=self.plan.model_dump(mode="json"),
+            binary=binary_record(self._binary),
+            model=model_record(self.model),
+        )
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """The program; the model, unless it is there."""
+        binary, model = self._binary, self.model
+        program = Payload.of_file(binary.path, sha256=binary.sha256, executable=True)
+        if self.in_place is not None:
+            return (program,)
+        return (program, Payload.of_file(model.path, sha256=model.sha256, executable=False))
+
+    @property
+    def time_limit_s(self) -> float:
+        """As long as any run may take."""
+        return DEFAULT_TIME_LIMIT_S
+
+    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
+        """Refuse a board whose CPU lacks what the program uses."""
+        del progress
+        check_fit(board, self._binary, found, emulated=bool(host.launcher))
+
+    def program(self, site: Site) -> str:
+        """Return the program, which a shell starts."""
+        return str(self.payload[0].items(site.layout)[0].remote)
+
+    def _base(self, site: Site) -> PurePosixPath:
+        """Return where the model lies."""
+        if self.in_place is not None:
+            return self.in_place.base
+        return self.payload[1].items(site.layout)[0].remote
+
+    def _started(self, site: Site, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the words that start the program with these arguments."""
+        return ("sh", "-c", 'exec "$@" 2>&1', "sh", *site.launcher, self.program(site), *words)
+
+
+def from_run_folder(layout: Layout, payload: Payload) -> str:
+    """Return where a file of a payload lies on a board, as seen from a run's folder.
+
+    A program that notes the name in its result would else note where a work folder is.
+    """
+    remote = payload.items(layout)[0].remote
+    return str(PurePosixPath("..", "..", remote.relative_to(layout.workdir)))

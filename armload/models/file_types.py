@@ -1,0 +1,111 @@
+"""The file types that llama-quantize writes, and which of them need an importance matrix.
+
+Source: ``tools/quantize/quantize.cpp`` and ``src/llama-quant.cpp`` of llama.cpp (2026-10).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+from armload.core.errors import UsageError
+from armload.models.header import Header
+
+TENSOR_TYPES: Mapping[str, str] = {
+    "F32": "F32",
+    "F16": "F16",
+    "BF16": "BF16",
+    "Q8_0": "Q8_0",
+    "Q6_K": "Q6_K",
+    "Q5_K_M": "Q5_K",
+    "Q5_K_S": "Q5_K",
+    "Q5_1": "Q5_1",
+    "Q5_0": "Q5_0",
+    "Q4_K_M": "Q4_K",
+    "Q4_K_S": "Q4_K",
+    "Q4_1": "Q4_1",
+    "Q4_0": "Q4_0",
+    "IQ4_NL": "IQ4_NL",
+    "IQ4_XS": "IQ4_XS",
+    "MXFP4_MOE": "MXFP4",
+    "Q3_K_L": "Q3_K",
+    "Q3_K_M": "Q3_K",
+    "Q3_K_S": "Q3_K",
+    "IQ3_M": "IQ3_S",
+    "IQ3_S": "IQ3_S",
+    "IQ3_XS": "IQ3_S",
+    "IQ3_XXS": "IQ3_XXS",
+    "Q2_K": "Q2_K",
+    "Q2_K_S": "Q2_K",
+    "TQ2_0": "TQ2_0",
+    "IQ2_M": "IQ2_S",
+    "IQ2_S": "IQ2_XS",
+    "IQ2_XS": "IQ2_XS",
+    "IQ2_XXS": "IQ2_XXS",
+    "TQ1_0": "TQ1_0",
+    "IQ1_M": "IQ1_M",
+    "IQ1_S": "IQ1_S",
+}
+"""File types, each with the tensor type of most matrices."""
+
+_ALIASES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
+
+_NEED_IMPORTANCE = {
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "Q2_K_S"),
+}
+"""Types that have matrices which llama-quantize refuses to make without an importance matrix."""
+
+UNQUANTISED = ("F64", "F32", "F16", "BF16", "I8", "I16", "I32", "I64")
+"""Tensor types that hold plain numbers."""
+
+
+def read_file_types(names: Iterable[str]) -> tuple[str, ...]:
+    """Return file types in their usual spelling.
+
+    Raises:
+        UsageError: there is no such type, or one is listed twice; the nearest names are offered.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        file_type = _file_type(name)
+        if file_type in found:
+            raise UsageError(
+                f"--type: {found[file_type]} and {name} are the same type.", "List each type once."
+            )
+        found[file_type] = name
+    return tuple(found)
+
+
+def check_importance(file_types: Sequence[str], *, has_importance: bool) -> None:
+    """Refuse types that llama-quantize makes with an importance matrix only.
+
+    Raises:
+        UsageError: one of them does, and there is none.
+    """
+    lacking = [each for each in file_types if each in _NEED_IMPORTANCE]
+    if lacking and not has_importance:
+        raise UsageError(
+            f"--type {','.join(lacking)}: this quantization requires an importance matrix, which "
+            "is computed from a text.",
+            "Give armload model.quantize a text like those that the model will see: "
+            "--calibration FILE.",
+        )
+
+
+def quantised_types(header: Header) -> tuple[str, ...]:
+    """Return the quantised types that a file's tensors have, each once."""
+    types = dict.fromkeys(tensor.type_name for tensor in header.tensors)
+    return tuple(each for each in types if each not in UNQUANTISED)
+
+
+def _file_type(name: str) -> str:
+    usual = name.strip().upper()
+    usual = _ALIASES.get(usual, usual)
+    if usual in TENSOR_TYPES:
+        return usual
+    near = difflib.get_close_matches(usual, TENSOR_TYPES, n=3)
+    names = [*near, *(each for each in TENSOR_TYPES if each not in near)]
+    raise UsageError(
+        f"--type {name.strip() or repr(name)}: llama-quantize has no such type.",
+        f"Available: {', '.join(names)}.",
+    )

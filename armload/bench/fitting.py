@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 from armload.analysis.recommendation import FittedModel, fitted, recommendation
 from armload.boards.board import Board, RealReach, load_board
 from armload.boards.connect import connect
+from armload.conversion.quantising import quantised_for
 from armload.core.errors import ConnectError
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -16,6 +18,7 @@ from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import header_of
+from armload.models.foreseen import foreseen
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
@@ -44,20 +47,31 @@ class Fit(Value):
     recommendation: str
 
 
-def fit(request: Request, model_names: Sequence[str], plan: Plan, progress: Progress) -> Fit:
+def fit(
+    request: Request,
+    model_names: Sequence[str],
+    plan: Plan,
+    progress: Progress,
+    *,
+    file_types: Sequence[str] = (),
+) -> Fit:
     """Predict what models need of a board, and how fast they would be there.
 
     Args:
         request: where, and with which source.
         model_names: as for ``header_of``.
         plan: what each is to run.
+        file_types: that the models would be quantised to; none for the models as they are. They
+            are quantised only where that cannot be foreseen from their headers.
 
     Raises:
         UsageError: there is no such board or model, or a context is too long for a model.
         ArmloadError: a model's header cannot be read, or the engine cannot be built.
     """
     board = load_board(request.board)
-    outlined = [(name, *read_outline(header_of(name, progress))) for name in model_names]
+    outlined = [
+        each for name in model_names for each in _outlined(request, name, file_types, progress)
+    ]
     unreachable = ""
     try:
         _check_answers(board, progress)
@@ -83,6 +97,20 @@ def fit(request: Request, model_names: Sequence[str], plan: Plan, progress: Prog
         models=models,
         recommendation=recommendation(board.name, models),
     )
+
+
+def _outlined(
+    request: Request, name: str, file_types: Sequence[str], progress: Progress
+) -> Iterator[_Outlined]:
+    model, header = read_outline(header_of(name, progress))
+    if not file_types:
+        yield name, model, header
+    for each in file_types:
+        later = foreseen(model, header, each)
+        if later is None:
+            (path,) = quantised_for(request, [name], [each], progress)
+            later = read_outline(Path(path))
+        yield f"{name} {each}", *later
 
 
 def _check_answers(board: Board, progress: Progress) -> None:

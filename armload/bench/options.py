@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
@@ -46,6 +47,7 @@ from armload.engines.plan import (
     kv_halves,
 )
 from armload.engines.server import Slots
+from armload.models.file_types import file_type
 
 
 class _OneOrSeveral:
@@ -63,6 +65,8 @@ def _as_tuple(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
+FileType = Annotated[str, AfterValidator(file_type)]
+
 T = TypeVar("T")
 Listed = Annotated[tuple[T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrSeveral()]
 
@@ -74,6 +78,7 @@ class Options(Value):
         board: a file in ``boards/``.
         model: GGUF files, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``
             or ``demo``.
+        type: file types that the models are quantised to first, such as ``Q4_K_M``.
         prompt: texts to continue.
         prompt_tokens: lengths of prompts that are made of common words; beside texts, where both
             are listed.
@@ -98,6 +103,7 @@ class Options(Value):
 
     board: str | None = None
     model: Listed[str] = ()
+    type: Listed[FileType] = ()
     prompt: Listed[PromptText] = ()
     prompt_tokens: Listed[PromptTokens] = ()
     n_predict: Listed[TokenCount] = ()

@@ -32,6 +32,7 @@ _VALUES = {
     "arrivals": "HOW",
     "batch": "TOKENS",
     "budget": "TOKENS",
+    "calibration": "FILE",
     "concurrency": "CLIENTS",
     "context": "TOKENS",
     "cool-to": "CELSIUS",
@@ -109,13 +110,14 @@ _GROUPS = {
     "Search": (*("for", "space", "max-kld", "kld-prompts", "min-accuracy", "max-memory"),),
     "Limits": ("max-time", "max-trials"),
     "Plan": (
-        *("model", "prompt", "prompt-tokens", "n-predict", "data", "temperature", "seed"),
+        *("model", "type", "prompt", "prompt-tokens", "n-predict", "data", "temperature", "seed"),
         *("stop-at-end", "plan", "new"),
     ),
     "Task": (
         *("task", "budget", "tell-budget", "conclude", "limit", "grader", "parallel"),
         "regrade",
     ),
+    "Quantisation": ("calibration", "allow-requantize", "kld"),
     "Repeats": ("repeats", "warmups", "precision", "precision-time"),
     "Engine": (
         *("slots", "threads", "cpus", "context", "batch", "micro-batch", "kv-type"),

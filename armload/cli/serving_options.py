@@ -40,12 +40,13 @@ class ServingFile:
     """What a plan file says of a service.
 
     Attributes:
-        board, model: their names; empty where it says none.
+        board, model, type: their names; empty where it says none.
         fields: of a ``ServingPlan``, that it sets.
     """
 
     board: str = ""
     model: str = ""
+    type: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -69,11 +70,14 @@ def read_serving_file(name: str) -> ServingFile:
     options = read_options(Path(name))
     if len(options.model) > 1:
         raise UsageError(f"{name}: model lists {', '.join(options.model)}.", "Name one model.")
+    if len(options.type) > 1:
+        raise UsageError(f"{name}: type lists {', '.join(options.type)}.", "Name one type.")
     if unused := without_effect(options):
         terminal.progress().say(f"{name}: a service has no {' and no '.join(unused)}.")
     return ServingFile(
         board=options.board or "",
         model="".join(options.model),
+        type="".join(options.type),
         fields=serving_fields(options, name),
     )
 

@@ -90,7 +90,7 @@ def _made(source: Source, text: Calibration, place: Path, progress: Progress) ->
         host = source.where.connection.host
         need_board_space(host, source.layout, engine.payload, base.name, _LARGEST_BYTES)
 
-    run = carry_out(source, engine, place, progress, result=RESULT, foresee=foresee)
+    run = carry_out(source, engine, place, progress, foresee=foresee)
     chunks = (run.result or {}).get("chunks")
     made = Made(
         file=RESULT,

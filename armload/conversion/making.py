@@ -84,13 +84,11 @@ def carry_out(
     place: Path,
     progress: Progress,
     *,
-    result: str,
     foresee: Callable[[Probe], None],
 ) -> Run:
     """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it.
 
     Args:
-        result: the file in the run's folder, unless it is made in its place.
         foresee: refuses a board before anything is copied.
 
     Raises:
@@ -98,10 +96,9 @@ def carry_out(
         ArmloadError: it could not be started, or its results not be fetched.
     """
     part = part_in(place)
-    is_in_place = engine.in_place is not None
     try:
         # What has left no part cannot be resumed.
-        new = source.where.request.new or (is_in_place and not part.exists())
+        new = source.where.request.new or (engine.result is None and not part.exists())
         run, folder = execute(source.where, engine, progress, new=new, foresee=foresee)
         if run.exit.status != 0:
             raise RunError(
@@ -109,8 +106,8 @@ def carry_out(
                 f"{_reason(run, folder)}.",
                 f"All of its messages: {folder / 'stdout'}",
             )
-        if not is_in_place:
-            shutil.move(folder / result, part)
+        if engine.result is not None:
+            shutil.move(folder / engine.result, part)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

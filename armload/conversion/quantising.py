@@ -22,13 +22,13 @@ from armload.conversion.room import (
 from armload.conversion.shelf import QUANTISED, Made, keep, made_there, part_in, place_of
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
+from armload.core.shell import join
 from armload.core.workspace import runs_folder
 from armload.engines import importance
 from armload.engines.model_engine import WORKING_BYTES
 from armload.engines.quantise import (
     LEAST_BUFFER_BYTES,
     PROGRAM,
-    RESULT,
     Fallback,
     Quantising,
     QuantisingPlan,
@@ -122,7 +122,7 @@ def quantise(
         _check_base(base, header, missing, allow_requantize=allow_requantize)
         if isinstance(board.reach, LocalReach):
             _check_platform()
-        programs = [PROGRAM, *([importance.PROGRAM] if calibration else [])]
+        programs = [*([importance.PROGRAM] if calibration else []), PROGRAM]
         with session(request, programs, progress) as where:
             of = Source(where=where, base=base, tensors=len(header.tensors), label=source.label)
             matrix = (
@@ -177,7 +177,7 @@ class _Work:
                 need_board_space(host, source.layout, engine.payload, name, result_bytes)
 
         progress.say(f"Quantising {base.name} to {file_type} on {board}.")
-        run = carry_out(source, engine, place, progress, result=RESULT, foresee=foresee)
+        run = carry_out(source, engine, place, progress, foresee=foresee)
         later = read_model(part_in(place), progress)  # whole, whatever the program said
         fallbacks = (run.result or {}).get("fallbacks")
         made = Made(
@@ -222,8 +222,9 @@ def _check_base(
         raise UsageError(
             f"{base.name} is quantised already ({', '.join(has)}): quantising it again can lose "
             "much more quality than quantising the 16- or 32-bit model.",
-            "Give the F16, BF16 or F32 file. To accept the loss: armload model.quantize "
-            f"{base.path} --type {','.join(missing)} --allow-requantize",
+            "Give the F16, BF16 or F32 file. To accept the loss: "
+            + join(["armload", "model.quantize", base.path, "--type", ",".join(missing)])
+            + " --allow-requantize",
         )
 
 

@@ -74,6 +74,11 @@ class Importance(ModelTool[ImportancePlan]):
         return (*super().payload, self._text)
 
     @property
+    def result(self) -> str | None:
+        """The importance matrix."""
+        return RESULT
+
+    @property
     def memory(self) -> MemoryNeed:
         """The model's file, a KV cache, and the logits of a chunk."""
         tokens = self.plan.chunk_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Generic, TypeVar
@@ -82,6 +83,11 @@ class ModelTool(Engine, Generic[AnyPlan]):
         if self.in_place is not None:
             return (program,)
         return (program, Payload.of_file(model.path, sha256=model.sha256, executable=False))
+
+    @property
+    @abstractmethod
+    def result(self) -> str | None:
+        """The file in a run's folder that it makes; none where it makes it in its place."""
 
     @property
     def time_limit_s(self) -> float:

@@ -101,6 +101,11 @@ class Quantising(ModelTool[QuantisingPlan]):
         return (*super().payload, *([self._importance] if self._importance else []))
 
     @property
+    def result(self) -> str | None:
+        """The quantised model."""
+        return None if self.in_place else RESULT
+
+    @property
     def total(self) -> int | None:
         """The tensors."""
         return self._tensors

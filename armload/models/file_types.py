@@ -6,7 +6,7 @@ Source: ``tools/quantize/quantize.cpp`` and ``src/llama-quant.cpp`` of llama.cpp
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from armload.core.errors import UsageError
 from armload.models.header import Header
@@ -59,20 +59,38 @@ UNQUANTISED = ("F64", "F32", "F16", "BF16", "I8", "I16", "I32", "I64")
 """Tensor types that hold plain numbers."""
 
 
-def read_file_types(names: Iterable[str]) -> tuple[str, ...]:
-    """Return file types in their usual spelling.
+def file_type(name: str) -> str:
+    """Return a file type in its usual spelling.
 
     Raises:
-        UsageError: there is no such type, or one is listed twice; the nearest names are offered.
+        ValueError: there is no such type; the nearest names are offered.
+    """
+    usual = name.strip().upper()
+    usual = _ALIASES.get(usual, usual)
+    if usual in TENSOR_TYPES:
+        return usual
+    near = difflib.get_close_matches(usual, TENSOR_TYPES, n=3)
+    names = [*near, *(each for each in TENSOR_TYPES if each not in near)]
+    raise ValueError(f"llama-quantize has no type {name.strip()!a}; available: {', '.join(names)}")
+
+
+def read_file_types(text: str) -> tuple[str, ...]:
+    """Return the file types that a command line lists, in their usual spelling.
+
+    Raises:
+        UsageError: there is no such type, or one is listed twice.
     """
     found: dict[str, str] = {}
-    for name in names:
-        file_type = _file_type(name)
-        if file_type in found:
+    for name in text.split(","):
+        try:
+            usual = file_type(name)
+        except ValueError as error:
+            raise UsageError(f"--type: {error}.") from error
+        if usual in found:
             raise UsageError(
-                f"--type: {found[file_type]} and {name} are the same type.", "List each type once."
+                f"--type: {found[usual]} and {name} are the same type.", "List each type once."
             )
-        found[file_type] = name
+        found[usual] = name
     return tuple(found)
 
 
@@ -96,16 +114,3 @@ def quantised_types(header: Header) -> tuple[str, ...]:
     """Return the quantised types that a file's tensors have, each once."""
     types = dict.fromkeys(tensor.type_name for tensor in header.tensors)
     return tuple(each for each in types if each not in UNQUANTISED)
-
-
-def _file_type(name: str) -> str:
-    usual = name.strip().upper()
-    usual = _ALIASES.get(usual, usual)
-    if usual in TENSOR_TYPES:
-        return usual
-    near = difflib.get_close_matches(usual, TENSOR_TYPES, n=3)
-    names = [*near, *(each for each in TENSOR_TYPES if each not in near)]
-    raise UsageError(
-        f"--type {name.strip() or repr(name)}: llama-quantize has no such type.",
-        f"Available: {', '.join(names)}.",
-    )

@@ -32,6 +32,7 @@ from armload.report.evaluation.logits import LogitsDocument
 from armload.report.failure import DeployedBoard, Failed, FetchedRuns
 from armload.report.inspected import Inspected
 from armload.report.load.document import LoadDocument
+from armload.report.quantised import QuantisedModels
 from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
 from armload.report.sweep import SweptCells
@@ -150,6 +151,9 @@ DOCUMENTS = (
     ),
     Schema(name="cleaned-cache", value=CleanedCache, title="the cache", verbs=("clean",)),
     Schema(name="model", value=Anatomy, title="a model", verbs=("model.inspect", "model.synth")),
+    Schema(
+        name="quantised", value=QuantisedModels, title="quantised models", verbs=("model.quantize",)
+    ),
     Schema(name="boards", value=ValueList[Board], title="boards", verbs=("board.list",)),
     Schema(name="probe", value=ProbedBoard, title="a probed board", verbs=("board.probe",)),
     Schema(name="pinned-key", value=PinnedKey, title="a pinned host key", verbs=("board.trust",)),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from armload.boards.board import THIS_MACHINE
 from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import powered_state
 from armload.core.cache import (
@@ -22,6 +25,8 @@ from armload.core.workspace import cache_folder
 
 _PID_FILES = ("qemu.pid", "sshd.pid")
 _EMULATED = "qemu-user"  # the work folder that the shipped board of this name has
+_USED_WITHIN_S = 120
+"""A lease that was renewed so long ago is of a command that was killed."""
 
 
 def board_kinds() -> tuple[Kind, ...]:
@@ -33,6 +38,13 @@ def board_kinds() -> tuple[Kind, ...]:
         size_bytes=disk_usage([work]),
         locks=partial(_starting, but=_is_machine),
         busy=partial(_some_run, but=_is_machine),
+    )
+    here = cache_folder() / THIS_MACHINE
+    local = CacheItem(
+        label=f"work folder of the board {THIS_MACHINE}",
+        paths=(here,),
+        size_bytes=disk_usage([here]),
+        busy=partial(_is_used, here),
     )
     return (
         Kind(
@@ -68,10 +80,20 @@ def board_kinds() -> tuple[Kind, ...]:
                     if path.is_dir() and not is_left_over(path)
                 ),
                 *([emulated] if work.is_dir() else []),
+                *([local] if here.is_dir() else []),
                 *left_over("machines"),
             ),
         ),
     )
+
+
+def _is_used(work: Path) -> str:
+    """Say that somebody has the lease of a board whose work folder this is; else nothing."""
+    for lease in (work / "lease").glob("*"):
+        with suppress(FileNotFoundError):
+            if time.time() - lease.stat().st_mtime < _USED_WITHIN_S:
+                return "a command of armload's is using it"
+    return ""
 
 
 def _own_lock(folder: Path) -> Mapping[Path, str]:

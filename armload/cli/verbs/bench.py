@@ -27,6 +27,7 @@ from armload.engines.defaults import (
         "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or "
         "demo; list (demo)",
+        "type": "quantise the models to these file types first, such as Q4_K_M; list (as they are)",
         "prompt": f"text to continue; can be repeated ({SEED_PROMPT!r})",
         "prompt-tokens": "length of a prompt of common words, instead of a text; list",
         "n-predict": f"tokens to generate; list ({SEED_N_PREDICT})",
@@ -68,6 +69,7 @@ def bench(
     c: Context,
     board: str = "",
     model: str = "",
+    type: str = "",  # noqa: A002 - the name of the option
     prompt: list[str] | None = None,
     prompt_tokens: str = "",
     n_predict: str = "",
@@ -124,6 +126,7 @@ def bench(
             for name, value in {
                 "board": board,
                 "model": _models(model),
+                "type": _listed(type),
                 "prompt": prompt,
                 "prompt_tokens": _listed(prompt_tokens),
                 "n_predict": _listed(n_predict),
@@ -165,7 +168,8 @@ def bench(
     )
     known = store.load(store.find(reference)) if reference else None
     plans = tuple(options.plans())
-    is_single = len(plans) * len(options.models) * (options.repeats or 1) == 1
+    models_count = len(options.models) * (len(options.type) or 1)
+    is_single = len(plans) * models_count * (options.repeats or 1) == 1
     is_single = is_single and not options.warmups
     is_repeated = is_single and options.repeats is None
     if (precision or precision_time) and not is_repeated:
@@ -174,6 +178,12 @@ def bench(
             "--repeats and --warmups.",
             "Leave one out.",
         )
+    if options.type:
+        from armload.cli import terminal
+        from armload.conversion.quantising import quantised_for
+
+        paths = quantised_for(request, options.models, options.type, terminal.progress())
+        options = options.model_copy(update={"model": paths, "type": ()})
     if is_repeated:
         from armload.cli.present import repeat_and_present
 

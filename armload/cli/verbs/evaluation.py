@@ -24,6 +24,7 @@ _DEMO_TIME_S = 120
         "board": "a board, such as virtual or dayu200; several share the questions: a,b (virtual)",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or word-problems:TYPE; list "
         "(word-problems:Q8_0 and word-problems:Q2_K)",
+        "type": "quantise the models to these file types first, such as Q4_K_M; list (as they are)",
         "task": "gsm8k, piqa, multiple-choice, word-problems, a YAML file, logits, or a task of "
         f"lm-evaluation-harness: lm-eval:NAME ({_TASK})",
         "data": "the task's questions: a file or hf:ORG/REPO/FILE (the task's own); for logits a "
@@ -56,6 +57,7 @@ def evaluate(
     c: Context,
     board: str = "virtual",
     model: str = "",
+    type: str = "",  # noqa: A002 - the name of the option
     task: str = _TASK,
     data: str = "",
     prompt: str = "",
@@ -93,6 +95,7 @@ def evaluate(
     from armload.cli.numbers import amount, whole_number
     from armload.cli.parallel import board_names
     from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
+    from armload.cli.typed_models import models_in
     from armload.core.errors import UsageError
     from armload.engines.scorer import MOST_PARALLEL
     from armload.evaluation.preparing import Asked
@@ -152,7 +155,10 @@ def evaluate(
     )
     if task != _LOGITS and (reference or fail_unless_close):
         raise UsageError("--reference and --fail-unless-close are options of --task logits.")
+    if type and not model:
+        raise UsageError("--type needs a model to quantise.", "Example: --model llama-f16.gguf")
     if task != _LOGITS and not task.startswith(_HARNESS):
+        asked = asked.model_copy(update={"models": models_in(request, asked.models, type)})
         evaluate_and_present(request, asked, way, as_json=json)
         return
     unfit = {
@@ -165,6 +171,7 @@ def evaluate(
     }
     if named := [option for option, value in unfit.items() if value]:
         raise UsageError(f"{', '.join(named)}: not for --task {task}.", "Leave that out.")
+    asked = asked.model_copy(update={"models": models_in(request, asked.models, type)})
     if task.startswith(_HARNESS):
         from armload.cli.present_harness import harness_and_present
 

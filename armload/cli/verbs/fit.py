@@ -18,6 +18,8 @@ _PROMPT_TOKENS = 128
         **BOARD_HELP,
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or "
         "demo; list (demo)",
+        "type": "predict the models as they would be in these file types, such as Q4_K_M; list (as "
+        "they are)",
         "context": "size of the KV cache in tokens (enough for prompt and 128 tokens of output)",
         "prompt-tokens": f"length of the prompt ({_PROMPT_TOKENS})",
         "threads": "worker threads (chosen by the engine)",
@@ -30,6 +32,7 @@ def fit(
     c: Context,
     board: str = "virtual",
     model: str = "demo",
+    type: str = "",  # noqa: A002 - the name of the option
     context: str = "",
     prompt_tokens: str = "",
     threads: str = "",
@@ -55,6 +58,7 @@ def fit(
     from armload.cli.document import show_document
     from armload.cli.numbers import amount
     from armload.core.disk import is_there
+    from armload.models.file_types import read_file_types
     from armload.report.fitted import fit_view
     from armload.runs.pipeline import Request
 
@@ -73,7 +77,8 @@ def fit(
         on=on,
         wait_s=amount("wait", wait),
     )
-    found = predict_fit(request, names, plan, terminal.progress())
+    file_types = read_file_types(type) if type else ()
+    found = predict_fit(request, names, plan, terminal.progress(), file_types=file_types)
     if json:
         show_document(found)
     else:

@@ -31,6 +31,7 @@ _TIMEOUT_S = "600"
         "openai)",
         "model": f"what to serve, as for bench ({_MODEL}); with --url, the name to ask for (the "
         "first that the service lists)",
+        "type": "quantise the model to this file type first, such as Q4_K_M (as it is)",
         "rate": "requests per second, sent on time whether earlier ones are answered or not; list",
         "find-rate": "find the highest rate that meets --slo for nine of ten requests, with 95 % "
         f"confidence; --requests at each rate ({_FIND_REQUESTS})",
@@ -66,6 +67,7 @@ def load(
     api_key_file: str = "",
     dialect: str = "",
     model: str = "",
+    type: str = "",  # noqa: A002 - the name of the option
     rate: str = "",
     find_rate: bool = False,
     concurrency: str = "",
@@ -122,6 +124,7 @@ def load(
     from armload.cli.numbers import amount, whole_number
     from armload.cli.present_load import load_and_present
     from armload.cli.serving_options import serving_plan
+    from armload.cli.typed_models import model_in
     from armload.core.errors import UsageError
     from armload.runs.pipeline import Request
     from armload.serving.arrivals import LARGEST_SEED, read_arrivals
@@ -167,9 +170,9 @@ def load(
             "prompt_cache": prompt_cache,
         }
     )
-    if url and (board or plan):
+    if url and (board or plan or type):
         raise UsageError(
-            "--url names a service that runs, and excludes --board and its settings.",
+            "--url names a service that runs, and excludes --board, --type and its settings.",
             "Leave one out.",
         )
     if api_key_file and not url:
@@ -187,7 +190,9 @@ def load(
             on=on,
             wait_s=amount("wait", wait),
         )
-        reached = target_on_board(request, model or _MODEL, plan, spoken, progress)
+        reached = target_on_board(
+            request, model_in(request, model or _MODEL, type), plan, spoken, progress
+        )
     with reached as target:
         work = workload_of(
             ServiceApi(target.url, target.api_key),

@@ -8,6 +8,7 @@ from invoke.tasks import task
 
 from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
+from armload.cli.verbs.quantize import quantize
 
 
 @task(
@@ -101,4 +102,4 @@ def _seed(seed: str) -> int:
     return int(seed)
 
 
-collection = Collection("model", inspect, synth)
+collection = Collection("model", inspect, synth, quantize)

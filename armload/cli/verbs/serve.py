@@ -25,6 +25,7 @@ _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "ob
     help={
         "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, word-problems:TYPE, or demo (demo)",
+        "type": "quantise the model to this file type first, such as Q4_K_M (as it is)",
         "plan": "a YAML file with such options as keys, as armload tune writes it; command-line "
         "options override the file",
         "port": f"local port that leads to the service (a free one; {_FRONT_PORT} with --front)",
@@ -42,6 +43,7 @@ def serve(
     c: Context,
     board: str = "",
     model: str = "",
+    type: str = "",  # noqa: A002 - the name of the option
     plan: str = "",
     port: str = "",
     front: str = "",
@@ -75,6 +77,7 @@ def serve(
     from armload.cli.numbers import amount, whole_number
     from armload.cli.present_service import serve_and_present
     from armload.cli.serving_options import read_serving_file, serving_plan
+    from armload.cli.typed_models import model_in
     from armload.core.errors import UsageError
     from armload.runs.pipeline import Request
 
@@ -115,7 +118,7 @@ def serve(
     local_port = whole_number("port", port, most=65535) or (_FRONT_PORT if front else 0)
     serve_and_present(
         request,
-        model or file.model or "demo",
+        model_in(request, model or file.model or "demo", type or file.type),
         chosen,
         detach=detach,
         port=local_port,

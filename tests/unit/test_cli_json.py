@@ -116,6 +116,7 @@ MISTAKEN = {
     "board.clean": 2,
     "model.inspect tasks.py": 3,
     "model.synth": 2,
+    "model.quantize m.gguf --type Q4KM": 2,
 }
 
 SWEEP = sweep_of(*plan_cells(Plan(threads=1)))

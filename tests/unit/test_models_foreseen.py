@@ -1,0 +1,58 @@
+"""What a model would become, from its header: held against the models that synthesis makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.models.foreseen import foreseen, quantised_name
+from armload.models.gguf import read_outline
+from armload.models.shape import load_shape
+from armload.models.synth import header_like
+
+
+@pytest.mark.parametrize("shape", ["llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b"])
+def test_tensors_are_those_of_the_published_type(shape: str, tmp_path: Path) -> None:
+    header_like(load_shape(shape), tmp_path / "f16.gguf", file_type="F16")
+    base = read_outline(tmp_path / "f16.gguf")
+    for file_type in ("Q2_K", "Q4_K_M", "Q5_0", "Q8_0"):
+        header_like(load_shape(shape), tmp_path / "wanted.gguf", file_type=file_type)
+        model, header = read_outline(tmp_path / "wanted.gguf")
+        found = foreseen(*base, file_type)
+        assert found is not None
+        types = {tensor.name: (tensor.type_name, tensor.size_bytes) for tensor in found[1].tensors}
+        assert types == {
+            tensor.name: (tensor.type_name, tensor.size_bytes) for tensor in header.tensors
+        }
+        assert found[0].bytes_per_token == model.bytes_per_token
+        assert found[0].quantisation == model.quantisation
+        assert abs(found[0].size_bytes - model.size_bytes) <= 64
+
+
+def test_a_type_or_architecture_without_known_rules_is_not_foreseen(tmp_path: Path) -> None:
+    header_like(load_shape("stories260k"), tmp_path / "f16.gguf", file_type="F16")
+    model, header = read_outline(tmp_path / "f16.gguf")
+    assert foreseen(model, header, "IQ4_XS") is None
+    assert foreseen(model.model_copy(update={"architecture": "gemma"}), header, "Q2_K") is None
+    assert foreseen(model.model_copy(update={"experts": 8}), header, "Q2_K") is None
+
+
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [
+        ("llama-3.2-1b-f16.gguf", "llama-3.2-1b-Q2_K.gguf"),
+        ("Llama-3.2-1B-BF16.gguf", "Llama-3.2-1B-Q2_K.gguf"),
+        ("model_fp32.gguf", "model-Q2_K.gguf"),
+        ("word-problems-Q8_0.gguf", "word-problems-Q2_K.gguf"),
+        ("qwen2.5-32.gguf", "qwen2.5-32-Q2_K.gguf"),
+        ("plain", "plain-Q2_K.gguf"),
+    ],
+)
+def test_the_name_has_one_type(base: str, name: str) -> None:
+    assert quantised_name(Path(base), "Q2_K") == name
+
+
+def test_a_name_says_that_the_importance_was_computed() -> None:
+    name = quantised_name(Path("m-f16.gguf"), "Q2_K", has_importance=True)
+    assert name == "m-Q2_K-imatrix.gguf"

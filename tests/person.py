@@ -14,7 +14,17 @@ from typing import Any
 from armload.core.workspace import cache_folder
 from tests.command_line import BIN, check_document
 
-SHARED_CACHE = ("builds", "compilers", "helpers", "images", "models", "packages", "sources", "zig")
+SHARED_CACHE = (
+    "builds",
+    "compilers",
+    "converters",
+    "helpers",
+    "images",
+    "models",
+    "packages",
+    "sources",
+    "zig",
+)
 
 
 class Person:

@@ -56,11 +56,31 @@ def fetch_data(reference: str, progress: Progress) -> Path:
     return _fetch(*_names(reference, "dataset"), "dataset", progress)
 
 
+def downloaded(repo: str, file: str, revision: str | None, progress: Progress) -> Path:
+    """Download a file of a model's repository, unless it is in the hub's own cache.
+
+    Args:
+        repo: ``ORG/REPO``.
+        file: its path there.
+        revision: a commit of the repository.
+        progress: shows how much of it has arrived.
+
+    Raises:
+        UsageError, ConnectError, DiskError: as for ``fetch``.
+    """
+    from huggingface_hub import hf_hub_download
+
+    with asking(f"{repo}/{file}"):
+        bar = _bar_class(file, progress)
+        return Path(hf_hub_download(repo, file, revision=revision, tqdm_class=bar))
+
+
 def _fetch(repo: str, file: str, kind: Kind, progress: Progress) -> Path:
     from huggingface_hub import hf_hub_download
 
     bar = _bar_class(file, progress)
-    with _asking(repo, file, progress):
+    progress.say(f"Looking up {repo}/{file} on the Hugging Face Hub")
+    with asking(f"{repo}/{file}"):
         _need_answer(repo, file, kind)
         return Path(hf_hub_download(repo, file, repo_type=kind, tqdm_class=bar))
 
@@ -82,7 +102,8 @@ def fetch_header(reference: str, progress: Progress) -> Path:
     whole = try_to_load_from_cache(repo, file)
     if isinstance(whole, str):
         return Path(whole)
-    with _asking(repo, file, progress):
+    progress.say(f"Looking up {repo}/{file} on the Hugging Face Hub")
+    with asking(f"{repo}/{file}"):
         url = hf_hub_url(repo, file)
         version = hashlib.sha256(f"{url} {get_hf_file_metadata(url).etag}".encode()).hexdigest()
         path = cache_folder() / "models" / "headers" / version[:16] / Path(file).name
@@ -129,35 +150,55 @@ def _names(reference: str, kind: Kind = "model") -> tuple[str, str]:
             f"{reference!r} is not a {what} on the Hugging Face Hub.",
             f"Write hf:ORG/REPO/FILE{ending}, such as {example}.",
         )
+    need_library()
+    return match["repo"], match["file"]
+
+
+def need_library() -> None:
+    """Check that the hub's library is installed.
+
+    Raises:
+        MissingToolError: it is not.
+    """
     if importlib.util.find_spec("huggingface_hub") is None:
         raise MissingToolError(
             "Downloading from the hub needs the package huggingface_hub.",
             f"Install it: {pip_install('huggingface_hub', 'tqdm')}",
         )
-    return match["repo"], match["file"]
 
 
 @contextmanager
-def _asking(repo: str, file: str, progress: Progress) -> Iterator[None]:
-    """Raise the hub library's errors within the block as ours."""
+def asking(what: str) -> Iterator[None]:
+    """Raise the hub library's errors within the block as ours.
+
+    Args:
+        what: is asked for: ``ORG/REPO``, or ``ORG/REPO/FILE``.
+
+    Raises:
+        UsageError: there is no such thing, or no permission.
+        ConnectError: the hub cannot be reached.
+        DiskError: the hub's cache cannot be written.
+    """
     from huggingface_hub import constants, errors
 
     # Each of its retries would be a line of its own.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     # Another HTTP library in each generation of the hub's; its errors have this base.
     http_error = cast("type[Exception]", errors.HfHubHTTPError.__bases__[0])
-    progress.say(f"Looking up {repo}/{file} on the Hugging Face Hub")
+    org, name, *rest = what.split("/")
+    repo, file = f"{org}/{name}", "/".join(rest)
     try:
         yield
     except errors.GatedRepoError as error:
         raise UsageError(
             f"Access to {repo} is restricted.",
-            "Accept the conditions on its Hugging Face page, then log in with `hf auth login`.",
+            "Accept the conditions on its Hugging Face page, then log in with `hf auth login`, or "
+            "set HF_TOKEN.",
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise UsageError(
             f"The Hugging Face Hub has no repository {repo}, or it is private.",
-            "Check the spelling; for a private one, log in with `hf auth login`.",
+            "Check the spelling; for a private one, log in with `hf auth login`, or set HF_TOKEN.",
         ) from error
     except errors.RemoteEntryNotFoundError as error:
         raise UsageError(
@@ -171,12 +212,12 @@ def _asking(repo: str, file: str, progress: Progress) -> Iterator[None]:
     ) as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise DiskError(
-                f"Cannot write {repo}/{file} to {constants.HF_HUB_CACHE}: {error.strerror}.",
+                f"Cannot write {what} to {constants.HF_HUB_CACHE}: {error.strerror}.",
                 "Free disk space or correct the permissions there, or set HF_HUB_CACHE to another "
                 "folder.",
             ) from error
         raise ConnectError(
-            f"Cannot reach the Hugging Face Hub for {repo}/{file}: {_first_line(error)}",
+            f"Cannot reach the Hugging Face Hub for {what}: {_first_line(error)}",
             "Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or download the file "
             "elsewhere and give its path.",
         ) from error

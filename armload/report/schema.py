@@ -20,6 +20,7 @@ from armload.boards.board import Board
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
 from armload.build.shelf import ShelvedBuild
+from armload.conversion.checkpoints.converting import Converted
 from armload.core.values import ValueList
 from armload.deploy.claims import Claim
 from armload.evaluation.harness.evaluating import HarnessResult
@@ -153,6 +154,9 @@ DOCUMENTS = (
     Schema(name="model", value=Anatomy, title="a model", verbs=("model.inspect", "model.synth")),
     Schema(
         name="quantised", value=QuantisedModels, title="quantised models", verbs=("model.quantize",)
+    ),
+    Schema(
+        name="converted", value=Converted, title="a converted checkpoint", verbs=("model.convert",)
     ),
     Schema(name="boards", value=ValueList[Board], title="boards", verbs=("board.list",)),
     Schema(name="probe", value=ProbedBoard, title="a probed board", verbs=("board.probe",)),

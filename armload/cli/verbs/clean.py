@@ -114,6 +114,7 @@ def _chosen(what: str, kinds: Sequence[Kind]) -> list[Kind]:
 def _kinds() -> list[Kind]:
     from armload.boards.virtual.shelf import board_kinds
     from armload.build.shelf import build_kinds
+    from armload.conversion.checkpoints.environment import converter_kinds
     from armload.conversion.shelf import conversion_kinds
     from armload.models.shelf import model_kinds
     from armload.report.shelf import report_kinds
@@ -122,6 +123,7 @@ def _kinds() -> list[Kind]:
         *build_kinds(),
         *model_kinds(),
         *conversion_kinds(),
+        *converter_kinds(),
         *report_kinds(),
         *board_kinds(),
     ]

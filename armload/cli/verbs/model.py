@@ -1,4 +1,4 @@
-"""``model.*``: what a model consists of, and models of random weights."""
+"""``model.*``: what a model consists of, models of random weights, and converted ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from invoke.tasks import task
 
 from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
+from armload.cli.verbs.convert import convert
 from armload.cli.verbs.quantize import quantize
 
 
@@ -102,4 +103,4 @@ def _seed(seed: str) -> int:
     return int(seed)
 
 
-collection = Collection("model", inspect, synth, quantize)
+collection = Collection("model", inspect, synth, quantize, convert)

@@ -1,0 +1,1 @@
+"""Hugging Face checkpoints, and what turns them into models that boards can run."""

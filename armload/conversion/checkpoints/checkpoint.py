@@ -1,0 +1,245 @@
+"""A Hugging Face checkpoint in a folder: what it is, and whether all of it is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from armload.conversion.checkpoints.safetensors import StoredTensor, read_tensors
+from armload.core.disk import unreadable
+from armload.core.errors import DataError, UsageError
+from armload.core.values import Value
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+NEEDED_PATTERNS = (
+    *("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken", "README.md"),
+)
+"""Files of a checkpoint that take part in a conversion: no Python, and no pickled weights."""
+
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
+_PART = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
+_NAMES_SHOWN = 5
+
+
+class Checkpoint(Value):
+    """A checkpoint whose files are all there.
+
+    Attributes:
+        folder: that it lies in.
+        name: for people and for files that are made of it.
+        architecture: the class that it was saved from, such as ``LlamaForCausalLM``.
+        model_type: as the library transformers calls the architecture, such as ``llama``.
+        dtype: the type of most of its weights, as safetensors calls it.
+        parameters: the number of its weights.
+        size_bytes: of its weights.
+        largest_tensor: the number of weights in its largest tensor.
+        tied: whether the token embedding is also the output matrix.
+        brings_code: whether it wants Python code of its own to be run.
+    """
+
+    folder: Path
+    name: str
+    architecture: str
+    model_type: str
+    dtype: str
+    parameters: int
+    size_bytes: int
+    largest_tensor: int
+    tied: bool
+    brings_code: bool
+
+
+class Outline(Value):
+    """What a checkpoint's ``config.json`` says.
+
+    Attributes:
+        architecture: as for ``Checkpoint``.
+        model_type: as for ``Checkpoint``.
+        tied: as for ``Checkpoint``.
+        brings_code: as for ``Checkpoint``.
+    """
+
+    architecture: str
+    model_type: str
+    tied: bool
+    brings_code: bool
+
+
+def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
+    """Read a checkpoint, except for the values of its weights.
+
+    Args:
+        folder: the checkpoint's.
+        name: its name; the folder's own if it is empty.
+
+    Raises:
+        UsageError: there is no such folder, or it holds no checkpoint.
+        DataError: a file is missing, damaged or truncated.
+        DiskError: a file cannot be read.
+    """
+    outline = read_outline(folder)
+    tensors = _tensors(folder)
+    if not any((folder / each).is_file() for each in _TOKENIZERS) and not list(
+        folder.glob("*.tiktoken")
+    ):
+        raise DataError(
+            f"{folder}: this checkpoint has no tokenizer (none of {', '.join(_TOKENIZERS)}).",
+            "Copy the tokenizer's files of the same model into the folder.",
+        )
+    bytes_of: Counter[str] = Counter()
+    for each in tensors.values():
+        bytes_of[each.dtype] += each.size_bytes
+    return Checkpoint(
+        folder=folder,
+        name=name or folder.absolute().name,
+        **dict(outline),
+        dtype=bytes_of.most_common(1)[0][0],
+        parameters=sum(each.weights for each in tensors.values()),
+        size_bytes=bytes_of.total(),
+        largest_tensor=max(each.weights for each in tensors.values()),
+    )
+
+
+def read_outline(folder: Path) -> Outline:
+    """Read what a checkpoint's ``config.json`` says.
+
+    Raises:
+        UsageError, DataError, DiskError: as for ``read_checkpoint``.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise UsageError(
+            f"{folder} {what}; a checkpoint is a folder with {CONFIG} and *.safetensors.",
+            "Give that folder, or hf:ORG/REPO to download one.",
+        )
+    path = folder / CONFIG
+    if not path.is_file():
+        is_adapter = (folder / "adapter_config.json").is_file()
+        raise UsageError(
+            f"{folder}: "
+            + ("this is an adapter" if is_adapter else f"there is no {CONFIG}, so this is")
+            + (", not a whole checkpoint." if is_adapter else " no checkpoint."),
+            "Merge it into its base model first and save that."
+            if is_adapter
+            else f"Give the folder with {CONFIG} and *.safetensors, or hf:ORG/REPO.",
+        )
+    config = read_object(path)
+    inner = config.get("text_config")
+    text = inner if isinstance(inner, dict) else {}
+    names = text.get("architectures") or config.get("architectures")
+    if not (isinstance(names, list) and names and isinstance(names[0], str)):
+        raise DataError(
+            f"{path}: 'architectures' is missing.",
+            'Add the class that the checkpoint was saved from: "architectures": '
+            '["LlamaForCausalLM"].',
+        )
+    return Outline(
+        architecture=names[0],
+        model_type=str(config.get("model_type", "")),
+        tied=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
+        brings_code="auto_map" in config,
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Raises:
+        DataError: it is malformed, or holds something else.
+        DiskError: it cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}, line {error.lineno}: {error.msg}.", "Download or save the file again."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: this is not UTF-8 text.", "Download it again.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: expected a JSON object.", "Download or save the file again.")
+    return content
+
+
+def shards(folder: Path) -> Mapping[str, str]:
+    """Return the file of each tensor that the index names; nothing where there is no index.
+
+    Raises:
+        DataError: the index is malformed.
+        DiskError: it cannot be read.
+    """
+    path = folder / INDEX
+    if not path.is_file():
+        return {}
+    content = read_object(path).get("weight_map")
+    if (
+        not isinstance(content, dict)
+        or not content
+        or not all(
+            isinstance(file, str) and file == Path(file).name and file.endswith(".safetensors")
+            for file in content.values()
+        )
+    ):
+        raise DataError(
+            f"{path}: 'weight_map' does not say which file each tensor is in.",
+            "Download or save the file again.",
+        )
+    return content
+
+
+def _tensors(folder: Path) -> Mapping[str, StoredTensor]:
+    index = shards(folder)
+    files = sorted(set(index.values())) or _without_index(folder)
+    missing = [file for file in files if not (folder / file).is_file()]
+    if missing:
+        raise DataError(
+            f"{folder}: {len(missing)} of {len(files)} files of weights "
+            f"{'is' if len(missing) == 1 else 'are'} missing: {_listed(missing)}.",
+            "Download them into the folder; each is needed.",
+        )
+    tensors: dict[str, StoredTensor] = {}
+    for file in files:
+        found = read_tensors(folder / file)
+        absent = [name for name, place in index.items() if place == file and name not in found]
+        if absent:
+            raise DataError(
+                f"{folder / file}: tensors that {INDEX} promises are missing: {_listed(absent)}.",
+                "The file belongs to another version of the model: download both again.",
+            )
+        tensors |= found
+    if not tensors:
+        raise DataError(f"{folder}: the files of weights are empty.", "Download them again.")
+    return tensors
+
+
+def _without_index(folder: Path) -> list[str]:
+    if (folder / SINGLE).is_file():
+        return [SINGLE]
+    parts = [match for path in folder.iterdir() if (match := _PART.fullmatch(path.name))]
+    if parts:
+        count = max(int(match[2]) for match in parts)
+        return [f"model-{part + 1:05}-of-{count:05}.safetensors" for part in range(count)]
+    if any(folder.glob("*.bin")) or any(folder.glob("*.pt*")):
+        raise DataError(
+            f"{folder}: the weights are pickled (*.bin or *.pt), and reading a pickle can run any "
+            "code.",
+            "Use the *.safetensors of the same model, or save it again with "
+            "save_pretrained(folder, safe_serialization=True).",
+        )
+    raise DataError(
+        f"{folder}: there are no weights: no {SINGLE} and no {INDEX}.",
+        "Download the *.safetensors files into the folder.",
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    first, rest = list(names)[:_NAMES_SHOWN], list(names)[_NAMES_SHOWN:]
+    return ", ".join(first) + (f" and {len(rest)} more" if rest else "")

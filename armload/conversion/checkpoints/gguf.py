@@ -1,0 +1,69 @@
+"""To GGUF, with the converter of the pinned llama.cpp."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from armload.build.source import pinned_source
+from armload.conversion.checkpoints.checkpoint import Checkpoint
+from armload.conversion.checkpoints.environment import Environment
+from armload.conversion.checkpoints.forms import result_bytes
+from armload.conversion.checkpoints.program import run_converter
+from armload.core.files import written_whole
+from armload.core.progress import Progress
+from armload.models.gguf import read_outline
+
+_SCRIPT = "convert_hf_to_gguf.py"
+_WRITTEN = re.compile(r"Writing: +(\d+)%")
+
+
+def gguf_converter() -> str:
+    """Return the converter's name with its version."""
+    return f"{_SCRIPT} of {pinned_source().label}"
+
+
+def to_gguf(
+    checkpoint: Checkpoint,
+    stage: Path,
+    path: Path,
+    type_name: str,
+    held: Environment,
+    progress: Progress,
+) -> None:
+    """Write a checkpoint's GGUF file, whole or not at all.
+
+    Args:
+        checkpoint: what is converted.
+        stage: the folder that shows it to the converter.
+        path: of the file.
+        type_name: of its weights.
+        held: the converters' environment.
+        progress: shows how many bytes are written.
+
+    Raises:
+        DataError, DiskError, ArmloadError: as for ``run_converter``.
+    """
+    total = result_bytes("gguf", type_name, checkpoint)
+    script = pinned_source().provide(progress) / _SCRIPT
+    with (
+        written_whole(path) as beside,
+        progress.step(
+            f"Converting {checkpoint.name} to {type_name}", total=total, unit="B"
+        ) as step,
+    ):
+
+        def watch(line: str) -> None:
+            written = _WRITTEN.match(line)
+            if written:
+                step.update(total * int(written[1]) / 100)
+
+        words = [str(script), str(stage), "--outfile", str(beside.absolute())]
+        run_converter(
+            [*words, "--outtype", type_name.lower()],
+            checkpoint,
+            held,
+            folder=stage.parent,
+            watch=watch,
+        )
+        read_outline(beside)

@@ -1,0 +1,93 @@
+"""Runs a converter, and says what went wrong in its own words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from armload.conversion.checkpoints.checkpoint import Checkpoint
+from armload.conversion.checkpoints.environment import Environment
+from armload.conversion.checkpoints.running import FailedProgramError, run_watched
+from armload.core.errors import ArmloadError, DataError, DiskError, MissingToolError
+
+_OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "PIP_NO_INDEX": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+"""Whatever a checkpoint says, its conversion asks no network."""
+
+_ERROR = re.compile(r"^(?:ERROR:[\w.-]+:|[A-Za-z_.]*(?:Error|Exception): )(?P<what>.+)")
+
+_NOT_INSTALLED = ("ImportError: ", "ModuleNotFoundError: ")
+
+
+def run_converter(
+    words: Sequence[str],
+    checkpoint: Checkpoint,
+    held: Environment,
+    *,
+    folder: Path,
+    watch: Callable[[str], None],
+) -> None:
+    """Run a script in the converters' environment.
+
+    Args:
+        words: the script and its arguments.
+        checkpoint: that it converts, for the error.
+        held: the environment.
+        folder: it runs in.
+        watch: is called with each line that it writes.
+
+    Raises:
+        DataError: it refused the checkpoint.
+        DiskError: the disk is full.
+        MissingToolError: the environment is incomplete.
+        ArmloadError: it was killed, as for want of memory.
+    """
+    try:
+        run_watched(
+            [str(held.python), "-s", *words],
+            folder=folder,
+            environment=_OFFLINE,
+            watch=watch,
+            keep_open=held.lock,
+        )
+    except FailedProgramError as error:
+        raise _failure(checkpoint, error) from error
+
+
+def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
+    where = checkpoint.folder
+    if error.status == -signal.SIGKILL:
+        return ArmloadError(
+            f"{where}: the converter was killed, probably because memory ran out.",
+            "Close other programs, or convert on a machine with more memory.",
+        )
+    if "No space left on device" in error.shown:
+        return DiskError(
+            f"{where}: the disk became full during the conversion.",
+            "Free disk space, or give --output on another disk, then repeat the command.",
+        )
+    broken = [line for line in error.lines if line.startswith(_NOT_INSTALLED)]
+    if broken:
+        return MissingToolError(
+            f"The converters are incomplete: {broken[-1]}",
+            "Remove them (armload clean --what converters) and repeat the command.",
+        )
+    named = [match["what"] for line in error.lines if (match := _ERROR.match(line))]
+    what = f": {named[-1]}" if named else f". The end of its output:\n{error.shown}"
+    own = (
+        " The checkpoint brings Python code of its own (auto_map in config.json), which armload "
+        "does not run."
+        if checkpoint.brings_code
+        else ""
+    )
+    return DataError(
+        f"{where}: the converter refused this checkpoint{what}",
+        f"Check the checkpoint's files against those of its publisher.{own}",
+    )

@@ -1,0 +1,258 @@
+"""Checkpoints are read without their weights, and what is missing is named before all else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from armload.build.source import pinned_source
+from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_outline
+from armload.conversion.checkpoints.converting import convert
+from armload.conversion.checkpoints.forms import check_type, memory_bytes, result_bytes
+from armload.conversion.checkpoints.known import gguf_architectures
+from armload.conversion.checkpoints.packages import pinned_packages
+from armload.conversion.checkpoints.proposal import Proposal
+from armload.conversion.checkpoints.staging import staged
+from armload.core.errors import ArmloadError, DataError, UsageError
+from armload.core.progress import Silent
+from armload.models.shipped import word_problems_model
+from tests.checkpoints import checkpoint_of
+from tests.command_line import typed
+
+INDEX = "model.safetensors.index.json"
+SECOND = "model-00002-of-00003.safetensors"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return checkpoint_of(word_problems_model("word-problems:Q8_0"), tmp_path / "sums", shards=3)
+
+
+def test_a_checkpoint_is_described_by_its_headers(checkpoint: Path) -> None:
+    found = read_checkpoint(checkpoint)
+    assert (found.name, found.architecture, found.model_type) == (
+        "sums",
+        "LlamaForCausalLM",
+        "llama",
+    )
+    assert (found.dtype, found.parameters, found.tied) == ("F32", 2_520_576, True)
+    assert found.size_bytes == 4 * found.parameters
+    assert found.largest_tensor == 621 * 256
+
+
+def _without_a_shard(folder: Path) -> None:
+    (folder / SECOND).unlink()
+
+
+def _cut_shard(folder: Path) -> None:
+    os.truncate(folder / SECOND, (folder / SECOND).stat().st_size - 1000)
+
+
+def _cut_header(folder: Path) -> None:
+    os.truncate(folder / SECOND, 100)
+
+
+def _not_safetensors(folder: Path) -> None:
+    (folder / SECOND).write_bytes(b"<html>not found</html>")
+
+
+def _another_version_s_shard(folder: Path) -> None:
+    (folder / SECOND).write_bytes((folder / SECOND.replace("00002-", "00001-")).read_bytes())
+
+
+def _without_index(folder: Path) -> None:
+    (folder / INDEX).unlink()
+    (folder / SECOND).unlink()
+
+
+def _broken_index(folder: Path) -> None:
+    (folder / INDEX).write_text('{"weight_map": {"a": "../../etc/passwd"}}')
+
+
+def _broken_config(folder: Path) -> None:
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace(", ", ",\n")[:-20])
+
+
+def _config_is_a_list(folder: Path) -> None:
+    (folder / "config.json").write_text("[]")
+
+
+def _no_architecture(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+
+
+def _no_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.model").unlink()
+
+
+def _pickled(folder: Path) -> None:
+    for path in (folder / INDEX, *folder.glob("*.safetensors")):
+        path.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"")
+
+
+def _no_weights(folder: Path) -> None:
+    for path in (folder / INDEX, *folder.glob("*.safetensors")):
+        path.unlink()
+
+
+def _adapter(folder: Path) -> None:
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def _another_folder(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+DAMAGES: dict[Callable[[Path], None], tuple[type[ArmloadError], str]] = {
+    _without_a_shard: (DataError, f"1 of 3 files of weights is missing: {SECOND}"),
+    _cut_shard: (DataError, f"{SECOND}: this file is truncated; 1,000 bytes are missing"),
+    _cut_header: (DataError, f"{SECOND}: this file is truncated"),
+    _not_safetensors: (DataError, f"{SECOND}: this is not a safetensors file"),
+    _another_version_s_shard: (DataError, "another version of the model"),
+    _without_index: (DataError, f"1 of 3 files of weights is missing: {SECOND}"),
+    _broken_index: (DataError, "'weight_map' does not say"),
+    _broken_config: (DataError, "config.json, line 16"),
+    _config_is_a_list: (DataError, "expected a JSON object"),
+    _no_architecture: (DataError, "'architectures' is missing"),
+    _no_tokenizer: (DataError, "no tokenizer"),
+    _pickled: (DataError, "safe_serialization=True"),
+    _no_weights: (DataError, "no model.safetensors and no"),
+    _adapter: (UsageError, "this is an adapter"),
+    _another_folder: (UsageError, "there is no config.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_"))
+def test_what_is_missing_or_damaged_is_named(
+    checkpoint: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(checkpoint)
+    kind, words = DAMAGES[damage]
+    with pytest.raises(kind) as caught:
+        read_checkpoint(checkpoint)
+    assert words in str(caught.value)
+    assert str(checkpoint) in caught.value.message
+    assert caught.value.remedy
+
+
+def test_the_inner_model_s_architecture_counts(checkpoint: Path) -> None:
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(
+        json.dumps(
+            {"architectures": ["OuterForConditionalGeneration"], "text_config": config}
+            | {"auto_map": {"AutoModel": "modeling.Outer"}}
+        )
+    )
+    outline = read_outline(checkpoint)
+    assert (outline.architecture, outline.tied, outline.brings_code) == (
+        "LlamaForCausalLM",
+        True,
+        True,
+    )
+
+
+def test_python_beside_the_weights_is_out_of_the_converter_s_reach(checkpoint: Path) -> None:
+    (checkpoint / "tokenization_sums.py").write_text("raise SystemExit")
+    (checkpoint / "pytorch_model.bin").write_bytes(b"")
+    with staged(read_checkpoint(checkpoint)) as stage:
+        shown = {path.name for path in stage.iterdir()}
+        assert (stage / "config.json").read_bytes() == (checkpoint / "config.json").read_bytes()
+    assert shown == {path.name for path in checkpoint.iterdir()} - {
+        "tokenization_sums.py",
+        "pytorch_model.bin",
+    }
+    assert not stage.exists()
+
+
+def test_llama_cpp_s_source_tells_which_architectures_it_converts() -> None:
+    known = gguf_architectures(pinned_source().provide(Silent()))
+    assert {"LlamaForCausalLM", "Qwen2ForCausalLM", "Gemma2ForCausalLM"} <= set(known)
+    assert len(known) > 100
+
+
+@pytest.mark.parametrize(
+    ("form", "dtype", "text", "type_name"),
+    [
+        ("gguf", "F16", "", "F16"),
+        ("gguf", "F32", "", "BF16"),
+        ("gguf", "BF16", "q8_0", "Q8_0"),
+        ("mnn", "BF16", "", "4-bit"),
+    ],
+)
+def test_a_type_is_found_whatever_its_case_and_has_a_default(
+    form: str, dtype: str, text: str, type_name: str
+) -> None:
+    assert check_type("gguf" if form == "gguf" else "mnn", text, dtype) == type_name
+
+
+def test_llmexport_needs_memory_for_the_whole_model_and_llama_cpp_for_a_tensor(
+    checkpoint: Path,
+) -> None:
+    small = read_checkpoint(checkpoint)
+    large = small.model_copy(update={"size_bytes": 16 * 10**9, "parameters": 8 * 10**9})
+    assert memory_bytes("gguf", large) == memory_bytes("gguf", small) < 2 * 10**9
+    assert memory_bytes("mnn", large) > 16 * 10**9
+    assert result_bytes("gguf", "Q8_0", large) == 8.5 * 10**9
+    assert 4 * 10**9 < result_bytes("mnn", "4-bit", large) < 6 * 10**9
+
+
+REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
+    ("nowhere",): (2, "does not exist"),
+    ("sums/config.json",): (2, "is a file"),
+    ("sums", "--to", "onnx"): (2, "Available: gguf, mnn"),
+    ("sums", "--type", "Q4_K_M"): (2, "model.quantize"),
+    ("sums", "--to", "mnn", "--type", "Q8_0"): (2, "Available: 4-bit, 8-bit"),
+    ("sums", "--output", "sums"): (2, "is a folder"),
+    ("sums", "--to", "mnn", "--output", "sums"): (2, "not empty"),
+    ("strange",): (2, "does not know the architecture Lama4CausalLM"),
+    ("strange", "--to", "mnn"): (2, "does not know the model type lama. It knows: llama, "),
+    ("cut",): (3, "1 of 3 files of weights is missing"),
+    ("hf:no", "--to", "mnn"): (2, "Write hf:ORG/REPO"),
+}
+
+
+def test_what_reading_tells_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    model = word_problems_model("word-problems:Q8_0")
+    for name in ("sums", "strange", "cut"):
+        checkpoint_of(model, tmp_path / name, shards=3)
+    (tmp_path / "cut" / SECOND).unlink()
+    text = (tmp_path / "strange" / "config.json").read_text()
+    text = text.replace('"LlamaForCausalLM"', '"Lama4CausalLM"').replace('"llama"', '"lama"')
+    (tmp_path / "strange" / "config.json").write_text(text)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "sources").symlink_to(pinned_source().provide(Silent()).parent)
+    for words, (status, said) in REFUSED.items():
+        done = typed(tmp_path, "model.convert", *words, cache=cache)
+        assert done.returncode == status, (words, done.stderr)
+        assert said in " ".join(done.stderr.split()), words
+    assert not (cache / "converters").exists()
+
+
+@pytest.mark.parametrize(
+    ("lacking", "part"), [("parameters", "GB free"), ("size_bytes", "of memory, but")]
+)
+def test_too_little_space_or_memory_is_told_before_anything_is_installed(
+    lacking: str, part: str, checkpoint: Path
+) -> None:
+    def agree(proposal: Proposal) -> bool:
+        raise AssertionError(proposal)
+
+    found = read_checkpoint(checkpoint).model_copy(update={lacking: 10**15})
+    path = checkpoint.parent / "model"
+    with pytest.raises(ArmloadError, match=part):
+        convert(found, path, form="mnn", type_name="4-bit", agree=agree, progress=Silent())
+    assert not path.exists()
+
+
+def test_versions_are_pinned_and_name_the_environment() -> None:
+    packages = pinned_packages()
+    assert all("==" in each for each in (*packages.packages, *packages.alone))
+    newer = packages.model_copy(update={"alone": ("llmexport==0.0.6",)})
+    assert newer.environment_id != packages.environment_id

@@ -95,7 +95,7 @@ def _write_weights(folder: Path, weights: Mapping[str, Weights], shards: int) ->
     if shards == 1:
         (folder / "model.safetensors").write_bytes(safetensors(weights))
         return
-    places = {}
+    places: dict[str, str] = {}
     for number in range(shards):
         file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
         own = names[number::shards]

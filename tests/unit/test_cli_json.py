@@ -117,6 +117,7 @@ MISTAKEN = {
     "model.inspect tasks.py": 3,
     "model.synth": 2,
     "model.quantize m.gguf --type Q4KM": 2,
+    "model.convert": 2,
 }
 
 SWEEP = sweep_of(*plan_cells(Plan(threads=1)))

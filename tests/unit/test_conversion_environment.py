@@ -112,6 +112,7 @@ def test_it_is_made_once_after_its_size_was_agreed_to(cache: Path, wheels: Path)
     assert converter_kinds()[0].items == ()
 
 
+@pytest.mark.exhaustive(covers=["armload/conversion/checkpoints"])
 def test_a_package_that_does_not_exist_for_this_python_is_named(cache: Path) -> None:
     absent = PACKAGES.model_copy(update={"packages": ("absent==1.0",)})
     with (

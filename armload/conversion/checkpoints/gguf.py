@@ -45,12 +45,11 @@ def to_gguf(
         DataError, DiskError, ArmloadError: as for ``run_converter``.
     """
     total = result_bytes("gguf", type_name, checkpoint)
+    label = f"Converting {checkpoint.name} to {type_name}"
     script = pinned_source().provide(progress) / _SCRIPT
     with (
         written_whole(path) as beside,
-        progress.step(
-            f"Converting {checkpoint.name} to {type_name}", total=total, unit="B"
-        ) as step,
+        progress.step(label, total=total, unit="B") as step,
     ):
 
         def watch(line: str) -> None:

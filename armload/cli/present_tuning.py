@@ -12,6 +12,7 @@ from armload.runs.pipeline import Request
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import Entry, Tuned
 from armload.tuning.settings import words_of
+from armload.tuning.space import Setting
 from armload.tuning.standing import Standing
 from armload.tuning.tune import tune
 from armload.tuning.wish import Wish
@@ -61,13 +62,10 @@ def show_tuning(tuned: Tuned, *, as_json: bool) -> None:
 
 def trial_line(wish: Wish, entry: Entry, standing: Standing) -> str:
     """Write a line on a trial."""
-    outcome = entry.outcome
-    words = ", ".join(
-        f"{name} {choice}"
-        for name, choice in entry.trial.setting.choices.items()
-        if choice is not None
-    )
+    outcome, setting = entry.outcome, entry.trial.setting
+    words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})
     figure = cost_words(wish.objective, outcome.cost) if outcome.cost else ""
-    status = "" if outcome.status == "measured" else f" {outcome.status}: {outcome.reason}"
-    best = f" (best: {cost_words(wish.objective, standing.leader.cost)})" if standing.leader else ""
-    return f"{entry.trial.number + 1}: {words or 'the defaults'}: {figure}{status}{best}"
+    ended = "" if outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"
+    best = f"best: {cost_words(wish.objective, standing.leader.cost)}" if standing.leader else ""
+    told = "; ".join(each for each in (figure, ended, best) if each)
+    return f"Trial {entry.trial.number + 1}, {words}: {told}"

@@ -127,7 +127,7 @@ def session(
             request=request,
             connection=connection,
             found=found,
-            binaries=dict(zip(programs, binaries, strict=True)),
+            binaries=dict(zip(sorted(programs), binaries, strict=True)),  # as they are built
         )
 
 

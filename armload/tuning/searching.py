@@ -10,6 +10,7 @@ from pathlib import Path
 
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
+from armload.core.values import counted
 from armload.core.workspace import runs_folder
 from armload.engines.job import Place
 from armload.runs import store
@@ -86,9 +87,9 @@ class Searching:
         while True:
             ended = self._to_its_end()
             standing = self._search.standing
-            leader = standing.leader
+            leader = self._candidate(standing)
             if leader is None:
-                raise RunError(self._nothing_works(), "See --help for how to widen the search.")
+                raise self._nothing_works()
             if not self._passes(leader):
                 continue
             confirmation = None
@@ -99,6 +100,15 @@ class Searching:
                     self._note(self._next_trial(leader), error.outcome, Quality(), 0.0)
                     continue
             return self._result(leader, standing, confirmation, ended)
+
+    def _candidate(self, standing: Standing) -> Estimate | None:
+        """Return what is to be compared with the defaults: the leader, if that is another one."""
+        leader = standing.leader
+        if leader is None or leader.setting.key != self._defaults.key:
+            return leader
+        # Where a limit ends the search, the others' trials may have been too short to lead.
+        faster = [each for each in standing.rivals if each.cost < leader.cost]
+        return min(faster, key=lambda each: each.cost, default=leader)
 
     def _to_its_end(self) -> str:
         label = f"Tuning on {self._tuned.tuning.board}"
@@ -210,13 +220,15 @@ class Searching:
         ]
         return costs[-1] if costs else None
 
-    def _nothing_works(self) -> str:
-        reasons = Counter(each.outcome.reason for each in self._tuned.entries)
-        reason, count = reasons.most_common(1)[0] if reasons else ("nothing was tried", 0)
-        tuning = self._tuned.tuning
-        return (
-            f"{tuning.board}: no setting works for {tuning.model}. "
-            f"Of {len(self._tuned.entries)} trials, {count} ended so: {reason}"
+    def _nothing_works(self) -> RunError:
+        entries, tuning = self._tuned.entries, self._tuned.tuning
+        reasons = Counter(each.outcome.reason for each in entries)
+        (reason, count), *_ = reasons.most_common(1)
+        runs = [run for each in entries for run in each.outcome.evidence]
+        return RunError(
+            f"{tuning.board}: no setting works for {tuning.model}. In {count} of "
+            f"{counted(len(entries), 'trial')}: {reason}",
+            f"Look at the last run: armload show {runs[-1]}" if runs else "",
         )
 
     def _result(

@@ -1,0 +1,143 @@
+"""A search for settings as a person runs it: on a real engine, killed and resumed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.person import Person
+
+STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
+pytestmark = [
+    pytest.mark.build,
+    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+]
+
+# Normalising with that leaves one direction: the model writes one word again and again.
+TRAP = "--override-kv llama.attention.layer_norm_rms_epsilon=float:1000"
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Iterator[Person]:
+    person = Person(tmp_path / "ann")
+    person.add_board("loop", "extends: qemu-user\n")
+    yield person
+    person.types("board.down", "--board", "loop")
+
+
+def space(person: Person, **options: object) -> str:
+    path = person.folder / "space.yaml"
+    path.write_text(yaml.safe_dump(options))
+    return str(path)
+
+
+def words(*more: str) -> tuple[str, ...]:
+    return ("tune", "--board", "loop", "--model", str(STORIES), "--json", *more)
+
+
+def journal(person: Person) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for path in (person.folder / "tunings").glob("*/journal.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+
+
+def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]:
+    process = person.start(*words)
+    until = time.monotonic() + 300
+    while len(journal(person)) < done:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    return journal(person)
+
+
+def test_a_killed_search_goes_on_garbage_never_wins_and_its_plan_runs(ann: Person) -> None:
+    narrowed = space(
+        ann,
+        threads=[1],
+        kv_type="f16",
+        flash_attention="on",
+        engine_args=["--no-repack", TRAP],
+        speculate="none",
+    )
+    search = words(
+        *("--space", narrowed, "--prompt", "Once upon a time", "-n", "48"),
+        *("--max-trials", "4", "--output", "best.yaml"),
+    )
+    before = killed_after(ann, 2, *search)
+    found = json.loads(ann.types(*search).stdout)
+    assert found["trials"][: len(before)] == before
+    assert len(list((ann.folder / "tunings").iterdir())) == 1
+    trapped = [
+        each["outcome"]
+        for each in found["trials"]
+        if each["trial"]["setting"]["choices"]["engine_args"] == TRAP
+    ]
+    assert trapped
+    for outcome in trapped:
+        assert outcome["status"] == "violates"
+        assert "ends in a loop" in outcome["reason"]
+    assert found["result"]["winner"]["choices"]["engine_args"] != TRAP
+    assert json.loads(ann.types("show", trapped[0]["evidence"][0], "--json").stdout)["verdict"][
+        "reasons"
+    ]
+
+    plan = yaml.safe_load((ann.folder / "best.yaml").read_text())
+    assert plan["board"] == "loop"
+    run = json.loads(ann.types("bench", "--plan", "best.yaml", "--repeats", "1", "--json").stdout)
+    assert run["plan"]["threads"] == plan.get("threads")
+    assert run["plan"]["prompt"] == "Once upon a time"
+    assert list(run["plan"]["extra"]) == plan.get("engine_args", "").split()
+
+
+@pytest.mark.exhaustive(covers=["armload/tuning"])
+def test_a_cache_type_that_changes_the_distributions_is_kept_out_by_max_kld(ann: Person) -> None:
+    narrowed = space(
+        ann, threads=[1], kv_type=["q4_0"], flash_attention="on", engine_args="", speculate="none"
+    )
+    search = words("--space", narrowed, "-n", "32", "--max-trials", "12")
+    found = json.loads(ann.types(*search, "--max-kld", "0.0000001").stdout)
+    quality = [each["quality"]["kl_mean"] for each in found["trials"]]
+    assert found["result"]["winner"]["choices"]["kv_type"] is None
+    if any(each is not None for each in quality):
+        assert max(each for each in quality if each is not None) > 1e-7
+    lenient = json.loads(ann.types(*search, "--max-kld", "10", "--output", "other.yaml").stdout)
+    assert all(each["outcome"]["status"] == "measured" for each in lenient["trials"])
+
+
+@pytest.mark.exhaustive(covers=["armload/tuning", "armload/serving"])
+@pytest.mark.parametrize("objective", ["total-time", "rate"])
+def test_a_service_is_tuned_by_loads_on_it(ann: Person, objective: str) -> None:
+    narrowed = space(
+        ann,
+        slots=[1, 2],
+        context=[256],
+        threads=[1],
+        micro_batch=512,
+        kv_type="f16",
+        flash_attention="on",
+    )
+    of_objective = ("--slo", "ttft=60s") if objective == "rate" else ("--rate", "8")
+    found = json.loads(
+        ann.types(
+            *words("--for", objective, "--space", narrowed, "--max-trials", "3", *of_objective),
+            *("--requests", "6", "--prompt-tokens", "8", "--n-predict", "8"),
+            *("--output", "served.yaml"),
+        ).stdout
+    )
+    assert {each["outcome"]["status"] for each in found["trials"]} == {"measured"}
+    assert all("-load-" in each["outcome"]["evidence"][0] for each in found["trials"])
+    assert all(each["max_rss_bytes"] for each in found["trials"])
+    assert "slots" in yaml.safe_load((ann.folder / "served.yaml").read_text()) or (
+        found["result"]["winner"] == found["tuning"]["space"]["defaults"]
+    )

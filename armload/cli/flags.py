@@ -90,6 +90,7 @@ _VALUES = {
     "slo": "LIMITS",
     "slots": "N",
     "space": "FILE",
+    "task-data": "FILE",
     "temperature": "T",
     "threads": "N",
     "time-limit": "SECONDS",
@@ -107,7 +108,9 @@ _GROUPS = {
         *("rate", "find-rate", "concurrency", "duration", "requests"),
         *("arrivals", "warmup", "timeout", "slo"),
     ),
-    "Search": (*("for", "space", "max-kld", "kld-prompts", "min-accuracy", "max-memory"),),
+    "Search": (
+        *("for", "space", "max-kld", "kld-prompts", "min-accuracy", "task-data", "max-memory"),
+    ),
     "Limits": ("max-time", "max-trials"),
     "Plan": (
         *("model", "type", "prompt", "prompt-tokens", "n-predict", "data", "temperature", "seed"),

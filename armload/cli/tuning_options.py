@@ -47,12 +47,20 @@ def duration_s(option: str, text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def constraints_of(max_kld: str, min_accuracy: str, max_memory: str) -> Constraints:
+def constraints_of(
+    max_kld: str, min_accuracy: str, max_memory: str, *, kld_prompts: str = "", task_data: str = ""
+) -> Constraints:
     """Read what a setting must not break; an empty text says nothing.
 
     Raises:
-        UsageError: one makes no sense.
+        UsageError: one makes no sense, or is needed by another option and is missing.
     """
+    for option, text, of, owner in (
+        ("kld-prompts", kld_prompts, max_kld, "max-kld"),
+        ("task-data", task_data, min_accuracy, "min-accuracy"),
+    ):
+        if text and not of:
+            raise UsageError(f"--{option} is an option of --{owner}.", f"Add --{owner}.")
     kld = None
     if max_kld:
         kld = amount("max-kld", max_kld)
@@ -69,7 +77,7 @@ def constraints_of(max_kld: str, min_accuracy: str, max_memory: str) -> Constrai
     return Constraints.model_validate(
         {
             "max_kld": kld,
-            "min_accuracy": _least_accuracy(min_accuracy) if min_accuracy else None,
+            "min_accuracy": _least_accuracy(min_accuracy, task_data) if min_accuracy else None,
             "max_rss_bytes": memory,
         }
     )
@@ -158,7 +166,7 @@ def work_typed(objective: Objective, prompt: str, prompt_tokens: str, n_predict:
     )
 
 
-def _least_accuracy(text: str) -> LeastAccuracy:
+def _least_accuracy(text: str, data: str) -> LeastAccuracy:
     share, _, rest = text.partition(":")
     task, _, questions = rest.partition(":")
     try:
@@ -172,7 +180,7 @@ def _least_accuracy(text: str) -> LeastAccuracy:
             "Example: --min-accuracy 0.5:gsm8k:200",
         )
     count = whole_number("min-accuracy", questions, least=1) or _QUESTIONS
-    return LeastAccuracy(share=number, task=task, questions=count)
+    return LeastAccuracy(share=number, task=task, data=data, questions=count)
 
 
 def _above_0(option: str, text: str) -> float | None:

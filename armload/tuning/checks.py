@@ -112,6 +112,7 @@ class RightAnswers:
             boards=(self._where.connection.board.name,),
             models=(self._model_name,),
             task=wanted.task,
+            data=wanted.data,
             limit=wanted.questions,
             computed=(way.model_dump_json(),),
         )

@@ -77,7 +77,7 @@ def space_of(objective: Objective, offer: Offer, narrowing: Path | None) -> Spac
         if len(given) > 1 and name in SEARCHED[objective]
     }
     if narrowing is not None:
-        choices.update(_listed(narrowing, objective))
+        choices.update(listed(narrowing, objective))
     parameters = tuple(
         Parameter(name=name, choices=choices[name], is_ordered=_is_ordered(choices[name]))
         for name in SEARCHED[objective]
@@ -85,6 +85,29 @@ def space_of(objective: Objective, offer: Offer, narrowing: Path | None) -> Spac
     )
     defaults = Setting(choices={each.name: None for each in parameters})
     return Space(parameters=parameters, defaults=defaults)
+
+
+def listed(path: Path, objective: Objective) -> dict[str, tuple[Choice, ...]]:
+    """Return what a person's file lists, by option.
+
+    Raises:
+        UsageError: there is no such file, or an option cannot be searched for that objective.
+        DataError: it is malformed; says where.
+    """
+    options = read_options(path)
+    found: dict[str, tuple[Choice, ...]] = {}
+    for name in Options.model_fields:
+        if name not in options.model_fields_set:
+            continue
+        if name not in SEARCHED[objective]:
+            raise UsageError(
+                f"{path}: {name} is not searched for {objective}.",
+                f"These are: {', '.join(SEARCHED[objective])}.",
+            )
+        values = getattr(options, name)
+        numbers = [each for each in values if isinstance(each, int)]
+        found[name] = tuple(sorted(numbers)) if len(numbers) == len(values) else tuple(values)
+    return found
 
 
 def core_sets(clusters: Sequence[ClusterState]) -> dict[str, str]:
@@ -125,7 +148,9 @@ def require_feasible(space: Space, prior: Callable[[Setting], Prior], narrowing:
         first = first or f"{_typed(setting)}: {hopeless}"
     raise UsageError(
         f"None of {min(space.size, _MOST_LOOKED_AT)} settings can run. {first}.",
-        f"List other values in {narrowing}." if narrowing else "Use a smaller model or context.",
+        f"List other values in {narrowing}, or allow more."
+        if narrowing
+        else "Allow more memory, or use a smaller model.",
     )
 
 
@@ -164,23 +189,6 @@ def _threads(cores: int) -> tuple[int, ...]:
 def _below(choices: Sequence[Choice], tokens: int) -> tuple[Choice, ...]:
     # A batch that holds the whole prompt is as good as any larger one.
     return tuple(each for each in choices if each is None or int(each) < tokens)
-
-
-def _listed(path: Path, objective: Objective) -> dict[str, tuple[Choice, ...]]:
-    options = read_options(path)
-    found: dict[str, tuple[Choice, ...]] = {}
-    for name in Options.model_fields:
-        if name not in options.model_fields_set:
-            continue
-        if name not in SEARCHED[objective]:
-            raise UsageError(
-                f"{path}: {name} is not searched for {objective}.",
-                f"These are: {', '.join(SEARCHED[objective])}.",
-            )
-        listed = getattr(options, name)
-        numbers = [each for each in listed if isinstance(each, int)]
-        found[name] = tuple(sorted(numbers)) if len(numbers) == len(listed) else tuple(listed)
-    return found
 
 
 def _is_ordered(choices: Sequence[Choice]) -> bool:

@@ -61,8 +61,6 @@ def tune(
     """
     wish.check()
     board = load_board(request.board)
-    if wish.narrowing is not None:
-        read_options(wish.narrowing)  # a mistake is reported before a board boots
     model = model_called(wish.model, progress)
     wish = wish.for_model(model.context_length)
     path = output or default_path(board.name, model.name)

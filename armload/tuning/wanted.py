@@ -39,12 +39,13 @@ class LeastAccuracy(Value):
 
     Attributes:
         share: that the lower bound of the 95 % interval (Wilson) must reach.
-        task: as ``eval`` takes it.
+        task, data: as ``eval`` takes them.
         questions: the first so many of the task.
     """
 
     share: Annotated[float, Field(gt=0, lt=1)]
     task: str
+    data: str = ""
     questions: Annotated[int, Field(ge=1)]
 
 

@@ -11,7 +11,9 @@ from armload.bench.options import Options
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.defaults import SEED_PROMPT
+from armload.evaluation.task import load_task
 from armload.tuning.checks import require_reachable
+from armload.tuning.choices import listed
 from armload.tuning.space import Choice
 from armload.tuning.wanted import Constraints, Objective
 
@@ -80,14 +82,25 @@ class Wish(Value):
     max_time_s: float | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be met by any setting.
+        """Refuse what cannot be met by any setting, or lacks its data.
 
         Raises:
-            UsageError: so few questions cannot show that accuracy.
+            UsageError: so few questions cannot show that accuracy, or there are none; or an option
+                in the narrowing cannot be searched for the objective.
+            DataError: a file is malformed.
         """
-        if self.constraints.min_accuracy is not None:
-            require_reachable(
-                self.constraints.min_accuracy, lambda right, of: wilson(right, of).low
+        if self.narrowing is not None:
+            listed(self.narrowing, self.objective)
+        wanted = self.constraints.min_accuracy
+        if wanted is None:
+            return
+        require_reachable(wanted, lambda right, of: wilson(right, of).low)
+        task = load_task(wanted.task)
+        if not (wanted.data or task.data):
+            source = f" Get it from: {task.data_source}" if task.data_source else ""
+            raise UsageError(
+                f"--min-accuracy: task {task.name} comes without data.",
+                f"Give its data file with --task-data FILE.{source}",
             )
 
     def for_model(self, context_length: int) -> Wish:

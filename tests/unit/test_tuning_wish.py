@@ -112,7 +112,23 @@ def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
         wish.check()
     # Wilson's bound for n of n is n / (n + 1.96^2), which is 0.9 from 35 on.
     assert "Ask 35 questions or more" in found.value.remedy
-    wish.model_copy(update={"constraints": constraints_of("", "0.9:gsm8k:35", "")}).check()
+    enough = constraints_of("", "0.9:word-problems:35", "")
+    wish.model_copy(update={"constraints": enough}).check()
+
+
+def test_a_task_without_questions_is_refused_and_an_option_without_its_owner() -> None:
+    wish = Wish(
+        model="demo", objective="decode", constraints=constraints_of("", "0.5:gsm8k:99", "")
+    )
+    with pytest.raises(UsageError, match="gsm8k comes without data") as found:
+        wish.check()
+    assert "--task-data FILE" in found.value.remedy
+    given = constraints_of("", "0.5:gsm8k:99", "", task_data="gsm8k.jsonl")
+    wish.model_copy(update={"constraints": given}).check()
+    with pytest.raises(UsageError, match="--task-data is an option of --min-accuracy"):
+        constraints_of("", "", "", task_data="gsm8k.jsonl")
+    with pytest.raises(UsageError, match="--kld-prompts is an option of --max-kld"):
+        constraints_of("", "", "", kld_prompts="prompts.txt")
 
 
 def test_each_objective_has_its_own_work() -> None:

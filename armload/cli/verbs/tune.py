@@ -34,6 +34,7 @@ _RATE_REQUESTS = "40"
         "kld-prompts": "file with a text on each line to measure it on (what the defaults write)",
         "min-accuracy": "SHARE:TASK or SHARE:TASK:QUESTIONS: the 95 % interval of right answers "
         "must lie above, such as 0.5:gsm8k:200 (none)",
+        "task-data": "the questions of --min-accuracy, as --data of eval (the task's own)",
         "max-memory": "peak resident memory that a setting may take, such as 1.5GB (the board's)",
         "prompt": f"for decode, the text to continue ({SEED_PROMPT!r})",
         "prompt-tokens": "length of a prompt of common words, or of synthetic requests as for load "
@@ -64,6 +65,7 @@ def tune(
     max_kld: str = "",
     kld_prompts: str = "",
     min_accuracy: str = "",
+    task_data: str = "",
     max_memory: str = "",
     prompt: str = "",
     prompt_tokens: str = "",
@@ -121,7 +123,9 @@ def tune(
         model=model,
         objective=objective,
         narrowing=Path(space) if space else None,
-        constraints=constraints_of(max_kld, min_accuracy, max_memory),
+        constraints=constraints_of(
+            max_kld, min_accuracy, max_memory, kld_prompts=kld_prompts, task_data=task_data
+        ),
         work=work_typed(objective, prompt, prompt_tokens, n_predict),
         requests=load,
         kld_prompts=read_prompts(Path(kld_prompts)) if kld_prompts else (),

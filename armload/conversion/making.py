@@ -19,6 +19,7 @@ from armload.core.files import content
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.shell import render
+from armload.core.workspace import runs_folder
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.model_tool import AnyPlan, InPlace, ModelTool
@@ -110,6 +111,7 @@ def carry_out(
             shutil.move(folder / engine.result, part)
     except BaseException:
         part.unlink(missing_ok=True)
+        _discard(source.board, engine.result)
         raise
     kept = place / "run"
     shutil.rmtree(kept, ignore_errors=True)
@@ -121,7 +123,16 @@ def carry_out(
     return run
 
 
+def _discard(board: str, result: str | None) -> None:
+    """Delete what an interrupted run has made so far: it is large, and worth nothing."""
+    if result is not None:
+        for path in runs_folder().glob(f"*-{board}-*/{result}"):
+            path.unlink(missing_ok=True)
+
+
 def _reason(run: Run, folder: Path) -> str:
+    if run.exit.kind != "exit status":  # the board knows better what ended it
+        return run.exit.meaning
     log = content(folder / "stdout").decode("utf-8", "replace")
     complaints = [each.strip() for each in _COMPLAINT.findall(log)]
     said = "; ".join(dict.fromkeys(complaints[-_MOST_COMPLAINTS:]))

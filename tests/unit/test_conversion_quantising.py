@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from armload.bench import fitting
+from armload.boards.board import THIS_MACHINE
+from armload.conversion.quantising import quantise
 from armload.conversion.room import largest_size_bytes, need_disk, need_memory
 from armload.conversion.shelf import (
     QUANTISED,
@@ -19,11 +21,11 @@ from armload.conversion.shelf import (
     part_in,
     place_of,
 )
-from armload.core.errors import BoardError, DiskError
+from armload.core.errors import BoardError, DiskError, UsageError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
-from armload.models.gguf import read_outline
+from armload.models.gguf import read_model, read_outline
 from armload.models.shape import load_shape
 from armload.models.synth import header_like, synthesise_like
 from armload.runs.pipeline import Request
@@ -150,6 +152,17 @@ def test_what_cannot_be_is_refused_before_anything_is_built(folder: Path) -> Non
         assert expected[1] in error["message"], line
         assert expected[2] in error["remedy"], line
     assert not (folder / "cache" / "builds").exists()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_machine_that_is_not_linux_is_told_to_use_a_board(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = read_model(folder / "F16.gguf")
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(UsageError, match="cannot be quantised on this machine") as raised:
+        quantise(Request(board=THIS_MACHINE), base, ["Q2_K"], Silent())
+    assert "--on BOARD" in raised.value.remedy
 
 
 def test_fit_foresees_types_without_making_them(

@@ -72,6 +72,7 @@ class Searching:
         self._report = report
         self._defaults = tuned.tuning.space.defaults
         self._cells: dict[object, int] = {}
+        self._has_longest_reference = False
 
     def run(self) -> Result:
         """Search to the end, and return how it ended.
@@ -117,30 +118,34 @@ class Searching:
                 step.update(len(self._tuned.entries))
                 if self._max_time_s is not None and self._tuned.spent_s >= self._max_time_s:
                     return _TIME_IS_UP
-                self._try(self._longest_of_defaults(trial) or trial)
+                self._try(trial)
         return _WHY[self._search.standing.ended or "all tried"]
 
     def _try(self, trial: Trial) -> None:
         began_s = time.monotonic()
         place = self._place(trial.setting, trial.number)
         attempt = self._measurer.measure(trial.setting, trial.rung, place)
-        self._judge.take_reference(trial.setting, attempt.text)
+        self._take_reference(trial, attempt.text)
         judged = self._judge.judged(trial.setting, attempt)
         if self._is_about_to_win(trial, judged.outcome) and self._judge.needs_check(trial.setting):
+            self._take_longest_reference()
             judged = self._judge.checked(trial.setting, judged)
         took_s = time.monotonic() - began_s
         self._note(trial, judged.outcome, judged.quality, took_s, rss_bytes=attempt.max_rss_bytes)
 
-    def _longest_of_defaults(self, before: Trial) -> Trial | None:
-        """Return a trial that gives checks the longest text to compare with, where they lack it."""
-        top = self._measurer.rungs - 1
-        if before.rung < top or not self._judge.needs_check(before.setting):
-            return None
-        key = self._defaults.key
-        trials = (each.trial for each in self._tuned.entries)
-        if any(each.rung == top and each.setting.key == key for each in trials):
-            return None
-        return Trial(number=before.number, setting=self._defaults, rung=top)
+    def _take_longest_reference(self) -> None:
+        """Let the defaults write as much as any setting does, for the checks to compare with."""
+        if self._has_longest_reference:
+            return
+        place = self._place(self._defaults, len(self._tuned.entries))
+        attempt = self._measurer.measure(self._defaults, self._measurer.rungs - 1, place)
+        self._judge.take_reference(self._defaults, attempt.text)
+        self._has_longest_reference = True
+
+    def _take_reference(self, trial: Trial, text: str | None) -> None:
+        self._judge.take_reference(trial.setting, text)
+        if trial.setting.key == self._defaults.key and trial.rung == self._measurer.rungs - 1:
+            self._has_longest_reference = True
 
     def _is_about_to_win(self, trial: Trial, outcome: Outcome) -> bool:
         if outcome.status != "measured" or trial.rung < self._measurer.rungs - 1:
@@ -151,6 +156,8 @@ class Searching:
     def _passes(self, leader: Estimate) -> bool:
         """Check a leader that came so far without: its trials were short, or it was no leader."""
         began_s = time.monotonic()
+        if self._judge.needs_check(leader.setting):
+            self._take_longest_reference()
         measured = Outcome(status="measured", cost=leader.cost)
         judged = self._judge.checked(leader.setting, Judged(outcome=measured, quality=Quality()))
         if judged.outcome.status == "measured":
@@ -202,8 +209,7 @@ class Searching:
         if entry.trial.setting.key == self._defaults.key:
             for run in entry.outcome.evidence:
                 with contextlib.suppress(ArmloadError):  # it was deleted meanwhile, or is no run
-                    text = store.load(_run_folder(run)).text
-                    self._judge.take_reference(entry.trial.setting, text)
+                    self._take_reference(entry.trial, store.load(_run_folder(run)).text)
 
     def _place(self, setting: Setting, number: int) -> Place:
         cell = self._cells.setdefault(setting.key, len(self._cells))

@@ -2,7 +2,7 @@
 
 New settings are tried on the cheapest rung. Those that may be faster than the leader race against
 it: one at a time gets another trial, a longer one each time until the longest, which is repeated.
-Two of three trials are of new settings until these stop bringing new leaders; then the race goes
+Three of four trials are of new settings until these stop bringing new leaders; then the race goes
 on alone, until no rival may be faster by more than a margin.
 
 All decisions follow from the seed and from the outcomes so far, and from nothing else. So a search
@@ -26,15 +26,15 @@ from armload.tuning.trial import Outcome, Trial
 MOST_OF_ONE = 8
 """Trials of a setting; one that so many have not told from the leader is as good as it is."""
 
-PATIENCE = 30
+PATIENCE = 45
 """New settings since the leader's first trial, or since the start while nothing works, after which
 no more are tried."""
 
 _BY_CHANCE = 10
-_CHANCE_EVERY = 5
+_CHANCE_EVERY = 8
 _GUESSES = 5
 _GUESSED_FROM = 64
-_NEW_FOR_EACH_RACED = 2
+_NEW_FOR_EACH_RACED = 3
 _WORSE_THAN_ALL = 1.0
 
 Key = tuple[tuple[str, Choice], ...]

@@ -8,6 +8,9 @@ from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.core.values import counted
 from armload.report.layout import whole
+from armload.report.tuning.page import write_page
+from armload.report.tuning.table import settings_view
+from armload.report.tuning.told import told_of
 from armload.runs.pipeline import Request
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import Entry, Tuned
@@ -46,7 +49,11 @@ def show_tuning(tuned: Tuned, *, as_json: bool) -> None:
     if as_json:
         show_document(tuned.document())
         return
-    result = tuned.result()
+    told = told_of(tuned)
+    result = told.result
+    if told.steps:
+        terminal.show(settings_view(told))
+        terminal.show("")
     if result is None:
         terminal.show(f"{tuned.tuning.id} has not ended: {counted(len(tuned.entries), 'trial')}.")
         return
@@ -58,6 +65,7 @@ def show_tuning(tuned: Tuned, *, as_json: bool) -> None:
         terminal.show(f"Faster, but not allowed: {words} ({cost}): {reason}")
     terminal.show(whole(f"plan    {result.plan}"))
     terminal.show(whole(f"tuning  {tuned.folder}"))
+    terminal.show(whole(f"page    {write_page(told, tuned)}"))
 
 
 def trial_line(wish: Wish, entry: Entry, standing: Standing) -> str:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     iterable=["runs"],
     help={
         "runs": "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated; "
-        "or one load",
+        "or one load, or one tuning",
         "output": "folder to write to (a new one in reports/)",
         **JSON_HELP,
     },
 )
 def report(c: Context, runs: list[str], output: str = "", json: bool = False) -> None:
-    """Write a page with charts of runs, whose repeats are pooled, or of a load.
+    """Write a page with charts of runs, whose repeats are pooled, or of a load or tuning.
 
     Example: armload report latest kitchen:llama-3.2-1b-q4_0
     """
@@ -37,13 +37,20 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
     from armload.report.load.loaded import loaded_of
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
+    from armload.report.tuning.page import write_tuning_report
+    from armload.report.tuning.told import told_of
     from armload.runs import store
     from armload.serving.loads import LOADS, find_load
+    from armload.tuning.record import TUNINGS, find_tuning
 
     place = output_folder(output) if output else None
     if len(runs) == 1 and LOADS.are_meant(runs[0]):
         written = write_load_report(loaded_of(find_load(runs[0])), place, terminal.progress())
         _show(written, as_json=json)
+        return
+    if len(runs) == 1 and TUNINGS.are_meant(runs[0]):
+        told = told_of(find_tuning(runs[0]))
+        _show(write_tuning_report(told, place, terminal.progress()), as_json=json)
         return
     folders = dict.fromkeys(folder.resolve() for word in runs for folder in folders_of(word))
     with terminal.progress().step("reading runs", total=len(folders), unit="runs") as step:

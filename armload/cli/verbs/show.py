@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from armload.analysis.run import Run
 
 _RUN = (
-    "id of a run, sweep, evaluation or load, or the end of one; latest, latest:TEXT, BOARD:MODEL, "
-    "latest-sweep, latest-eval, or latest-load"
+    "id of a run, sweep, evaluation, load or tuning, or the end of one; latest, latest:TEXT, "
+    "BOARD:MODEL, latest-sweep, latest-eval, latest-load, or latest-tune"
 )
 _SHOWN = 20
 
@@ -31,7 +31,7 @@ _SHOWN = 20
     },
 )
 def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False) -> None:
-    """Show the figures of a run, sweep, evaluation or load, or the list of runs.
+    """Show a run, sweep, evaluation, load or tuning, or the list of runs.
 
     Example: armload show latest
     """
@@ -45,6 +45,7 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     from armload.report.table import list_table, run_table
     from armload.runs import store
     from armload.serving.loads import LOADS, find_load
+    from armload.tuning.record import TUNINGS, find_tuning
 
     if run:
         if EVALUATIONS.are_meant(run):
@@ -56,6 +57,11 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
             from armload.cli.present_load import present
 
             present(find_load(run), as_json=json)
+            return
+        if TUNINGS.are_meant(run):
+            from armload.cli.present_tuning import show_tuning
+
+            show_tuning(find_tuning(run), as_json=json)
             return
         sweep = find_sweep(run)
         if sweep is not None:

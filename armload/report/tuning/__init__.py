@@ -1,0 +1,1 @@
+"""A search for settings as a page."""

@@ -1,0 +1,155 @@
+"""What each parameter does: how many times as fast its choices are, other things being equal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from armload.core.values import counted
+from armload.report.drawing import COLOURS, QUIET, WIDTH_PIXELS, Specification, finish
+from armload.report.figures.figure import Figure
+from armload.report.tuning.told import Candidate, Told
+
+NAME, TITLE = "effects", "Effect of each parameter"
+_SLIGHT = 1.02
+_ROW_PIXELS = 22
+_WEIGHT_OF_NO_EFFECT = 0.1
+"""In trials: choices that were tried with little else in common are drawn to no effect."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """A choice of a parameter.
+
+    Attributes:
+        slower: how many times the cost of the parameter's best choice.
+        settings: with this choice that were measured.
+    """
+
+    parameter: str
+    choice: str
+    slower: float
+    settings: int
+
+
+def effects_of(told: Told) -> list[Effect]:
+    """Return the effects of all choices that were measured beside another of their parameter.
+
+    The logarithm of a setting's cost is taken as a sum of one term for each of its choices, by
+    least squares over all settings that were measured. The parameter that matters most comes
+    first.
+    """
+    measured = [each for each in told.candidates if each.estimate is not None]
+    names = [each.name for each in told.tuning.space.parameters]
+    chosen = {name: Counter(_choice(each, name) for each in measured) for name in names}
+    varied = {name: counts for name, counts in chosen.items() if len(counts) > 1}
+    if not varied:
+        return []
+    terms = _terms(measured, varied)
+    effects = []
+    for name, counts in varied.items():
+        best = min(terms[name, choice] for choice in counts)
+        effects += [
+            Effect(
+                parameter=name,
+                choice=choice,
+                slower=math.exp(terms[name, choice] - best),
+                settings=count,
+            )
+            for choice, count in counts.items()
+        ]
+    most = {name: max(each.slower for each in effects if each.parameter == name) for name in varied}
+    return sorted(effects, key=lambda each: (-most[each.parameter], each.parameter, each.slower))
+
+
+def effects_figure(told: Told) -> Figure | None:
+    """Draw the effects; none where no parameter was varied."""
+    effects = effects_of(told)
+    if not effects:
+        return None
+    sentence = _sentence(effects)
+    return Figure(
+        name=NAME, title=TITLE, sentence=sentence, specification=_specification(effects, sentence)
+    )
+
+
+def _terms(
+    measured: Sequence[Candidate], varied: Mapping[str, Counter[str]]
+) -> dict[tuple[str, str], float]:
+    import numpy as np
+
+    columns = [(name, choice) for name, counts in varied.items() for choice in counts]
+    rows = np.array(
+        [[float(_choice(each, name) == choice) for name, choice in columns] for each in measured]
+    )
+    costs = np.array([math.log(each.estimate.cost) for each in measured if each.estimate])
+    penalty = _WEIGHT_OF_NO_EFFECT * np.eye(len(columns))
+    solved = np.linalg.solve(rows.T @ rows + penalty, rows.T @ (costs - costs.mean()))
+    return dict(zip(columns, solved.tolist(), strict=True))
+
+
+def _choice(candidate: Candidate, name: str) -> str:
+    choice = candidate.setting.choices.get(name)
+    return "default" if choice is None else str(choice)
+
+
+def _sentence(effects: Sequence[Effect]) -> str:
+    names = list(dict.fromkeys(each.parameter for each in effects))
+    said, slight = [], []
+    for name in names:
+        own = [each for each in effects if each.parameter == name]
+        if own[-1].slower < _SLIGHT:
+            slight.append(name)
+        else:
+            times = f"{own[-1].slower:.2f} times as fast as {own[-1].choice}"
+            said.append(f"{name}: {own[0].choice} is {times}")
+    words = "; ".join(said)
+    if slight:
+        less = f"{', '.join(slight)}: less than 2 %"
+        words = f"{words}; {less}" if words else less
+    settings = sum(each.settings for each in effects if each.parameter == names[0])
+    return (
+        f"{words}. Other things being equal, as the sum of one term for each choice, "
+        f"over {counted(settings, 'setting')}."
+    )
+
+
+def _specification(effects: Sequence[Effect], sentence: str) -> Specification:
+    import altair as alt
+
+    rows = [
+        {
+            "parameter": each.parameter,
+            "choice": f"{each.parameter}: {each.choice}",
+            "slower": each.slower,
+            "none": 1.0,
+            "settings": each.settings,
+        }
+        for each in effects
+    ]
+    order = [str(row["choice"]) for row in rows]
+    names = list(dict.fromkeys(each.parameter for each in effects))
+    data = alt.Chart(alt.NamedData(name="effects"))
+    x = alt.X("slower:Q").title("cost, in that of the parameter's best choice").scale(zero=False)
+    y = alt.Y("choice:N", sort=order).title(None).axis(labelLimit=260)
+    colour = alt.Color("parameter:N", legend=None).scale(
+        domain=names, range=[COLOURS[number % len(COLOURS)] for number in range(len(names))]
+    )
+    line = data.mark_rule(color=QUIET, opacity=0.6).encode(x, y, alt.X2("none:Q"))
+    marks = data.mark_point(filled=True, size=80, opacity=1).encode(
+        x,
+        y,
+        colour,
+        tooltip=[
+            alt.Tooltip("choice:N", title="choice"),
+            alt.Tooltip("slower:Q", title="times the best choice's cost", format=".3f"),
+            alt.Tooltip("settings:Q", title="settings measured"),
+        ],
+    )
+    height = _ROW_PIXELS * len(rows)
+    chart = alt.layer(line, marks).properties(width=WIDTH_PIXELS - 160, height=height)
+    specification = finish(chart, title=TITLE, subtitle=sentence)
+    specification["datasets"] = {"effects": rows}
+    return specification

@@ -1,0 +1,142 @@
+"""Speed against memory and quality: the settings that no other is better than in every respect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.core.values import counted
+from armload.report.drawing import (
+    COLOURS,
+    HEIGHT_PIXELS,
+    QUIET,
+    WIDTH_PIXELS,
+    Specification,
+    finish,
+)
+from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, Rows
+from armload.report.tuning.told import Candidate, Told
+
+NAME, TITLE = "pareto", "Speed, memory and quality"
+SAME, OTHER, UNKNOWN, BROKEN = (
+    "text of the defaults",
+    "other text",
+    "text not compared",
+    "violates a constraint",
+)
+_KINDS = {
+    SAME: (COLOURS[0], "circle"),
+    OTHER: (COLOURS[4], "diamond"),
+    UNKNOWN: (COLOURS[2], "square"),
+    BROKEN: (DOUBTFUL_COLOUR, DOUBTFUL_SHAPE),
+}
+
+
+def front_of(told: Told) -> list[Candidate]:
+    """Return the settings that may win, and that no other is at least as good as in every respect.
+
+    What counts is the cost, the peak memory, and the quality: the text of the defaults is better
+    than another, and of two that differ the one nearer to the defaults' distribution.
+    """
+    able = [each for each in told.able if each.max_rss_bytes is not None]
+    merits = [_merits(each) for each in able]
+    return [
+        each
+        for each, own in zip(able, merits, strict=True)
+        if not any(
+            other != own and all(a <= b for a, b in zip(other, own, strict=True))
+            for other in merits
+        )
+    ]
+
+
+def front_figure(told: Told) -> Figure | None:
+    """Draw all settings that were measured; none where no memory was."""
+    shown = [each for each in told.candidates if each.estimate and each.max_rss_bytes is not None]
+    if not shown:
+        return None
+    front = front_of(told)
+    sentence = (
+        f"{counted(len(front), 'setting')} of {len(shown)} "
+        f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
+        "in speed, memory and nearness to the output of the defaults."
+    )
+    return Figure(
+        name=NAME,
+        title=TITLE,
+        sentence=sentence,
+        specification=_specification(told, shown, front, sentence),
+    )
+
+
+def _merits(candidate: Candidate) -> tuple[float, float, float, float]:
+    assert candidate.estimate is not None  # noqa: S101 - only those that were measured are asked
+    quality = candidate.quality
+    rank = {True: 0.0, None: 1.0, False: 2.0}[quality.same_text]
+    return (
+        candidate.estimate.cost,
+        float(candidate.max_rss_bytes or 0),
+        rank,
+        quality.kl_mean or 0.0,
+    )
+
+
+def _kind(candidate: Candidate) -> str:
+    if candidate.status != "measured":
+        return BROKEN
+    return {True: SAME, False: OTHER, None: UNKNOWN}[candidate.quality.same_text]
+
+
+def _specification(
+    told: Told, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
+) -> Specification:
+    import altair as alt
+
+    rows = _rows(told, shown)
+    kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
+    data = alt.Chart(alt.NamedData(name="settings"))
+    x = alt.X("memory:Q").title("peak memory (MB)").scale(zero=False, padding=12)
+    y = alt.Y("value:Q").title(told.scale.name).scale(zero=False, padding=12)
+    rings = (
+        alt.Chart(alt.NamedData(name="front"))
+        .mark_point(filled=False, shape="circle", size=190, color=QUIET, strokeWidth=1.5, opacity=1)
+        .encode(x, y)
+    )
+    marks = data.mark_point(filled=True, size=60, opacity=0.9).encode(
+        x,
+        y,
+        alt.Color("kind:N")
+        .title(None)
+        .scale(domain=kinds, range=[_KINDS[kind][0] for kind in kinds]),
+        alt.Shape("kind:N")
+        .title(None)
+        .scale(domain=kinds, range=[_KINDS[kind][1] for kind in kinds]),
+        tooltip=[
+            alt.Tooltip("words:N", title="setting"),
+            alt.Tooltip("value:Q", title=told.scale.unit, format=",.4~g"),
+            alt.Tooltip("memory:Q", title="peak memory (MB)", format=",.1f"),
+            alt.Tooltip("kind:N", title="output"),
+            alt.Tooltip("kl:N", title="KL divergence"),
+            alt.Tooltip("accuracy:N", title="accuracy"),
+        ],
+    )
+    chart = alt.layer(rings, marks).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(chart, title=TITLE, subtitle=sentence)
+    specification["datasets"] = {"settings": rows, "front": _rows(told, front)}
+    return specification
+
+
+def _rows(told: Told, candidates: Sequence[Candidate]) -> Rows:
+    return [
+        {
+            "words": each.words,
+            "value": told.scale.value(each.estimate.cost),
+            "memory": (each.max_rss_bytes or 0) / 1e6,
+            "kind": _kind(each),
+            "kl": "not measured" if each.quality.kl_mean is None else f"{each.quality.kl_mean:.4f}",
+            "accuracy": "not measured"
+            if each.quality.accuracy is None
+            else f"{100 * each.quality.accuracy:.1f} %",
+        }
+        for each in candidates
+        if each.estimate is not None
+    ]

@@ -1,0 +1,127 @@
+"""The best setting so far, over the time that the search took."""
+
+from __future__ import annotations
+
+from armload.report import formatting as words
+from armload.report.drawing import (
+    COLOURS,
+    HEIGHT_PIXELS,
+    QUIET,
+    WIDTH_PIXELS,
+    Specification,
+    finish,
+)
+from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, Rows
+from armload.report.tuning.told import Told
+
+NAME, TITLE = "best-so-far", "Best so far"
+SHORT, LONG, BROKEN = "short trial", "longer trial", "violates a constraint"
+
+_MINUTE_S = 60
+_KINDS = {
+    SHORT: (COLOURS[5], "circle"),
+    LONG: (COLOURS[0], "diamond"),
+    BROKEN: (DOUBTFUL_COLOUR, DOUBTFUL_SHAPE),
+}
+
+
+def progress_figure(told: Told) -> Figure | None:
+    """Draw every trial at its end, and the leader's estimate; none before anything was measured."""
+    if told.leader is None:
+        return None
+    sentence = _sentence(told)
+    return Figure(
+        name=NAME, title=TITLE, sentence=sentence, specification=_specification(told, sentence)
+    )
+
+
+def _sentence(told: Told) -> str:
+    first = next(
+        step
+        for step in told.steps
+        if step.leader and told.leader and step.leader.setting.key == told.leader.setting.key
+    )
+    failed = sum(step.entry.outcome.status == "failed" for step in told.steps)
+    parts = [
+        f"{words.counted(len(told.steps), 'trial')} of "
+        f"{words.counted(len(told.candidates), 'setting')} in "
+        f"{words.duration(told.steps[-1].entry.ended_s)}.",
+        f"The leader led first after {words.duration(first.entry.ended_s)}.",
+        f"{words.counted(failed, 'trial')} failed; not shown." if failed else "",
+        "The line is the leader, the dashed one the defaults.",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _specification(told: Told, sentence: str) -> Specification:
+    import altair as alt
+
+    rows, unit_s, unit = _rows(told)
+    kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
+    x = alt.X("time:Q").title(f"time ({unit})").scale(zero=True)
+    y = alt.Y("value:Q").title(told.scale.name).scale(zero=False)
+    trials = (
+        alt.Chart(alt.NamedData(name="trials"))
+        .mark_point(filled=True, size=50, opacity=0.9)
+        .encode(
+            x,
+            y,
+            alt.Color("kind:N")
+            .title(None)
+            .scale(domain=kinds, range=[_KINDS[kind][0] for kind in kinds]),
+            alt.Shape("kind:N")
+            .title(None)
+            .scale(domain=kinds, range=[_KINDS[kind][1] for kind in kinds]),
+            tooltip=[
+                alt.Tooltip("number:Q", title="trial"),
+                alt.Tooltip("words:N", title="setting"),
+                alt.Tooltip("value:Q", title=told.scale.unit, format=",.4~g"),
+                alt.Tooltip("kind:N", title="what"),
+            ],
+        )
+    )
+    best = (
+        alt.Chart(alt.NamedData(name="best"))
+        .mark_line(interpolate="step-after", strokeWidth=2, color=COLOURS[1])
+        .encode(x, y)
+    )
+    layers = [trials, best]
+    datasets = {"trials": rows, "best": _best(told, unit_s)}
+    default = told.candidate(told.tuning.space.defaults)
+    if default is not None and default.estimate is not None:
+        rule = alt.Chart(alt.NamedData(name="defaults"))
+        layers.append(rule.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y))
+        datasets["defaults"] = [{"value": told.scale.value(default.estimate.cost)}]
+    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
+    specification = finish(chart, title=TITLE, subtitle=sentence)
+    specification["datasets"] = datasets
+    return specification
+
+
+def _rows(told: Told) -> tuple[Rows, float, str]:
+    unit_s, unit = (1.0, "s") if told.steps[-1].entry.ended_s < 2 * _MINUTE_S else (60.0, "min")
+    named = {each.setting.key: each.words for each in told.candidates}
+    rows = []
+    for step in told.steps:
+        trial, outcome = step.entry.trial, step.entry.outcome
+        if outcome.cost is None:
+            continue
+        kind = LONG if trial.rung else SHORT
+        rows.append(
+            {
+                "number": trial.number + 1,
+                "time": step.entry.ended_s / unit_s,
+                "value": told.scale.value(outcome.cost),
+                "kind": BROKEN if outcome.status == "violates" else kind,
+                "words": named[trial.setting.key],
+            }
+        )
+    return rows, unit_s, unit
+
+
+def _best(told: Told, unit_s: float) -> Rows:
+    return [
+        {"time": step.entry.ended_s / unit_s, "value": told.scale.value(step.leader.cost)}
+        for step in told.steps
+        if step.leader is not None
+    ]

@@ -1,0 +1,56 @@
+"""The fastest settings of a search, for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.core.values import counted
+from armload.report import formatting as words
+from armload.report.layout import Column, Prose, Rows
+from armload.report.tuning.told import Told
+from armload.report.tuning.trials import interval_words, ordered
+
+MOST_ROWS = 10
+
+
+def settings_view(told: Told) -> Group:
+    """Lay out the fastest settings that may win, and count the others."""
+    table = Rows(
+        Column(heading="setting", is_prose=True),
+        Column(heading=told.scale.unit, is_number=True),
+        Column(heading="95 % sure", is_number=True),
+        Column(heading="trials", is_number=True),
+        Column(heading="memory", is_number=True),
+    )
+    able = [each for each in ordered(told) if each.status == "measured"]
+    defaults = told.tuning.space.defaults.key
+    shown = [
+        each
+        for number, each in enumerate(able)
+        if number < MOST_ROWS or each.setting.key == defaults
+    ]
+    for each in shown:
+        table.add(
+            Text(each.words, style="bold" if each is able[0] else ""),
+            f"{told.scale.value(each.estimate.cost):.3g}" if each.estimate else words.UNKNOWN,
+            interval_words(told, each),
+            str(each.estimate.trials if each.estimate else 0),
+            words.size(each.max_rss_bytes),
+        )
+    lines: list[RenderableType] = [] if table.is_empty else [table]
+    if rest := _rest(told, len(able) - len(shown)):
+        lines.append(Prose(rest, "dim"))
+    return Group(*lines)
+
+
+def _rest(told: Told, slower: int) -> str:
+    violating = sum(each.status == "violates" for each in told.candidates)
+    failed = sum(each.status == "failed" for each in told.candidates)
+    parts = [
+        f"{slower} slower" if slower else "",
+        f"{violating} violating a constraint" if violating else "",
+        f"{failed} failed" if failed else "",
+    ]
+    named = ", ".join(filter(None, parts))
+    return f"Not shown: {named} of {counted(len(told.candidates), 'setting')}." if named else ""

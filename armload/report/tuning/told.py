@@ -1,0 +1,160 @@
+"""A search as its trials tell it: every setting, and who led after which trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from armload.tuning.estimating import Estimate, Tried, estimates_of
+from armload.tuning.record import Entry, Quality, Result, Tuned, Tuning
+from armload.tuning.settings import words_of
+from armload.tuning.space import Setting
+from armload.tuning.standing import leader_of
+from armload.tuning.trial import Status
+from armload.tuning.wanted import AIMS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A setting that was tried.
+
+    Attributes:
+        words: what is not as in the defaults.
+        status: the worst of its trials.
+        reason: why it cannot win; empty where it may.
+        estimate: of its cost; none where it was never measured.
+        max_rss_bytes: the most of its trials.
+        quality: all that was found out.
+    """
+
+    setting: Setting
+    words: str
+    status: Status
+    reason: str
+    estimate: Estimate | None
+    max_rss_bytes: int | None
+    quality: Quality
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A trial, and who led after it.
+
+    Attributes:
+        leader: none while no setting may win.
+    """
+
+    entry: Entry
+    leader: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How costs are shown: as rates, where people speak of those.
+
+    Attributes:
+        name: of the axis, with the unit.
+        unit: of a figure.
+        is_rate: more is better.
+    """
+
+    name: str
+    unit: str
+    is_rate: bool
+
+    def value(self, cost: float) -> float:
+        """Return what is shown for a cost."""
+        return 1 / cost if self.is_rate else cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A search so far.
+
+    Attributes:
+        candidates: every setting that was tried, in that order.
+        steps: every trial.
+        result: none for a search that has not ended.
+    """
+
+    tuning: Tuning
+    candidates: tuple[Candidate, ...]
+    steps: tuple[Step, ...]
+    result: Result | None
+
+    @property
+    def scale(self) -> Scale:
+        """How its costs are shown."""
+        aim = AIMS[self.tuning.objective]
+        if aim.rate_unit:
+            return Scale(name=f"speed ({aim.rate_unit})", unit=aim.rate_unit, is_rate=True)
+        return Scale(name=f"{aim.cost} ({aim.unit})", unit=aim.unit, is_rate=False)
+
+    @property
+    def leader(self) -> Estimate | None:
+        """Who leads."""
+        return self.steps[-1].leader if self.steps else None
+
+    @property
+    def able(self) -> list[Candidate]:
+        """The settings that may win and were measured."""
+        return [each for each in self.candidates if each.status == "measured" and each.estimate]
+
+    def candidate(self, setting: Setting) -> Candidate | None:
+        """Return what is known of a setting; none where it was not tried."""
+        return next((each for each in self.candidates if each.setting.key == setting.key), None)
+
+
+def told_of(tuned: Tuned) -> Told:
+    """Return a search that is ready to be shown.
+
+    Raises:
+        DataError, DiskError: as for ``Tuned.result``.
+    """
+    tried: dict[object, Tried] = {}
+    entries: dict[object, list[Entry]] = {}
+    steps = []
+    for entry in tuned.entries:
+        setting = entry.trial.setting
+        tried.setdefault(setting.key, Tried(setting=setting, order=len(tried)))
+        tried[setting.key].add(entry.trial, entry.outcome)
+        entries.setdefault(setting.key, []).append(entry)
+        steps.append(Step(entry=entry, leader=_leader(tried.values())))
+    known = {each.setting.key: each for each in estimates_of(tried.values())}
+    defaults = tuned.tuning.space.defaults
+    return Told(
+        tuning=tuned.tuning,
+        candidates=tuple(
+            _candidate(each, entries[key], known.get(each.setting.key), defaults)
+            for key, each in tried.items()
+        ),
+        steps=tuple(steps),
+        result=tuned.result(),
+    )
+
+
+def _leader(tried: Iterable[Tried]) -> Estimate | None:
+    every = list(tried)
+    able = {each.setting.key for each in every if each.may_win}
+    return leader_of([each for each in estimates_of(every) if each.setting.key in able])
+
+
+def _candidate(
+    tried: Tried, entries: Sequence[Entry], estimate: Estimate | None, defaults: Setting
+) -> Candidate:
+    status: Status = "measured"
+    if not tried.may_win:
+        status = "failed" if tried.failed else "violates"
+    found: dict[str, object] = {}
+    for entry in entries:
+        found |= entry.quality.model_dump(exclude_none=True)
+    memory = [entry.max_rss_bytes for entry in entries if entry.max_rss_bytes is not None]
+    return Candidate(
+        setting=tried.setting,
+        words=words_of(tried.setting, defaults, {}),
+        status=status,
+        reason=tried.failed or tried.violates,
+        estimate=estimate,
+        max_rss_bytes=max(memory, default=None),
+        quality=Quality.model_validate(found),
+    )

@@ -95,7 +95,7 @@ def _specification(
     kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
     data = alt.Chart(alt.NamedData(name="settings"))
     x = alt.X("memory:Q").title("peak memory (MB)").scale(zero=False, padding=12)
-    y = alt.Y("value:Q").title(told.scale.name).scale(zero=False, padding=12)
+    y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
     rings = (
         alt.Chart(alt.NamedData(name="front"))
         .mark_point(filled=False, shape="circle", size=190, color=QUIET, strokeWidth=1.5, opacity=1)

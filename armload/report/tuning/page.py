@@ -116,7 +116,7 @@ def render_page(told: Told, figures: list[Figure], folder: Path) -> str:
         "violation": _violation(told),
         "figures": figures,
         "winner": [
-            (name.replace("_", "-"), "default" if choice is None else choice)
+            (name, "default" if choice is None else choice)
             for name, choice in (winner.choices.items() if winner else ())
         ],
         "table": settings_table(told),
@@ -178,7 +178,7 @@ def _asked(told: Told) -> list[tuple[str, str]]:
         ("seed", str(tuning.seed)),
         *(
             (
-                each.name.replace("_", "-"),
+                each.name,
                 ", ".join("default" if choice is None else str(choice) for choice in each.choices),
             )
             for each in tuning.space.parameters

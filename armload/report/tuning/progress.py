@@ -42,10 +42,10 @@ def _sentence(told: Told) -> str:
         if step.leader and told.leader and step.leader.setting.key == told.leader.setting.key
     )
     failed = sum(step.entry.outcome.status == "failed" for step in told.steps)
+    trials = words.counted(len(told.steps), "trial")
+    settings = words.counted(len(told.candidates), "setting")
     parts = [
-        f"{words.counted(len(told.steps), 'trial')} of "
-        f"{words.counted(len(told.candidates), 'setting')} in "
-        f"{words.duration(told.steps[-1].entry.ended_s)}.",
+        f"{trials} of {settings} in {words.duration(told.steps[-1].entry.ended_s)}.",
         f"The leader led first after {words.duration(first.entry.ended_s)}.",
         f"{words.counted(failed, 'trial')} failed; not shown." if failed else "",
         "The line is the leader, the dashed one the defaults.",
@@ -59,7 +59,7 @@ def _specification(told: Told, sentence: str) -> Specification:
     rows, unit_s, unit = _rows(told)
     kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
     x = alt.X("time:Q").title(f"time ({unit})").scale(zero=True)
-    y = alt.Y("value:Q").title(told.scale.name).scale(zero=False)
+    y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
     trials = (
         alt.Chart(alt.NamedData(name="trials"))
         .mark_point(filled=True, size=50, opacity=0.9)

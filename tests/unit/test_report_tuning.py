@@ -1,0 +1,238 @@
+"""The page of a search for settings: what stands on it, and what its figures say."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from armload.analysis.statistics import Interval
+from armload.core.errors import UsageError
+from armload.report.multi_run import Report
+from armload.report.tuning.effects import effects_of
+from armload.report.tuning.front import front_of
+from armload.report.tuning.page import write_tuning_report
+from armload.report.tuning.table import settings_view
+from armload.report.tuning.told import Told, told_of
+from armload.tuning.record import Entry, Quality, Result, Tuned, Violation, new_tuning
+from armload.tuning.space import Choice, Parameter, Setting, Space
+from armload.tuning.trial import Outcome, Status, Trial
+from armload.tuning.wanted import Constraints, Objective
+from tests import command_line
+from tests.unit.pages import HOSTILE, Page
+
+SPACE = Space(
+    parameters=(
+        Parameter(name="threads", choices=(1, 2, 4), is_ordered=True),
+        Parameter(name="kv_type", choices=(None, "q8_0", "q4_0")),
+    ),
+    defaults=Setting(choices={"threads": None, "kv_type": None}),
+)
+RUN = "20261123T120001Z-kitchen-m-0001"
+
+
+def setting(threads: Choice, kv_type: Choice = None) -> Setting:
+    return Setting(choices={"threads": threads, "kv_type": kv_type})
+
+
+def entry(
+    number: int,
+    tried: Setting,
+    cost: float | None,
+    *,
+    rung: int = 0,
+    status: Status = "measured",
+    reason: str = "",
+    rss: int | None = 100_000_000,
+    same: bool | None = True,
+    run: str = "",
+) -> Entry:
+    return Entry(
+        trial=Trial(number=number, setting=tried, rung=rung),
+        outcome=Outcome(
+            status=status,
+            cost=cost,
+            reason=reason,
+            evidence=(run,) if run else (),
+            took_s=5.0,
+        ),
+        max_rss_bytes=rss,
+        quality=Quality(same_text=same),
+        ended_s=10.0 * (number + 1),
+    )
+
+
+ENTRIES = (
+    entry(0, SPACE.defaults, 0.40, run=RUN),
+    entry(1, setting(4), 0.20, run="20261123T120002Z-kitchen-m-gone"),
+    entry(2, setting(4), 0.21, rung=1),
+    entry(3, setting(4, "q8_0"), 0.25, rss=80_000_000, same=False),
+    entry(4, setting(1, "q8_0"), 1.0, rss=80_000_000, same=False),
+    entry(5, setting(1), 0.8),
+    entry(6, setting(4, "q4_0"), 0.05, status="violates", reason="not text", same=False),
+    entry(7, setting(2, "q4_0"), None, status="failed", reason="exit 1", rss=None, same=None),
+)
+RESULT = Result(
+    winner=setting(4),
+    cost=0.205,
+    interval=Interval(low=0.19, high=0.22),
+    ended="No other setting may be faster by more than 2 %.",
+    trials=len(ENTRIES),
+    took_s=80.0,
+    violation=Violation(setting=setting(4, "q4_0"), cost=0.05, reason="not text"),
+    sentence="1.95 times as fast as the defaults (95 %: 1.90 to 2.01), 4 threads.",
+    plan="tuned-kitchen-m.yaml",
+)
+
+
+def kept(folder: Path, entries: tuple[Entry, ...], *, objective: Objective = "decode") -> Tuned:
+    tuning = new_tuning(
+        board="kitchen",
+        model="m.gguf",
+        model_sha256="0" * 64,
+        model_reference="m.gguf",
+        engine="llama-completion of a source",
+        binary_sha256="1" * 64,
+        objective=objective,
+        work={"n_predict": 64},
+        constraints=Constraints(max_kld=0.05),
+        space=SPACE,
+        seed=7,
+    )
+    place = folder / "tunings" / tuning.id
+    place.mkdir(parents=True)
+    (place / "tuning.json").write_text(tuning.model_dump_json())
+    tuned = Tuned(place, tuning)
+    for each in entries:
+        tuned.note(each)
+    return tuned
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("person")
+    (folder / "boards").mkdir()
+    (folder / "runs" / RUN).mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(folder: Path) -> Tuned:
+    tuned = kept(folder, ENTRIES)
+    tuned.end(RESULT)
+    return tuned
+
+
+@pytest.fixture(scope="module")
+def told(tuned: Tuned) -> Told:
+    return told_of(tuned)
+
+
+@pytest.fixture
+def report(told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    monkeypatch.chdir(folder)
+    return write_tuning_report(told)
+
+
+def test_the_page_holds_the_result_and_every_figure_with_its_sentence(report: Report) -> None:
+    text = Page(report.page.read_text()).shown
+    assert report.headline == "m on kitchen, tuned for time per generated token"
+    for sentence in (report.headline, RESULT.sentence, RESULT.ended, "tuned-kitchen-m.yaml"):
+        assert sentence in text
+    assert "Faster, but not allowed: 4 threads, KV cache q4_0 (20 tokens/s): not text" in text
+    names = [picture.figure.name for picture in report.pictures]
+    assert names == ["best-so-far", "effects", "pareto"]
+    for picture in report.pictures:
+        assert picture.figure.sentence in text
+        assert picture.png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_setting_is_a_row_with_what_became_of_it(report: Report) -> None:
+    assert Page(report.page.read_text()).rows == 7
+    headings = [column.heading for column in report.table.columns]
+    assert len(set(headings)) == len(headings), "they are the keys of the JSON document"
+    verdicts = [row.entries[-1].text for row in report.table.rows]
+    assert verdicts[0] == "winner, Pareto front"
+    assert verdicts[-2:] == ["violates: not text", "failed: exit 1"]
+    assert [row.is_fastest for row in report.table.rows] == [True] + 6 * [False]
+
+
+def test_trials_link_to_their_runs_as_far_as_those_are_there(report: Report) -> None:
+    page = Page(report.page.read_text())
+    links = [link for link in page.links if "kitchen-m" in link]
+    assert [(report.page.parent / link).resolve().name for link in links] == [RUN]
+    assert "20261123T120002Z-kitchen-m-gone" in page.shown
+
+
+def test_the_leader_is_who_led_after_each_trial(told: Told) -> None:
+    leaders = [step.leader.setting if step.leader else None for step in told.steps]
+    assert leaders[:3] == [SPACE.defaults, setting(4), setting(4)]
+    assert leaders[-1] == setting(4), "a setting that violates never leads"
+
+
+def test_an_effect_is_that_of_the_choice_alone(told: Told) -> None:
+    effects = {(each.parameter, each.choice): each.slower for each in effects_of(told)}
+    # One thread costs 0.8 and 1.0 where four cost 0.205 and 0.25: some four times as much.
+    assert effects["threads", "4"] == 1.0
+    assert effects["threads", "1"] == pytest.approx(4.0, rel=0.15)
+    assert ("threads", "2") not in effects, "nothing was measured with it"
+
+
+def test_the_front_holds_what_nothing_beats_in_speed_memory_and_quality(told: Told) -> None:
+    assert [each.setting for each in front_of(told)] == [setting(4), setting(4, "q8_0")]
+
+
+def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
+    entries = tuple(each.model_copy(update={"max_rss_bytes": None}) for each in ENTRIES)
+    told = told_of(kept(tmp_path, entries, objective="total-time"))
+    report = write_tuning_report(told, tmp_path / "out")
+    assert [picture.figure.name for picture in report.pictures] == ["best-so-far", "effects"]
+    text = Page(report.page.read_text()).shown
+    assert "The search has not ended. Best so far: 0.21 s with 4 threads." in text
+
+
+def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
+    failed = (entry(0, SPACE.defaults, None, status="failed", reason="exit 1", rss=None),)
+    report = write_tuning_report(told_of(kept(tmp_path, failed)), tmp_path / "out")
+    assert report.pictures == ()
+    text = Page(report.page.read_text()).shown
+    assert "No setting has worked so far." in text
+    assert "failed: exit 1" in text
+
+
+def test_a_search_without_trials_has_no_report(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no trials yet"):
+        write_tuning_report(told_of(kept(tmp_path, ())), tmp_path / "out")
+
+
+def test_nothing_that_a_board_says_becomes_part_of_the_page(tmp_path: Path) -> None:
+    hostile = entry(1, setting(1, HOSTILE), 0.3, status="violates", reason=HOSTILE, run=HOSTILE)
+    report = write_tuning_report(told_of(kept(tmp_path, (ENTRIES[0], hostile))), tmp_path / "out")
+    page = Page(report.page.read_text())
+    assert "img" not in page.tags
+    assert HOSTILE in "".join(page.words)
+
+
+def test_the_terminal_shows_the_fastest_and_counts_the_others(told: Told) -> None:
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(settings_view(told))
+    lines = console.export_text().splitlines()
+    assert lines[1].startswith("4 threads ")
+    assert any(line.startswith("the defaults ") for line in lines)
+    assert lines[-1] == "Not shown: 1 violating a constraint, 1 failed of 7 settings."
+
+
+def test_show_and_report_take_a_tuning_by_its_id(folder: Path, tuned: Tuned) -> None:
+    cache = folder / "cache"
+    shown = command_line.typed(folder, "show", tuned.tuning.id, cache=cache)
+    assert shown.returncode == 0
+    assert RESULT.sentence in shown.stdout
+    as_json = command_line.typed(folder, "show", "latest-tune", "--json", cache=cache)
+    assert json.loads(as_json.stdout)["tuning"]["id"] == tuned.tuning.id
+    _, ending = tuned.tuning.id.split("-", 1)
+    written = command_line.typed(folder, "report", ending, "--json", cache=cache)
+    assert written.returncode == 0
+    assert Path(json.loads(written.stdout)["page"]).is_file()

@@ -131,7 +131,9 @@ DOCUMENTS = (
         verbs=("tradeoff",),
     ),
     Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load", "show")),
-    Schema(name="tuning", value=TuningDocument, title="a search for settings", verbs=("tune", "show")),
+    Schema(
+        name="tuning", value=TuningDocument, title="a search for settings", verbs=("tune", "show")
+    ),
     Schema(name="service", value=ServedModel, title="a served model", verbs=("serve",)),
     Schema(
         name="services",

@@ -26,7 +26,7 @@ from armload.tuning.trial import Outcome, Trial
 MOST_OF_ONE = 8
 """Trials of a setting; one that so many have not told from the leader is as good as it is."""
 
-PATIENCE = 45
+PATIENCE = 60
 """New settings since the leader's first trial, or since the start while nothing works, after which
 no more are tried."""
 

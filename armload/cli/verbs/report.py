@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     },
 )
 def report(c: Context, runs: list[str], output: str = "", json: bool = False) -> None:
-    """Write a page with charts of runs, whose repeats are pooled, or of a load or tuning.
+    """Write a page with charts of runs (repeats are pooled), a load, or a tuning.
 
     Example: armload report latest kitchen:llama-3.2-1b-q4_0
     """

@@ -14,8 +14,8 @@ def cost_words(objective: Objective, cost: float) -> str:
     """Write a cost with its unit, as a rate where people speak of that."""
     aim = AIMS[objective]
     if aim.rate_unit:
-        return f"{1 / cost:.3g} {aim.rate_unit}"
-    return f"{cost:.3g} {aim.unit}"
+        return f"{_figure(1 / cost)} {aim.rate_unit}"
+    return f"{_figure(cost)} {aim.unit}"
 
 
 def sentence_of(
@@ -46,3 +46,7 @@ def sentence_of(
         f"No setting is faster than the defaults. The best, {words}, is {times} {sure}: "
         "that may be chance."
     )
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -21,6 +21,9 @@ DECODE_TOKENS = 64
 PROMPT_TOKENS: dict[Objective, int] = {"prefill": 512, "ttft": 128}
 """Of the usual prompt, as far as the model's context holds it."""
 
+_ROOM_TOKENS = 8
+"""llama-completion refuses a prompt that leaves fewer than four tokens of the context."""
+
 
 class Requests(Value):
     """The load that a service is tuned for.
@@ -112,7 +115,7 @@ class Wish(Value):
         usual = PROMPT_TOKENS.get(self.objective)
         if usual is None or {"prompt", "prompt_tokens"} & self.work.model_fields_set:
             return self
-        tokens = Options(prompt_tokens=(min(usual, context_length - 1),))
+        tokens = Options(prompt_tokens=(min(usual, context_length - _ROOM_TOKENS),))
         return self.model_copy(update={"work": tokens.over(self.work)})
 
     def described(self) -> dict[str, Choice]:

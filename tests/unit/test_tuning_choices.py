@@ -10,6 +10,7 @@ from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
 from armload.engines.cpu_set import cpu_numbers, cpu_words
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
+from armload.tuning.outcome_words import cost_words
 from armload.tuning.prior import Prior
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
 from armload.tuning.space import Choice, Setting, Space
@@ -159,3 +160,9 @@ def test_a_setting_is_said_in_words() -> None:
 @pytest.mark.parametrize("words", ["0", "0-3", "0-3,6", "1,3,5", "0,2-4"])
 def test_cores_are_written_as_they_are_read(words: str) -> None:
     assert cpu_words(cpu_numbers(words)) == words
+
+
+def test_costs_are_said_as_rates_where_people_do() -> None:
+    assert cost_words("decode", 0.4) == "2.5 tokens/s"
+    assert cost_words("prefill", 1 / 2345.6) == "2,346 tokens/s"
+    assert cost_words("ttft", 0.1234) == "0.123 s"

@@ -147,6 +147,6 @@ def test_each_objective_has_its_own_work() -> None:
 def test_the_usual_prompt_is_as_long_as_the_model_takes() -> None:
     wish = Wish(model="demo", objective="prefill", work=work_typed("prefill", "", "", ""))
     assert wish.for_model(4096).described() == {"prompt_tokens": 512, "n_predict": 1}
-    assert wish.for_model(512).described() == {"prompt_tokens": 511, "n_predict": 1}
+    assert wish.for_model(512).described() == {"prompt_tokens": 504, "n_predict": 1}
     typed = Wish(model="demo", objective="prefill", work=work_typed("prefill", "", "600", ""))
     assert typed.for_model(512) == typed

@@ -56,13 +56,12 @@ def fetch_data(reference: str, progress: Progress) -> Path:
     return _fetch(*_names(reference, "dataset"), "dataset", progress)
 
 
-def downloaded(repo: str, file: str, revision: str | None, progress: Progress) -> Path:
+def downloaded(repo: str, file: str, progress: Progress) -> Path:
     """Download a file of a model's repository, unless it is in the hub's own cache.
 
     Args:
         repo: ``ORG/REPO``.
         file: its path there.
-        revision: a commit of the repository.
         progress: shows how much of it has arrived.
 
     Raises:
@@ -72,7 +71,7 @@ def downloaded(repo: str, file: str, revision: str | None, progress: Progress) -
 
     with asking(f"{repo}/{file}"):
         bar = _bar_class(file, progress)
-        return Path(hf_hub_download(repo, file, revision=revision, tqdm_class=bar))
+        return Path(hf_hub_download(repo, file, tqdm_class=bar))
 
 
 def _fetch(repo: str, file: str, kind: Kind, progress: Progress) -> Path:

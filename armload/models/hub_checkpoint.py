@@ -84,12 +84,12 @@ def fetch_checkpoint(
             f"For a GGUF file of it, give {PREFIX}{repo}/FILE.gguf to bench or deploy; it needs no "
             "conversion.",
         )
-    places = [downloaded(repo, name, info.sha, progress) for name in small]
+    places = [downloaded(repo, name, progress) for name in small]
     folder = places[0].parent
     check(folder)
     _check_room([each for each in weights if not (folder / each[0]).exists()], repo)
     for name, _ in weights:
-        downloaded(repo, name, info.sha, progress)
+        downloaded(repo, name, progress)
     return folder
 
 

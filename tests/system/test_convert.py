@@ -1,0 +1,154 @@
+"""``model.convert`` end to end: a checkpoint becomes models that two engines run alike.
+
+The checkpoints have the weights of the model that solves word problems: its answer is known.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf import GGUFReader
+
+from armload.conversion.checkpoints.environment import KIND
+from armload.conversion.checkpoints.packages import pinned_packages
+from armload.core.workspace import cache_folder
+from armload.models.shipped import word_problems_model
+from tests.checkpoints import checkpoint_of
+from tests.person import Person
+
+pytestmark = pytest.mark.exhaustive(
+    covers=[
+        "armload/conversion/checkpoints",
+        "toolchains/converters",
+        "armload/cli/verbs/convert.py",
+    ]
+)
+HERE = "target: host\nreach: {{kind: local}}\nworkdir: {workdir}\n"
+QUESTION = (
+    "Nora has 3 packs with 8 eggs each. She shares them equally among 2 people and keeps one "
+    "share. How many eggs does Nora have now?"
+)
+TEMPLATED = f"Question: {QUESTION}\nAnswer:"
+TOKENS = "38"  # the answer; the token that ends it is the next
+ANSWER = (
+    "Nora starts with 3*8=24 eggs. She keeps one of 2 shares: 24/2=12. The answer is \\boxed{12}."
+)
+
+needs_mnn = pytest.mark.skipif(
+    importlib.util.find_spec("MNN") is None, reason="MNN's wheel is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    somebody = Person(tmp_path_factory.mktemp("person"))
+    somebody.add_board("here", HERE.format(workdir=somebody.folder / "here"))
+    model = word_problems_model("word-problems:Q8_0")
+    for kind, shards in (("llama", 1), ("qwen2", 3)):
+        checkpoint_of(model, somebody.folder / kind, kind, shards=shards)
+    return somebody
+
+
+def converts(person: Person, *words: str) -> dict[str, Any]:
+    done: dict[str, Any] = json.loads(
+        person.types("model.convert", *words, "--yes", "--json").stdout
+    )
+    return done
+
+
+def answers(person: Person, model: str) -> dict[str, Any]:
+    words = ("--model", model, "--prompt", TEMPLATED, "-n", TOKENS, "--engine-args", "--no-repack")
+    return person.benches(*words, board="here")
+
+
+@pytest.mark.parametrize(("kind", "type_name"), [("llama", "F16"), ("qwen2", "Q8_0")])
+def test_a_converted_checkpoint_answers_as_the_model_it_was_made_of(
+    person: Person, kind: str, type_name: str
+) -> None:
+    done = converts(person, kind, "--type", type_name)
+    assert done["path"] == f"{kind}-{type_name}.gguf"
+    reader = GGUFReader(person.folder / done["path"])
+    assert reader.fields["general.architecture"].contents() == kind
+    types = {each.tensor_type.name for each in reader.tensors if len(each.shape) > 1}
+    assert types == {type_name}
+    assert done["size_bytes"] == (person.folder / done["path"]).stat().st_size
+    run = answers(person, done["path"])
+    assert run["text"].strip().startswith(ANSWER)
+
+
+@needs_mnn
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_mnn_answers_the_same_and_the_two_engines_compare(person: Person, kind: str) -> None:
+    done = converts(person, kind, "--to", "mnn", "--type", "8-bit")
+    folder = person.folder / done["path"]
+    assert folder.name == f"{kind}-mnn-8-bit"
+    assert done["size_bytes"] == sum(each.stat().st_size for each in folder.iterdir())
+    words = ("--mnn-python", str(folder), "--python", sys.executable, "--prompt", QUESTION)
+    watched = json.loads(
+        person.types("watch", "--board", "here", *words, "-n", TOKENS, "--json").stdout
+    )
+    assert ANSWER in watched["text"]
+    benched = answers(person, converts(person, kind, "--type", "BF16")["path"])
+    (found,) = json.loads(person.types("compare", benched["id"], watched["id"], "--json").stdout)
+    assert found["finding"] != "not comparable", found["differences"]
+    assert {each["measure"] for each in found["measured"]} >= {"decode"}
+
+
+def test_four_bits_take_about_half_of_eight(person: Person) -> None:
+    sizes = [
+        converts(person, "llama", "--to", "mnn", "--type", bits, "--output", f"of-{bits}")[
+            "size_bytes"
+        ]
+        for bits in ("4-bit", "8-bit")
+    ]
+    assert 0.5 < sizes[0] / sizes[1] < 0.7
+
+
+def test_an_interrupted_conversion_leaves_nothing_that_looks_finished(person: Person) -> None:
+    before = set(person.folder.iterdir())
+    person.interrupts("Converting llama", "model.convert", "llama", "--output", "half.gguf")
+    assert set(person.folder.iterdir()) == before
+
+
+def test_what_the_converter_itself_refuses_is_told_in_its_words(person: Person) -> None:
+    folder = checkpoint_of(word_problems_model("word-problems:Q8_0"), person.folder / "odd")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": "four"}))
+    done = person.types("model.convert", "odd", "--yes", status=3)
+    assert "the converter refused this checkpoint" in done.stderr
+    assert not (person.folder / "odd-BF16.gguf").exists()
+
+
+def test_the_converters_packages_know_the_types_that_are_let_through(person: Person) -> None:
+    converts(person, "llama", "--output", "once.gguf")
+    (python,) = (cache_folder() / KIND).glob("*/bin/python")
+    (package,) = (cache_folder() / KIND).glob("*/lib/*/site-packages/llmexport")
+    mapped = set(
+        re.findall(r"self\.regist\('(\w+)'", (package / "utils" / "model_mapper.py").read_text())
+    )
+    ask = (
+        "from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES;"
+        "print(*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)"
+    )
+    classes = set(subprocess.check_output([python, "-c", ask], text=True).split())
+    assert set(pinned_packages().mnn_types) <= mapped & classes
+
+
+def test_mnn_s_tools_neither_install_packages_nor_report(person: Person) -> None:
+    """A ``pip`` in ``PATH`` is what they would call."""
+    tools = person.folder / "tools"
+    tools.mkdir()
+    (tools / "pip").write_text(f"#!/bin/sh\ntouch {tools}/called\n")
+    (tools / "pip").chmod(0o755)
+    environment = person.environment
+    person.environment = environment | {"PATH": f"{tools}:{environment['PATH']}"}
+    converts(person, "llama", "--to", "mnn", "--output", "quiet")
+    person.environment = environment
+    assert not Path(tools / "called").exists()

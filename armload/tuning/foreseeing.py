@@ -10,7 +10,7 @@ from armload.boards.conditions import within_group
 from armload.core.values import counted, format_bytes
 from armload.engines.cpu_set import cpu_numbers
 from armload.engines.engine import MemoryNeed
-from armload.engines.plan import Plan
+from armload.engines.plan import KV_BITS, Plan
 from armload.engines.prediction import Prediction
 from armload.models.gguf import read_outline
 from armload.models.model import Model
@@ -19,6 +19,18 @@ from armload.runs.predicting import expected, given_by, known_compute_or_rooflin
 from armload.tuning.prior import Prior
 
 _HELD = ("fits", "unknown")
+
+
+def contradiction(plan: Plan) -> str:
+    """Say why llama.cpp would not run a plan on any board; nothing where it would."""
+    if None not in (plan.batch_tokens, plan.micro_batch_tokens) and (
+        (plan.micro_batch_tokens or 0) > (plan.batch_tokens or 0)
+    ):
+        return "a micro-batch is never larger than the batch"
+    _, values = plan.kv_types or (None, "f16")
+    if plan.flash_attention == "off" and KV_BITS[values] < KV_BITS["f16"]:
+        return "a quantised cache of values needs flash attention"
+    return ""
 
 
 class Foreseeing:
@@ -76,10 +88,8 @@ class Foreseeing:
             return f"the board has no core {min(missing)}"
         if plan.threads is not None and plan.threads > len(chosen):
             return f"{counted(plan.threads, 'thread')} on {counted(len(chosen), 'core')}"
-        if None not in (plan.batch_tokens, plan.micro_batch_tokens) and (
-            (plan.micro_batch_tokens or 0) > (plan.batch_tokens or 0)
-        ):
-            return "a micro-batch is never larger than the batch"
+        if reason := contradiction(plan):
+            return reason
         most = self._most_rss_bytes
         if most is not None and need.own_bytes > most:
             return (

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
 from armload.engines.cpu_set import cpu_numbers, cpu_words
+from armload.engines.plan import Plan
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
+from armload.tuning.foreseeing import contradiction
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.prior import Prior
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
@@ -166,3 +169,22 @@ def test_costs_are_said_as_rates_where_people_do() -> None:
     assert cost_words("decode", 0.4) == "2.5 tokens/s"
     assert cost_words("prefill", 1 / 2345.6) == "2,346 tokens/s"
     assert cost_words("ttft", 0.1234) == "0.123 s"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"batch_tokens": 64, "micro_batch_tokens": 128}, "micro-batch"),
+        ({"batch_tokens": 64}, ""),
+        ({"flash_attention": "off", "kv_type": "q8_0"}, "flash attention"),
+        ({"flash_attention": "off", "kv_type": "f16/q4_0"}, "flash attention"),
+        ({"flash_attention": "off", "kv_type": "q4_0/f16"}, ""),
+        ({"flash_attention": "off", "kv_type": "bf16"}, ""),
+        ({"flash_attention": "off"}, ""),
+        ({"kv_type": "q8_0"}, ""),
+    ],
+)
+def test_what_the_engine_would_refuse_is_not_tried(fields: dict[str, Any], reason: str) -> None:
+    found = contradiction(Plan.model_validate(fields))
+    assert reason in found
+    assert bool(found) == bool(reason)

@@ -9,7 +9,6 @@ from armload.core.values import Value, format_bytes
 
 _ASSUMED_BYTES_PER_S = 10e6
 _LARGEST_SHOWN = 3
-_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 class Proposal(Value):
@@ -65,7 +64,7 @@ class Proposal(Value):
         smaller = (
             f"{format_bytes(self.accelerator_bytes)} of the download are CUDA libraries, which "
             "converting does not use, but without which this build of torch does not start. "
-            f"To get a build without them, set PIP_EXTRA_INDEX_URL={_CPU_INDEX} (PyTorch's own "
-            "index) and repeat the command."
+            "To get a build without them, set PIP_EXTRA_INDEX_URL to PyTorch's own index of builds "
+            "for CPU, as its installation page gives it, and repeat the command."
         )
         return [what, takes, smaller]

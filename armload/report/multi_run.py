@@ -10,22 +10,19 @@ from pathlib import Path
 
 from armload import __version__
 from armload.analysis.run import Run
-from armload.core.errors import UsageError
-from armload.core.files import write_whole
-from armload.core.progress import Progress, Silent
+from armload.core.progress import Progress
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
-from armload.report.cell_table import CellTable, cell_table
+from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, boards_of, cells_of
 from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure
 from armload.report.html import render
-from armload.report.pictures import Picture, pictured
 from armload.report.ranking import as_fast_as, fastest
 from armload.report.settings import subject
 from armload.report.speculation import gains
+from armload.report.written import Report, check_report_folder, write_report
 
-PAGE_NAME = "report.html"
 MOST_NAMED = 3
 """More models than that are counted."""
 
@@ -42,16 +39,6 @@ class Doubt:
     runs: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What was written, and what it says."""
-
-    headline: str
-    page: Path
-    pictures: tuple[Picture, ...]
-    table: CellTable
-
-
 def write_runs_report(
     runs: Sequence[Run], folder: Path, progress: Progress | None = None
 ) -> Report:
@@ -60,21 +47,14 @@ def write_runs_report(
     Raises:
         UsageError: the folder is a file.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file.", "Name a folder for the report.")
+    check_report_folder(folder)
     cells = cells_of(runs)
     figures = figures_of(cells)
-    pictures: list[Picture] = []
-    page = folder / PAGE_NAME
     warm_ups = len({run.id for run in runs} - {run.id for cell in cells for run in cell.runs})
-    with (progress or Silent()).step("drawing", total=len(figures) + 1, unit="figures") as step:
-        for figure in figures:
-            step.update(len(pictures), note=figure.name)
-            pictures.append(pictured(figure, folder))
-        step.update(len(pictures), note=PAGE_NAME)
-        write_whole(page, render_runs(cells, figures, warm_ups=warm_ups).encode())
-    return Report(
-        headline=headline(cells), page=page, pictures=tuple(pictures), table=cell_table(cells)
+    return write_report(
+        *(folder, figures, lambda: render_runs(cells, figures, warm_ups=warm_ups), progress),
+        headline=headline(cells),
+        table=cell_table(cells),
     )
 
 

@@ -9,7 +9,8 @@ from typing import Literal
 import pytest
 
 from armload.analysis.run import Run
-from armload.report.multi_run import Report, write_runs_report
+from armload.report.multi_run import write_runs_report
+from armload.report.written import Report
 from tests.system.browser import PROGRAM, Tab, opened_browser
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, made_run, sweep

@@ -12,7 +12,7 @@ from armload.report.load.document import LoadDocument
 from armload.report.load.loaded import Loaded, loaded_of
 from armload.report.load.page import figures_of, render_page, write_load_report
 from armload.report.load.parts import means
-from armload.report.multi_run import Report
+from armload.report.written import Report
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated

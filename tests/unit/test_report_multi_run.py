@@ -15,7 +15,6 @@ from armload.core.errors import UsageError
 from armload.engines.job import ModelRecord
 from armload.report.cells import cells_of
 from armload.report.multi_run import (
-    PAGE_NAME,
     Report,
     counted,
     doubts,
@@ -25,6 +24,7 @@ from armload.report.multi_run import (
     verdict,
     write_runs_report,
 )
+from armload.report.written import PAGE_NAME
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, planned, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep

@@ -11,7 +11,7 @@ from armload.cli.flags import JSON_HELP
 from armload.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from armload.report.multi_run import Report
+    from armload.report.written import Report
 
 
 @task(

@@ -13,7 +13,7 @@ from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
-from armload.core.progress import Progress, Silent
+from armload.core.progress import Progress
 from armload.core.values import percentage
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
@@ -25,10 +25,8 @@ from armload.report.load.parts import KINDS, parts_figure
 from armload.report.load.points import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.timeline import timeline
-from armload.report.multi_run import Report
-from armload.report.pictures import Picture, pictured
+from armload.report.written import PAGE_NAME, Report, check_report_folder, write_report
 
-PAGE_NAME = "report.html"
 TEMPLATE_NAME = "load/page.html.j2"
 MOST_SLOW = 200
 """Slow requests in the table of a point, the slowest first."""
@@ -81,21 +79,11 @@ def write_load_report(
     if not loaded.points:
         raise UsageError(f"{loaded.load.id} has no requests.", "Run the load again.")
     place = folder or reports_folder() / loaded.load.id
-    if place.exists() and not place.is_dir():
-        raise UsageError(f"{place} is a file.", "Name a folder for the report.")
+    check_report_folder(place)
     figures = figures_of(loaded)
-    pictures: list[Picture] = []
-    with (progress or Silent()).step("drawing", total=len(figures) + 1, unit="figures") as step:
-        for figure in figures:
-            step.update(len(pictures), note=figure.name)
-            pictures.append(pictured(figure, place))
-        step.update(len(pictures), note=PAGE_NAME)
-        page = place / PAGE_NAME
-        write_whole(page, render_page(loaded, figures).encode())
-    return Report(
+    return write_report(
+        *(place, figures, lambda: render_page(loaded, figures), progress),
         headline=headline(loaded),
-        page=page,
-        pictures=tuple(pictures),
         table=point_table(loaded),
     )
 

@@ -9,25 +9,23 @@ from urllib.parse import quote
 
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
-from armload.core.progress import Progress, Silent
+from armload.core.progress import Progress
 from armload.core.values import counted, format_bytes
 from armload.core.workspace import evaluations_folder, loads_folder, reports_folder, runs_folder
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
 from armload.report.html import render
-from armload.report.multi_run import Report
-from armload.report.pictures import Picture, pictured
 from armload.report.tuning.effects import effects_figure
 from armload.report.tuning.front import front_figure
 from armload.report.tuning.progress import progress_figure
 from armload.report.tuning.told import Step, Told
 from armload.report.tuning.trials import settings_table
+from armload.report.written import PAGE_NAME, Report, check_report_folder, write_report
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import Tuned
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Constraints
 
-PAGE_NAME = "report.html"
 TEMPLATE_NAME = "tuning/page.html.j2"
 
 
@@ -70,19 +68,12 @@ def write_tuning_report(
     if not told.steps:
         raise UsageError(f"{told.tuning.id} has no trials yet.", "Repeat its armload tune command.")
     place = folder or reports_folder() / told.tuning.id
-    if place.exists() and not place.is_dir():
-        raise UsageError(f"{place} is a file.", "Name a folder for the report.")
+    check_report_folder(place)
     figures = figures_of(told)
-    pictures: list[Picture] = []
-    with (progress or Silent()).step("drawing", total=len(figures) + 1, unit="figures") as step:
-        for figure in figures:
-            step.update(len(pictures), note=figure.name)
-            pictures.append(pictured(figure, place))
-        step.update(len(pictures), note=PAGE_NAME)
-        page = place / PAGE_NAME
-        write_whole(page, render_page(told, figures, place).encode())
-    return Report(
-        headline=headline(told), page=page, pictures=tuple(pictures), table=settings_table(told)
+    return write_report(
+        *(place, figures, lambda: render_page(told, figures, place), progress),
+        headline=headline(told),
+        table=settings_table(told),
     )
 
 

@@ -8,13 +8,8 @@ from armload.core.files import content
 from armload.engines.engine import MemoryNeed, Settings, Site
 from armload.engines.job import Job, Subject
 from armload.engines.llama_cpp import command, context_tokens, engine_times, generated_text
-from armload.engines.model_engine import (
-    ModelEngine,
-    binary_record,
-    memory_of,
-    model_record,
-    peak_memory,
-)
+from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
+from armload.engines.model_program import binary_record, model_record
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.engines.trace import read_trace

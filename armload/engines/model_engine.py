@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from armload.boards.board import Board
-from armload.boards.host import Host
-from armload.boards.probe import Probe
 from armload.build.binary import Binary
-from armload.core.progress import Progress
-from armload.deploy.deployment import check_fit
-from armload.deploy.payload import Payload
-from armload.engines.engine import Engine, MemoryNeed, Settings, Site
-from armload.engines.job import BinaryRecord, ModelRecord, Subject
+from armload.engines.engine import MemoryNeed, Settings, Site
 from armload.engines.llama_cpp import (
     NO_REPACK,
     EngineSettings,
@@ -24,6 +16,7 @@ from armload.engines.llama_cpp import (
     if_offered,
     repacks,
 )
+from armload.engines.model_program import ModelProgram, PlanDocument
 from armload.engines.output import Memory
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsWish, are_streamed, environment
@@ -33,21 +26,15 @@ WORKING_BYTES = 64 << 20
 """Of the engine itself beside weights and cache, with some room."""
 
 
-class ModelPlan(EngineSettings, WeightsWish, Protocol):
+class ModelPlan(PlanDocument, EngineSettings, WeightsWish, Protocol):
     """How a program computes and holds its weights, as a value."""
-
-    def model_dump(self, *, mode: str) -> dict[str, Any]:
-        """Return all of it; in mode ``json`` with nothing but JSON's types."""
-
-    def model_dump_json(self) -> str:
-        """Write all of it."""
 
 
 AnyPlan = TypeVar("AnyPlan", bound=ModelPlan)
 
 
-class ModelEngine(Engine, Generic[AnyPlan]):
-    """A plan, carried out by one program with one model.
+class ModelEngine(ModelProgram[AnyPlan]):
+    """A plan, carried out by one program that computes with one model.
 
     Attributes:
         plan, model: as given.
@@ -63,28 +50,7 @@ class ModelEngine(Engine, Generic[AnyPlan]):
     def __init__(self, plan: AnyPlan, binary: Binary, model: Model) -> None:
         check_architecture(binary.path, model)
         check_options(binary.path, plan)
-        self.plan = plan
-        self._binary = binary
-        self.model = model
-
-    @property
-    def fingerprint(self) -> str:
-        """A checksum over plan, program and model."""
-        return checksum((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
-
-    @property
-    def subject(self) -> Subject:
-        """The plan, and what is known of program and model."""
-        return Subject(
-            arguments=self.plan.model_dump(mode="json"),
-            binary=binary_record(self._binary),
-            model=model_record(self.model),
-        )
-
-    @property
-    def payload(self) -> tuple[Payload, ...]:
-        """The program and the model."""
-        return program_and_model(self._binary, self.model)
+        super().__init__(plan, binary, model)
 
     @property
     def settings(self) -> Settings:
@@ -95,11 +61,6 @@ class ModelEngine(Engine, Generic[AnyPlan]):
     @abstractmethod
     def memory(self) -> MemoryNeed:
         """What it takes of the board's memory."""
-
-    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
-        """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self._binary, found, emulated=bool(host.launcher))
 
     def environment(self, site: Site) -> Mapping[str, str]:
         """Say how the weights are held, where that is not as llama.cpp does it."""
@@ -120,33 +81,6 @@ class ModelEngine(Engine, Generic[AnyPlan]):
     def _are_streamed(self, site: Site) -> bool:
         now = site.found.conditions
         return are_streamed(self.plan, self._binary.path, self.model, self.memory, now)
-
-
-def checksum(parts: Sequence[str]) -> str:
-    """Return a checksum over what decides a run."""
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def binary_record(binary: Binary) -> BinaryRecord:
-    """Return what is kept of a program."""
-    return BinaryRecord(
-        **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
-        features=tuple(use.feature for use in binary.features if not use.guarded),
-    )
-
-
-def model_record(model: Model) -> ModelRecord:
-    """Return what is kept of a model."""
-    facts = model.model_dump(include=set(ModelRecord.model_fields) - {"name"})
-    return ModelRecord(name=model.name, **facts)
-
-
-def program_and_model(binary: Binary, model: Model) -> tuple[Payload, Payload]:
-    """Return what a program with a model needs on a board."""
-    return (
-        Payload.of_file(binary.path, sha256=binary.sha256, executable=True),
-        Payload.of_file(model.path, sha256=model.sha256, executable=False),
-    )
 
 
 def memory_of(

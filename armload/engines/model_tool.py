@@ -5,26 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from pydantic import BaseModel
-
-from armload.boards.board import Board
-from armload.boards.host import Host
-from armload.boards.probe import Probe
 from armload.build.binary import Binary
-from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.deployment import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
-from armload.engines.engine import Engine, Site
-from armload.engines.job import Subject
-from armload.engines.model_engine import binary_record, checksum, model_record
+from armload.engines.engine import Site
+from armload.engines.model_program import ModelProgram, PlanDocument, program_and_model
 from armload.models.model import Model
 
-AnyPlan = TypeVar("AnyPlan", bound=BaseModel)
+AnyPlan = TypeVar("AnyPlan", bound=PlanDocument)
 
 
 class InPlace(Value):
@@ -39,7 +31,7 @@ class InPlace(Value):
     result: PurePosixPath
 
 
-class ModelTool(Engine, Generic[AnyPlan]):
+class ModelTool(ModelProgram[AnyPlan]):
     """A plan, carried out by one program on one model's file.
 
     The program writes what it does to standard error, which is joined to standard output, so that
@@ -56,33 +48,14 @@ class ModelTool(Engine, Generic[AnyPlan]):
     def __init__(
         self, plan: AnyPlan, binary: Binary, model: Model, in_place: InPlace | None
     ) -> None:
-        self.plan = plan
-        self.model = model
-        self._binary = binary
+        super().__init__(plan, binary, model)
         self.in_place = in_place
-
-    @property
-    def fingerprint(self) -> str:
-        """A checksum over plan, program and model."""
-        return checksum((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
-
-    @property
-    def subject(self) -> Subject:
-        """The plan, and what is known of program and model."""
-        return Subject(
-            arguments=self.plan.model_dump(mode="json"),
-            binary=binary_record(self._binary),
-            model=model_record(self.model),
-        )
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program; the model, unless it is there."""
-        binary, model = self._binary, self.model
-        program = Payload.of_file(binary.path, sha256=binary.sha256, executable=True)
-        if self.in_place is not None:
-            return (program,)
-        return (program, Payload.of_file(model.path, sha256=model.sha256, executable=False))
+        program, model = program_and_model(self._binary, self.model)
+        return (program,) if self.in_place is not None else (program, model)
 
     @property
     @abstractmethod
@@ -93,11 +66,6 @@ class ModelTool(Engine, Generic[AnyPlan]):
     def time_limit_s(self) -> float:
         """As long as any run may take."""
         return DEFAULT_TIME_LIMIT_S
-
-    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
-        """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self._binary, found, emulated=bool(host.launcher))
 
     def program(self, site: Site) -> str:
         """Return the program, which a shell starts."""

@@ -14,7 +14,8 @@ from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job, Subject
 from armload.engines.llama_cpp import check_architecture, command, offers
-from armload.engines.model_engine import WORKING_BYTES, checksum, model_record
+from armload.engines.model_engine import WORKING_BYTES
+from armload.engines.model_program import checksum, model_record
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.models.model import Model

@@ -9,7 +9,7 @@ from pathlib import Path
 from armload.build.binary import Binary
 from armload.deploy.follow import Growth
 from armload.engines.answers import Answer, parse_answers
-from armload.engines.model_engine import checksum
+from armload.engines.model_program import checksum
 from armload.engines.scorer import Scoring, ScoringPlan
 from armload.models.model import Model
 

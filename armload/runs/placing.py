@@ -13,7 +13,7 @@ from armload.core.values import Value, format_bytes
 from armload.deploy.deployment import check_fit, deploy
 from armload.deploy.layout import Layout
 from armload.engines.completion import PROGRAM
-from armload.engines.model_engine import program_and_model
+from armload.engines.model_program import program_and_model
 from armload.models.model import Model
 from armload.runs.pipeline import Request, leased_board, session
 

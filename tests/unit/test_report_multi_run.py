@@ -15,7 +15,6 @@ from armload.core.errors import UsageError
 from armload.engines.job import ModelRecord
 from armload.report.cells import cells_of
 from armload.report.multi_run import (
-    Report,
     counted,
     doubts,
     headline,
@@ -24,7 +23,7 @@ from armload.report.multi_run import (
     verdict,
     write_runs_report,
 )
-from armload.report.written import PAGE_NAME
+from armload.report.written import PAGE_NAME, Report
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, planned, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep

@@ -17,8 +17,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from armload.build.index import without_login
-from armload.build.ninja import end
-from armload.core.children import known
+from armload.core.children import end, known
 from armload.core.errors import MissingToolError
 from armload.core.values import Value
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
-import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from armload.core.children import known
+from armload.core.children import run_watched
 from armload.core.errors import ArmloadError, BuildError, DiskError
 
 LOG_LINES_SHOWN = 30
-END_PATIENCE_S = 5.0
 FULL_DISK_BYTES = 16 << 20
 """With less free space than this a failure is put down to it: compilers rarely say so."""
 
@@ -60,50 +57,23 @@ def run_logged(
         BuildError: the program failed; shows the end of its output.
     """
     tail: deque[str] = deque(maxlen=LOG_LINES_SHOWN)
-    with (
-        log.open("a", encoding="utf-8") as file,
-        subprocess.Popen(
+    with log.open("a", encoding="utf-8") as file:
+
+        def note(line: str) -> None:
+            file.write(line)
+            file.flush()
+            tail.append(line.rstrip())
+            watch(line)
+
+        status = run_watched(
             command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | environment,
-            text=True,
-            errors="replace",
-            pass_fds=[keep_open],
-            start_new_session=True,
-        ) as process,
-        known(process),
-    ):
-        try:
-            if nice:
-                os.setpriority(os.PRIO_PGRP, process.pid, nice)
-            assert process.stdout is not None  # noqa: S101 - it is a pipe, as set above
-            for line in process.stdout:
-                file.write(line)
-                file.flush()
-                tail.append(line.rstrip())
-                watch(line)
-            status = process.wait()
-        except BaseException:
-            end(process)
-            raise
+            environment=os.environ | environment,
+            watch=note,
+            keep_open=keep_open,
+            nice=nice,
+        )
     if status != 0:
         raise failure(Path(command[0]).name, status, list(tail), log)
-
-
-def end(process: subprocess.Popen[Any]) -> None:
-    """End a program that leads a session, and its children.
-
-    It is asked to end first: ninja and git then remove incomplete files.
-    """
-    for kind in (signal.SIGINT, signal.SIGKILL):
-        if process.poll() is None:
-            os.killpg(process.pid, kind)
-            try:
-                process.wait(END_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                continue
 
 
 def failure(program: str, status: int, tail: Sequence[str], log: Path) -> ArmloadError:

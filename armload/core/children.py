@@ -9,9 +9,12 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
+
+END_PATIENCE_S = 5.0
 
 _living: set[int] = set()
 _ended = threading.Event()
@@ -30,6 +33,69 @@ def known(process: subprocess.Popen[Any]) -> Iterator[None]:
     finally:
         with _lock:
             _living.discard(process.pid)
+
+
+def run_watched(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    watch: Callable[[str], None],
+    keep_open: int,
+    folder: Path | None = None,
+    nice: int = 0,
+) -> int:
+    """Run a program, show each line that it writes to ``watch``, and return its status.
+
+    A carriage return ends a line, too. When this is interrupted, the program and its children are
+    ended first.
+
+    Args:
+        environment: all its variables.
+        keep_open: a file descriptor that it inherits: a lock that is held as long as one of its
+            children lives.
+        folder: it runs in; none for this process's.
+        nice: how much it steps back for other programs, 0 to 19.
+    """
+    with (
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env=environment,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=[keep_open],
+            start_new_session=True,
+        ) as process,
+        known(process),
+    ):
+        try:
+            if nice:
+                os.setpriority(os.PRIO_PGRP, process.pid, nice)
+            assert process.stdout is not None  # noqa: S101 - it is a pipe, as set above
+            for line in process.stdout:
+                watch(line)
+            return process.wait()
+        except BaseException:
+            end(process)
+            raise
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a program that leads a session, and its children.
+
+    It is asked to end first: ninja and git then remove incomplete files.
+    """
+    for kind in (signal.SIGINT, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, kind)
+            try:
+                process.wait(END_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                continue
 
 
 def end_all() -> None:

@@ -17,7 +17,7 @@ from armload.build.index import without_login
 from armload.conversion.checkpoints.downloads import Download, read_report
 from armload.conversion.checkpoints.packages import Packages
 from armload.conversion.checkpoints.proposal import Proposal
-from armload.conversion.checkpoints.running import FailedProgramError, run_watched
+from armload.conversion.checkpoints.running import FailedProgramError, run_checked
 from armload.core.cache import CacheItem, Kind, disk_usage, entries, is_left_over, left_over
 from armload.core.disk import CACHE_REMEDY, written_in
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
@@ -213,7 +213,7 @@ def _pip(
     watch: Callable[[str], None] | None = None,
 ) -> None:
     try:
-        run_watched(
+        run_checked(
             [str(_python(place)), "-I", "-m", "pip", *words],
             folder=place,
             environment=_QUIET,

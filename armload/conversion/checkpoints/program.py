@@ -9,7 +9,7 @@ from pathlib import Path
 
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment
-from armload.conversion.checkpoints.running import FailedProgramError, run_watched
+from armload.conversion.checkpoints.running import FailedProgramError, run_checked
 from armload.core.errors import ArmloadError, DataError, DiskError, MissingToolError
 
 _OFFLINE = {
@@ -50,7 +50,7 @@ def run_converter(
         ArmloadError: it was killed, as for want of memory.
     """
     try:
-        run_watched(
+        run_checked(
             [str(held.python), "-s", *words],
             folder=folder,
             environment=_OFFLINE,

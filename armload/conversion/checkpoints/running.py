@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from armload.build.ninja import end
-from armload.core.children import known
+from armload.core import children
 
 _LINES_KEPT = 40
 
@@ -33,7 +31,7 @@ class FailedProgramError(Exception):
         return "\n".join(f"  {line}" for line in self.lines[-12:])
 
 
-def run_watched(
+def run_checked(
     command: Sequence[str],
     *,
     folder: Path,
@@ -54,32 +52,19 @@ def run_watched(
         FailedProgramError: its status is not 0.
     """
     tail: deque[str] = deque(maxlen=_LINES_KEPT)
-    with (
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            cwd=folder,
-            env={**_without_python(), **environment},
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            pass_fds=[keep_open],
-            start_new_session=True,
-        ) as process,
-        known(process),
-    ):
-        try:
-            assert process.stdout is not None  # noqa: S101 - it is a pipe, as set above
-            for line in process.stdout:
-                if line.strip():
-                    tail.append(line.rstrip())
-                    watch(line)
-            status = process.wait()
-        except BaseException:
-            end(process)
-            raise
+
+    def note(line: str) -> None:
+        if line.strip():
+            tail.append(line.rstrip())
+            watch(line)
+
+    status = children.run_watched(
+        command,
+        environment={**_without_python(), **environment},
+        watch=note,
+        keep_open=keep_open,
+        folder=folder,
+    )
     if status != 0:
         raise FailedProgramError(status, tail)
 

@@ -28,7 +28,8 @@ FIRST_LOOK = 0.01
 _LATER_LOOKS = 1 - CONFIDENCE - FIRST_LOOK
 _SPENDS_FROM = 3
 _DISTURBED_IN_A_ROW = 3
-_DISTURBANCES = {"throttled", "contended", "unsteady", "swapped"}
+DISTURBANCES = frozenset(("throttled", "contended", "unsteady", "swapped"))
+"""Findings on what slowed a run down from outside."""
 
 
 class Precision(Value):
@@ -165,7 +166,7 @@ def stop(
     if not runs:
         return None
     last = runs[-1]
-    if not counts(last) and not _names(last) <= _DISTURBANCES | {"few tokens"}:
+    if not counts(last) and not _names(last) <= DISTURBANCES | {"few tokens"}:
         return Stop(reached=False, why=f"a repeat would not change this: {last.verdict.reasons[0]}")
     if last.summary.token_s is None:
         return Stop(reached=False, why="no output token was timed.")

@@ -28,6 +28,7 @@ class Compared(Value):
     setting: Setting
     side: Side
     cost: float
+    disturbance: str = ""
     evidence: tuple[str, ...]
 
 
@@ -84,7 +85,13 @@ def confirm(
                 f"The defaults failed when they were run again: {outcome.reason}",
                 "Repeat the command to run the comparison again.",
             )
-        one = Compared(setting=setting, side=side, cost=outcome.cost, evidence=outcome.evidence)
+        one = Compared(
+            setting=setting,
+            side=side,
+            cost=outcome.cost,
+            disturbance=outcome.disturbance,
+            evidence=outcome.evidence,
+        )
         done.append(one)
         lines = "".join(each.model_dump_json() + "\n" for each in done)
         write_whole(path, lines.encode())
@@ -101,6 +108,7 @@ def confirm(
         leader_runs=runs["leader"],
         speed=speed,
         is_faster=speed.low > 1,
+        disturbances=tuple(each.disturbance for each in done if each.disturbance),
     )
 
 

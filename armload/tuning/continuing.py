@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from armload.analysis.repeats import DISTURBANCES
 from armload.analysis.run import Run
 from armload.analysis.summary import token_times
 from armload.bench.combination import Combination, combination
@@ -141,5 +142,6 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
         cost=cost,
         samples=samples,
         reason=garbage,
+        disturbance=next((findings[name] for name in findings if name in DISTURBANCES), ""),
         evidence=(run.id,),
     )

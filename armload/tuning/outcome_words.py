@@ -37,15 +37,25 @@ def sentence_of(
     if confirmation is None:
         return f"No setting is faster than the defaults ({now})."
     speed = confirmation.speed
+    doubt = _doubt(confirmation)
     times = f"{speed.ratio:.2f} times as fast"
     sure = f"(95 %: {speed.low:.2f} to {speed.high:.2f})"
     if confirmation.is_faster:
         before = cost_words(tuning.objective, leader.cost * speed.ratio)
-        return f"{times} as the defaults {sure}, {words}: {now} instead of {before}."
+        return f"{times} as the defaults {sure}, {words}: {now} instead of {before}.{doubt}"
     return (
         f"No setting is faster than the defaults. The best, {words}, is {times} {sure}: "
-        "that may be chance."
+        f"that may be chance.{doubt}"
     )
+
+
+def _doubt(confirmation: Confirmation) -> str:
+    """Say how many runs of the comparison were disturbed, and how the last of them was."""
+    disturbed = confirmation.disturbances
+    if not disturbed:
+        return ""
+    runs = len(confirmation.defaults_runs) + len(confirmation.leader_runs)
+    return f" {len(disturbed)} of the {runs} runs compared were disturbed. {disturbed[-1]}"
 
 
 def _figure(value: float) -> str:

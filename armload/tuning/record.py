@@ -119,6 +119,7 @@ class Confirmation(Value):
         defaults_runs, leader_runs: their ids.
         speed: how many times as fast the leader is.
         is_faster: the interval lies above 1.
+        disturbances: what slowed down some of the runs, for each of these.
     """
 
     leader: Setting
@@ -126,6 +127,7 @@ class Confirmation(Value):
     leader_runs: tuple[str, ...]
     speed: Ratio
     is_faster: bool
+    disturbances: tuple[str, ...] = ()
 
 
 class Violation(Value):

@@ -34,6 +34,7 @@ class Outcome(Value):
         samples: costs of its parts, such as single tokens, from which its interval is computed;
             none for a trial that gives one figure.
         reason: why it failed, or which constraint it breaks.
+        disturbance: what else slowed it down, such as other programs on the board.
         evidence: ids of its runs, evaluations or loads.
         took_s: how long the whole trial took, the board's preparation included.
     """
@@ -42,5 +43,6 @@ class Outcome(Value):
     cost: float | None = None
     samples: tuple[float, ...] = ()
     reason: str = ""
+    disturbance: str = ""
     evidence: tuple[str, ...] = ()
     took_s: float = 0.0

@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
+from armload.analysis.run import Finding, FindingName, Verdict
 from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
 from armload.engines.cpu_set import cpu_numbers, cpu_words
 from armload.engines.plan import Plan
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
+from armload.tuning.continuing import outcome_of
 from armload.tuning.foreseeing import contradiction
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.prior import Prior
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
 from armload.tuning.space import Choice, Setting, Space
 from armload.tuning.wanted import Objective
+from tests.unit.runs import quick_run
 
 LITTLE = ClusterState(cores=(0, 1, 2, 3), max_khz=1_800_000)
 BIG = ClusterState(cores=(4, 5), max_khz=2_400_000)
@@ -188,3 +191,15 @@ def test_what_the_engine_would_refuse_is_not_tried(fields: dict[str, Any], reaso
     found = contradiction(Plan.model_validate(fields))
     assert reason in found
     assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "disturbance"),
+    [("contended", "It was contended."), ("few tokens", ""), ("text", "")],
+)
+def test_a_run_is_disturbed_by_what_slows_it_down_from_outside(
+    name: FindingName, disturbance: str
+) -> None:
+    finding = Finding(name=name, sentence=f"It was {name}.")
+    run = quick_run().model_copy(update={"verdict": Verdict.of([finding])})
+    assert outcome_of(run, "decode").disturbance == disturbance

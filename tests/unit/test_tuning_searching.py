@@ -50,6 +50,7 @@ class Board:
     Attributes:
         garbage, failing: settings whose runs end so.
         other_text: settings that write something else.
+        disturbed: settings whose runs another program slows down.
         unplugged_after: so many measurements the board answers.
     """
 
@@ -57,6 +58,7 @@ class Board:
     garbage: Sequence[Setting] = ()
     failing: Sequence[Setting] = ()
     other_text: Sequence[Setting] = ()
+    disturbed: Sequence[Setting] = ()
     unplugged_after: int | None = None
     made: list[tuple[Setting, int]] = field(default_factory=list)
     rungs: int = 3
@@ -78,6 +80,7 @@ class Board:
                 status="violates" if is_garbage else "measured",
                 cost=cost,
                 reason="The text ends in a loop." if is_garbage else "",
+                disturbance="Contended." if setting in self.disturbed else "",
                 evidence=(f"run-{len(self.made)}",),
             ),
             text="another story" if setting in self.other_text else "once upon a time"[: 5 + rung],
@@ -150,6 +153,14 @@ def test_what_is_faster_wins_and_is_confirmed_beside_the_defaults() -> None:
     assert "3 threads, KV cache q8_0" in result.sentence
     sides = [setting for setting, _ in board.made[-8:]]
     assert sides == [SPACE.defaults, BEST, BEST, SPACE.defaults] * 2
+
+
+def test_a_comparison_that_was_disturbed_says_so() -> None:
+    board = Board(costs={BEST.key: 0.5}, disturbed=[SPACE.defaults])
+    result = searching(tuned(), board).run()
+    assert result.sentence.endswith(" 4 of the 8 runs compared were disturbed. Contended.")
+    calm = searching(tuned(seed=2), Board(costs={BEST.key: 0.5})).run()
+    assert "disturbed" not in calm.sentence
 
 
 def test_where_nothing_is_faster_the_defaults_win() -> None:

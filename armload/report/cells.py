@@ -187,7 +187,7 @@ def cells_of(runs: Iterable[Run]) -> list[Cell]:
     for run in [run for run in every if not is_warm_up(run)] or every:
         groups.setdefault(_key(run), {})[run.id] = run
     sorted_groups = [
-        tuple(sorted(group.values(), key=lambda run: run.id)) for group in groups.values()
+        tuple(sorted(group.values(), key=lambda run: run.started_utc)) for group in groups.values()
     ]
     sorted_groups.sort(key=_place)
     words = labels([_best_known(group) for group in sorted_groups])

@@ -151,7 +151,7 @@ def _doubts_about_the_cpu(
     return [
         (
             f"Contended: the engine's {threads} had the CPU for {busy:.0%} of the time and were "
-            f"preempted {switches:.0f} times per token{by}. End other programs "
+            f"preempted {counted(round(switches), 'time')} per token{by}. End other programs "
             f"{_where_else(board)}, or use fewer threads."
         )
     ]

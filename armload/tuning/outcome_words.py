@@ -9,13 +9,16 @@ from armload.tuning.record import Confirmation, Tuning
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Objective
 
+_IN_FULL_FROM = 999.5
+"""What would be written as 1e+03."""
+
 
 def cost_words(objective: Objective, cost: float) -> str:
     """Write a cost with its unit, as a rate where people speak of that."""
     aim = AIMS[objective]
     if aim.rate_unit:
-        return f"{_figure(1 / cost)} {aim.rate_unit}"
-    return f"{_figure(cost)} {aim.unit}"
+        return f"{three_figures(1 / cost)} {aim.rate_unit}"
+    return f"{three_figures(cost)} {aim.unit}"
 
 
 def sentence_of(
@@ -58,5 +61,6 @@ def _doubt(confirmation: Confirmation) -> str:
     return f" {len(disturbed)} of the {runs} runs compared were disturbed. {disturbed[-1]}"
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+def three_figures(value: float) -> str:
+    """Write a positive number with three figures, a large one in full: ``0.0123``, ``2,346``."""
+    return f"{value:,.0f}" if value >= _IN_FULL_FROM else f"{value:.3g}"

@@ -10,6 +10,7 @@ from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Rows
 from armload.report.tuning.told import Told
 from armload.report.tuning.trials import interval_words, ordered
+from armload.tuning.outcome_words import three_figures
 
 MOST_ROWS = 10
 
@@ -33,7 +34,7 @@ def settings_view(told: Told) -> Group:
     for each in shown:
         table.add(
             Text(each.words, style="bold" if each is able[0] else ""),
-            f"{told.scale.value(each.estimate.cost):.3g}" if each.estimate else words.UNKNOWN,
+            three_figures(told.scale.value(each.estimate.cost)) if each.estimate else words.UNKNOWN,
             interval_words(told, each),
             str(each.estimate.trials if each.estimate else 0),
             words.size(each.max_rss_bytes),

@@ -8,6 +8,7 @@ from armload.report import formatting as words
 from armload.report.cell_table import CellTable, Column, Entry, Row
 from armload.report.tuning.front import front_of
 from armload.report.tuning.told import Candidate, Scale, Told
+from armload.tuning.outcome_words import three_figures
 from armload.tuning.space import Choice
 
 
@@ -63,7 +64,7 @@ def interval_words(told: Told, candidate: Candidate) -> str:
         return ""
     interval = candidate.estimate.interval
     low, high = sorted((told.scale.value(interval.low), told.scale.value(interval.high)))
-    return f"{low:.3g} to {high:.3g}"
+    return f"{three_figures(low)} to {three_figures(high)}"
 
 
 def _heading(scale: Scale) -> str:
@@ -84,7 +85,7 @@ def _cost(told: Told, candidate: Candidate) -> Entry:
     if candidate.estimate is None:
         return Entry(text=words.UNKNOWN)
     value = told.scale.value(candidate.estimate.cost)
-    return Entry(text=f"{value:.3g}", number=value, range=interval_words(told, candidate))
+    return Entry(text=three_figures(value), number=value, range=interval_words(told, candidate))
 
 
 def _trials(told: Told, candidate: Candidate) -> Entry:

@@ -86,8 +86,9 @@ def quantise_and_present(
             for each in found
         ),
     )
-    for each in found if output else ():
-        _copy(each, output, progress)
+    if output is not None:
+        for each in found:
+            _copy(each, output, progress)
     if as_json:
         show_document(document)
     else:
@@ -127,9 +128,7 @@ def _divergences(
         return {}
 
 
-def _copy(each: Quantised, output: Path | None, progress: Progress) -> None:
-    if output is None:
-        return
+def _copy(each: Quantised, output: Path, progress: Progress) -> None:
     target = output / each.path.name
     if target.exists():
         if target.is_file() and sha256_of(target) == each.made.sha256:

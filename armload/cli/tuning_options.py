@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
 from armload.analysis.load.objectives import read_objectives
 from armload.bench.options import Options
@@ -14,10 +13,9 @@ from armload.cli.numbers import amount, whole_number
 from armload.core.errors import UsageError
 from armload.core.values import parse_bytes
 from armload.serving.lengths import read_lengths
-from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
+from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy, Objective
 from armload.tuning.wish import Requests, work_of
 
-_SERVED = ("total-time", "rate")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _QUESTIONS = 100
 _RATE_REQUESTS = 40
@@ -29,10 +27,10 @@ def objective_named(text: str) -> Objective:
     Raises:
         UsageError: there is no such one.
     """
-    for each in get_args(Objective):
+    for each in AIMS:
         if each == text:
-            return each  # type: ignore[no-any-return]
-    raise UsageError(f"--for {text!a}: must be one of {', '.join(get_args(Objective))}.")
+            return each
+    raise UsageError(f"--for {text!a}: must be one of {', '.join(AIMS)}.")
 
 
 def duration_s(option: str, text: str) -> float:
@@ -100,7 +98,7 @@ def requests_of(
         UsageError: an option is missing, or does not belong to the objective.
     """
     given = {name for name, text in typed.items() if text}
-    if objective not in _SERVED:
+    if objective not in SERVED:
         if given:
             raise UsageError(
                 f"--for {objective} times single runs, and excludes --{min(given)}.",
@@ -152,7 +150,7 @@ def work_typed(objective: Objective, prompt: str, prompt_tokens: str, n_predict:
     Raises:
         UsageError: a value makes no sense, or does not belong to the objective.
     """
-    if objective in _SERVED:
+    if objective in SERVED:
         if prompt:
             raise UsageError(
                 f"--prompt is no option of --for {objective}.", "Give requests with --data FILE."

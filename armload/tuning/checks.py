@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from armload.analysis.accuracy import wilson
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.answers import Answer
@@ -137,20 +138,17 @@ class RightAnswers:
         )
 
 
-def require_reachable(wanted: LeastAccuracy, lower_bound: Callable[[int, int], float]) -> None:
+def require_reachable(wanted: LeastAccuracy) -> None:
     """Refuse a share that so few questions cannot show.
-
-    Args:
-        lower_bound: of the share, by right answers and questions.
 
     Raises:
         UsageError: even if all are answered right, the bound lies below; says how many it takes.
     """
-    reached = lower_bound(wanted.questions, wanted.questions)
+    reached = wilson(wanted.questions, wanted.questions).low
     if reached >= wanted.share:
         return
     enough = wanted.questions
-    while lower_bound(enough, enough) < wanted.share:
+    while wilson(enough, enough).low < wanted.share:
         enough += 1
     raise UsageError(
         f"--min-accuracy {wanted.share:g}:{wanted.task}:{wanted.questions}: even if all "

@@ -15,7 +15,7 @@ from armload.engines.plan import NGRAM
 from armload.tuning.prior import Prior
 from armload.tuning.settings import NO_REPACKING
 from armload.tuning.space import Choice, Parameter, Setting, Space
-from armload.tuning.wanted import Objective
+from armload.tuning.wanted import SERVED, Objective
 
 _CONTINUING = ("threads", "cpus", "kv_type", "flash_attention", "engine_args", "resident")
 _SERVING = (
@@ -156,7 +156,6 @@ def require_feasible(space: Space, prior: Callable[[Setting], Prior], narrowing:
 
 def _offered(objective: Objective, offer: Offer) -> dict[str, tuple[Choice, ...]]:
     cores = sum(len(each.cores) for each in offer.clusters)
-    serves = objective in ("total-time", "rate")
     offered: dict[str, tuple[Choice, ...]] = {
         "threads": _threads(cores),
         "cpus": (None, *core_sets(offer.clusters)),
@@ -170,7 +169,7 @@ def _offered(objective: Objective, offer: Offer) -> dict[str, tuple[Choice, ...]
     if offer.streamed_bytes is not None:
         some = tuple(round(share * offer.streamed_bytes) for share in _RESIDENT_SHARES)
         offered["resident"] = (*some, None)
-    if serves:
+    if objective in SERVED:
         offered["micro_batch"] = _SERVED_MICRO_BATCHES
     else:
         offered["micro_batch"] = _below(_MICRO_BATCHES, offer.prompt_tokens)

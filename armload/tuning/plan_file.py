@@ -14,7 +14,7 @@ from armload.core.files import write_whole
 from armload.tuning.record import Result, Tuning
 from armload.tuning.wanted import AIMS
 
-_MARK = "# Found by armload tune"
+_MARK = "Found by armload tune"
 
 
 def default_path(board: str, model: str) -> Path:
@@ -33,7 +33,7 @@ def check_path(path: Path) -> None:
     if not path.exists():
         return
     try:
-        is_ours = path.is_file() and path.read_bytes().startswith(_MARK.encode())
+        is_ours = path.is_file() and path.read_bytes().startswith(f"# {_MARK}".encode())
     except OSError as error:
         raise unreadable(path, error) from error
     if not is_ours:
@@ -56,10 +56,6 @@ def write_plan(path: Path, tuning: Tuning, result: Result) -> None:
         f"Engine: {tuning.engine}.",
         f"Search: {tuning.id}, {result.trials} trials.",
     )
-    lines = "".join(line.replace("\n", " ") + "\n" for line in _commented(about))
+    comment = "".join("# " + line.replace("\n", " ") + "\n" for line in about)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    write_whole(path, (lines + text).encode())
-
-
-def _commented(lines: tuple[str, ...]) -> list[str]:
-    return [line if line.startswith("#") else f"# {line}" for line in lines]
+    write_whole(path, (comment + text).encode())

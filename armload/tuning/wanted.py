@@ -10,6 +10,9 @@ from armload.core.values import Value
 
 Objective = Literal["decode", "prefill", "ttft", "total-time", "rate"]
 
+SERVED: tuple[Objective, ...] = ("total-time", "rate")
+"""What is measured by a load on a service, and not by single runs."""
+
 
 class Aim(Value):
     """An objective as a cost, which is to be small.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from armload.analysis.accuracy import wilson
 from armload.analysis.load.objectives import Objectives
 from armload.bench.options import Options
 from armload.core.errors import UsageError
@@ -97,7 +96,7 @@ class Wish(Value):
         wanted = self.constraints.min_accuracy
         if wanted is None:
             return
-        require_reachable(wanted, lambda right, of: wilson(right, of).low)
+        require_reachable(wanted)
         task = load_task(wanted.task)
         if not (wanted.data or task.data):
             source = f" Get it from: {task.data_source}" if task.data_source else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.core.values import counted
+from armload.core.values import counted, percentage
 from armload.report.drawing import (
     COLOURS,
     HEIGHT_PIXELS,
@@ -135,7 +135,7 @@ def _rows(told: Told, candidates: Sequence[Candidate]) -> Rows:
             "kl": "not measured" if each.quality.kl_mean is None else f"{each.quality.kl_mean:.4f}",
             "accuracy": "not measured"
             if each.quality.accuracy is None
-            else f"{100 * each.quality.accuracy:.1f} %",
+            else percentage(each.quality.accuracy, digits=1),
         }
         for each in candidates
         if each.estimate is not None

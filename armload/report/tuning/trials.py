@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.cell_table import CellTable, Column, Entry, Row
 from armload.report.tuning.front import front_of
@@ -97,12 +98,14 @@ def _quality(candidate: Candidate) -> tuple[Entry, Entry, Entry]:
     quality = candidate.quality
     text = {True: "the same", False: "other", None: words.UNKNOWN}[quality.same_text]
     kl, share = quality.kl_mean, quality.accuracy
-    surely = f"at least {100 * quality.accuracy_low:.1f} %" if quality.accuracy_low else ""
+    surely = (
+        f"at least {percentage(quality.accuracy_low, digits=1)}" if quality.accuracy_low else ""
+    )
     return (
         Entry(text=text),
         Entry(text=words.UNKNOWN if kl is None else f"{kl:.4f}", number=kl),
         Entry(
-            text=words.UNKNOWN if share is None else f"{100 * share:.1f} %",
+            text=words.UNKNOWN if share is None else percentage(share, digits=1),
             number=share,
             range=surely,
         ),

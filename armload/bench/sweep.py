@@ -25,7 +25,7 @@ from armload.core.errors import ArmloadError, DataError, DiskError, UsageError
 from armload.core.files import write_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress
-from armload.core.results import Results, fitting
+from armload.core.results import Results, fitting, write_lines
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.completion import Completion
@@ -169,14 +169,14 @@ class Journal:
     def __init__(self, folder: Path, sweep: Sweep) -> None:
         self.folder = folder
         self.sweep = sweep
-        self.entries = list(_entries(folder / JOURNAL_FILE))
+        self.entries = SWEEPS.read_lines(folder / JOURNAL_FILE, Entry)
 
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
         """Hold the sweep's lock within the block; first reread what others have done."""
         words = f"{self.sweep.id} is running in another terminal. Waiting for it."
         with locked(self.folder / LOCK_FILE, progress, waiting=words):
-            self.entries = list(_entries(self.folder / JOURNAL_FILE))
+            self.entries = SWEEPS.read_lines(self.folder / JOURNAL_FILE, Entry)
             yield
 
     def missing(self) -> list[Place]:
@@ -225,8 +225,7 @@ class Journal:
     def note(self, entry: Entry) -> None:
         """Add an entry durably, so that it survives a power failure right afterwards."""
         self.entries.append(entry)
-        lines = (each.model_dump_json() + "\n" for each in self.entries)
-        write_whole(self.folder / JOURNAL_FILE, "".join(lines).encode())
+        write_lines(self.folder / JOURNAL_FILE, self.entries)
 
 
 def begin(sweep: Sweep) -> Journal:
@@ -301,10 +300,3 @@ def load_journal(folder: Path) -> Journal:
         DiskError: one cannot be read.
     """
     return Journal(folder, SWEEPS.read(folder / SWEEP_FILE, Sweep))
-
-
-def _entries(path: Path) -> Iterator[Entry]:
-    content = path.read_bytes() if path.exists() else b""
-    # A line that was cut off is a run whose end was not noted.
-    for line in content.split(b"\n")[:-1]:
-        yield SWEEPS.parse(path, line, Entry)

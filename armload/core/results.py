@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from armload.core.disk import is_there, unreadable
 from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.files import write_whole
 from armload.core.mistakes import explain_mistake
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -98,6 +99,17 @@ class Results:
             raise unreadable(path, error) from error
         return self.parse(path, content, kind)
 
+    def read_lines(self, path: Path, kind: type[Read]) -> list[Read]:
+        """Read a file with a JSON document on each line; nothing where there is no such file.
+
+        A last line that was cut off is something whose end was not noted.
+
+        Raises:
+            DataError: a line was changed, or is of a newer format.
+        """
+        content = path.read_bytes() if path.exists() else b""
+        return [self.parse(path, line, kind) for line in content.split(b"\n")[:-1]]
+
     def parse(self, path: Path, content: bytes, kind: type[Read]) -> Read:
         """Read a JSON document from a file of a result, or a line of one.
 
@@ -139,3 +151,8 @@ def fitting(folders: Sequence[Path], reference: str) -> Path | None:
             "Give more of the id.",
         )
     return found[0] if found else None
+
+
+def write_lines(path: Path, values: Sequence[BaseModel]) -> None:
+    """Write a JSON document on each line, so that it survives a power failure right afterwards."""
+    write_whole(path, "".join(f"{each.model_dump_json()}\n" for each in values).encode())

@@ -101,20 +101,18 @@ def find_rate(
     probe = extent.model_copy(
         update={"requests": _PROBES_PER_CLIENT * clients, "warmup": 0, "duration_s": None}
     )
-    records = probing.point(Pace(concurrency=clients), probe)
-    assert probing.kept is not None  # noqa: S101 - it has run a point
-    found = metrics_of(probing.kept.load.points[0], records)
+    probed, records = probing.point(Pace(concurrency=clients), probe)
+    found = metrics_of(probed.load.points[0], records)
     bracket = bracket_of(found.requests_per_s)
     progress.say(_foreseen(found, bracket, requests))
 
     def met(rate: float) -> bool:
         try:
-            records = loading.point(Pace(rate=rate), extent)
+            kept, records = loading.point(Pace(rate=rate), extent)
         except NothingSucceededError as error:
             progress.say(error.message)
             return False
-        assert loading.kept is not None  # noqa: S101 - it has run a point
-        goodput = metrics_of(loading.kept.load.points[-1], records, objectives).goodput
+        goodput = metrics_of(kept.load.points[-1], records, objectives).goodput
         return goodput is not None and is_sustained(goodput, surely=True)
 
     bracket.tried(met)

@@ -72,13 +72,14 @@ class Loading:
             ArmloadError: the service has ended, or no request of a point succeeded; what was
                 measured until then is kept.
         """
-        for pace in paces:
+        first, *others = paces
+        kept, _ = self.point(first, extent)
+        for pace in others:
             self.point(pace, extent)
-        assert self.kept is not None  # noqa: S101 - there is at least one pace
-        return self.kept
+        return kept
 
-    def point(self, pace: Pace, extent: Extent) -> list[RequestRecord]:
-        """Run one point, and return what became of its requests.
+    def point(self, pace: Pace, extent: Extent) -> tuple[KeptLoad, list[RequestRecord]]:
+        """Run one point, and return the load with what became of the point's requests.
 
         Raises:
             ArmloadError: as for ``run``.
@@ -120,7 +121,7 @@ class Loading:
                 self._keep_trace(kept, number, sending)
         if not any(record.outcome == "ok" for record in sending.records):
             raise _nothing_succeeded(self._target, pace, sending.records)
-        return sorted(sending.records, key=lambda record: record.number)
+        return kept, sorted(sending.records, key=lambda record: record.number)
 
     def _take(self) -> Ask:
         ask = self._workload.ask(self._taken)

@@ -9,8 +9,8 @@ from typing import Literal
 
 from armload.analysis.statistics import FEWEST_RUNS, ratio_of_runs
 from armload.core.errors import DataError, RunError
-from armload.core.files import write_whole
 from armload.core.mistakes import explain_mistake
+from armload.core.results import write_lines
 from armload.core.values import Value
 from armload.engines.job import Place
 from armload.tuning.record import Confirmation
@@ -93,8 +93,7 @@ def confirm(
             evidence=outcome.evidence,
         )
         done.append(one)
-        lines = "".join(each.model_dump_json() + "\n" for each in done)
-        write_whole(path, lines.encode())
+        write_lines(path, done)
         said(one)
     costs = {side: [each.cost for each in done if each.side == side] for side in set(order)}
     runs = {

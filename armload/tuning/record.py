@@ -23,7 +23,7 @@ from armload.core.errors import DataError, DiskError
 from armload.core.files import write_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress
-from armload.core.results import Results
+from armload.core.results import Results, write_lines
 from armload.core.values import Value, as_json
 from armload.core.workspace import tunings_folder
 from armload.tuning.space import Choice, Setting, Space
@@ -195,14 +195,14 @@ class Tuned:
     def __init__(self, folder: Path, tuning: Tuning) -> None:
         self.folder = folder
         self.tuning = tuning
-        self.entries = list(_entries(folder / JOURNAL_FILE))
+        self.entries = TUNINGS.read_lines(folder / JOURNAL_FILE, Entry)
 
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
         """Hold the search's lock within the block; first reread what others have done."""
         words = f"{self.tuning.id} is running in another terminal. Waiting for it."
         with locked(self.folder / ".lock", progress, waiting=words):
-            self.entries = list(_entries(self.folder / JOURNAL_FILE))
+            self.entries = TUNINGS.read_lines(self.folder / JOURNAL_FILE, Entry)
             yield
 
     @property
@@ -213,8 +213,7 @@ class Tuned:
     def note(self, entry: Entry) -> None:
         """Add a trial durably, so that it survives a power failure right afterwards."""
         self.entries.append(entry)
-        lines = (each.model_dump_json() + "\n" for each in self.entries)
-        write_whole(self.folder / JOURNAL_FILE, "".join(lines).encode())
+        write_lines(self.folder / JOURNAL_FILE, self.entries)
 
     def end(self, result: Result) -> None:
         """Keep how it ended."""
@@ -317,13 +316,3 @@ def load_tuning(folder: Path) -> Tuned:
         DiskError: one cannot be read.
     """
     return Tuned(folder, TUNINGS.read(folder / TUNING_FILE, Tuning))
-
-
-def _entries(path: Path) -> Iterator[Entry]:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    # A line that was cut off is a trial whose end was not noted.
-    for line in content.split(b"\n")[:-1]:
-        yield TUNINGS.parse(path, line, Entry)

@@ -132,9 +132,7 @@ class ServiceLoads:
         pace = Pace(concurrency=service.plan.slots)
         if wanted.rate is not None:
             pace = Pace(rate=wanted.rate)
-        records = loading.point(pace, extent)
-        assert loading.kept is not None  # noqa: S101 - it has run a point
-        return self._attempt(loading.kept, records, count)
+        return self._attempt(*loading.point(pace, extent), count)
 
     def _attempt(self, kept: KeptLoad, records: Sequence[RequestRecord], count: int) -> Attempt:
         wanted = self._requests

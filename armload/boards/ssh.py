@@ -21,7 +21,6 @@ from armload.boards.ciphers import (
 from armload.boards.failures import SwitchedOffError, translated
 from armload.boards.forward import Passage, Relay, relayed
 from armload.boards.framing import (
-    after_mark,
     marked,
     own_output,
     reason,
@@ -30,8 +29,9 @@ from armload.boards.framing import (
     size_of,
 )
 from armload.boards.host import Completed, Piece, Way
-from armload.boards.pieces import PIECE_BYTES, pieces
+from armload.boards.pieces import pieces
 from armload.boards.sending import reporting_chunks
+from armload.boards.ssh_channel import blocks_of, errors_of, feed, output_of, sent_to
 from armload.boards.ssh_connection import SshConnection, open_connection
 from armload.boards.ssh_forward import open_passage
 from armload.boards.system_ssh import SystemSsh
@@ -121,7 +121,7 @@ class SshHost:
         output = {"stdout": bytearray(), "stderr": bytearray()}
         with self._started(command, stdin) as channel:
             late = f"{self._name}: a command took longer than {timeout_s:g} s."
-            streams = (_blocks(channel), _errors(channel))
+            streams = (blocks_of(channel), errors_of(channel))
             for stream, data in pieces(*streams, lambda: deadline - time.monotonic(), late):
                 output[stream] += data
             status = self._status(channel, max(deadline - time.monotonic(), 1.0))
@@ -139,7 +139,7 @@ class SshHost:
         """Run a shell command and yield its output as it comes, to its end."""
         with self._started(command, b"") as channel:
             late = f"{self._name}: no data for {silence_s:g} s."
-            yield from _pieces(channel, lambda: silence_s, late)
+            yield from pieces(output_of(channel), errors_of(channel), lambda: silence_s, late)
             self._status(channel, silence_s)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
@@ -160,7 +160,7 @@ class SshHost:
             return
         with self._started(command, b"") as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
-            yield from _output(channel)
+            yield from output_of(channel)
             self._check_done(channel, f"{path} cannot be read")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
@@ -179,7 +179,7 @@ class SshHost:
         with self._started(command, None) as channel, translated(self._name):
             channel.settimeout(TRANSFER_SILENCE_S)
             for chunk in every:
-                if channel.exit_status_ready() or not _sent(channel, chunk):
+                if channel.exit_status_ready() or not sent_to(channel, chunk):
                     break
             else:
                 channel.shutdown_write()
@@ -280,7 +280,7 @@ class SshHost:
                 with translated(self._name):
                     channel.exec_command(line)
                 if stdin is not None:
-                    feeder = threading.Thread(target=_feed, args=(channel, stdin), daemon=True)
+                    feeder = threading.Thread(target=feed, args=(channel, stdin), daemon=True)
                     feeder.start()
                 yield channel
             finally:
@@ -313,44 +313,6 @@ class SshHost:
         return channel.exit_status
 
     def _check_done(self, channel: paramiko.Channel, complaint: str) -> None:
-        stderr = b"".join(_errors(channel))
+        stderr = b"".join(errors_of(channel))
         if self._status(channel, TRANSFER_SILENCE_S) != 0:
             raise BoardError(f"{self._name}: {complaint}: {reason(stderr)}.")
-
-
-def _output(channel: paramiko.Channel) -> Iterator[bytes]:
-    """Yield what the command itself writes, to its end."""
-    return after_mark(_blocks(channel))
-
-
-def _blocks(channel: paramiko.Channel) -> Iterator[bytes]:
-    return iter(lambda: channel.recv(PIECE_BYTES), b"")
-
-
-def _errors(channel: paramiko.Channel) -> Iterator[bytes]:
-    return iter(lambda: channel.recv_stderr(PIECE_BYTES), b"")
-
-
-def _pieces(
-    channel: paramiko.Channel, patience_s: Callable[[], float], complaint: str
-) -> Iterator[Piece]:
-    return pieces(_output(channel), _errors(channel), patience_s, complaint)
-
-
-def _sent(channel: paramiko.Channel, chunk: bytes) -> bool:
-    try:
-        channel.sendall(chunk)
-    except TimeoutError:
-        raise
-    except OSError:
-        # The reader has gone; the channel knows why.
-        return False
-    return True
-
-
-def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
-    # A command need not read its input to the end, and a break shows on the reading side.
-    with contextlib.suppress(OSError, EOFError):
-        if stdin:
-            channel.sendall(stdin)
-        channel.shutdown_write()

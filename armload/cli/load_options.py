@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.cli.numbers import amount, whole_number
+from armload.cli.numbers import above_0, whole_number
 from armload.core.disk import unreadable
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
@@ -71,10 +70,8 @@ def extent_of(duration: str, requests: str, warmup: str, timeout: str) -> Extent
     Raises:
         UsageError: a number makes no sense.
     """
-    count = whole_number("requests", requests)
-    duration_s = _above_0("duration", duration) if duration else None
-    if count == 0:
-        raise UsageError(f"--requests {requests!a}: must be a whole number of 1 or more.")
+    count = whole_number("requests", requests, least=1)
+    duration_s = above_0("duration", duration) if duration else None
     if duration_s is None and count is None:
         duration_s = DURATION_S
     excluded = whole_number("warmup", warmup) or 0
@@ -87,7 +84,7 @@ def extent_of(duration: str, requests: str, warmup: str, timeout: str) -> Extent
         duration_s=duration_s,
         requests=count,
         warmup=excluded,
-        timeout_s=_above_0("timeout", timeout),
+        timeout_s=above_0("timeout", timeout),
     )
 
 
@@ -158,7 +155,7 @@ def _key_in(path: Path) -> str:
 
 
 def _per_s(text: str) -> float:
-    rate = _above_0("rate", text)
+    rate = above_0("rate", text)
     if rate > _MOST_PER_S:
         raise UsageError(f"--rate {text!a}: must be at most {_MOST_PER_S:,} requests per second.")
     return rate
@@ -170,10 +167,3 @@ def _clients(text: str) -> int:
             f"--concurrency {text!a}: must be a whole number from 1 to {_MOST_CLIENTS:,}."
         )
     return int(text)
-
-
-def _above_0(option: str, text: str) -> float:
-    number = amount(option, text)
-    if not 0 < number < math.inf:
-        raise UsageError(f"--{option} {text!a}: must be a number above 0.")
-    return number

@@ -22,6 +22,19 @@ def amount(option: str, text: str) -> float:
     return number
 
 
+def above_0(option: str, text: str) -> float:
+    """Read a number above 0.
+
+    Raises:
+        UsageError: it is none; names the option.
+    """
+    from armload.core.errors import UsageError
+
+    if (number := amount(option, text)) == 0:
+        raise UsageError(f"--{option} {text!a}: must be above 0.")
+    return number
+
+
 def whole_number(option: str, text: str, *, least: int = 0, most: int | None = None) -> int | None:
     """Read a whole number; none where nothing was typed.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from armload.analysis.load.objectives import read_objectives
 from armload.bench.options import Options
-from armload.cli.numbers import amount, whole_number
+from armload.cli.numbers import above_0, amount, whole_number
 from armload.core.errors import UsageError
 from armload.core.values import parse_bytes
 from armload.serving.lengths import read_lengths
@@ -133,14 +133,14 @@ def requests_of(
     if n_predict:
         read_lengths("n-predict", n_predict)
     return Requests(
-        rate=_above_0("rate", typed["rate"]),
-        duration_s=_above_0("duration", typed["duration"]),
+        rate=above_0("rate", typed["rate"]) if typed["rate"] else None,
+        duration_s=above_0("duration", typed["duration"]) if typed["duration"] else None,
         requests=count or (_RATE_REQUESTS if objective == "rate" else None),
         data=Path(typed["data"]) if typed["data"] else None,
         prompt_tokens=lengths,
         n_predict=n_predict,
         objectives=read_objectives(typed["slo"]),
-        timeout_s=_above_0("timeout", timeout) or math.inf,
+        timeout_s=above_0("timeout", timeout) if timeout else math.inf,
     )
 
 
@@ -179,12 +179,3 @@ def _least_accuracy(text: str, data: str) -> LeastAccuracy:
         )
     count = whole_number("min-accuracy", questions, least=1) or _QUESTIONS
     return LeastAccuracy(share=number, task=task, data=data, questions=count)
-
-
-def _above_0(option: str, text: str) -> float | None:
-    if not text:
-        return None
-    number = amount(option, text)
-    if number == 0:
-        raise UsageError(f"--{option} {text!a}: must be above 0.")
-    return number

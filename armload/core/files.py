@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,11 @@ def sha256_of(path: Path) -> str:
 def content(path: Path) -> bytes:
     """Return a file's content; nothing where there is no such file."""
     return path.read_bytes() if path.is_file() else b""
+
+
+def file_name_of(text: str) -> str:
+    """Return a text as a part of a file's name that every file system and shell takes."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)
 
 
 @contextmanager

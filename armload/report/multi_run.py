@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from armload import __version__
 from armload.analysis.run import Run
+from armload.core.files import file_name_of
 from armload.core.progress import Progress
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
@@ -67,7 +67,7 @@ def new_folder(runs: Sequence[Run]) -> Path:
         names[0] if len(names) == 1 else f"{len(names)}-{kind}"
         for names, kind in ((boards, "boards"), (subjects, kind_of_subject))
     )
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]+', '_', what)}"
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{file_name_of(what)}"
     folder = reports_folder() / name
     number = 2
     while folder.exists():

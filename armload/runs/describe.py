@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from datetime import UTC, datetime
 
@@ -11,6 +10,7 @@ from armload import __version__
 from armload.boards.board import Board, Facts, RealReach
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
+from armload.core.files import file_name_of
 from armload.engines.engine import Engine, Site
 from armload.engines.job import BoardRecord, Job, Place, Workstation
 from armload.engines.prediction import Prediction
@@ -21,8 +21,7 @@ FILE_NAME = "job.json"
 
 def new_id(now: datetime, board_name: str, stem: str) -> str:
     """Return a name for a run that no other has, with when, where and what in it."""
-    what = re.sub(r"[^A-Za-z0-9._-]+", "_", stem)
-    return f"{now:%Y%m%dT%H%M%SZ}-{board_name}-{what}-{secrets.token_hex(2)}"
+    return f"{now:%Y%m%dT%H%M%SZ}-{board_name}-{file_name_of(stem)}-{secrets.token_hex(2)}"
 
 
 def board_record(board: Board, probe: Probe) -> BoardRecord:

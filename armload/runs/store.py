@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 from armload.analysis.run import FORMAT, Run
 from armload.core.disk import unreadable
 from armload.core.errors import DataError, NewerFormatError, UsageError
-from armload.core.files import write_whole
+from armload.core.files import file_name_of, write_whole
 from armload.core.mistakes import explain_mistake
 from armload.core.workspace import data_names, runs_folder
 
@@ -128,7 +127,7 @@ def find(reference: str) -> Path:
 
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.removesuffix(".gguf"))  # as in a run's id
+    stem = file_name_of(model.removesuffix(".gguf"))  # as in a run's id
     # A board's name may hold a hyphen, so "virtual" also begins "virtual-dayu200".
     longer = tuple(f"{name}-" for name in data_names("boards") if name.startswith(f"{board}-"))
     exact, partly = [], []

@@ -19,6 +19,7 @@ from armload.core.values import Value
 from armload.deploy.attend import attend
 from armload.deploy.follow import stop
 from armload.deploy.launch import JOB_MARK
+from armload.deploy.layout import Layout
 from armload.deploy.owner import workstation_id
 from armload.deploy.retry import patiently
 from armload.deploy.run_owner import RunOwner
@@ -107,7 +108,7 @@ def stop_service(
             "Use --force to stop it anyway.",
         )
     with closing(connect(board, progress)) as host:
-        folder = board.workdir / "runs" / service.run
+        folder = Layout(workdir=board.workdir).runs / service.run
         stop(host, folder, finished=True)
         ended = fetch(host, board, folder, progress)
         tell_it_is_fetched(host, folder)

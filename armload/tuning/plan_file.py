@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import yaml
 
 from armload.core.disk import unreadable
 from armload.core.errors import UsageError
-from armload.core.files import write_whole
+from armload.core.files import file_name_of, write_whole
 from armload.tuning.record import Result, Tuning
 from armload.tuning.wanted import AIMS
 
@@ -19,7 +18,7 @@ _MARK = "Found by armload tune"
 
 def default_path(board: str, model: str) -> Path:
     """Return the file's name where a person gave none."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", model.removesuffix(".gguf"))
+    stem = file_name_of(model.removesuffix(".gguf"))
     return Path(f"tuned-{board}-{stem}.yaml")
 
 

@@ -8,34 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import yaml
 
-from armload.bench.options import read_options
-from armload.core.errors import ConnectError, RunError, UsageError
+from armload.core.errors import ConnectError, RunError
 from armload.core.progress import Silent
 from armload.engines.job import Place
-from armload.serving.planning import serving_plan_of
 from armload.tuning.measuring import Attempt
-from armload.tuning.plan_file import check_path, default_path, write_plan
 from armload.tuning.prior import Prior
 from armload.tuning.quality import Check, Judge
-from armload.tuning.record import Entry, Quality, Result, Tuned, begin, new_tuning
+from armload.tuning.record import Entry, Quality, Tuned
 from armload.tuning.search import Key, Search
 from armload.tuning.searching import Searching
-from armload.tuning.space import Parameter, Setting, Space
+from armload.tuning.space import Setting
 from armload.tuning.trial import Outcome
-from armload.tuning.wanted import Constraints
-
-SPACE = Space(
-    parameters=(
-        Parameter(name="threads", choices=(1, 2, 3, 4), is_ordered=True),
-        Parameter(name="kv_type", choices=(None, "q8_0", "q4_0")),
-        Parameter(name="engine_args", choices=(None, "--no-repack")),
-    ),
-    defaults=Setting(choices={"threads": None, "kv_type": None, "engine_args": None}),
-)
-BEST = Setting(choices={"threads": 3, "kv_type": "q8_0", "engine_args": None})
-TRAP = Setting(choices={"threads": 4, "kv_type": "q4_0", "engine_args": "--no-repack"})
+from tests.unit.tunings import BEST, SPACE, TRAP, tuned
 
 
 @pytest.fixture(autouse=True)
@@ -86,24 +71,6 @@ class Board:
             text="another story" if setting in self.other_text else "once upon a time"[: 5 + rung],
             max_rss_bytes=1000,
         )
-
-
-def tuned(seed: int = 1) -> Tuned:
-    return begin(
-        new_tuning(
-            board="kitchen",
-            model="m.gguf",
-            model_sha256="0" * 64,
-            model_reference="m.gguf",
-            engine="llama-completion of a source",
-            binary_sha256="1" * 64,
-            objective="decode",
-            work={"n_predict": 64, "prompt": "Once"},
-            constraints=Constraints(),
-            space=SPACE,
-            seed=seed,
-        )
-    )
 
 
 def searching(
@@ -309,46 +276,6 @@ def test_defaults_that_do_not_run_are_beaten_by_any_setting_that_does() -> None:
     assert result.winner == BEST
     assert result.confirmation is None
     assert "The defaults do not run" in result.sentence
-
-
-def result_of(winner: Setting) -> Result:
-    return Result(
-        winner=winner, cost=0.5, ended="", trials=9, took_s=1, sentence="2.00 times as fast."
-    )
-
-
-def test_bench_and_serve_take_the_plan_file_and_its_head_says_where_it_is_from() -> None:
-    path = default_path("kitchen", "a model.gguf")
-    assert path.name == "tuned-kitchen-a_model.yaml"
-    chosen = Setting(choices={"threads": 3, "kv_type": "q8_0", "flash_attention": "on"})
-    kept = tuned()
-    write_plan(path, kept.tuning, result_of(chosen))
-    options = read_options(path)
-    (plan,) = options.plans()
-    assert (options.board, options.models) == ("kitchen", ("m.gguf",))
-    assert (plan.threads, plan.kv_type, plan.flash_attention) == (3, "q8_0", "on")
-    assert (plan.n_predict, plan.prompt) == (64, "Once")
-    assert serving_plan_of(options, "f").threads == 3
-    head = [line for line in path.read_text().splitlines() if line.startswith("#")]
-    assert "on board kitchen" in head[0]
-    assert "2.00 times as fast" in head[1]
-    assert kept.tuning.id in head[-1]
-
-
-def test_the_defaults_are_a_plan_without_settings() -> None:
-    path = Path("plan.yaml")
-    write_plan(path, tuned().tuning, result_of(SPACE.defaults))
-    assert set(yaml.safe_load(path.read_text())) == {"board", "model", "n_predict", "prompt"}
-
-
-def test_a_file_that_no_search_wrote_is_not_replaced() -> None:
-    path = Path("plan.yaml")
-    check_path(path)
-    write_plan(path, tuned().tuning, result_of(BEST))
-    check_path(path)
-    path.write_text("threads: 2\n")
-    with pytest.raises(UsageError, match=r"plan\.yaml exists already"):
-        check_path(path)
 
 
 def test_entries_have_the_time_without_interruptions() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from armload import __version__
 from armload.analysis.tradeoff import by_budget
-from armload.core.files import write_whole
+from armload.core.files import file_name_of, write_whole
 from armload.core.workspace import reports_folder
 from armload.evaluation.sides import Side, Tradeoff
 from armload.report.evaluation.deadlines import deadline_figure
@@ -24,7 +23,7 @@ TEMPLATE_NAME = "evaluation/tradeoff.html.j2"
 def write_tradeoff_page(sides: tuple[Side, Side], tradeoffs: Sequence[Tradeoff]) -> Path:
     """Write the page into the folder of reports, over that of the same two models; return it."""
     names = "-".join(side.model.removesuffix(".gguf") for side in sides)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", f"tradeoff-{sides[0].task}-{names}")
+    name = file_name_of(f"tradeoff-{sides[0].task}-{names}")
     page = reports_folder() / f"{name}.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     write_whole(page, render_tradeoff_page(sides, tradeoffs).encode())

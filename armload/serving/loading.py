@@ -98,13 +98,19 @@ class Loading:
             rate=pace.rate,
             concurrency=pace.concurrency,
             duration_s=extent.duration_s,
-            requests=len(times),
+            requests=len(times) or extent.requests or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
             began_client_s=0.0,
+            is_under_way=True,
             clock=self._clock(),
         )
+
+        def begun(began_s: float) -> None:
+            known = point.model_copy(update={"began_client_s": began_s})
+            kept.update(known, self._sha.hexdigest())
+
         with kept.recording(point) as file:
-            sending = Sending(self._target, extent, file.add)
+            sending = Sending(self._target, extent, file.add, begun)
             total = len(times) or extent.requests
             try:
                 with (
@@ -116,8 +122,9 @@ class Loading:
                 known = {
                     "requests": len(times) or len(sending.records),
                     "began_client_s": sending.began_s,
+                    "is_under_way": False,
                 }
-                kept.complete(point.model_copy(update=known), self._sha.hexdigest())
+                kept.update(point.model_copy(update=known), self._sha.hexdigest())
                 self._keep_trace(kept, number, sending)
         if not any(record.outcome == "ok" for record in sending.records):
             raise _nothing_succeeded(self._target, pace, sending.records)

@@ -127,8 +127,8 @@ class KeptLoad:
         finally:
             file.close()
 
-    def complete(self, point: LoadPoint, requests_sha256: str) -> None:
-        """Replace the last point by what is known of it at its end."""
+    def update(self, point: LoadPoint, requests_sha256: str) -> None:
+        """Replace the last point by what is known of it now."""
         self._write((*self.load.points[:-1], point), requests_sha256)
 
     def _write(self, points: tuple[LoadPoint, ...], requests_sha256: str = "") -> None:

@@ -28,14 +28,20 @@ class Sending:
 
     Args:
         keep: keeps a record durably.
+        begun: is told time 0, shortly before it comes.
     """
 
     def __init__(
-        self, target: Target, extent: Extent, keep: Callable[[RequestRecord], None]
+        self,
+        target: Target,
+        extent: Extent,
+        keep: Callable[[RequestRecord], None],
+        begun: Callable[[float], None],
     ) -> None:
         self._target = target
         self._extent = extent
         self._keep = keep
+        self._begun = begun
         self.records: list[RequestRecord] = []
         self.began_s = 0.0
 
@@ -79,10 +85,11 @@ class Sending:
             client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
             client.begin(_LEAD_S)
             self.began_s = client.began_s
+            self._begun(client.began_s)
             if concurrency is None:
                 await open_loop(client, asks, times, warmup=extent.warmup, note=self._add)
                 return
-            await asyncio.sleep(_LEAD_S)
+            await asyncio.sleep(max(0.0, -client.now_s()))
             await closed_loop(
                 client,
                 take,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from armload.analysis.load.assessed import AssessedPoint, assess
 from armload.analysis.load.capacity import Capacity, capacity_of
 from armload.analysis.load.causes import slow_requests
 from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.parts import Accounting
+from armload.analysis.load.request import Outcome
 from armload.analysis.load.telemetry import ObservedPoint
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
 
+CANCELLED: tuple[Outcome, ...] = ("cancelled",) * 6
 OBJECTIVES = Objectives(ttft_s=2.0, tpot_s=0.3)
 
 
@@ -93,15 +96,30 @@ def test_without_objectives_nothing_is_said_to_be_sustained() -> None:
     assert capacity_of([assessed(observed, None)]) is None
 
 
-def test_a_server_that_fails_requests_is_said_to_fail_them() -> None:
+def with_outcomes(*outcomes: Outcome) -> AssessedPoint:
+    """Ten requests at 0.1/s, the first of which ended so."""
     observed = Simulated().serve([Asked(at_s=9.0 * number) for number in range(10)], rate=0.1)
-    failed = [
-        record.model_copy(update={"outcome": "dropped"}) if record.number < 4 else record
-        for record in observed.records
+    ended = [
+        record.model_copy(update={"outcome": outcome})
+        for record, outcome in zip(observed.records, outcomes, strict=False)
     ]
-    changed = type(observed)(
-        **{**vars(observed), "records": tuple(failed)},
-    )
-    capacity = found([assessed(changed, OBJECTIVES)])
+    records = (*ended, *observed.records[len(ended) :])
+    return assessed(replace(observed, records=records), OBJECTIVES)
+
+
+def test_a_server_that_fails_requests_is_said_to_fail_them() -> None:
+    capacity = found([with_outcomes("dropped", "dropped", "dropped", "dropped")])
     assert capacity.bottleneck is None
     assert "Requests fail: 4 of 10, most often as dropped." in capacity.sentence
+
+
+def test_a_server_that_dies_fails_also_the_requests_that_were_cancelled_then() -> None:
+    capacity = found([with_outcomes("dropped", "dropped", *CANCELLED)])
+    assert "Requests fail: 8 of 10, most often as dropped." in capacity.sentence
+
+
+def test_a_load_that_a_person_ended_says_nothing_of_what_is_sustained() -> None:
+    assert capacity_of([with_outcomes(*CANCELLED)]) is None
+    whole = with_outcomes()
+    below = [whole.model_copy(update={"rate": 0.05}), with_outcomes(*CANCELLED)]
+    assert "Sustains 0.05 requests/s or more" in found(below).sentence

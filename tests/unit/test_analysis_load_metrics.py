@@ -84,7 +84,17 @@ def test_a_failure_is_counted_and_gives_no_latency() -> None:
 
 
 def test_requests_without_a_record_are_failures() -> None:
-    assert figures(record(0), scheduled=3).failed == {"unknown": 2}
+    found = figures(record(0), scheduled=3, slo="ttft=1s")
+    assert (found.failed, found.valid) == ({"unknown": 2}, False)
+    assert found.goodput is not None
+    assert found.goodput.share == pytest.approx(1 / 3)
+    assert "1 of 3 requests have a record" in found.reasons[0]
+
+
+def test_a_point_that_was_ended_early_is_not_valid() -> None:
+    found = figures(record(0), record(1, outcome="cancelled", chunks=(), generated_tokens=None))
+    assert (found.cut_short, found.valid) == (True, False)
+    assert "1 of 2 requests were cancelled" in found.reasons[0]
 
 
 def test_warm_up_is_excluded_but_for_the_total_time() -> None:

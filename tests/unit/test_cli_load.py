@@ -108,6 +108,12 @@ def test_a_client_that_is_killed_leaves_what_it_has_recorded(tmp_path: Path) -> 
     assert kept.load.points[0].requests == 1000
     assert 5 <= len(records) < 1000
     assert {record.outcome for record in records} == {"ok"}
+    about = kept.load.points[0]
+    assert 0 < time.monotonic() - about.began_client_s < 600
+    told = " ".join(typed(tmp_path, "show", kept.load.id).stdout.split())
+    missing = 1000 - len(records)
+    assert f"At 20/s: {missing} requests failed ({missing} unknown)." in told
+    assert f"It has no end: {len(records)} of 1,000 requests have a record." in told
 
 
 def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def kept(name: str = "20260101T000000Z-load-kitchen-aaaa") -> KeptLoad:
         file.add(record(1, outcome="dropped", error="gone", prompt="q1"))
         file.add(record(2, prompt="q2", text=' a "b",\n'))
         file.add(record(0, prompt="q0", text="c"))
-    made.complete(point, "0" * 64)
+    made.update(point, "0" * 64)
     return made
 
 

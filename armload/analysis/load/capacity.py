@@ -12,6 +12,7 @@ from armload.core.values import Value, format_bytes, percentage
 SUSTAINED_FROM = 0.90
 """Share of the requests that must be within all objectives."""
 
+_ENDED_BY_THE_CLIENT = frozenset({"cancelled", "unknown"})
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -36,12 +37,13 @@ class Capacity(Value):
 def capacity_of(points: Sequence[AssessedPoint], *, surely: bool = False) -> Capacity | None:
     """Say what a service sustains; none without objectives, or without points.
 
-    A point above one that is not sustained counts for nothing: it was luck.
+    A point above one that is not sustained counts for nothing: it was luck. One that was ended
+    before the service had failed at it shows nothing.
 
     Args:
         surely: a point counts as sustained only if that is sure with 95 % confidence.
     """
-    ordered = sorted(points, key=lambda point: point.pace)
+    ordered = sorted(filter(_shows_something, points), key=lambda point: point.pace)
     if not ordered or any(point.metrics.goodput is None for point in ordered):
         return None
     below: AssessedPoint | None = None
@@ -71,11 +73,15 @@ def main_cause(point: AssessedPoint) -> Cause | None:
 
 def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool) -> Capacity:
     cause = main_cause(point)
-    failed = sum(point.metrics.failed.values())
-    if failed > sum(point.slow.values()):
-        kinds = max(point.metrics.failed, key=lambda kind: point.metrics.failed[kind])
+    failed = point.metrics.failed
+    if sum(failed.values()) > sum(point.slow.values()):
+        own = {kind: count for kind, count in failed.items() if kind not in _ENDED_BY_THE_CLIENT}
+        kinds = max(own or failed, key=lambda kind: failed[kind])
         cause = None
-        reason = f"requests fail: {failed} of {point.metrics.requests}, most often as {kinds}"
+        reason = (
+            f"requests fail: {sum(failed.values())} of {point.metrics.requests}, most often as "
+            f"{kinds}"
+        )
     else:
         reason = "" if cause is None else _reason(point, cause)
     if below is None:
@@ -93,6 +99,11 @@ def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool)
         bottleneck=cause,
         sentence=sentence,
     )
+
+
+def _shows_something(point: AssessedPoint) -> bool:
+    metrics = point.metrics
+    return not metrics.cut_short or not set(metrics.failed) <= _ENDED_BY_THE_CLIENT
 
 
 def is_sustained(found: Goodput, *, surely: bool) -> bool:

@@ -39,7 +39,7 @@ class Goodput(Value):
     Attributes:
         objectives: what each must stay within.
         good: requests that did.
-        share: of all that ended, failures included.
+        share: of all after the warm-up, failures and those without a record included.
         interval: of the share, with 95 % confidence; none of no request.
         requests_per_s: of the good ones.
     """
@@ -75,6 +75,7 @@ class Metrics(Value):
         queue: waiting for a slot.
         lateness: of the client.
         goodput: under the objectives, where there are any.
+        cut_short: the load was ended before all requests had an answer or a failure of their own.
         valid: whether the figures describe the service.
         reasons: why not.
     """
@@ -98,6 +99,7 @@ class Metrics(Value):
     queue: Distribution | None
     lateness: Distribution | None
     goodput: Goodput | None = None
+    cut_short: bool = False
     valid: bool
     reasons: tuple[str, ...] = ()
 
@@ -116,7 +118,10 @@ def metrics_of(
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
     lateness = _distribution(measured, latency.lateness_s)
+    cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
     reasons = _doubts(ok, lateness)
+    if cut_short:
+        reasons.append(_cut_short(point, len(records), failed["cancelled"]))
     output = _sum(ok, lambda record: record.generated_tokens)
     return Metrics(
         scheduled=point.requests,
@@ -144,7 +149,8 @@ def metrics_of(
         itl=distribution([gap for record in ok for gap in latency.gaps_s(record)]),
         queue=_distribution(ok, latency.queue_s),
         lateness=lateness,
-        goodput=None if objectives is None else _goodput(measured, objectives, duration_s),
+        goodput=None if objectives is None else _goodput(measured, unknown, objectives, duration_s),
+        cut_short=cut_short,
         valid=not reasons,
         reasons=tuple(reasons),
     )
@@ -167,15 +173,25 @@ def _doubts(ok: Sequence[RequestRecord], lateness: Distribution | None) -> list[
     return [doubt]
 
 
+def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
+    if cancelled:
+        return f"It ended early: {cancelled:,} of {point.requests:,} requests were cancelled."
+    of_all = f" of {point.requests:,}" if point.requests else ""
+    return (
+        f"It has no end: {recorded:,}{of_all} requests have a record. The load is under way, or "
+        "its command was killed."
+    )
+
+
 def _goodput(
-    measured: Sequence[RequestRecord], objectives: Objectives, duration_s: float
+    measured: Sequence[RequestRecord], unknown: int, objectives: Objectives, duration_s: float
 ) -> Goodput:
-    are_good = [latency.is_good(record, objectives) for record in measured]
+    are_good = [latency.is_good(record, objectives) for record in measured] + [False] * unknown
     good = sum(are_good)
     return Goodput(
         objectives=objectives,
         good=good,
-        share=good / len(measured) if measured else 0.0,
+        share=good / len(are_good) if are_good else 0.0,
         interval=_share_interval(are_good),
         requests_per_s=_per_s(good, duration_s),
     )

@@ -31,7 +31,8 @@ class LoadPoint(Value):
         duration_s: in which requests are scheduled; none where a number of requests ends it.
         requests: that were scheduled.
         started_utc: when.
-        began_client_s: the client's monotonic clock at time 0 of the requests.
+        began_client_s: the client's monotonic clock at time 0 of the requests; 0 before that.
+        is_under_way: it has not ended; of a load that nobody runs, its command was killed.
         clock: of the board; none for a service that is reached by its URL alone.
     """
 
@@ -41,6 +42,7 @@ class LoadPoint(Value):
     requests: int
     started_utc: str
     began_client_s: float
+    is_under_way: bool = False
     clock: ClockOffset | None = None
 
 

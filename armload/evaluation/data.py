@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from armload.core.disk import require_file, unreadable
+from armload.core.disk import require_file
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Progress, Silent
-from armload.core.values import Value
+from armload.evaluation.data_files import Row, read_rows
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.task import Task
 from armload.evaluation.templates import filled
@@ -22,13 +21,6 @@ WORD_PROBLEMS = "generated:word-problems"
 
 _GENERATED = 1000
 _GENERATED_SEED = 1
-
-
-class _Row(Value):
-    """A question as the data have it, and where."""
-
-    where: str
-    values: Mapping[str, object]
 
 
 def load_questions(
@@ -44,7 +36,9 @@ def load_questions(
     Raises:
         UsageError: there are no data, or no such file.
         DataError: a file is malformed, or lacks a field; says file and line.
-        MissingToolError, ConnectError, DiskError: as for ``hub.fetch_data``.
+        MissingToolError: a Parquet file needs an extra that is not installed; or as for
+            ``hub.fetch_data``.
+        ConnectError, DiskError: as for ``hub.fetch_data``.
     """
     chosen = data or task.data
     if not chosen:
@@ -56,7 +50,7 @@ def load_questions(
     if chosen == WORD_PROBLEMS:
         rows = _generated(limit or _GENERATED)
     else:
-        rows = _rows(task, _file(chosen, progress or Silent()))
+        rows = read_rows(_file(chosen, progress or Silent()), task.format)
     questions = tuple(
         _question(task, number, row) for number, row in enumerate(islice(rows, limit), start=1)
     )
@@ -73,63 +67,15 @@ def _file(data: str, progress: Progress) -> Path:
     return path
 
 
-def _generated(count: int) -> Iterator[_Row]:
+def _generated(count: int) -> Iterator[Row]:
     from armload.evaluation.word_problems import problems
 
     for number, problem in enumerate(problems("test", count, _GENERATED_SEED), start=1):
         values = {"question": problem.question, "answer": str(problem.answer)}
-        yield _Row(where=f"word problem {number}", values=values)
+        yield Row(where=f"word problem {number}", values=values)
 
 
-def _rows(task: Task, path: Path) -> Iterator[_Row]:
-    kind = {".jsonl": "jsonl", ".csv": "csv"}.get(path.suffix.lower(), task.format)
-    try:
-        # A byte order mark, as spreadsheets write it, is not part of the first field's name.
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from _csv_rows(path, file) if kind == "csv" else _json_rows(path, file)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: this is not UTF-8 text.", "Save it as UTF-8.") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[_Row]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            values = json.loads(line)
-        except ValueError as error:
-            raise DataError(
-                f"{where}: invalid JSON: {error}.", "Each line must be one JSON object."
-            ) from error
-        if not isinstance(values, dict):
-            raise DataError(f"{where}: not a JSON object.", 'Write {"field": "value", …} per line.')
-        yield _Row(where=where, values=values)
-
-
-def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[_Row]:
-    reader = csv.DictReader(lines, strict=True)
-    while True:
-        try:
-            values = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise DataError(
-                f"{path}, line {reader.line_num}: invalid CSV: {error}.",
-                "Quote values that contain commas, quotes or line breaks.",
-            ) from error
-        if None in values or None in values.values():
-            raise DataError(
-                f"{path}, line {reader.line_num}: more or fewer values than the header has.",
-                "Quote values that contain commas.",
-            )
-        yield _Row(where=f"{path}, line {reader.line_num}", values=values)
-
-
-def _question(task: Task, number: int, row: _Row) -> Question:
+def _question(task: Task, number: int, row: Row) -> Question:
     fields = {name: _text(task, row, name, field) for name, field in task.fields.items()}
     choices = _choices(task, row)
     expected = filled(task.expected, fields, row.where).strip()
@@ -138,12 +84,15 @@ def _question(task: Task, number: int, row: _Row) -> Question:
     return Question(id=str(number), fields=fields, expected=expected, choices=choices)
 
 
-def _text(task: Task, row: _Row, name: str, field: str) -> str:
+def _text(task: Task, row: Row, name: str, field: str) -> str:
     value = _value(task, row, field, f"fields: {name}: {field}")
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    # Parquet has types that JSON lacks, such as dates.
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _value(task: Task, row: _Row, field: str, key: str) -> object:
+def _value(task: Task, row: Row, field: str, key: str) -> object:
     if row.values.get(field) is None:
         raise DataError(
             f"{row.where}: there is no field {field!r}, which task {task.name} needs ({key}).",
@@ -153,7 +102,7 @@ def _value(task: Task, row: _Row, field: str, key: str) -> object:
     return row.values[field]
 
 
-def _choices(task: Task, row: _Row) -> tuple[str, ...]:
+def _choices(task: Task, row: Row) -> tuple[str, ...]:
     if task.choices is None:
         return ()
     if isinstance(task.choices, tuple):

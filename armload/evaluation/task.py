@@ -12,6 +12,7 @@ from armload.core.disk import require_file
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.core.workspace import data_file
+from armload.evaluation.data_files import Format
 from armload.evaluation.grading.every import GRADERS
 from armload.evaluation.templates import check_template
 
@@ -19,7 +20,6 @@ TASKS = "tasks"
 """The folder of task files."""
 
 Kind = Literal["generate", "multiple-choice"]
-Format = Literal["jsonl", "csv"]
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Choices = Text | Annotated[tuple[Text, ...], Field(min_length=2)]
@@ -65,7 +65,7 @@ class Task(Value):
         data: a file, relative to the task's; ``hf:ORG/REPO/FILE``; ``generated:word-problems``;
             empty if it must be given with each evaluation.
         data_source: where to get the data from, if they do not come with the task.
-        format: of a data file whose name ends neither in ``.jsonl`` nor in ``.csv``.
+        format: of a data file whose name ends in none of ``.jsonl``, ``.csv`` and ``.parquet``.
         fields: of a question, each with its name in the data.
         choices: the field in the data that holds the list of choices, or the fields that hold one
             each.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from armload.core.errors import ArmloadError, DataError, UsageError
+from armload.core.errors import ArmloadError, DataError, MissingToolError, UsageError
 from armload.core.workspace import data_names
 from armload.evaluation.data import load_questions
 from armload.evaluation.prompting import Message, context, continuations, render
@@ -120,6 +122,38 @@ def test_choices_may_be_fields_of_their_own(tmp_path: Path) -> None:
     line = '{"goal": "Boil water", "sol1": "Heat it", "sol2": "Cool it", "label": 0}\n'
     (question,) = load_questions(load_task("piqa"), written(tmp_path / "q.jsonl", line))
     assert (question.choices, question.right_choice) == (("Heat it", "Cool it"), 0)
+
+
+def test_data_may_be_parquet_whose_rows_are_read_as_far_as_they_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    rows = [
+        {"goal": f"Boil {n}", "sol1": "Heat it", "sol2": "Cool it", "label": n % 2}
+        for n in range(600)
+    ]
+    path = tmp_path / "piqa.parquet"
+    parquet.write_table(arrow.Table.from_pylist(rows), path, row_group_size=200)
+    as_lines = written(tmp_path / "piqa.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    task = load_task("piqa")
+    questions = load_questions(task, str(path))
+    assert questions == load_questions(task, as_lines)
+    assert load_questions(task, str(path), 3) == questions[:3]
+    rows[300] |= {"sol2": None}
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
+    assert "row 301: there is no field 'sol2'" in error_of(task, str(path)).message
+    path.write_bytes(path.read_bytes()[:-9])
+    assert "not a whole Parquet file" in error_of(task, str(path)).message
+
+
+def test_parquet_without_its_package_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    error = error_of(load_task("piqa"), written(tmp_path / "q.parquet", "PAR1"))
+    assert isinstance(error, MissingToolError)
+    assert "pyarrow" in error.remedy
 
 
 def test_a_task_without_data_says_how_to_give_them_and_where_they_are() -> None:

@@ -17,6 +17,7 @@ from armload.analysis.tradeoff import (
 )
 from armload.core.errors import UsageError
 from armload.core.values import Value
+from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated, find_evaluation
 from armload.evaluation.results import Point, points_of
 from armload.evaluation.systems import system_of
@@ -28,12 +29,14 @@ class Side(Value):
     Attributes:
         evaluation: its id.
         task: that was asked.
+        questions: that were asked.
         model, model_sha256: of the file.
         points: its own.
     """
 
     evaluation: str
     task: str
+    questions: tuple[Question, ...]
     model: str
     model_sha256: str
     points: tuple[Point, ...]
@@ -87,7 +90,7 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
 
     Raises:
         UsageError: an evaluation has several models and none is named, or has no second one;
-            or the two are of different tasks.
+            or the two are of different tasks, or were asked different questions.
     """
     if b:
         sides = _side(a), _side(b)
@@ -106,7 +109,24 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
             f"{sides[1].task}.",
             "Compare evaluations of the same task.",
         )
+    _require_same_texts(*sides)
     return sides
+
+
+def _require_same_texts(a: Side, b: Side) -> None:
+    """Check that questions of one number are one question: data files may be different ones.
+
+    Raises:
+        UsageError: they are not; says which is the first.
+    """
+    asked = {question.id: question for question in a.questions}
+    for question in b.questions:
+        if question != asked.get(question.id, question):
+            raise UsageError(
+                f"{a.evaluation} and {b.evaluation} were asked different questions: number "
+                f"{question.id} is not the same in both.",
+                "Evaluate both with the same --task and --data.",
+            )
 
 
 def check_times(side: Side, runs: Sequence[Run]) -> Latency | None:
@@ -230,6 +250,7 @@ def _of_model(evaluated: Evaluated, model: str) -> Side:
     return Side(
         evaluation=evaluation.id,
         task=evaluation.task,
+        questions=tuple(evaluated.questions),
         model=model,
         model_sha256=part.model_sha256,
         points=tuple(point for point in points_of(evaluated) if point.model == model),

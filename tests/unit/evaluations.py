@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from armload.engines.answers import FailedAnswer, GeneratedAnswer
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated, Part, begin, new_evaluation
@@ -35,7 +37,7 @@ def answer(question: str, text: str, *, tokens: int = 10, token_s: float = 0.1) 
     )
 
 
-def evaluated(*, fails: bool = True) -> Evaluated:
+def evaluated(*, fails: bool = True, questions: Sequence[Question] = QUESTIONS) -> Evaluated:
     """An evaluation in which model a is right more often and slower, and b fails once."""
     parts = [
         Part(
@@ -53,11 +55,11 @@ def evaluated(*, fails: bool = True) -> Evaluated:
         kind="generate",
         grader="boxed",
         parallel=1,
-        questions=QUESTIONS,
+        questions=questions,
         parts=parts,
         decisive=(),
     )
-    made = begin(evaluation, QUESTIONS)
+    made = begin(evaluation, questions)
     boxes = [f"It is \\boxed{{{question.expected}}}" for question in QUESTIONS]
     made.add(0, [answer(str(number), text) for number, text in enumerate(boxes, start=1)])
     made.add(

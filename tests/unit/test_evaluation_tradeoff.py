@@ -13,7 +13,7 @@ from armload.evaluation.sides import check_times, find_sides, trade
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.tradeoff_page import write_tradeoff_page
-from tests.unit.evaluations import BUDGETS, answer, evaluated
+from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.runs import quick_run
 
 
@@ -60,6 +60,17 @@ def test_different_questions_are_not_compared() -> None:
     evaluated()
     with pytest.raises(UsageError, match="did not answer the same questions"):
         trade(*find_sides("latest", ""))
+
+
+def test_questions_of_one_number_must_be_the_same_question() -> None:
+    first = evaluated(fails=False).evaluation.id
+    last = QUESTIONS[-1].model_copy(update={"fields": {"question": "What is 5 + 3?"}})
+    other = evaluated(fails=False, questions=(*QUESTIONS[:-1], last)).evaluation.id
+    with pytest.raises(UsageError, match="asked different questions: number 4") as caught:
+        find_sides(f"{first}:a", f"{other}:b")
+    assert "--data" in caught.value.remedy
+    same = evaluated(fails=False).evaluation.id
+    assert trade(*find_sides(f"{first}:a", f"{same}:b"))
 
 
 def test_times_of_another_model_are_refused() -> None:

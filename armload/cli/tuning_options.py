@@ -12,13 +12,13 @@ from armload.bench.options import Options
 from armload.cli.numbers import above_0, amount, whole_number
 from armload.core.errors import UsageError
 from armload.core.values import parse_bytes
+from armload.engines.defaults import TUNED_REQUESTS
 from armload.serving.lengths import read_lengths
 from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy, Objective
 from armload.tuning.wish import Requests, work_of
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _QUESTIONS = 100
-_RATE_REQUESTS = 40
 
 
 def objective_named(text: str) -> Objective:
@@ -135,7 +135,7 @@ def requests_of(
     return Requests(
         rate=above_0("rate", typed["rate"]) if typed["rate"] else None,
         duration_s=above_0("duration", typed["duration"]) if typed["duration"] else None,
-        requests=count or (_RATE_REQUESTS if objective == "rate" else None),
+        requests=count or (TUNED_REQUESTS if objective == "rate" else None),
         data=Path(typed["data"]) if typed["data"] else None,
         prompt_tokens=lengths,
         n_predict=n_predict,

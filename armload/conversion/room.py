@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from armload.boards.host import Host
 from armload.boards.probe import Probe
+from armload.core.disk import free_space
 from armload.core.errors import BoardError, DiskError
 from armload.core.values import format_bytes
 from armload.deploy.layout import Layout
@@ -49,8 +49,7 @@ def need_disk(folders: Sequence[Path], name: str, wanted_bytes: int) -> None:
         DiskError: it does not.
     """
     for folder in folders:
-        there = next(each for each in (folder, *folder.parents) if each.exists())
-        free_bytes = shutil.disk_usage(there).free
+        there, free_bytes = free_space(folder)
         if wanted_bytes + SPARE_BYTES > free_bytes:
             raise DiskError(
                 f"No space for {name} on this machine: {format_bytes(free_bytes)} free in "

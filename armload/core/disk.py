@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,17 @@ def written_in(folder: Path) -> Iterator[None]:
 def unreadable(path: Path, error: OSError) -> DiskError:
     """Return the error of a file of this machine that the operating system does not let be read."""
     return DiskError(f"Cannot read {path}: {error.strerror or error}.", READ_REMEDY)
+
+
+def free_space(folder: Path) -> tuple[Path, int]:
+    """Return how many bytes are free where a folder lies, or will lie.
+
+    Returns:
+        The folder itself or the nearest above it that exists, and the free bytes on its disk.
+    """
+    place = folder.absolute()
+    there = next(each for each in (place, *place.parents) if each.is_dir())
+    return there, shutil.disk_usage(there).free
 
 
 def is_there(path: Path) -> bool:

@@ -6,3 +6,5 @@ DEFAULT_TIME_LIMIT_S = 6 * 3600
 DEFAULT_WAIT_S = 3600
 DEFAULT_PRECISION = 0.05
 DEFAULT_PRECISION_TIME_S = 60
+TUNED_REQUESTS = 40
+"""Of each trial of a search for the highest rate."""

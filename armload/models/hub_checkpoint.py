@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from armload.core.disk import free_space
 from armload.core.errors import ConnectError, DiskError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
@@ -105,9 +105,8 @@ def _check_room(missing: Sequence[tuple[str, int]], repo: str) -> None:
     from huggingface_hub import constants
 
     place = Path(constants.HF_HUB_CACHE)
-    folder = next(each for each in (place, *place.parents) if each.is_dir())
     needed = sum(size_bytes for _, size_bytes in missing)
-    free = shutil.disk_usage(folder).free
+    _, free = free_space(place)
     if needed > free:
         raise DiskError(
             f"{PREFIX}{repo}: the weights take {format_bytes(needed)}, but {place} has "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armload.core.disk import free_space
 from armload.core.errors import DiskError, UsageError
 from armload.core.files import written_whole
 from armload.core.progress import Progress
@@ -212,8 +212,7 @@ def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> No
     names = (*words.tokens, *(f"{left} {right}" for left, right in words.merges))
     needed = sum(len(name.encode()) + 16 for name in names)
     needed += sum(each.size_bytes + 2 * ALIGNMENT_BYTES + len(each.name) for each in tensors)
-    folder = next(each for each in path.absolute().parents if each.is_dir())
-    free = shutil.disk_usage(folder).free
+    folder, free = free_space(path.parent)
     if needed > free:
         raise DiskError(
             f"{path}: the model takes {format_bytes(needed)}, but {folder} has "

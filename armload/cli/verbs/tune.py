@@ -9,11 +9,10 @@ from invoke.tasks import task
 
 from armload.cli.flags import BOARD_HELP, JSON_HELP, SOURCE_HELP
 from armload.cli.verb import Verb
-from armload.engines.defaults import DEFAULT_WAIT_S, SEED_PROMPT
+from armload.engines.defaults import DEFAULT_WAIT_S, SEED_PROMPT, TUNED_REQUESTS
 
 _SEED = "1"
 _TIMEOUT_S = "600"
-_RATE_REQUESTS = "40"
 
 
 @task(
@@ -42,7 +41,7 @@ _RATE_REQUESTS = "40"
         "n-predict": "tokens to generate for decode (64), or of synthetic answers (128)",
         "rate": "requests per second, for total-time",
         "duration": "seconds in which requests are sent, for total-time",
-        "requests": f"number of requests at most ({_RATE_REQUESTS} for rate)",
+        "requests": f"number of requests at most ({TUNED_REQUESTS} for rate)",
         "data": "file of requests, as for load (synthetic requests)",
         "slo": "latencies that a request must stay within, such as ttft=2s,tpot=500ms, for rate",
         "timeout": f"seconds after which a request has failed ({_TIMEOUT_S})",

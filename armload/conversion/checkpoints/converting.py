@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from armload.conversion.checkpoints.mnn import mnn_converter, to_mnn
 from armload.conversion.checkpoints.packages import pinned_packages
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
+from armload.core.disk import free_space
 from armload.core.errors import ArmloadError, DiskError
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
@@ -111,8 +111,7 @@ def convert(
 
 def _check_room(checkpoint: Checkpoint, path: Path, form: Form, type_name: str) -> None:
     needed = result_bytes(form, type_name, checkpoint)
-    folder = path.absolute().parent
-    free = shutil.disk_usage(folder).free
+    folder, free = free_space(path.parent)
     if needed > free:
         raise DiskError(
             f"{path}: the model takes about {format_bytes(needed)}, but {folder} has "

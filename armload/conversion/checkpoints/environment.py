@@ -19,7 +19,7 @@ from armload.conversion.checkpoints.packages import Packages
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.running import FailedProgramError, run_checked
 from armload.core.cache import CacheItem, Kind, disk_usage, entries, is_left_over, left_over
-from armload.core.disk import CACHE_REMEDY, written_in
+from armload.core.disk import CACHE_REMEDY, free_space, written_in
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
 from armload.core.files import write_whole
 from armload.core.locks import locked
@@ -175,8 +175,7 @@ def _resolved(packages: Packages, place: Path, lock: int) -> tuple[Download, ...
 
 
 def _check_room(proposal: Proposal) -> None:
-    folder = next(each for each in proposal.place.parents if each.is_dir())
-    free = shutil.disk_usage(folder).free
+    folder, free = free_space(proposal.place.parent)
     # pip keeps what it downloads until it is unpacked, and then in its own cache.
     needed = proposal.unpacked_bytes + proposal.size_bytes + _SPARE_BYTES
     if needed > free:

@@ -6,29 +6,17 @@ from collections.abc import Sequence
 
 from armload.core.values import counted, percentage
 from armload.report.drawing import (
-    COLOURS,
     HEIGHT_PIXELS,
     QUIET,
     WIDTH_PIXELS,
     Specification,
     finish,
 )
-from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, Rows
+from armload.report.figures.figure import Figure, Rows
+from armload.report.tuning.kinds import BROKEN, OTHER, SAME, UNKNOWN, colour_and_shape
 from armload.report.tuning.told import Candidate, Told
 
 NAME, TITLE = "pareto", "Speed, memory and quality"
-SAME, OTHER, UNKNOWN, BROKEN = (
-    "text of the defaults",
-    "other text",
-    "text not compared",
-    "violates a constraint",
-)
-_KINDS = {
-    SAME: (COLOURS[0], "circle"),
-    OTHER: (COLOURS[4], "diamond"),
-    UNKNOWN: (COLOURS[2], "square"),
-    BROKEN: (DOUBTFUL_COLOUR, DOUBTFUL_SHAPE),
-}
 
 
 def front_of(told: Told) -> list[Candidate]:
@@ -92,7 +80,6 @@ def _specification(
     import altair as alt
 
     rows = _rows(told, shown)
-    kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
     data = alt.Chart(alt.NamedData(name="settings"))
     x = alt.X("memory:Q").title("peak memory (MB)").scale(zero=False, padding=12)
     y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
@@ -104,12 +91,7 @@ def _specification(
     marks = data.mark_point(filled=True, size=60, opacity=0.9).encode(
         x,
         y,
-        alt.Color("kind:N")
-        .title(None)
-        .scale(domain=kinds, range=[_KINDS[kind][0] for kind in kinds]),
-        alt.Shape("kind:N")
-        .title(None)
-        .scale(domain=kinds, range=[_KINDS[kind][1] for kind in kinds]),
+        *colour_and_shape(rows),
         tooltip=[
             alt.Tooltip("words:N", title="setting"),
             alt.Tooltip("value:Q", title=told.scale.unit, format=",.4~g"),

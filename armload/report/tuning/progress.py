@@ -11,18 +11,13 @@ from armload.report.drawing import (
     Specification,
     finish,
 )
-from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, Rows
+from armload.report.figures.figure import Figure, Rows
+from armload.report.tuning.kinds import BROKEN, LONG, SHORT, colour_and_shape
 from armload.report.tuning.told import Told
 
 NAME, TITLE = "best-so-far", "Best so far"
-SHORT, LONG, BROKEN = "short trial", "longer trial", "violates a constraint"
 
 _MINUTE_S = 60
-_KINDS = {
-    SHORT: (COLOURS[5], "circle"),
-    LONG: (COLOURS[0], "diamond"),
-    BROKEN: (DOUBTFUL_COLOUR, DOUBTFUL_SHAPE),
-}
 
 
 def progress_figure(told: Told) -> Figure | None:
@@ -57,7 +52,6 @@ def _specification(told: Told, sentence: str) -> Specification:
     import altair as alt
 
     rows, unit_s, unit = _rows(told)
-    kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
     x = alt.X("time:Q").title(f"time ({unit})").scale(zero=True)
     y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
     trials = (
@@ -66,12 +60,7 @@ def _specification(told: Told, sentence: str) -> Specification:
         .encode(
             x,
             y,
-            alt.Color("kind:N")
-            .title(None)
-            .scale(domain=kinds, range=[_KINDS[kind][0] for kind in kinds]),
-            alt.Shape("kind:N")
-            .title(None)
-            .scale(domain=kinds, range=[_KINDS[kind][1] for kind in kinds]),
+            *colour_and_shape(rows),
             tooltip=[
                 alt.Tooltip("number:Q", title="trial"),
                 alt.Tooltip("words:N", title="setting"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.tuning.estimating import Estimate, Tried, estimates_of
@@ -113,30 +113,27 @@ def told_of(tuned: Tuned) -> Told:
     """
     tried: dict[object, Tried] = {}
     entries: dict[object, list[Entry]] = {}
+    known: list[Estimate] = []
     steps = []
     for entry in tuned.entries:
         setting = entry.trial.setting
         tried.setdefault(setting.key, Tried(setting=setting, order=len(tried)))
         tried[setting.key].add(entry.trial, entry.outcome)
         entries.setdefault(setting.key, []).append(entry)
-        steps.append(Step(entry=entry, leader=_leader(tried.values())))
-    known = {each.setting.key: each for each in estimates_of(tried.values())}
+        known = estimates_of(tried.values())
+        able = [each for each in known if tried[each.setting.key].may_win]
+        steps.append(Step(entry=entry, leader=leader_of(able)))
+    estimates = {each.setting.key: each for each in known}
     defaults = tuned.tuning.space.defaults
     return Told(
         tuning=tuned.tuning,
         candidates=tuple(
-            _candidate(each, entries[key], known.get(each.setting.key), defaults)
+            _candidate(each, entries[key], estimates.get(each.setting.key), defaults)
             for key, each in tried.items()
         ),
         steps=tuple(steps),
         result=tuned.result(),
     )
-
-
-def _leader(tried: Iterable[Tried]) -> Estimate | None:
-    every = list(tried)
-    able = {each.setting.key for each in every if each.may_win}
-    return leader_of([each for each in estimates_of(every) if each.setting.key in able])
 
 
 def _candidate(

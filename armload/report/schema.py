@@ -41,6 +41,7 @@ from armload.report.written import WrittenReport
 from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
+from armload.tuning.comparison import TuningComparison
 from armload.tuning.record import TuningDocument
 
 
@@ -114,6 +115,12 @@ DOCUMENTS = (
         name="load-comparisons",
         value=ValueList[LoadComparison],
         title="compared loads",
+        verbs=("compare",),
+    ),
+    Schema(
+        name="tuning-comparisons",
+        value=ValueList[TuningComparison],
+        title="compared searches for settings",
         verbs=("compare",),
     ),
     Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),

@@ -67,7 +67,9 @@ def confirm(
         ConnectError, BusyError: the board does not answer any more, or is in use.
     """
     path = folder / CONFIRMATION_FILE
-    done = [each for each in _read(path) if each.side == "defaults" or each.setting == leader]
+    done = [
+        each for each in runs_compared(folder) if each.side == "defaults" or each.setting == leader
+    ]
     order: list[Side] = []
     for number in range(FEWEST_RUNS):
         # What drifts in one direction meets both sides alike: A B, B A, A B, ...
@@ -111,7 +113,13 @@ def confirm(
     )
 
 
-def _read(path: Path) -> list[Compared]:
+def runs_compared(folder: Path) -> list[Compared]:
+    """Return the runs of a search's comparison so far; none where there was no comparison.
+
+    Raises:
+        DataError: the file was changed.
+    """
+    path = folder / CONFIRMATION_FILE
     if not path.exists():
         return []
     try:

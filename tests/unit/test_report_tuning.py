@@ -17,53 +17,12 @@ from armload.report.tuning.page import write_tuning_report
 from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import Told, told_of
 from armload.report.written import Report
-from armload.tuning.record import Entry, Quality, Result, Tuned, Violation, new_tuning
-from armload.tuning.space import Choice, Parameter, Setting, Space
-from armload.tuning.trial import Outcome, Status, Trial
-from armload.tuning.wanted import Constraints, Objective
+from armload.tuning.record import Result, Tuned, Violation
 from tests import command_line
+from tests.unit.kept_tunings import SPACE, entry, kept, setting
 from tests.unit.pages import HOSTILE, Page
 
-SPACE = Space(
-    parameters=(
-        Parameter(name="threads", choices=(1, 2, 4), is_ordered=True),
-        Parameter(name="kv_type", choices=(None, "q8_0", "q4_0")),
-    ),
-    defaults=Setting(choices={"threads": None, "kv_type": None}),
-)
 RUN = "20261123T120001Z-kitchen-m-0001"
-
-
-def setting(threads: Choice, kv_type: Choice = None) -> Setting:
-    return Setting(choices={"threads": threads, "kv_type": kv_type})
-
-
-def entry(
-    number: int,
-    tried: Setting,
-    cost: float | None,
-    *,
-    rung: int = 0,
-    status: Status = "measured",
-    reason: str = "",
-    rss: int | None = 100_000_000,
-    same: bool | None = True,
-    run: str = "",
-) -> Entry:
-    return Entry(
-        trial=Trial(number=number, setting=tried, rung=rung),
-        outcome=Outcome(
-            status=status,
-            cost=cost,
-            reason=reason,
-            evidence=(run,) if run else (),
-            took_s=5.0,
-        ),
-        max_rss_bytes=rss,
-        quality=Quality(same_text=same),
-        ended_s=10.0 * (number + 1),
-    )
-
 
 ENTRIES = (
     entry(0, SPACE.defaults, 0.40, run=RUN),
@@ -86,29 +45,6 @@ RESULT = Result(
     sentence="1.95 times as fast as the defaults (95 %: 1.90 to 2.01), 4 threads.",
     plan="tuned-kitchen-m.yaml",
 )
-
-
-def kept(folder: Path, entries: tuple[Entry, ...], *, objective: Objective = "decode") -> Tuned:
-    tuning = new_tuning(
-        board="kitchen",
-        model="m.gguf",
-        model_sha256="0" * 64,
-        model_reference="m.gguf",
-        engine="llama-completion of a source",
-        binary_sha256="1" * 64,
-        objective=objective,
-        work={"n_predict": 64},
-        constraints=Constraints(max_kld=0.05),
-        space=SPACE,
-        seed=7,
-    )
-    place = folder / "tunings" / tuning.id
-    place.mkdir(parents=True)
-    (place / "tuning.json").write_text(tuning.model_dump_json())
-    tuned = Tuned(place, tuning)
-    for each in entries:
-        tuned.note(each)
-    return tuned
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,11 @@ from armload.cli.verb import Verb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import RenderableType
+
 _SIDE = (
-    "a run's id or folder, latest, BOARD:MODEL, or a benchmark's file; several: a,b,c; or a load"
+    "a run's id or folder, latest, BOARD:MODEL, or a benchmark's file; several: a,b,c; or a load "
+    "or a tuning"
 )
 
 
@@ -46,49 +49,52 @@ def compare(c: Context, a: str, b: str, fail_if_slower: str = "", json: bool = F
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """
     del c
+    from armload.core.errors import UsageError
+    from armload.serving.loads import LOADS
+    from armload.tuning.record import TUNINGS
+
+    allowed = _share(fail_if_slower) if fail_if_slower else None
+    of_kind = _runs
+    for kind, compare_kind in ((LOADS, _loads), (TUNINGS, _tunings)):
+        if kind.are_meant(a) != kind.are_meant(b):
+            raise UsageError(
+                f"{a} and {b}: a {kind.noun} can only be compared with another {kind.noun}."
+            )
+        if kind.are_meant(a):
+            of_kind = compare_kind
+    judged = of_kind(a, b, as_json=json)
+    if allowed is not None:
+        _gate(judged, allowed, fail_if_slower)
+
+
+def _runs(a: str, b: str, *, as_json: bool) -> list[_Judged]:
+    """Compare runs, and return what a gate needs to know."""
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
     from armload.bench.sides import read_side
-    from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.core.errors import UsageError
     from armload.core.values import ValueList
     from armload.report.comparison import comparison_view, sentence
-    from armload.serving.loads import LOADS
 
-    allowed = _share(fail_if_slower) if fail_if_slower else None
-    if LOADS.are_meant(a) != LOADS.are_meant(b):
-        raise UsageError(f"{a} and {b}: a load can only be compared with another load.")
-    if LOADS.are_meant(a):
-        judged = _loads(a, b, as_json=json)
-        if allowed is not None:
-            _gate(judged, allowed, fail_if_slower)
-        return
     compared = compare_sides(read_side(a), read_side(b))
-    if json:
+    if as_json:
         show_document(ValueList[Comparison](tuple(compared)))
     else:
-        for number, each in enumerate(compared):
-            if number:
-                terminal.show("")
-            terminal.show(comparison_view(each))
-    if allowed is not None:
-        judged = [
-            _Judged(
-                finding=each.finding,
-                low=each.measured[0].ratio.low if each.measured else 0.0,
-                doubts=(*each.a.doubts, *each.b.doubts),
-                sentence=sentence(each),
-            )
-            for each in compared
-        ]
-        _gate(judged, allowed, fail_if_slower)
+        _show([comparison_view(each) for each in compared])
+    return [
+        _Judged(
+            finding=each.finding,
+            low=each.measured[0].ratio.low if each.measured else 0.0,
+            doubts=(*each.a.doubts, *each.b.doubts),
+            sentence=sentence(each),
+        )
+        for each in compared
+    ]
 
 
 def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     """Compare two loads, and return what a gate needs to know."""
     from armload.analysis.load.comparison import LoadComparison, compare_loads
-    from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.core.values import ValueList
     from armload.report.load.comparison import load_comparison_view, sentence
@@ -105,10 +111,7 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     if as_json:
         show_document(ValueList[LoadComparison](tuple(compared)))
     else:
-        for number, each in enumerate(compared):
-            if number:
-                terminal.show("")
-            terminal.show(load_comparison_view(each))
+        _show([load_comparison_view(each) for each in compared])
     return [
         _Judged(
             finding=each.finding,
@@ -118,6 +121,38 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         )
         for each in compared
     ]
+
+
+def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
+    """Compare two searches for settings, and return what a gate needs to know."""
+    from armload.cli.document import show_document
+    from armload.core.values import ValueList
+    from armload.report.tuning.comparison import sentence, tuning_comparison_view
+    from armload.tuning.comparison import TuningComparison, compare_tunings
+    from armload.tuning.record import find_tuning
+
+    compared = compare_tunings(find_tuning(a), find_tuning(b))
+    if as_json:
+        show_document(ValueList[TuningComparison]((compared,)))
+    else:
+        _show([tuning_comparison_view(compared)])
+    return [
+        _Judged(
+            finding=compared.finding,
+            low=compared.measured[0].ratio.low,
+            doubts=compared.doubts,
+            sentence=sentence(compared),
+        )
+    ]
+
+
+def _show(views: Sequence[RenderableType]) -> None:
+    from armload.cli import terminal
+
+    for number, view in enumerate(views):
+        if number:
+            terminal.show("")
+        terminal.show(view)
 
 
 def _share(text: str) -> float:

@@ -1,0 +1,105 @@
+"""Two searches side by side, in words and as a table."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.report.comparison import STYLES, change, span
+from armload.report.layout import Column, Details, Prose, Rows
+from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
+from armload.tuning.outcome_words import cost_words
+from armload.tuning.space import Choice
+
+
+def sentence(compared: TuningComparison) -> str:
+    """Say the finding plainly, with its figures."""
+    first = compared.measured[0]
+    figures = f"{_cost(compared.b, first.b_cost)} against {_cost(compared.a, first.a_cost)}"
+    if compared.finding == "not comparable":
+        return f"Not comparable: {'; '.join(compared.differences)}."
+    what = "The same settings won." if not compared.choices else "Different settings won."
+    interval = span(first.ratio.low, first.ratio.high)
+    if compared.finding == "no difference":
+        return (
+            f"{what} No significant difference: B's winner has {figures}; the 95 % confidence "
+            f"interval of its time is {interval}."
+        )
+    doubt = " But not all runs are beyond doubt." if compared.doubts else ""
+    return (
+        f"{what} B's winner is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
+        f"({interval}, 95 % confidence).{doubt}"
+    )
+
+
+def tuning_comparison_view(compared: TuningComparison) -> Group:
+    """Lay out the searches, what won in each, what it costs, and the finding."""
+    notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
+    notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in compared.doubts]
+    finding = Prose(Text(sentence(compared), style=STYLES[compared.finding]))
+    sides = Details([("A", _side(compared.a)), ("B", _side(compared.b))])
+    tables: list[RenderableType] = [Text("")]
+    if compared.choices:
+        tables += [_choices(compared), Text("")]
+    tables += [_figures(compared), Text("")]
+    if compared.finding == "not comparable":  # before figures that would be read as a result
+        return Group(sides, finding, *notes, *tables)
+    return Group(sides, *notes, *tables, finding)
+
+
+def _side(side: TunedSide) -> str:
+    speed = side.speed
+    gain = (
+        f"; {speed.ratio:.2f} times as fast as the defaults (95 %: {speed.low:.2f} to "
+        f"{speed.high:.2f})"
+        if speed
+        else ""
+    )
+    return (
+        f"{side.id}: {side.model} on {side.board}, for {side.objective}. "
+        f"Winner: {side.winner_words}{gain}"
+    )
+
+
+def _choices(compared: TuningComparison) -> Rows:
+    table = Rows(Column(heading="winner's"), Column(heading="A"), Column(heading="B"))
+    for each in compared.choices:
+        table.add(each.option.replace("_", "-"), _choice(each.a), _choice(each.b))
+    return table
+
+
+def _choice(choice: Choice) -> str:
+    return "default" if choice is None else str(choice)
+
+
+def _figures(compared: TuningComparison) -> Rows:
+    table = Rows(
+        Column(heading=""),
+        Column(heading="A"),
+        Column(heading="B"),
+        Column(heading="B takes"),
+        Column(heading="95 % confidence", below="95 % confidence: "),
+        Column(heading="finding"),
+    )
+    for each in compared.measured:
+        finding = "-" if compared.finding == "not comparable" else each.finding
+        table.add(
+            each.setting,
+            _cost(compared.a, each.a_cost, each.a_runs),
+            _cost(compared.b, each.b_cost, each.b_runs),
+            *_ratio(compared, each),
+            Text(finding, style=STYLES.get(finding, "")),
+        )
+    return table
+
+
+def _cost(side: TunedSide, cost: float, runs: int = 0) -> str:
+    counted = f" ({runs} {'run' if runs == 1 else 'runs'})" if runs else ""
+    return cost_words(side.objective, cost) + counted
+
+
+def _ratio(compared: TuningComparison, measured: MeasuredSetting) -> tuple[str, str]:
+    if compared.a.objective != compared.b.objective:  # a ratio of different quantities says nothing
+        return "-", "-"
+    ratio = measured.ratio
+    return change(ratio.ratio), span(ratio.low, ratio.high)

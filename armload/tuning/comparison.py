@@ -1,0 +1,264 @@
+"""Two searches side by side: what won in each, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Literal
+
+from armload.analysis.statistics import Ratio, ratio_of_runs
+from armload.core.errors import UsageError
+from armload.core.values import Value
+from armload.tuning.confirming import runs_compared
+from armload.tuning.record import Result, Tuned, Tuning
+from armload.tuning.settings import differing, words_of
+from armload.tuning.space import Choice, Setting
+from armload.tuning.wanted import SERVED, Objective
+
+Finding = Literal["faster", "slower", "no difference"]
+
+
+class TunedSide(Value):
+    """A search that has ended.
+
+    Attributes:
+        id: of the search.
+        model: the file's name.
+        winner: its choices, by the names of options.
+        winner_words: what of it is not as in the defaults.
+        speed: how many times as fast as the defaults the winner is; none where the defaults won,
+            or do not run.
+        trials: how many were run.
+    """
+
+    id: str
+    board: str
+    model: str
+    engine: str
+    objective: Objective
+    winner: dict[str, Choice]
+    winner_words: str
+    speed: Ratio | None
+    trials: int
+
+
+class MeasuredSetting(Value):
+    """What the winners, or the defaults, of both searches cost.
+
+    Attributes:
+        setting: whose cost it is.
+        a_cost, b_cost: medians over runs, in the objective's unit: seconds per token for decode
+            and prefill, seconds per request for rate, else seconds.
+        a_runs, b_runs: how many each is the median of.
+        ratio: B's over A's: above 1, B is slower.
+        finding: what the ratio's interval says.
+    """
+
+    setting: Literal["winner", "defaults"]
+    a_cost: float
+    b_cost: float
+    a_runs: int
+    b_runs: int
+    ratio: Ratio
+    finding: Finding
+
+
+class DifferentChoice(Value):
+    """An option that the winners of both searches set differently.
+
+    Attributes:
+        option: its name in a plan file.
+        a, b: what it is set to; none leaves it to the engine.
+    """
+
+    option: str
+    a: Choice
+    b: Choice
+
+
+class TuningComparison(Value):
+    """Two searches of the same kind.
+
+    Attributes:
+        finding: of the winners; ``not comparable`` if anything in ``differences`` stands against
+            it.
+        measured: the winners, then the defaults as far as they run on both sides.
+        choices: what the winners set differently; empty where the same settings won.
+        differences: what differs in the work, in words.
+        notes: what else a reader should know.
+        doubts: what speaks against single figures.
+    """
+
+    a: TunedSide
+    b: TunedSide
+    finding: Literal["faster", "slower", "no difference", "not comparable"]
+    measured: tuple[MeasuredSetting, ...]
+    choices: tuple[DifferentChoice, ...]
+    differences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def compare_tunings(a: Tuned, b: Tuned) -> TuningComparison:
+    """Compare two searches by what won in each.
+
+    A setting's cost is that of its runs in the comparison at the search's end, or of its longest
+    trials where it took no part in one. The two searches did not run in turn, so whatever the
+    board did differently meanwhile is part of the ratio.
+
+    Raises:
+        UsageError: one has not ended.
+        DataError, DiskError: a file of one was changed, or cannot be read.
+    """
+    results = _result(a), _result(b)
+    winners = [each.winner for each in results]
+    defaults = [each.tuning.space.defaults for each in (a, b)]
+    measured = [
+        found
+        for found in (
+            _measured("winner", _costs(a, winners[0]), _costs(b, winners[1])),
+            _measured("defaults", _costs(a, defaults[0]), _costs(b, defaults[1])),
+        )
+        if found is not None
+    ]
+    against = _differences(a.tuning, b.tuning)
+    return TuningComparison(
+        a=_side(a.tuning, results[0]),
+        b=_side(b.tuning, results[1]),
+        finding="not comparable" if against else measured[0].finding,
+        measured=tuple(measured),
+        choices=tuple(_choices(winners, defaults)),
+        differences=tuple(against),
+        notes=(*_notes(a.tuning, b.tuning), *_not_in_turn("A", a), *_not_in_turn("B", b)),
+        doubts=(*_doubts("A", results[0]), *_doubts("B", results[1])),
+    )
+
+
+def _result(tuned: Tuned) -> Result:
+    result = tuned.result()
+    if result is None:
+        raise UsageError(
+            f"{tuned.tuning.id} has not ended, so nothing has won.",
+            "Repeat its command to resume it, and compare then.",
+        )
+    return result
+
+
+def _side(tuning: Tuning, result: Result) -> TunedSide:
+    confirmed = result.confirmation
+    return TunedSide(
+        id=tuning.id,
+        board=tuning.board,
+        model=tuning.model,
+        engine=tuning.engine,
+        objective=tuning.objective,
+        winner=result.winner.choices,
+        winner_words=words_of(result.winner, tuning.space.defaults, {}),
+        speed=confirmed.speed if confirmed and confirmed.is_faster else None,
+        trials=result.trials,
+    )
+
+
+def _costs(tuned: Tuned, setting: Setting) -> list[float]:
+    runs = [each.cost for each in runs_compared(tuned.folder) if each.setting.key == setting.key]
+    if runs:
+        return runs
+    trials = [
+        (each.trial.rung, each.outcome.cost)
+        for each in tuned.entries
+        if each.trial.setting.key == setting.key
+        and each.outcome.status == "measured"
+        and each.outcome.cost is not None
+    ]
+    longest = max((rung for rung, _ in trials), default=0)
+    return [cost for rung, cost in trials if rung == longest]
+
+
+def _not_in_turn(label: str, tuned: Tuned) -> list[str]:
+    if runs_compared(tuned.folder):
+        return []
+    return [f"{label} ended without a comparison: its figures are those of its longest trials."]
+
+
+def _measured(
+    setting: Literal["winner", "defaults"], a: Sequence[float], b: Sequence[float]
+) -> MeasuredSetting | None:
+    if not (a and b):
+        return None
+    ratio = ratio_of_runs(a, b)
+    finding: Finding = "no difference"
+    if ratio.low > 1:
+        finding = "slower"
+    elif ratio.high < 1:
+        finding = "faster"
+    return MeasuredSetting(
+        setting=setting,
+        a_cost=median(a),
+        b_cost=median(b),
+        a_runs=len(a),
+        b_runs=len(b),
+        ratio=ratio,
+        finding=finding,
+    )
+
+
+def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[DifferentChoice]:
+    one, other = (differing(setting, each) for setting, each in zip(winners, defaults, strict=True))
+    return [
+        DifferentChoice(option=name, a=one.get(name), b=other.get(name))
+        for name in dict.fromkeys((*one, *other))
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _differences(a: Tuning, b: Tuning) -> list[str]:
+    said = [
+        f"{what}: {one} / {other}"
+        for what, one, other in (
+            ("board", a.board, b.board),
+            ("objective", a.objective, b.objective),
+        )
+        if one != other
+    ]
+    if a.model_sha256 != b.model_sha256:
+        said.append(f"model: {_named(a, b)} / {_named(b, a)}")
+    if a.objective == b.objective:
+        said += [
+            f"{name.replace('_', ' ')}: {a.work.get(name)} / {b.work.get(name)}"
+            for name in dict.fromkeys((*a.work, *b.work))
+            if a.work.get(name) != b.work.get(name)
+        ]
+        if a.objective in SERVED and a.seed != b.seed:
+            said.append(f"seed of the load: {a.seed} / {b.seed}")
+    return said
+
+
+def _named(tuning: Tuning, other: Tuning) -> str:
+    same = tuning.model == other.model
+    return f"{tuning.model} ({tuning.model_sha256[:12]})" if same else tuning.model
+
+
+def _notes(a: Tuning, b: Tuning) -> list[str]:
+    said = []
+    if a.engine != b.engine:
+        said.append(f"Engines differ: {a.engine} / {b.engine}.")
+    if a.constraints != b.constraints:
+        said.append("What a setting must not break differs.")
+    if names := _searched_otherwise(_offered(a), _offered(b)):
+        said.append(f"What was searched differs: {', '.join(names)}.")
+    return said
+
+
+def _offered(tuning: Tuning) -> Mapping[str, tuple[Choice, ...]]:
+    return {each.name: each.choices for each in tuning.space.parameters}
+
+
+def _searched_otherwise(
+    a: Mapping[str, tuple[Choice, ...]], b: Mapping[str, tuple[Choice, ...]]
+) -> list[str]:
+    return [name for name in dict.fromkeys((*a, *b)) if a.get(name) != b.get(name)]
+
+
+def _doubts(side: str, result: Result) -> list[str]:
+    disturbed = result.confirmation.disturbances if result.confirmation else ()
+    return [f"{side}: {each}" for each in dict.fromkeys(disturbed)]

@@ -1,0 +1,174 @@
+"""Two searches for settings, compared by what won in each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from armload.core.errors import UsageError
+from armload.core.results import write_lines
+from armload.tuning.comparison import compare_tunings
+from armload.tuning.confirming import CONFIRMATION_FILE, Compared, confirm
+from armload.tuning.record import Result, Tuned
+from armload.tuning.space import Setting
+from armload.tuning.trial import Outcome
+from armload.tuning.wanted import Objective
+from tests.command_line import typed
+from tests.unit.kept_tunings import SPACE, entry, kept, setting
+
+NOISE = (0.99, 1.0, 1.01, 1.005)
+
+
+def ended(
+    folder: Path,
+    winner: Setting,
+    cost: float,
+    *,
+    default_cost: float = 0.4,
+    board: str = "kitchen",
+    n_predict: int = 64,
+    objective: Objective = "decode",
+    disturbance: str = "",
+) -> Tuned:
+    """Keep a search whose last runs, four of each side in turn, cost about as much."""
+    entries = (entry(0, SPACE.defaults, 0.9), entry(1, winner, 0.8))
+    tuned = kept(folder, entries, board=board, n_predict=n_predict, objective=objective)
+    made = {"defaults": 0, "leader": 0}
+
+    def measure(tried: Setting, place: object) -> Outcome:
+        del place
+        side = "defaults" if tried == SPACE.defaults else "leader"
+        made[side] += 1
+        level = default_cost if side == "defaults" else cost
+        return Outcome(
+            status="measured", cost=level * NOISE[made[side] - 1], disturbance=disturbance
+        )
+
+    def heard(one: Compared) -> None:
+        del one
+
+    found = confirm(measure, winner, SPACE.defaults, tuned.folder, tuned.tuning.id, heard)
+    tuned.end(
+        Result(
+            winner=winner if found.is_faster else SPACE.defaults,
+            cost=cost,
+            ended="All was tried.",
+            trials=2,
+            took_s=20.0,
+            confirmation=found,
+            sentence="Found.",
+        )
+    )
+    return tuned
+
+
+def test_a_search_that_found_better_settings_is_faster_and_says_which(tmp_path: Path) -> None:
+    found = compare_tunings(
+        ended(tmp_path, setting(2), 0.3), ended(tmp_path, setting(4, "q8_0"), 0.2)
+    )
+    assert found.finding == "faster"
+    winner, defaults = found.measured
+    assert winner.ratio.ratio == pytest.approx(2 / 3, rel=0.01)
+    assert winner.ratio.unit == "runs"
+    assert defaults.finding == "no difference"
+    assert [(each.option, each.a, each.b) for each in found.choices] == [
+        ("threads", 2, 4),
+        ("kv_type", None, "q8_0"),
+    ]
+    assert found.a.speed
+    assert found.a.speed.ratio == pytest.approx(4 / 3, rel=0.01)
+
+
+def test_the_same_settings_may_win_and_yet_have_become_slower(tmp_path: Path) -> None:
+    a = ended(tmp_path, setting(4), 0.2)
+    b = ended(tmp_path, setting(4), 0.24, default_cost=0.48)
+    found = compare_tunings(a, b)
+    assert not found.choices
+    assert [each.finding for each in found.measured] == ["slower", "slower"]
+
+
+def test_a_search_in_which_the_defaults_won_has_them_as_its_winner(tmp_path: Path) -> None:
+    found = compare_tunings(ended(tmp_path, setting(4), 0.2), ended(tmp_path, setting(4), 0.41))
+    assert found.b.winner_words == "the defaults"
+    assert found.b.speed is None
+    assert found.measured[0].b_cost == pytest.approx(0.4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [
+        ({"board": "garage"}, "board: kitchen / garage"),
+        ({"objective": "ttft"}, "objective: decode / ttft"),
+        ({"n_predict": 128}, "n predict: 64 / 128"),
+    ],
+)
+def test_searches_of_other_work_are_not_comparable(
+    tmp_path: Path, difference: dict[str, object], words: str
+) -> None:
+    a = ended(tmp_path, setting(4), 0.2)
+    b = ended(tmp_path, setting(4), 0.1, **difference)  # type: ignore[arg-type]
+    found = compare_tunings(a, b)
+    assert found.finding == "not comparable"
+    assert found.differences == (words,)
+
+
+def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
+    tmp_path: Path,
+) -> None:
+    a = ended(tmp_path, setting(4), 0.2)
+    trials = (
+        entry(0, SPACE.defaults, 0.5),
+        entry(1, SPACE.defaults, 0.41, rung=1),
+        entry(2, SPACE.defaults, 0.39, rung=1),
+    )
+    b = kept(tmp_path, trials)
+    b.end(
+        Result(
+            winner=SPACE.defaults, cost=0.4, ended="", trials=3, took_s=30.0, sentence="No setting."
+        )
+    )
+    found = compare_tunings(a, b)
+    assert found.measured[0].b_cost == pytest.approx(0.4)
+    assert found.measured[0].b_runs == 2
+    assert found.notes == (
+        "B ended without a comparison: its figures are those of its longest trials.",
+    )
+
+
+def test_a_search_that_has_not_ended_has_no_winner(tmp_path: Path) -> None:
+    a = ended(tmp_path, setting(4), 0.2)
+    with pytest.raises(UsageError, match="has not ended"):
+        compare_tunings(a, kept(tmp_path, (entry(0, SPACE.defaults, 0.5),)))
+
+
+def test_leaders_of_an_earlier_comparison_do_not_count(tmp_path: Path) -> None:
+    a, b = (ended(tmp_path, setting(4), 0.2) for _ in range(2))
+    path = b.folder / CONFIRMATION_FILE
+    lines = [Compared.model_validate_json(line) for line in path.read_bytes().splitlines()]
+    former = lines[1].model_copy(update={"setting": setting(1), "cost": 9.0})
+    write_lines(path, [former, *lines])
+    assert compare_tunings(a, b).measured[0].b_runs == len(NOISE)
+
+
+def test_the_verb_tells_the_finding_and_its_gate_fails_a_slower_search(tmp_path: Path) -> None:
+    (tmp_path / "boards").mkdir()
+    a = ended(tmp_path, setting(4), 0.2)
+    b = ended(tmp_path, setting(2), 0.3)
+    c = ended(tmp_path, setting(2), 0.3, disturbance="Another program ran.")
+    shown = typed(tmp_path, "compare", a.tuning.id, b.tuning.id)
+    words = " ".join(shown.stdout.split())
+    assert (
+        "Different settings won. B's winner is slower: 3.33 tokens/s against 4.99 tokens/s" in words
+    )
+    assert "threads 4 2" in words
+    gated = ("--fail-if-slower", "3%")
+    assert typed(tmp_path, "compare", a.tuning.id, b.tuning.id, *gated).returncode == 11
+    assert typed(tmp_path, "compare", a.tuning.id, c.tuning.id, *gated).returncode == 12
+    assert typed(tmp_path, "compare", b.tuning.id, a.tuning.id, *gated).returncode == 0
+    (found,) = json.loads(typed(tmp_path, "compare", a.folder.name, "latest-tune", "--json").stdout)
+    assert found["a"]["winner"] == {"threads": 4, "kv_type": None}
+    mixed = typed(tmp_path, "compare", a.tuning.id, "latest")
+    assert mixed.returncode == 2
+    assert "a tuning can only be compared with another tuning" in mixed.stderr

@@ -86,6 +86,28 @@ def end_sessions(port: int | None) -> None:
                 psutil.Process(line.pid).kill()
 
 
+def listener(port: int) -> psutil.Process:
+    """Return the server that takes the connections to a port."""
+    (pid,) = {
+        line.pid
+        for line in psutil.net_connections("tcp")
+        if line.laddr and line.laddr.port == port and line.status == psutil.CONN_LISTEN and line.pid
+    }
+    return psutil.Process(pid)
+
+
+@contextmanager
+def without_connection(port: int) -> Iterator[None]:
+    """Cut the connections to an SSH server, and let it take no other one."""
+    daemon = listener(port)
+    daemon.suspend()
+    try:
+        end_sessions(port)
+        yield
+    finally:
+        daemon.resume()
+
+
 class TwoOfThree:
     """The numbers of the connections that are refused: two of each three."""
 

@@ -26,6 +26,7 @@ class Behaviour:
         status: that it answers with, after ``answered`` requests.
         cut_after: tokens after which it drops the connection.
         error_after: tokens after which it reports an error in the stream.
+        says: why, where the status is an error.
         has_tokenizer: whether it counts tokens: each word is one.
         data_in_list: how llm-serving writes an event.
     """
@@ -39,6 +40,7 @@ class Behaviour:
     answered: int = 0
     cut_after: int | None = None
     error_after: int | None = None
+    says: str = "as told"
     has_tokenizer: bool = True
     data_in_list: bool = True
 
@@ -72,7 +74,7 @@ class StubService:
         if path not in _STREAMS:
             return web.json_response({"error": {"message": "File Not Found"}}, status=404)
         if how.status != 200 and len(self.bodies) > how.answered:
-            return web.json_response({"error": {"message": "as told"}}, status=how.status)
+            return web.json_response({"error": {"message": how.says}}, status=how.status)
         return await self._stream(request, how, body)
 
     async def _stream(

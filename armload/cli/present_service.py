@@ -17,6 +17,7 @@ from armload.serving.front.llm_serving import DataForm, FrontedModel
 from armload.serving.front.running import fronted
 from armload.serving.service import Service
 from armload.serving.starting import served
+from armload.serving.tokenizer import ServiceApi
 
 _LOOK_EVERY_S = 1.0
 
@@ -57,6 +58,11 @@ def serve_and_present(
         else:
             terminal.show(served_view(described))
         sys.stdout.flush()
+        if ServiceApi(service.url, service.api_key).lacks_chat_template():
+            progress.say(
+                f"{service.model} has no chat template: chats are put into ChatML, whose marks it "
+                "does not know. Use /v1/completions."
+            )
         if not detach:
             _follow(service)
 

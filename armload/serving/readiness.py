@@ -10,9 +10,13 @@ from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
 from armload.serving.ask import Ask
 from armload.serving.client import Client, connected
 from armload.serving.dialects.every import DIALECTS
+from armload.serving.dialects.openai import OpenAi
+from armload.serving.dialects.openai_chat import OpenAiChat
 from armload.serving.target import Target
+from armload.serving.tokenizer import ServiceApi
 
-_UNAUTHORISED, _FORBIDDEN, _NOT_FOUND, _NOT_ALLOWED, _NOT_READY = 401, 403, 404, 405, 503
+_BAD, _UNAUTHORISED, _FORBIDDEN = 400, 401, 403
+_NOT_FOUND, _NOT_ALLOWED, _NOT_READY = 404, 405, 503
 
 
 def check_url(text: str) -> str:
@@ -45,13 +49,28 @@ def check_service(target: Target, ask: Ask, timeout_s: float) -> None:
 
     Raises:
         ConnectError: nothing listens there.
-        UsageError: it refuses the key, or does not speak the dialect.
+        UsageError: it refuses the key, does not speak the dialect, or has no chat template for it.
         RunError: it is not ready, or does not answer in time.
     """
     record = asyncio.run(_first(target, ask.model_copy(update={"max_tokens": 1}), timeout_s))
     error = _fault(target, record)
     if error is not None:
         raise error
+    if target.dialect.name == OpenAiChat.name:
+        _check_template(target, record)
+
+
+def _check_template(target: Target, record: RequestRecord) -> None:
+    if record.status == _BAD and "chat template" in record.error.lower():
+        said = f"The server answers no chats: {record.error}"
+    elif ServiceApi(target.url, target.api_key).lacks_chat_template():
+        said = "The server would put chats into ChatML, whose marks the model does not know."
+    else:
+        return
+    raise UsageError(
+        f"{target.board or target.url}: {target.model} has no chat template. {said}",
+        f"Use --dialect {OpenAi.name}, with prompts instead of messages in --data.",
+    )
 
 
 async def _first(target: Target, ask: Ask, timeout_s: float) -> RequestRecord:

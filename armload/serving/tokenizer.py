@@ -8,6 +8,9 @@ from typing import Any
 import requests
 
 _WAIT_S = 30.0
+_CHATML_BEGIN = "<|im_start|>"
+_FALLBACK = f"{{%- for message in messages -%}}\n  {{{{- '{_CHATML_BEGIN}' + message.role"
+"""What llama.cpp's own template begins with (CHATML_TEMPLATE_SRC in common/chat.cpp)."""
 _SPACES = (" ", "\u2581", "\u0120")
 
 
@@ -51,6 +54,18 @@ class ServiceApi:
                 pieces = {str(token["piece"]) for token in tokens}
                 return [word for word in words if any(f"{s}{word}" in pieces for s in _SPACES)]
         return None
+
+    def lacks_chat_template(self) -> bool:
+        """Say whether it is a llama-server whose model has no chat template.
+
+        It falls back to ChatML then. A model that was trained for ChatML has a token for the begin
+        of a message. Of any other server this is false.
+        """
+        match self._answer("GET", "/props", None):
+            case {"chat_template": str(template)} if template.startswith(_FALLBACK):
+                count = self.count(_CHATML_BEGIN)
+                return count is not None and count > 1
+        return False
 
     def _answer(self, method: str, path: str, body: dict[str, Any] | None) -> object:
         try:

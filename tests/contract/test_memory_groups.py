@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -16,6 +14,7 @@ from armload.boards.conditions import Conditions
 from armload.boards.probe import parse_probe, probe_script
 from armload.core.shell import quote
 from tests.contract.settings.kernel import SHELLS
+from tests.memory_groups import limited_group, made
 
 LIMIT_BYTES = 450 << 20
 CACHED_BYTES = 64 << 20
@@ -47,33 +46,11 @@ def seen_after(preparation: str, shell: list[str], folder: Path) -> Conditions:
     return parse_probe(done.stdout, "b").conditions
 
 
-@contextmanager
-def made(group: Path) -> Iterator[Path]:
-    group.mkdir()
-    try:
-        yield group
-    finally:
-        group.rmdir()
-
-
 @pytest.fixture
 def limited() -> Iterator[Path]:
     """Make a group with a limit, and one without inside it; return the inner one."""
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    own = Path("/proc/self/cgroup").read_text()
-    v1 = [line.split()[4] for line in mounts if re.search(r" - cgroup .*\bmemory\b", line)]
-    v2 = [line.split()[4] for line in mounts if " - cgroup2 " in line]
-    name = re.search(r"^\d+:(?:.*,)?memory(?:,.*)?:(.*)$", own, re.MULTILINE) if v1 else None
-    if name is not None:
-        top, limit = Path(v1[-1] + name[1]), "memory.limit_in_bytes"
-    elif v2 and "memory" in Path(v2[-1], "cgroup.subtree_control").read_text():
-        top, limit = Path(v2[-1]), "memory.max"
-    else:
-        pytest.skip("no control group here limits memory")
-    with ExitStack() as groups:
-        outer = groups.enter_context(made(top / f"armload-test-{os.getpid()}"))
-        (outer / limit).write_text(str(LIMIT_BYTES))
-        yield groups.enter_context(made(outer / "inner"))
+    with limited_group(LIMIT_BYTES) as outer, made(outer / "inner") as inner:
+        yield inner
 
 
 def test_a_real_group_leaves_what_its_programs_and_not_its_page_cache_take(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from armload.analysis.load.parts import Accounting
@@ -16,8 +17,10 @@ from armload.analysis.load.request import RequestRecord
 from armload.engines.trace import read_trace
 from armload.report.load.loaded import loaded_of
 from armload.serving.loads import KeptLoad, read_load
-from tests.faults import end_sessions
+from tests.faults import listener, small_disk, without_connection
+from tests.memory_groups import fill_until_gone, limited_group, moved
 from tests.person import Person
+from tests.system.serving import assert_nothing_is_left, holds_lease, run_of, servers
 
 pytestmark = pytest.mark.build
 
@@ -39,18 +42,14 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person.types("board.down", "--board", "here")
 
 
+def port_of(person: Person) -> int:
+    """Return the port of the board's SSH server."""
+    shown = json.loads(person.types("board.up", "--board", "here", "--json").stdout)
+    return int(shown["port"])
+
+
 def latest(person: Person) -> KeptLoad:
     return read_load(max((person.folder / "loads").iterdir()))
-
-
-def servers(person: Person) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            words = " ".join(process.cmdline())
-            if "--api-key-file" in words and str(person.folder / "here-board") in words:
-                found.append(process)
-    return found
 
 
 def assert_tokens_and_times_agree(kept: KeptLoad, point: int) -> None:
@@ -139,22 +138,99 @@ def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> Non
     assert (latest(ann).folder / "report.html").is_file()
 
 
+LONG = (*SERVED, *SHORT, "--rate", "5", "--requests", "2000", "--slo", "ttft=60s")
+
+
 def test_a_server_that_is_killed_ends_the_load_with_its_cause(ann: Person) -> None:
-    words = (*SERVED, *SHORT, "--rate", "5", "--requests", "2000")
-    process = ann.start("load", *words, "--json")
+    process = ann.start("load", *LONG, "--json")
     wait_for_requests(ann, process, 5)
     (server,) = servers(ann)
     server.kill()
+    said = assert_the_load_has_ended_with_its_server(ann, process, "killed")
+    assert "here no longer serves word-problems-Q8_0.gguf: killed from outside" in said
+
+
+BOARD_BYTES = 500 << 20
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy", "deploy"])
+def test_a_server_without_memory_ends_the_load_and_memory_is_named(
+    ann: Person, tmp_path: Path
+) -> None:
+    port = port_of(ann)
+    with limited_group(BOARD_BYTES) as group, moved(listener(port), group):
+        process = ann.start("load", *LONG, "--json")
+        wait_for_requests(ann, process, 5)
+        (server,) = servers(ann)
+        assert str(server.pid) in (group / "cgroup.procs").read_text().split()
+        with small_disk(tmp_path / "memory", 2 * BOARD_BYTES >> 20) as memory:
+            fill_until_gone(group, memory / "filled", server.pid)
+        said = assert_the_load_has_ended_with_its_server(ann, process, "out of memory")
+    assert (
+        "here no longer serves word-problems-Q8_0.gguf: killed by the kernel: the board ran out "
+        "of memory; it was using "
+    ) in said
+    assert "--context" in said
+
+
+def assert_the_load_has_ended_with_its_server(
+    person: Person, process: subprocess.Popen[str], kind: str
+) -> str:
+    """Every request has an outcome, no failure is a success, and nothing is left on the board.
+
+    Args:
+        kind: of the server's end.
+
+    Returns:
+        what the load has said.
+    """
     shown, said = process.communicate(timeout=120)
     assert process.returncode == 9, said
-    assert "no longer serves" in said
     assert "Traceback" not in said
-    assert json.loads(shown)["points"][0]["metrics"]["ok"] >= 5
-    records = latest(ann).requests(0)
-    assert len(records) == 2000
-    assert {record.outcome for record in records} <= {"ok", "dropped", "refused", "cancelled"}
+    document = json.loads(shown)
+    kept = latest(person)
+    records = kept.requests(0)
+    assert [record.number for record in records] == list(range(2000))
+    outcomes = Counter(record.outcome for record in records)
+    assert set(outcomes) <= {"ok", "dropped", "refused", "cancelled"}
     assert records[0].outcome == "ok"
     assert records[-1].outcome == "cancelled"
+    metrics = document["points"][0]["metrics"]
+    assert metrics["ok"] == outcomes["ok"] >= 5
+    assert sum(metrics["failed"].values()) == 2000 - outcomes["ok"]
+    assert not metrics["valid"]
+    assert metrics["goodput"]["good"] <= outcomes["ok"]
+    assert run_of(person, document["run"])["exit"]["kind"] == kind
+    assert_nothing_is_left(person, kept.load.url)
+    return said
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_a_client_that_is_killed_leaves_its_records_and_a_service_that_ends(ann: Person) -> None:
+    process = ann.start("load", *LONG)
+    wait_for_requests(ann, process, 5)
+    process.kill()
+    process.communicate()
+    kept = latest(ann)
+    recorded = kept.requests(0)
+    assert len(recorded) >= 5
+    assert {record.outcome for record in recorded} == {"ok"}
+
+    began_s = time.monotonic()
+    while servers(ann) or holds_lease(ann):
+        assert time.monotonic() - began_s < 120
+        time.sleep(0.5)
+    assert_nothing_is_left(ann, kept.load.url)
+
+    found = json.loads(ann.types("show", kept.load.id, "--json").stdout)
+    metrics = found["points"][0]["metrics"]
+    assert (metrics["ok"], metrics["failed"]) == (len(recorded), {"unknown": 2000 - len(recorded)})
+    assert (metrics["valid"], found["capacity"]) == (False, None)
+    told = " ".join(ann.types("show", kept.load.id).stdout.split())
+    assert f"It has no end: {len(recorded)} of 2,000 requests have a record." in told
+    (pulled,) = json.loads(ann.types("pull", "--board", "here", "--json").stdout)["runs"]
+    assert pulled == kept.load.run
+    assert run_of(ann, pulled)["exit"]["kind"] == "unattended"
 
 
 def test_a_request_longer_than_a_slot_fails_alone_and_in_the_servers_words(ann: Person) -> None:
@@ -174,7 +250,7 @@ def test_a_request_longer_than_a_slot_fails_alone_and_in_the_servers_words(ann: 
 def test_a_connection_that_drops_for_ten_seconds_delays_requests_and_ends_no_load(
     ann: Person,
 ) -> None:
-    port: int = json.loads(ann.types("board.up", "--board", "here", "--json").stdout)["port"]
+    port = port_of(ann)
     process = ann.start("load", *SERVED, *SHORT, "--rate", "2", "--duration", "60", "--json")
     wait_for_requests(ann, process, 3)
     with without_connection(port):
@@ -220,20 +296,3 @@ def wait_for_requests(person: Person, process: Any, count: int) -> None:
         if files and files[0].is_file() and files[0].read_bytes().count(b"\n") >= count:
             return
         time.sleep(0.1)
-
-
-@contextlib.contextmanager
-def without_connection(port: int) -> Iterator[None]:
-    """Cut the connections to a board's SSH server, and let it take no other one."""
-    (server,) = {
-        one.pid
-        for one in psutil.net_connections("tcp")
-        if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN and one.pid
-    }
-    daemon = psutil.Process(server)
-    daemon.suspend()
-    try:
-        end_sessions(port)
-        yield
-    finally:
-        daemon.resume()

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import requests
 
@@ -21,16 +20,24 @@ from armload.engines.server import ServingPlan
 from armload.runs.pipeline import Request
 from armload.serving.service import Service
 from armload.serving.starting import served
-from tests.faults import end_sessions
+from tests.faults import without_connection
 from tests.person import Person
 from tests.system.engines import shared
+from tests.system.serving import (
+    Serving,
+    board_folder,
+    holds_lease,
+    run_of,
+    server_process,
+    servers,
+    serving,
+)
 
 pytestmark = pytest.mark.build
 
 COVERED = ["armload/serving", "armload/engines/server.py", "armload/boards/forward.py", "deploy"]
 MODEL = "word-problems:Q8_0"
 FAST = ("--model", MODEL, "--threads", "1", "--slots", "2", "--context", "256")
-LEASES = "lease"
 
 
 @pytest.fixture(scope="module")
@@ -40,91 +47,6 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person.add_board("here", f"extends: qemu-user\nworkdir: {board_folder(person)}\n")
     yield person
     person.types("board.down", "--board", "here")
-
-
-def board_folder(person: Person) -> Path:
-    return person.folder / "here-board"
-
-
-class Serving:
-    """A ``serve`` in the foreground, and the service that it has announced."""
-
-    def __init__(self, person: Person, *words: str, board: str) -> None:
-        self.process = person.start("serve", "--board", board, *words, "--json")
-        assert self.process.stdout is not None
-        document = self.process.stdout.read(1)
-        while document and not is_whole(document):
-            document += self.process.stdout.readline()
-        assert document, self.process.communicate()
-        self.about: dict[str, Any] = json.loads(document)
-        self.key = Path(self.about["api_key_file"]).read_text().strip()
-
-    def ask(self, path: str, *, key: str | None = None, **body: Any) -> requests.Response:
-        headers = {"Authorization": f"Bearer {self.key if key is None else key}"}
-        address = f"{self.about['url']}/{path}"
-        return requests.post(address, json=body, headers=headers, timeout=120)
-
-    def complete(self, prompt: str, count: int) -> dict[str, Any]:
-        answer = self.ask("v1/completions", prompt=prompt, max_tokens=count)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    def ends(self, status: int) -> str:
-        assert self.process.stderr is not None
-        said = self.process.communicate(timeout=120)[1]
-        assert self.process.returncode == status, said
-        assert "Traceback" not in said
-        return said
-
-
-def is_whole(document: str) -> bool:
-    try:
-        json.loads(document)
-    except ValueError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def serving(person: Person, *words: str, board: str = "here") -> Iterator[Serving]:
-    """Serve in the foreground, until Ctrl-C where the block has not ended it."""
-    service = Serving(person, *words, board=board)
-    try:
-        yield service
-    finally:
-        if service.process.poll() is None:
-            service.process.send_signal(signal.SIGINT)
-            service.process.communicate(timeout=120)
-
-
-def server_process(person: Person) -> psutil.Process:
-    """Return the llama-server that runs for a person's board."""
-    (found,) = servers(person)
-    return found
-
-
-def servers(person: Person) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            if "--api-key-file" in words and str(board_folder(person)) in " ".join(words):
-                found.append(process)
-    return found
-
-
-def run_of(person: Person, run: str) -> dict[str, Any]:
-    return dict(json.loads((person.runs / run / "run.json").read_text()))
-
-
-def nothing_is_left(person: Person, service: Serving) -> None:
-    """No program, no lease, no key, and no forward."""
-    assert not servers(person)
-    assert not any((board_folder(person) / LEASES).iterdir())
-    assert not (board_folder(person) / "api-key").exists()
-    assert not Path(service.about["api_key_file"]).exists()
-    with pytest.raises(requests.ConnectionError):
-        requests.get(service.about["url"], timeout=5)
 
 
 def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
@@ -146,6 +68,9 @@ def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
         assert cut.json()["choices"][0]["finish_reason"] == "length"
         assert cut.json()["usage"]["total_tokens"] == 256
 
+        chats = ann.types("load", *load_of_chats(service), "--n-predict", "4", "--json").stdout
+        assert json.loads(chats)["points"][0]["metrics"]["ok"] == 2
+
         board_key = board_folder(ann) / "api-key"
         for path in (board_key, Path(about["api_key_file"])):
             assert path.read_text().strip() == service.key
@@ -159,7 +84,7 @@ def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
         service.process.send_signal(signal.SIGINT)
         said = service.ends(0)
     assert "cleaning up before exit" not in said, "the log of its end is fetched, not shown"
-    nothing_is_left(ann, service)
+    service.leaves_nothing(ann)
     run = run_of(ann, about["run"])
     assert run["exit"]["kind"] == "done"
     assert run["arguments"]["slots"] == 2
@@ -204,8 +129,24 @@ def test_streamed_weights_and_chat_without_a_template_are_served(ann: Person) ->
         expected = shared("stories260K.expected.txt").read_text().strip()
         answer = service.complete("Once upon a time", 20)
         assert expected.removeprefix("Once upon a time").startswith(answer["choices"][0]["text"])
+        assert_a_load_of_chats_is_refused(ann, service)
     run = run_of(ann, service.about["run"])
     assert run["trace"]["weights"][-1]["weights"] == "streamed"
+
+
+def load_of_chats(service: Serving) -> tuple[str, ...]:
+    where = ("--url", service.about["url"], "--api-key-file", service.about["api_key_file"])
+    return (*where, "--dialect", "openai-chat", "--concurrency", "1", "--requests", "2")
+
+
+def assert_a_load_of_chats_is_refused(person: Person, service: Serving) -> None:
+    """The service's model has no chat template: that, where, and what to do are said."""
+    before = set((person.folder / "loads").glob("*"))
+    refused = person.types("load", *load_of_chats(service), status=2).stderr
+    said = " ".join(refused.split())
+    assert f"{service.about['url']}: stories260K has no chat template." in said
+    assert "Use --dialect openai, with prompts instead of messages in --data." in said
+    assert set((person.folder / "loads").glob("*")) == before
 
 
 def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> None:
@@ -227,7 +168,7 @@ def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> 
 
     stopped = json.loads(ann.types("serve.stop", "--board", "here", "--json").stdout)
     assert (stopped["id"], stopped["exit"]["kind"]) == (started["run"], "done")
-    nothing_is_left(ann, again)
+    again.leaves_nothing(ann)
     none = ann.types("serve.stop", "--board", "here", status=2)
     assert "here serves nothing." in none.stderr
     assert json.loads(ann.types("serve.list", "--board", "here", "--json").stdout) == []
@@ -238,7 +179,7 @@ def test_a_service_ends_soon_after_its_client_was_killed(ann: Person) -> None:
         service.process.kill()
         service.process.communicate()
         began = time.monotonic()
-        while servers(ann) or any((board_folder(ann) / LEASES).iterdir()):
+        while servers(ann) or holds_lease(ann):
             assert time.monotonic() - began < 120
             time.sleep(0.5)
     (pulled,) = json.loads(ann.types("pull", "--board", "here", "--json").stdout)["runs"]
@@ -254,7 +195,7 @@ def test_a_server_that_was_killed_is_told_with_its_run(ann: Person) -> None:
         said = service.ends(9)
     assert "here no longer serves word-problems-Q8_0.gguf: killed from outside" in said
     assert run_of(ann, service.about["run"])["exit"]["kind"] == "killed"
-    nothing_is_left(ann, service)
+    service.leaves_nothing(ann)
 
 
 def test_a_port_that_is_taken_is_refused_before_anything_is_done(ann: Person) -> None:
@@ -311,7 +252,8 @@ def asked(service: Service, **body: Any) -> dict[str, Any]:
 def test_a_connection_that_is_down_for_ten_seconds_harms_nothing(ann: Person) -> None:
     with in_place_of(ann), served(Request(board="here"), MODEL, PLAN, Silent()) as service:
         asked(service, n_predict=2)
-        with without_connection(ann):
+        shown = json.loads(ann.types("board.up", "--board", "here", "--json").stdout)
+        with without_connection(shown["port"]):
             time.sleep(10)
             service.check()
         asked(service, n_predict=2)
@@ -319,25 +261,6 @@ def test_a_connection_that_is_down_for_ten_seconds_harms_nothing(ann: Person) ->
         assert service.clock().error_s <= 0.05
         assert service.sample()["requests_processing"] == 0
     assert run_of(ann, service.run)["exit"]["kind"] == "done"
-
-
-@contextlib.contextmanager
-def without_connection(person: Person) -> Iterator[None]:
-    """Cut the connections to the board, and let it take no other one."""
-    shown = json.loads(person.types("board.up", "--board", "here", "--json").stdout)
-    port = shown["port"]
-    (server,) = {
-        one.pid
-        for one in psutil.net_connections("tcp")
-        if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN and one.pid
-    }
-    daemon = psutil.Process(server)
-    daemon.suspend()
-    try:
-        end_sessions(port)
-        yield
-    finally:
-        daemon.resume()
 
 
 @pytest.mark.machine

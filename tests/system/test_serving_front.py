@@ -15,7 +15,7 @@ from armload.boards.virtual.process import free_port
 from armload.report.load.loaded import loaded_of
 from armload.serving.loads import read_load
 from tests.person import Person
-from tests.system.test_serving import Serving, is_whole, serving
+from tests.system.serving import Serving, is_whole, serving
 
 pytestmark = pytest.mark.build
 

@@ -300,6 +300,12 @@ def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() 
         ({"api_key": "right"}, "openai", UsageError, "refuses the API key"),
         ({"status": 404}, "llm-serving", UsageError, "does not speak dialect llm-serving"),
         ({"status": 503}, "openai", RunError, "is not ready: as told"),
+        (
+            {"status": 400, "says": "default chat template is no longer allowed"},
+            "openai-chat",
+            UsageError,
+            "has no chat template. The server answers no chats: default chat template is no",
+        ),
     ],
 )
 def test_a_service_that_cannot_answer_is_found_out_before_the_load(

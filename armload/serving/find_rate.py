@@ -2,7 +2,8 @@
 
 A closed loop with as many clients as slots shows first what the service can do at most: no rate
 above that is sustained. Between an eighth of it and a quarter more, the rate is bisected on a
-logarithmic scale.
+logarithmic scale. A service whose slots are not known may do more than that: the search goes on
+above as long as it meets the objectives and answers requests as fast as they come.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.objectives import Objectives
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
+from armload.core.values import counted, percentage
 from armload.serving.loading import Loading, NothingSucceededError
 from armload.serving.loads import KeptLoad
 from armload.serving.target import Extent, Pace
@@ -27,6 +29,10 @@ NARROW_FROM = 1.15
 """Ratio of the lowest rate that failed to the highest that did not, at which the search ends."""
 
 _LOWEST_SHARE, _HIGHEST_SHARE = 1 / 8, 1.25
+_KEEPS_UP_FROM = 0.8
+"""Share of the rate that is answered. A few requests that come in no time may all be within the
+objectives at any rate, which then shows nothing."""
+
 _CLIENTS = 4
 _PROBES_PER_CLIENT = 3
 
@@ -41,7 +47,7 @@ class Bracket:
     @property
     def middle(self) -> float:
         """The next rate to try, with three figures."""
-        return float(f"{math.sqrt(self.low * self.high):.3g}")
+        return _three_figures(math.sqrt(self.low * self.high))
 
     @property
     def is_narrow(self) -> bool:
@@ -61,6 +67,36 @@ class Bracket:
             rates.append(bracket.middle)
             bracket = bracket.after(met=decide(bracket.middle))
         return rates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a rate has shown.
+
+    Attributes:
+        met: enough requests were within the objectives.
+        keeps_up: requests were answered about as fast as they came.
+    """
+
+    met: bool
+    keeps_up: bool
+
+
+def search(bracket: Bracket, decide: Callable[[float], Verdict]) -> list[float]:
+    """Return the rates that are tried, in order; also above the bracket where the service can."""
+    verdicts: list[Verdict] = []
+
+    def met(rate: float) -> bool:
+        verdicts.append(decide(rate))
+        return verdicts[-1].met
+
+    rates = bracket.tried(met)
+    while verdicts[-1].keeps_up and all(each.met for each in verdicts):
+        above = Bracket(low=rates[-1], high=_three_figures(2 * rates[-1]))
+        rates.append(above.high)
+        if not met(above.high):
+            rates += above.tried(met)
+    return rates
 
 
 def bracket_of(most_per_s: float) -> Bracket:
@@ -104,18 +140,25 @@ def find_rate(
     probed, records = probing.point(Pace(concurrency=clients), probe)
     found = metrics_of(probed.load.points[0], records)
     bracket = bracket_of(found.requests_per_s)
-    progress.say(_foreseen(found, bracket, requests))
+    progress.say(_foreseen(found, bracket, clients=clients, requests=requests))
 
-    def met(rate: float) -> bool:
+    def decide(rate: float) -> Verdict:
         try:
             kept, records = loading.point(Pace(rate=rate), extent)
         except NothingSucceededError as error:
             progress.say(error.message)
-            return False
-        goodput = metrics_of(kept.load.points[-1], records, objectives).goodput
-        return goodput is not None and is_sustained(goodput, surely=True)
+            return Verdict(met=False, keeps_up=False)
+        metrics = metrics_of(kept.load.points[-1], records, objectives)
+        goodput = metrics.goodput
+        assert goodput is not None  # noqa: S101 - there are objectives
+        met = is_sustained(goodput, surely=True)
+        progress.say(
+            f"{rate:g} requests/s: {percentage(goodput.share)} of the requests within the SLO"
+            f"{'' if met else ', which is not sustained'}."
+        )
+        return Verdict(met=met, keeps_up=metrics.requests_per_s >= _KEEPS_UP_FROM * rate)
 
-    bracket.tried(met)
+    search(bracket, decide)
     assert loading.kept is not None  # noqa: S101 - a bracket is never narrow at first
     return loading.kept
 
@@ -134,15 +177,19 @@ def check_requests(requests: int) -> None:
         )
 
 
-def _foreseen(found: Metrics, bracket: Bracket, requests: int) -> str:
+def _foreseen(found: Metrics, bracket: Bracket, *, clients: int, requests: int) -> str:
     longest_s = duration_s(bracket, requests, met=False)
     shortest_s = duration_s(bracket, requests, met=True)
     rates = len(bracket.tried(lambda _: True))
     return (
-        f"{found.requests_per_s:.3g} requests/s are answered at most. About {rates} rates of "
-        f"{requests} requests each follow, which take {_minutes(shortest_s)} to "
+        f"{counted(clients, 'client')} at a time: {found.requests_per_s:.3g} requests/s. About "
+        f"{rates} rates of {requests} requests each follow, which take {_minutes(shortest_s)} to "
         f"{_minutes(longest_s)} min, and longer while requests queue."
     )
+
+
+def _three_figures(rate: float) -> float:
+    return float(f"{rate:.3g}")
 
 
 def _minutes(seconds: float) -> str:

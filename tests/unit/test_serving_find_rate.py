@@ -11,7 +11,7 @@ import pytest
 from armload.analysis.load.capacity import is_sustained
 from armload.analysis.load.metrics import metrics_of
 from armload.analysis.load.objectives import Objectives
-from armload.serving.find_rate import NARROW_FROM, Bracket, bracket_of, duration_s
+from armload.serving.find_rate import NARROW_FROM, Bracket, Verdict, bracket_of, duration_s, search
 from armload.serving.loads import read_load
 from tests.command_line import typed
 from tests.stub_service import stub_service
@@ -59,6 +59,22 @@ def test_forty_requests_can_show_a_rate_to_be_sustained_and_fewer_cannot() -> No
         assert is_sustained(found, surely=False)
 
 
+def test_a_service_that_does_more_than_the_closed_loop_shows_is_searched_above() -> None:
+    def decide(rate: float) -> Verdict:
+        return Verdict(met=rate <= 150, keeps_up=rate <= 160)
+
+    rates = search(bracket_of(4.0), decide)
+    highest = max(rate for rate in rates if rate <= 150)
+    lowest = min(rate for rate in rates if rate > 150)
+    assert lowest <= NARROW_FROM * highest
+    assert len(rates) < 20
+
+
+def test_a_search_ends_where_requests_no_longer_show_what_is_sustained() -> None:
+    rates = search(bracket_of(4.0), lambda rate: Verdict(met=True, keeps_up=rate <= 4.0))
+    assert rates == bracket_of(4.0).tried(lambda _: True)
+
+
 def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     tmp_path: Path,
 ) -> None:
@@ -66,7 +82,9 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     with stub_service(header_s=0.1) as service:
         done = typed(tmp_path, "load", "--url", service.url, *words)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"answered at most. About [45] rates of 40 requests each", done.stderr)
+    assert re.search(
+        r"4 clients at a time: [\d.]+ requests/s. About [45] rates of 40 requests each", done.stderr
+    )
     found = json.loads(done.stdout)
     rates = [point["rate"] for point in found["points"]]
     assert rates == sorted(rates)
@@ -93,6 +111,16 @@ def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(
     found = json.loads(done.stdout)
     assert len(found["points"]) > 3
     assert found["capacity"]["rate"] is None
+
+
+def test_what_each_rate_has_shown_is_said_when_it_ends(tmp_path: Path) -> None:
+    words = ("--find-rate", "--slo", "e2e=1ms", "--requests", "40", "--n-predict", "2")
+    with stub_service(header_s=0.1) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words)
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(r"requests/s: 0 % of the requests within the SLO, which is not", done.stderr)
+    assert len(lines) >= 4
+    assert "Does not sustain" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def unpacked(wanted: Wanted, place: Path, progress: Progress) -> Path:
     if not (archive.is_file() and sha256_of(archive) == wanted.sha256):
         fetch(wanted, archive, progress)
     unpack(archive, wanted.folder, place, progress)
-    archive.unlink()
+    archive.unlink(missing_ok=True)
     return place
 
 
@@ -140,6 +140,8 @@ def _check(file: Path, wanted: Wanted, label: str) -> None:
 def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
     """Unpack ``folder`` from inside the archive's top folder to ``place``, whole or not at all.
 
+    What another command has unpacked there meanwhile stays.
+
     Raises:
         BuildError: the archive is damaged, tries to write elsewhere, or lacks that folder.
     """
@@ -169,6 +171,8 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
         beside.chmod(0o755)
         beside.replace(place)
     except (tarfile.TarError, EOFError, OSError) as error:
+        if place.is_dir():
+            return
         if isinstance(error, OSError) and is_refusal(error):
             raise  # whoever builds says which folder is full
         raise BuildError(f"{archive}: cannot be unpacked: {error}.") from error

@@ -38,7 +38,7 @@ Kind = Literal[
 _CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGSYS", "SIGTRAP")
 _FULL_BELOW_BYTES = 64 << 10
 _MEMORY_GONE_BELOW = 0.1
-_LESS_MEMORY = "Use a smaller model or context, or disable repacking (--engine-args=--no-repack)."
+LESS_MEMORY = "Use a smaller model or context."
 
 
 class Exit(Value):
@@ -64,6 +64,7 @@ def explain(
     cut: Cut | None = None,
     memory_total_bytes: int | None = None,
     filesystem: str | None = None,
+    less_memory: str = LESS_MEMORY,
 ) -> Exit:
     """Say how the run whose files were collected into ``folder`` ended.
 
@@ -73,6 +74,7 @@ def explain(
         cut: what the board says of a run without an exit status.
         memory_total_bytes: of the board, where known.
         filesystem: of the work folder, where known.
+        less_memory: what to do where it had too little.
     """
     record = read_exit_record(folder)
     if record is None:
@@ -117,7 +119,9 @@ def explain(
             remedy="Free space on the board: armload board.clean",
         )
     if status > 128:
-        return _signalled(record, lacking, read_peaks(folder), memory_total_bytes)
+        ended = _signalled(record, lacking, read_peaks(folder), memory_total_bytes)
+        is_short = ended.kind == "out of memory"
+        return ended.model_copy(update={"remedy": less_memory}) if is_short else ended
     return _left(record)
 
 
@@ -169,7 +173,6 @@ def _killed(record: ExitRecord, peaks: Peaks | None, memory_total_bytes: int | N
             kind="out of memory",
             status=record.status,
             meaning=f"killed by the kernel: the board ran out of memory{used}",
-            remedy=_LESS_MEMORY,
         )
     least = peaks.least_available_bytes if peaks else None
     if least is not None and memory_total_bytes and least < _MEMORY_GONE_BELOW * memory_total_bytes:
@@ -179,7 +182,6 @@ def _killed(record: ExitRecord, peaks: Peaks | None, memory_total_bytes: int | N
             meaning="killed (SIGKILL), most likely by the out-of-memory killer: only "
             f"{format_bytes(least)} of "
             f"{format_bytes(memory_total_bytes)} were left{used}",
-            remedy=_LESS_MEMORY,
         )
     return Exit(
         kind="killed",

@@ -35,6 +35,9 @@ class Completion(ModelEngine[Plan]):
     """
 
     name = "llama-completion"
+    less_memory = (
+        "Use a smaller model or context, or disable repacking (--engine-args=--no-repack)."
+    )
     unit = "tokens"
 
     @property

@@ -12,6 +12,7 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.core.progress import Progress
 from armload.core.values import Value
+from armload.deploy.exit_reason import LESS_MEMORY
 from armload.deploy.follow import Growth
 from armload.deploy.launch import Upkeep
 from armload.deploy.layout import Layout
@@ -88,11 +89,13 @@ class Engine(ABC):
         name: in ``run.json`` and the list of engines; unique.
         unit: of its progress.
         helpers: programs of ours that the board's shell starts, as in ``toolchains/board/``.
+        less_memory: what to do where the board has too little for it.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str] = "steps"
     helpers: ClassVar[tuple[str, ...]] = ()
+    less_memory: ClassVar[str] = LESS_MEMORY
 
     @property
     @abstractmethod

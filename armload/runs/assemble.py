@@ -112,6 +112,7 @@ def _ended(job: Job, folder: Path) -> Exit:
         cut=read_cut(folder),
         memory_total_bytes=job.before.memory_total_bytes,
         filesystem=job.before.workdir_filesystem,
+        less_memory=engine_called(job.engine_name).less_memory,
     )
 
 

@@ -170,7 +170,7 @@ def test_a_server_without_memory_ends_the_load_and_memory_is_named(
         "here no longer serves word-problems-Q8_0.gguf: killed by the kernel: the board ran out "
         "of memory; it was using "
     ) in said
-    assert "--context" in said
+    assert "Use fewer --slots, a smaller --context" in said
 
 
 def assert_the_load_has_ended_with_its_server(

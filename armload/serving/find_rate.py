@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from armload.analysis.load.capacity import is_sustained
-from armload.analysis.load.metrics import Metrics, metrics_of
+from armload.analysis.load.metrics import Goodput, Metrics, metrics_of
 from armload.analysis.load.objectives import Objectives
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
@@ -152,10 +152,7 @@ def find_rate(
         goodput = metrics.goodput
         assert goodput is not None  # noqa: S101 - there are objectives
         met = is_sustained(goodput, surely=True)
-        progress.say(
-            f"{rate:g} requests/s: {percentage(goodput.share)} of the requests within the SLO"
-            f"{'' if met else ', which is not sustained'}."
-        )
+        progress.say(_decided(rate, goodput, met=met))
         return Verdict(met=met, keeps_up=metrics.requests_per_s >= _KEEPS_UP_FROM * rate)
 
     search(bracket, decide)
@@ -175,6 +172,15 @@ def check_requests(requests: int) -> None:
             "for 95 % confidence.",
             "More requests find the rate more exactly: 100 by default.",
         )
+
+
+def _decided(rate: float, goodput: Goodput, *, met: bool) -> str:
+    share = f"{rate:g} requests/s: {percentage(goodput.share)} of the requests within the SLO"
+    if met:
+        return f"{share}, sustained."
+    if is_sustained(goodput, surely=False):
+        return f"{share}, too few requests to be sure (--requests)."
+    return f"{share}, not sustained."
 
 
 def _foreseen(found: Metrics, bracket: Bracket, *, clients: int, requests: int) -> str:

@@ -13,6 +13,7 @@ from armload.core.values import Value
 from armload.deploy.layout import Layout
 from armload.deploy.upload import Upload
 from armload.models.checksum import cached_sha256
+from armload.models.model import Model
 
 
 class FoundFile(Value):
@@ -76,6 +77,17 @@ class Payload(FoundPayload):
             executable=executable,
         )
         return cls(name=path.name, local=path, sha256=sha256, files=(file,))
+
+    @classmethod
+    def of_model(cls, model: Model) -> Payload:
+        """Describe a model, of one file or several, that was read."""
+        if not model.parts:
+            return cls.of_file(model.path, sha256=model.sha256, executable=False)
+        files = [
+            cls.of_file(part.path, sha256=part.sha256, executable=False).files[0]
+            for part in model.parts
+        ]
+        return cls(name=model.name, local=model.path, sha256=model.sha256, files=tuple(files))
 
     @property
     def size_bytes(self) -> int:

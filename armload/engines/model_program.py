@@ -94,5 +94,5 @@ def program_and_model(binary: Binary, model: Model) -> tuple[Payload, Payload]:
     """Return what a program with a model needs on a board."""
     return (
         Payload.of_file(binary.path, sha256=binary.sha256, executable=True),
-        Payload.of_file(model.path, sha256=model.sha256, executable=False),
+        Payload.of_model(model),
     )

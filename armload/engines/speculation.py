@@ -133,7 +133,7 @@ class Speculation(Completion):
 
 
 def _payload(model: Model) -> Payload:
-    return Payload.of_file(model.path, sha256=model.sha256, executable=False)
+    return Payload.of_model(model)
 
 
 def _on_board(model: Model, layout: Layout) -> PurePosixPath:

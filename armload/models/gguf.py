@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from armload.core.disk import require_file, unreadable
 from armload.core.progress import Progress, Silent
 from armload.models.anatomy import Anatomy, anatomy_of
 from armload.models.checksum import cached_sha256
-from armload.models.header import Header, check_whole, read_header
+from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
-from armload.models.model import Model
+from armload.models.model import Model, ModelPart
+from armload.models.parts import read_headers
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:
@@ -23,10 +26,10 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
     """
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
-        header = read_header(path)
+        header, parts = read_headers(path)
         check_whole(path, header.file_bytes, header.whole_bytes)
         unnamed = _model(path, header)
-        return unnamed.model_copy(update={"sha256": cached_sha256(path, progress or Silent())})
+        return unnamed.model_copy(update=_checksums(path, parts, progress or Silent()))
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -41,11 +44,11 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
     """
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
-        header = read_header(path)
+        header, parts = read_headers(path)
         anatomy = anatomy_of(_model(path, header), Metadata(path, header), header)
         if anatomy.missing_bytes:
             return anatomy
-        return anatomy.model_copy(update={"sha256": cached_sha256(path, progress or Silent())})
+        return anatomy.model_copy(update=_checksums(path, parts, progress or Silent()))
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -60,11 +63,20 @@ def read_outline(path: Path) -> tuple[Model, Header]:
     """
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
-        header = read_header(path)
+        header, _ = read_headers(path)
     except OSError as error:
         raise unreadable(path, error) from error
     whole_bytes = max(header.file_bytes, header.whole_bytes)
     return _model(path, header).model_copy(update={"size_bytes": whole_bytes}), header
+
+
+def _checksums(path: Path, parts: Sequence[Path], progress: Progress) -> dict[str, object]:
+    """Return the fields of a model that take reading the whole of it."""
+    if not parts:
+        return {"sha256": cached_sha256(path, progress)}
+    read = tuple(ModelPart(path=part, sha256=cached_sha256(part, progress)) for part in parts)
+    sums = "".join(f"{part.sha256}\n" for part in read)
+    return {"sha256": hashlib.sha256(sums.encode()).hexdigest(), "parts": read}
 
 
 def _model(path: Path, header: Header) -> Model:

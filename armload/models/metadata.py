@@ -30,12 +30,6 @@ class Metadata:
         self._metadata = header.metadata
         self._tensors = {tensor.name: tensor for tensor in header.tensors}
         self.architecture = self._text("general.architecture")
-        parts = self._metadata.get("split.count", 0)
-        if isinstance(parts, int) and parts > 1:
-            raise DataError(
-                f"{path}: this file is one of {parts} parts of a split model.",
-                "Join them with `llama-gguf-split --merge FIRST-PART WHOLE.gguf`.",
-            )
         embedding = self._tensors.get(EMBEDDING)
         if embedding is None or not embedding.elements or not embedding.shape:
             raise DataError(

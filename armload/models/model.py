@@ -7,13 +7,26 @@ from pathlib import Path
 from armload.core.values import Value
 
 
-class Model(Value):
-    """A GGUF file that was read and found whole.
+class ModelPart(Value):
+    """One file of a model that is split into several.
 
     Attributes:
-        path: the file on this machine.
-        sha256: of the whole file, 64 hexadecimal digits.
-        size_bytes: of the whole file.
+        path: on this machine.
+        sha256: of the file, 64 hexadecimal digits.
+    """
+
+    path: Path
+    sha256: str
+
+
+class Model(Value):
+    """A GGUF file that was read and found whole, or the parts of one.
+
+    Attributes:
+        path: the file on this machine; of several parts, the first.
+        parts: all of them, if there are several.
+        sha256: of the whole file, 64 hexadecimal digits; of several, of the list of theirs.
+        size_bytes: of the whole file, or of all parts.
         architecture: ``general.architecture``, such as ``llama``.
         quantisation: the tensor type that most weights have, such as ``Q4_0``.
         parameters: number of weights.
@@ -37,6 +50,7 @@ class Model(Value):
     bytes_per_token: int
     kv_bytes_per_token: int
     experts: int = 0
+    parts: tuple[ModelPart, ...] = ()
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board
@@ -74,10 +75,11 @@ def prepare(
     # Copying fills the page cache and wakes the CPU: after it, the board is another.
     found = patiently(lambda: probe(host, board)) if deployment.sent else deployment.found
     largest = max(engine.payload, key=lambda each: each.size_bytes, default=None)
+    files = sorted(largest.items(layout) if largest else (), key=lambda each: -each.size_bytes)
     ready = as_wanted(
         *(host, board, engine.settings, state),
         found=found,
-        largest=largest.items(layout)[0].remote if largest else None,
+        reads=[each.remote for each in files],
         progress=progress,
     )
     site = ready.site.model_copy(update={"helpers": helpers})
@@ -91,25 +93,25 @@ def as_wanted(
     state: BoardState,
     *,
     found: Probe,
-    largest: PurePosixPath | None,
+    reads: Sequence[PurePosixPath],
     progress: Progress,
 ) -> Prepared:
     """Measure a board's rates once per boot, pin, let it cool: whatever the settings say.
 
     Args:
-        largest: the largest file that the engine reads there; none without one.
+        reads: the files of the model that the engine reads there, the largest first.
 
     Raises:
         ArmloadError: as ``prepare``.
     """
     check_cores(settings, board, found)
     rates = found.rates
-    if settings.measure_rates and largest is not None:
-        rates = measured_rates(host, board, found, progress, file=largest)
+    if settings.measure_rates and reads:
+        rates = measured_rates(host, board, found, progress, file=reads[0])
     launcher = (*_pinning(host, board, settings, found, progress), *host.launcher)
     evict: tuple[str, ...] = ()
-    if settings.cold and largest is not None:
-        evict = _evicting(host, board, found, largest, progress)
+    if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
+        evict = _evicting(host, board, found, reads[0], progress)
     beforehand = Beforehand(cold=settings.cold, evict=evict, governor=state.governor)
     if state.cool_to_celsius is not None:
         cool_down(host, state.cool_to_celsius, progress)

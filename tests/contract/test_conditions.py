@@ -212,7 +212,7 @@ def test_a_program_is_kept_to_its_cores(
     settings = Settings(cpus=str(last))
     found = probe(host, board)
     setting = as_wanted(
-        host, board, settings, BoardState(), found=found, largest=model, progress=Silent()
+        host, board, settings, BoardState(), found=found, reads=[model], progress=Silent()
     )
     own = setting.site.launcher[0] != "taskset"
     assert own == ("taskset" not in found.tools)
@@ -229,7 +229,7 @@ def test_cores_that_a_board_does_not_have_are_refused_before_anything_is_done(
         as_wanted(
             *(host, board, Settings(cpus="0,1000"), BoardState()),
             found=found,
-            largest=model,
+            reads=[model],
             progress=Silent(),
         )
     assert "It has: 0" in caught.value.remedy
@@ -237,7 +237,7 @@ def test_cores_that_a_board_does_not_have_are_refused_before_anything_is_done(
         as_wanted(
             *(host, board, Settings(cpus="0", threads=2), BoardState()),
             found=found,
-            largest=model,
+            reads=[model],
             progress=Silent(),
         )
     assert probe(host, board).rates == Rates()

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.models.find import DEMO, resolve
-from armload.models.gguf import read_model
+from armload.models.gguf import read_anatomy, read_model
 from armload.models.header import read_header
 from armload.models.header_values import KEPT_ARRAY_ITEMS, Array
+from tests.split import in_two_parts
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 needs_stories = pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there")
@@ -188,14 +189,37 @@ def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:
     assert "not a language model" in _refused(path)
 
 
-def test_one_part_of_a_split_model_is_named_so(tmp_path: Path) -> None:
-    path = tmp_path / "m-00001-of-00003.gguf"
-    writer = GGUFWriter(path, "llama")
-    writer.add_uint16("split.count", 3)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    assert "one of 3 parts" in _refused(path)
+def test_a_model_in_parts_is_read_as_the_file_that_it_was(tmp_path: Path) -> None:
+    whole = _written(tmp_path / "m.gguf", tokens=20)
+    first = in_two_parts(whole, tmp_path)
+    model, one = read_model(first), read_model(whole)
+    facts = {"path", "sha256", "size_bytes", "parts"}
+    assert model.model_dump(exclude=facts) == one.model_dump(exclude=facts)
+    assert [part.path.name for part in model.parts] == [
+        "parts-00001-of-00002.gguf",
+        "parts-00002-of-00002.gguf",
+    ]
+    for part in model.parts:
+        assert part.sha256 == hashlib.sha256(part.path.read_bytes()).hexdigest()
+    assert model.size_bytes == sum(part.path.stat().st_size for part in model.parts)
+    anatomy = read_anatomy(first)
+    assert anatomy.missing_bytes == 0
+    assert sum(section.size_bytes for section in anatomy.sections) == model.size_bytes
+
+
+def test_a_part_that_is_missing_renamed_truncated_or_not_the_first_is_named(
+    tmp_path: Path,
+) -> None:
+    first = in_two_parts(_written(tmp_path / "m.gguf"), tmp_path)
+    second = tmp_path / "parts-00002-of-00002.gguf"
+    assert f"{second}: this file is one of 2 parts" in _refused(second)
+    content = second.read_bytes()
+    second.write_bytes(content[:-100])
+    with pytest.raises(DataError, match=f"^{second}: the file is truncated"):
+        read_model(first)
+    second.rename(tmp_path / "other.gguf")
+    assert f"there is no {second.name} beside it" in _refused(first)
+    assert "are found by its name" in _refused(first.rename(tmp_path / "renamed.gguf"))
 
 
 @settings(

@@ -26,7 +26,7 @@ def prepared(
     host: Host, board: Board, settings: Settings, state: BoardState, model: PurePosixPath
 ) -> Prepared:
     found = probe(host, board)
-    return as_wanted(host, board, settings, state, found=found, largest=model, progress=Silent())
+    return as_wanted(host, board, settings, state, found=found, reads=[model], progress=Silent())
 
 
 def test_a_hot_board_is_waited_for(host: Host, kernel: Kernel) -> None:

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from armload.analysis.summary import generating
+from armload.boards.conditions import Conditions
 from armload.core.values import format_bytes
+from armload.engines.job import ModelRecord
 from armload.engines.trace import Step, Trace
+from armload.engines.weights import BoardMemory, WeightsWish
 from armload.engines.weights_record import Weights
 
 READ_WITHIN = 0.05
@@ -69,10 +72,19 @@ def _about_locking(weights: Weights, steps: Sequence[Step]) -> list[str]:
     ]
 
 
-def notes_about_weights(header: Trace | None) -> tuple[str, ...]:
-    """Return what a reader of the figures should know of how the weights were held."""
-    if header is None or not header.weights:
+def notes_about_weights(
+    header: Trace | None, wish: WeightsWish | None, model: ModelRecord, before: Conditions
+) -> tuple[str, ...]:
+    """Return what a reader of the figures should know of how the weights were held.
+
+    Args:
+        wish: how they were to be held; none of a program that has no choice.
+        before: the board before the run.
+    """
+    if header is None:
         return ()
+    if not header.weights:
+        return _about_experts(wish, model, before)
     last = header.weights[-1]
     if last.weights == "mapped":
         return (f"The weights were not streamed: {last.reason}.",)
@@ -90,3 +102,18 @@ def notes_about_weights(header: Trace | None) -> tuple[str, ...]:
             "weights were released, and streamed from then on."
         )
     return tuple(notes)
+
+
+def _about_experts(
+    wish: WeightsWish | None, model: ModelRecord, before: Conditions
+) -> tuple[str, ...]:
+    memory = BoardMemory.of(before)
+    fits = (model.size_bytes or 0) + memory.reserve_bytes <= memory.available_bytes
+    if fits or not model.experts or wish is None or wish.weights != "auto":
+        return ()
+    return (
+        (
+            "The weights were not streamed, although they exceed the free memory: in a mixture of "
+            "experts, a token decides which weights are read."
+        ),
+    )

@@ -78,6 +78,7 @@ class ModelRecord(Value):
     Attributes:
         sha256: of the file; of a folder, of its files' names and checksums.
         size_bytes: of the file, or of all files in the folder.
+        experts: of a mixture of experts, in each layer; else 0.
     """
 
     name: str
@@ -88,6 +89,7 @@ class ModelRecord(Value):
     parameters: int | None = None
     bytes_per_token: int | None = None
     kv_bytes_per_token: int | None = None
+    experts: int = 0
 
 
 class PutFile(Value):

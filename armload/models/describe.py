@@ -35,6 +35,9 @@ def describe(
     writer.add_embedding_length(shape.width)
     writer.add_block_count(shape.layers)
     writer.add_feed_forward_length(shape.feed_forward)
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.experts_used)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
     if shape.head_width is not None:

@@ -50,7 +50,17 @@ def check_file_type(name: str) -> str:
 
 
 def mixed_types(shape: Shape, matrices: Sequence[Matrix], file_type: str) -> dict[str, str]:
-    """Return the tensor type of each matrix in a file of that type, by the matrix's name."""
+    """Return the tensor type of each matrix in a file of that type, by the matrix's name.
+
+    Raises:
+        UsageError: the model is a mixture of experts.
+    """
+    if shape.experts:
+        raise UsageError(
+            f"Cannot generate a model like {shape.name or 'this'}: how llama-quantize treats "
+            "mixtures of experts is not known here.",
+            "Use a shape without experts.",
+        )
     return {matrix.name: _type(shape, matrix, file_type) for matrix in matrices}
 
 

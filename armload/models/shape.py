@@ -101,6 +101,7 @@ class Shape(Value):
         norm_epsilon: of the norms.
         rope_base: of the rotary positions' frequencies, where the model's file states it.
         rope_scaling: of Llama 3.
+        experts, experts_used: of a mixture of experts, in each layer and for one token; else 0.
         tokenizer: what kind of vocabulary.
     """
 
@@ -119,6 +120,8 @@ class Shape(Value):
     norm_epsilon: float = 1e-5
     rope_base: float | None = None
     rope_scaling: RopeScaling | None = None
+    experts: Annotated[int, Field(ge=0)] = 0
+    experts_used: Annotated[int, Field(ge=0)] = 0
     tokenizer: Annotated[SentencePieces | BytePairs, Field(discriminator="kind")] = SentencePieces()
 
     @property
@@ -156,6 +159,14 @@ def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
         ),
         (shape.heads % shape.kv_heads, "heads must be a multiple of kv_heads"),
         (shape.head % 2, "the width of a head must be even"),
+        (
+            not bool(shape.experts) <= shape.experts_used <= shape.experts,
+            "experts_used must be from 1 to experts",
+        ),
+        (
+            shape.experts and shape.architecture != "llama",
+            "only the architecture llama can be a mixture of experts",
+        ),
         (
             is_of_pieces and shape.vocabulary < smallest_vocabulary,
             f"vocabulary must be {smallest_vocabulary} or more",

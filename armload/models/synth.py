@@ -19,7 +19,7 @@ from armload.models.byte_pairs import byte_pairs_vocabulary, smallest_text
 from armload.models.describe import describe
 from armload.models.mix import check_file_type, mixed_types
 from armload.models.shape import BytePairs, SentencePieces, Shape, check_shape
-from armload.models.tensors import Constant, Matrix, constants, matrices
+from armload.models.tensors import ROUTER, Constant, Matrix, constants, matrices
 from armload.models.vocabulary import Vocabulary, smallest_vocabulary, vocabulary
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class _Stored:
         """Stored bytes of a matrix, floats of a vector; the contiguous dimension last."""
         if isinstance(self.tensor, Constant):
             return (len(self.tensor.values),)
-        return (self.tensor.rows, bytes_per_row(self.type_name, self.tensor.columns))
+        experts = (self.tensor.experts,) if self.tensor.experts else ()
+        return (*experts, self.tensor.rows, bytes_per_row(self.type_name, self.tensor.columns))
 
     @property
     def size_bytes(self) -> int:
@@ -75,7 +76,7 @@ class _Stored:
 def synthesise(
     shape: Shape, path: Path, *, quantisation: str, seed: int, progress: Progress
 ) -> None:
-    """Write a GGUF file with random weights, all matrices of one type.
+    """Write a GGUF file with random weights, all matrices of one type, but those of routers in F32.
 
     The text that such a model writes consists of English words without sense. Activations
     keep their size from layer to layer (weights have a variance of one over the number of
@@ -100,7 +101,11 @@ def synthesise(
     tensors = [
         *(_Stored(tensor=each) for each in constants(shape)),
         *(
-            _Stored(tensor=each, type_name=quantisation, number=number)
+            _Stored(
+                tensor=each,
+                type_name="F32" if each.role == ROUTER else quantisation,
+                number=number,
+            )
             for number, each in enumerate(planned)
         ),
     ]
@@ -185,7 +190,7 @@ def _check_blocks(planned: Sequence[Matrix], quantisation: str) -> None:
     block = elements_per_block(quantisation)
     for matrix in planned:
         if matrix.columns % block:
-            what = "feed_forward" if matrix.role == "ffn_down" else "width"
+            what = "feed_forward" if matrix.role.startswith("ffn_down") else "width"
             raise UsageError(
                 f"Cannot generate a model: {what} must be a multiple of {block} for "
                 f"{quantisation}.",
@@ -286,11 +291,11 @@ def _parts(stored: _Stored, seed: int) -> Iterator[NDArray[np.uint8]]:
         yield np.array(stored.tensor.values, "<f4").view(np.uint8)
         return
     matrix = stored.tensor
-    deviations = np.full(matrix.rows, matrix.deviation)
+    deviations = np.full(matrix.all_rows, matrix.deviation)
     for rows, gain in matrix.gains:
         deviations[rows.start : rows.stop] *= gain
     random = np.random.Generator(np.random.PCG64((seed, stored.number)))
     step = max(1, CHUNK_WEIGHTS // matrix.columns)
-    for start in range(0, matrix.rows, step):
+    for start in range(0, matrix.all_rows, step):
         part = deviations[start : start + step]
         yield random_rows(stored.type_name, matrix.columns, part, random)

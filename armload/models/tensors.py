@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from armload.models.shape import RopeScaling, Shape
 
+ROUTER = "ffn_gate_inp"
+"""Role of the matrix that chooses the experts; llama-quantize leaves it in 32 bits."""
+
 LOGIT_DEVIATION = 3.0
 """Spread of the logits: wide enough for one word to stand out."""
 
@@ -22,11 +25,12 @@ DEFAULT_ROPE_BASE = 10_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """A matrix of random weights.
+    """A matrix of random weights, or one for each expert in a single tensor.
 
     Attributes:
         layer: number of its layer; none of what is no layer's.
         role: such as ``attn_q``.
+        experts: that have one each; 0 of a plain matrix.
         rows, columns: its size; a row is contiguous.
         deviation: standard deviation of the weights.
         gains: factors on the weights of some rows.
@@ -34,6 +38,7 @@ class Matrix:
 
     layer: int | None = None
     role: str
+    experts: int = 0
     rows: int
     columns: int
     deviation: float
@@ -43,6 +48,11 @@ class Matrix:
     def name(self) -> str:
         """Of the tensor."""
         return _name(self.layer, self.role, "weight")
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the tensor."""
+        return self.rows * max(self.experts, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,19 +155,22 @@ def matrices(shape: Shape, words: range) -> list[Matrix]:
 def _layer(shape: Shape, layer: int) -> list[Matrix]:
     width, inner = shape.width, shape.feed_forward
     q_width, kv_width = shape.head * shape.heads, shape.head * shape.kv_heads
+    of_experts = "_exps" if shape.experts else ""
     sizes: Sequence[tuple[str, int, int, float]] = (
         ("attn_q", q_width, width, SHARPNESS),
         ("attn_k", kv_width, width, SHARPNESS),
         ("attn_v", kv_width, width, 1.0),
         ("attn_output", width, q_width, 1.0),
-        ("ffn_gate", inner, width, 1.0),
-        ("ffn_up", inner, width, 1.0),
-        ("ffn_down", width, inner, 1.0),
+        *([(ROUTER, shape.experts, width, 1.0)] if shape.experts else []),
+        (f"ffn_gate{of_experts}", inner, width, 1.0),
+        (f"ffn_up{of_experts}", inner, width, 1.0),
+        (f"ffn_down{of_experts}", width, inner, 1.0),
     )
     return [
         Matrix(
             layer=layer,
             role=role,
+            experts=shape.experts if role.endswith("_exps") else 0,
             rows=rows,
             columns=columns,
             deviation=factor * columns**-0.5,

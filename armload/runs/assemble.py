@@ -100,7 +100,7 @@ def assemble(job: Job, folder: Path) -> Run:
         reference=found,
         without_speculation=read_without(job, summary, output.text or "", folder),
         result=output.result,
-        notes=(*output.notes, *notes_about_weights(header)),
+        notes=(*output.notes, *notes_about_weights(header, job.plan, job.model, job.before)),
     )
 
 

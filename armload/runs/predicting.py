@@ -197,8 +197,8 @@ def _prompt_tokens(plan: Plan) -> int:
 
 
 def _streaming(plan: Plan, model: Model) -> Streaming:
-    if plan.weights == "mapped":
+    if plan.weights == "mapped" or model.experts:  # which experts are needed is not known ahead
         return "never"
     if plan.weights == "streamed" or plan.resident_bytes is not None:
         return "always"
-    return "never" if model.experts else "if needed"  # which ones are needed is not known ahead
+    return "if needed"

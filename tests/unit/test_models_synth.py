@@ -21,7 +21,7 @@ from armload.models.blocks import TYPES
 from armload.models.gguf import read_model
 from armload.models.header import read_header
 from armload.models.shape import Shape
-from armload.models.synth import GENERATION, synthesise
+from armload.models.synth import GENERATION, synthesise, synthesise_like
 from armload.models.tensors import LOGIT_DEVIATION
 from armload.models.vocabulary import Kind, vocabulary
 
@@ -160,6 +160,9 @@ def test_memory_stays_bounded_by_far_less_than_the_model(tmp_path: Path) -> None
         ({"kv_heads": 3}, "multiple of kv_heads"),
         ({"vocabulary": 300}, "vocabulary must be"),
         ({"feed_forward": 500}, "feed_forward"),
+        ({"experts": 4}, "experts_used must be from 1 to experts"),
+        ({"experts": 4, "experts_used": 5}, "experts_used must be from 1 to experts"),
+        ({"experts_used": 1}, "experts_used must be from 1 to experts"),
     ],
 )
 def test_an_impossible_shape_is_a_usage_error(
@@ -173,6 +176,28 @@ def test_an_impossible_shape_is_a_usage_error(
             seed=1,
             progress=Silent(),
         )
+
+
+def test_a_mixture_of_experts_has_a_router_and_its_experts_in_single_tensors(
+    tmp_path: Path,
+) -> None:
+    shape = SMALL.model_copy(update={"experts": 4, "experts_used": 2})
+    path = tmp_path / "m.gguf"
+    synthesise(shape, path, quantisation="Q8_0", seed=1, progress=Silent())
+    tensors = {tensor.name: tensor for tensor in read_header(path).tensors}
+    assert tensors["blk.1.ffn_gate_inp.weight"].shape == (256, 4)
+    assert tensors["blk.1.ffn_gate_inp.weight"].type_name == "F32"
+    assert tensors["blk.1.ffn_down_exps.weight"].shape == (512, 256, 4)
+    model = read_model(path)
+    assert model.experts == 4
+    expert_bytes = 3 * 256 * 512 * 34 // 32
+    unused_bytes = 2 * 2 * expert_bytes
+    embedding_bytes = 2048 * 256 * 34 // 32
+    weights_bytes = sum(tensor.size_bytes for tensor in tensors.values())
+    read_bytes = weights_bytes - unused_bytes - embedding_bytes + embedding_bytes // 2048
+    assert model.bytes_per_token == read_bytes
+    with pytest.raises(UsageError, match="mixtures of experts"):
+        synthesise_like(shape, path, file_type="Q8_0", seed=1, progress=Silent())
 
 
 def test_an_unknown_quantisation_is_answered_with_what_there_is(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ Kind = Literal[
     "killed",
     "time limit",
     "no space",
+    "storage error",
     "not found",
     "no loader",
     "not permitted",
@@ -35,7 +36,13 @@ Kind = Literal[
 ]
 """Every way in which a program can end."""
 
-_CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGSYS", "SIGTRAP")
+_CRASHES = ("SIGSEGV", "SIGFPE", "SIGSYS", "SIGTRAP")
+_BUS_ERROR_STATUS = 128 + 7
+"""Of SIGBUS on Linux; this machine may have another number for it."""
+
+_UNREADABLE_STATUS = 74
+"""Of programs that stream weights and can read no more of them (``armload_storage_error.c``)."""
+
 _FULL_BELOW_BYTES = 64 << 10
 _MEMORY_GONE_BELOW = 0.1
 LESS_MEMORY = "Use a smaller model or context."
@@ -142,6 +149,8 @@ def _signalled(
     record: ExitRecord, lacking: Sequence[str], peaks: Peaks | None, memory_total_bytes: int | None
 ) -> Exit:
     status = record.status
+    if status == _BUS_ERROR_STATUS:
+        return _unreadable(record)
     try:
         name = signal.Signals(status - 128).name
     except ValueError:
@@ -164,6 +173,30 @@ def _signalled(
     if name in _CRASHES:
         return Exit(kind="crash", status=status, meaning=f"the program crashed ({name}){last}")
     return Exit(kind="signal", status=status, meaning=f"ended by {name}{last}")
+
+
+def _unreadable(record: ExitRecord) -> Exit:
+    """Explain a bus error: the kernel could not read a page of a file that the program has mapped.
+
+    Misaligned addresses, the other cause, do not stop 64-bit ARM programs.
+    """
+    if record.io_error_line:
+        return Exit(
+            kind="storage error",
+            status=record.status,
+            meaning="the board's storage reported an error while the model or the program was "
+            f"read: {record.io_error_line}",
+            remedy="Storage that fails to read is likely to fail again: replace it, or set another "
+            "'workdir' in the board's file.",
+        )
+    return Exit(
+        kind="storage error",
+        status=record.status,
+        meaning="the model could not be read any more: its file on the board was truncated, or "
+        "the storage reported an error",
+        remedy="Check the kernel's log on the board (dmesg) for I/O errors. If there are none, run "
+        "it again: the model is then copied again.",
+    )
 
 
 def _killed(record: ExitRecord, peaks: Peaks | None, memory_total_bytes: int | None) -> Exit:
@@ -192,6 +225,8 @@ def _killed(record: ExitRecord, peaks: Peaks | None, memory_total_bytes: int | N
 
 def _left(record: ExitRecord) -> Exit:
     status, stderr_end = record.status, record.stderr_end
+    if status == _UNREADABLE_STATUS and "the model cannot be read" in stderr_end:
+        return _unreadable(record)
     if re.search(r"\x7fELF|Exec format error|cannot execute binary|not executable: ", stderr_end):
         return Exit(
             kind="wrong format",

@@ -18,6 +18,8 @@ _LAST_LINES = 3
 _LAST_BYTES = 1 << 16
 _LOGGED_ERROR = re.compile(r"\d+\.\d+\.\d+\.\d+ E +")
 """What a line of level error in llama.cpp's log begins with: its time (common/log.cpp)."""
+_LOGGED_AT = re.compile(r"^(<\d+>)?\[ *\d+\.\d+\] *")
+"""What a line of the kernel's log begins with: its level and time."""
 
 
 class ExitRecord(Value):
@@ -28,6 +30,8 @@ class ExitRecord(Value):
         df: the lines of ``df`` for the run's folder; none if it gave no figures.
         there, executable: whether the program's file is there, and may be executed.
         killed_line: what the kernel's log says of the program's end; empty when nothing.
+        io_error_line: the last I/O error in the kernel's log, if the program could not read a
+            file; empty when there is none.
         oom: the kernel counted a process that was killed for want of memory meanwhile.
         limit, stopped, finished: the board ended it at its time limit; a person did; armload did,
             because its work was done.
@@ -41,6 +45,7 @@ class ExitRecord(Value):
     there: bool
     executable: bool
     killed_line: str
+    io_error_line: str = ""
     oom: bool
     limit: bool
     stopped: bool
@@ -76,6 +81,7 @@ def read_exit_record(folder: Path) -> ExitRecord | None:
         there="#program there" in lines,
         executable="#program executable" in lines,
         killed_line=next((line for line in lines if "Killed process" in line), ""),
+        io_error_line=next((_LOGGED_AT.sub("", line) for line in lines if "I/O error" in line), ""),
         oom=(folder / "oom").exists(),
         limit=(folder / "limit").exists(),
         stopped=(folder / "stopped").exists(),

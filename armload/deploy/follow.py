@@ -208,6 +208,12 @@ class _Heard:
         if word in _CUTS:
             cut, what = _CUTS[word]
             raise CutShortError(f"{board_name}: {what} ({run_folder.name}).", cut)
+        if word == b"#unreadable":
+            raise RunError(
+                f"{board_name}: the run has ended, but its files cannot be read: the board's "
+                f"storage reports errors ({run_folder.name}).",
+                "Once it can be read again, fetch the run: armload pull --board " + board_name,
+            )
         if word == b"#gone":
             raise RunError(f"{board_name}: no such run on the board ({run_folder.name}).")
         raise ConnectError(f"{board_name}: the connection dropped while following a run.")

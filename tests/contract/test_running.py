@@ -15,6 +15,7 @@ from armload.boards.board import Board
 from armload.boards.host import Completed, Host
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, ConnectError, RunError
+from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.exit_record import read_peaks
@@ -51,6 +52,7 @@ def test_every_argument_of_a_run_arrives_unchanged(
         ("kill -ILL $$", 132, "illegal instruction"),
         ("kill -KILL $$", 137, "killed from outside"),
         ("kill -SEGV $$", 139, "SIGSEGV"),
+        ("kill -BUS $$", 135, "could not be read any more"),
         ("exec /no/such/program", 127, "not found"),
         ("exec /etc/passwd", 126, "cannot be run"),
         ("cat /etc/passwd >/dev/full", 1, "storage is full"),
@@ -199,3 +201,13 @@ def test_a_run_that_finds_no_room_says_how_to_make_some(tmp_path: Path) -> None:
         with pytest.raises(BoardError, match="is full") as caught:
             launched(LocalHost("kitchen"), PurePosixPath(workdir), "true")
     assert "free other space" in caught.value.remedy
+
+
+def test_a_run_whose_end_cannot_be_read_is_not_waited_for(host: Host, board: Board) -> None:
+    folder = launched(host, board.workdir, "true", name="unreadable")
+    assert follow(host, folder, nothing) == 0
+    # Reading a folder fails too, and reading from bad storage cannot be had everywhere.
+    assert host.run(f"cd {quote(str(folder))} && rm exit && mkdir exit").status == 0
+    with pytest.raises(RunError, match="the board's storage reports errors") as caught:
+        follow(host, folder, nothing)
+    assert "armload pull" in caught.value.remedy

@@ -60,8 +60,19 @@ THERE = "#program there\n#program executable\n"
         ({"exit": "1\n", "stderr": "x: No space left on device\n"}, "no space", "storage is full"),
         ({"exit": "250\n"}, "signal", "signal 122"),
         ({"exit": "134\n", "stderr": "GGML_ASSERT(x)\n"}, "abort", "SIGABRT): GGML_ASSERT(x)"),
-        ({"exit": "139\n"}, "crash", "SIGSEGV"),
-        ({"exit": "135\n", "stderr": "last words\n"}, "crash", "SIGBUS): last words"),
+        ({"exit": "139\n", "stderr": "last words\n"}, "crash", "SIGSEGV): last words"),
+        ({"exit": "135\n"}, "storage error", "was truncated, or the storage reported an error"),
+        (
+            {"exit": "135\n<3>[  118.63] I/O error, dev vda, sector 3896480 op 0x0:(READ)\n"},
+            "storage error",
+            "was read: I/O error, dev vda, sector 3896480 op 0x0:(READ)",
+        ),
+        (
+            {"exit": "74\n", "stderr": "\narmload: the model cannot be read: the storage rep\n"},
+            "storage error",
+            "was truncated, or the storage reported an error",
+        ),
+        ({"exit": "74\n", "stderr": "x: bad\n"}, "exit status", "exit 74: x: bad"),
         ({"exit": "127\n", "stderr": "sh: x: not found\n"}, "not found", "was not found"),
         ({"exit": "127\n" + THERE, "stderr": "sh: x: not found\n"}, "no loader", "loader"),
         (

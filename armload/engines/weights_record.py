@@ -23,7 +23,7 @@ class Weights(Value):
         cached_bytes: of these, left in the page cache, because of swap neither was possible.
         released_bytes: given up because memory ran short.
         window_bytes: read ahead of the computation at most.
-        lock_refused: ``RLIMIT_MEMLOCK`` stopped the locking.
+        lock_refused: ``RLIMIT_MEMLOCK``, or a kernel that cannot lock, stopped the locking.
     """
 
     weights: Literal["streamed", "mapped"]

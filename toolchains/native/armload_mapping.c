@@ -6,6 +6,7 @@
 
 #include "armload_mapping.h"
 
+#include "armload_storage_error.h"
 #include "armload_stream.h"
 
 #include <fcntl.h>
@@ -48,10 +49,9 @@ bool armload_find_mapping(const void * address, struct armload_mapping * mapping
     return found;
 }
 
-size_t armload_mapped_bytes(int * count) {
+size_t armload_mapped_bytes(void) {
     size_t bytes = 0;
     pthread_mutex_lock(&mappings.lock);
-    *count = mappings.count;
     for (int index = 0; index < mappings.count; index++) {
         bytes += (size_t) (mappings.each[index].end - mappings.each[index].begin);
     }
@@ -95,6 +95,7 @@ void * armload_mmap(void * address, size_t bytes, int protection, int flags, int
     if (!armload_streams()) {
         return mmap(address, bytes, protection, flags, file, offset);
     }
+    armload_explain_storage_errors();
     void * mapped = mmap(address, bytes, protection, flags & ~MAP_POPULATE, file, offset);
     if (mapped != MAP_FAILED && offset == 0) {
         note_mapping(mapped, bytes, file);
@@ -110,16 +111,22 @@ int armload_posix_fadvise(int file, off_t offset, off_t bytes, int advice) {
     return armload_streams() ? 0 : posix_fadvise(file, offset, bytes, advice);
 }
 
+static void remove_mapping(struct armload_mapping * each) {
+    close(each->file);
+    *each = mappings.each[--mappings.count];
+}
+
+// Of a file of which nothing is used, the engine unmaps whole pages and leaves what follows them.
 static void note_removal(char * begin, char * end) {
+    const ptrdiff_t page = sysconf(_SC_PAGESIZE);
     pthread_mutex_lock(&mappings.lock);
     for (int index = 0; index < mappings.count; index++) {
         struct armload_mapping * each = &mappings.each[index];
         if (end <= each->begin || begin >= each->end) {
             continue;
         }
-        if (begin <= each->begin && end >= each->end) {
-            close(each->file);
-            *each = mappings.each[--mappings.count];
+        if (begin <= each->begin && each->end - end < page) {
+            remove_mapping(each);
         } else if (begin <= each->begin) {
             each->begin = end;
         } else {

@@ -20,8 +20,8 @@ bool armload_streams(void);
 // Returns false for an address in no mapping.
 bool armload_find_mapping(const void * address, struct armload_mapping * mapping);
 
-// Bytes of all mappings, and how many they are.
-size_t armload_mapped_bytes(int * count);
+// Bytes of all mappings.
+size_t armload_mapped_bytes(void);
 
 // Bytes of the mappings in which nothing is used.
 size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const char * end));

@@ -4,6 +4,8 @@
 
 #include "armload_reader.h"
 
+#include "armload_mapping.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -91,7 +93,7 @@ static bool copy_to_anonymous(struct armload_piece * piece) {
 
 static bool is_limited(size_t more_bytes) {
     struct rlimit limit;
-    return errno == EPERM
+    return errno == EPERM || errno == ENOSYS
         || (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
             && (uint64_t) reader.held.locked_bytes + more_bytes > limit.rlim_cur);
 }
@@ -209,6 +211,11 @@ static void * run(void * unused) {
     }
     pthread_mutex_unlock(&reader.lock);
     return NULL;
+}
+
+bool armload_can_read_ahead(const char * weights) {
+    struct armload_mapping mapping;
+    return armload_find_mapping(weights, &mapping) && readahead(mapping.file, 0, 1) == 0;
 }
 
 bool armload_start_reader(struct armload_pieces * pieces, int64_t window_bytes, bool has_swap) {

@@ -12,8 +12,12 @@ struct armload_held {
     int64_t anonymous_bytes; // copied, where locking is not permitted
     int64_t cached_bytes;    // in the page cache, where neither is possible
     int64_t released_bytes;  // because memory ran short
-    bool    refused;         // mlock, by RLIMIT_MEMLOCK
+    bool    refused;         // mlock, by RLIMIT_MEMLOCK or because the kernel has none
 };
+
+// Whether the kernel and the file system read ahead on request: page by page, streaming is slower than
+// what the kernel does by itself.
+bool armload_can_read_ahead(const char * weights);
 
 // Starts the thread. The pieces stay the caller's, and are not touched after armload_stop_reader.
 bool armload_start_reader(struct armload_pieces * pieces, int64_t window_bytes, bool has_swap);

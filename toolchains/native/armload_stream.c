@@ -135,11 +135,11 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
         case ARMLOAD_FIT:
             break;
     }
-    int           files;
-    const int64_t mapped_bytes  = (int64_t) armload_mapped_bytes(&files);
+    // A draft model's file stays in memory. Of a token embedding, a token reads one row.
+    const int64_t others        = (int64_t) armload_unused_mapped_bytes(holds_weights);
     const int64_t weights_bytes = sum_of_weights();
-    if (2 * weights_bytes < mapped_bytes) {
-        if (files == 1) {
+    if (2 * weights_bytes < (int64_t) armload_mapped_bytes()) {
+        if (others == 0) {
             return unfit(copied);
         }
         armload_free_pieces(&stream.pieces); // a draft model's graph: it stays, and another is streamed
@@ -149,10 +149,11 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     if (!armload_read_memory(&memory)) {
         return unfit("this kernel does not report the available memory");
     }
+    if (!armload_can_read_ahead(stream.pieces.tensors[0].begin)) {
+        return unfit("this kernel or file system cannot read ahead");
+    }
     const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
     stream.reserve_bytes = within(LEAST_RESERVE_BYTES, memory.total_bytes / RESERVE_SHARE, INT64_MAX);
-    // A draft model's file stays in memory. Of a token embedding, a token reads one row.
-    const int64_t others = (int64_t) armload_unused_mapped_bytes(holds_weights);
     const int64_t fits   = memory.available_bytes - stream.reserve_bytes - buffer_bytes(sched) - window - others;
     const int64_t wanted = requested_bytes();
     armload_cut(&stream.pieces, within(0, wanted < 0 ? fits : wanted, weights_bytes), window);
@@ -163,7 +164,6 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
         .resident_bytes  = stream.pieces.resident_bytes,
         .window_bytes    = window,
     };
-    armload_explain_storage_errors();
     if (!armload_start_reader(&stream.pieces, window, memory.has_swap)) {
         return unfit("no thread could be started");
     }
@@ -275,7 +275,7 @@ int64_t armload_stream_wait_ns(void) {
 }
 
 void armload_stream_forget(const char * from, const char * to) {
-    if (stream.pieces.tensor_count > 0 && stream.pieces.tensors[0].begin >= from && stream.pieces.tensors[0].begin < to) {
+    if (holds_weights(from, to)) {
         end();
     }
 }

@@ -1,0 +1,223 @@
+"""Models larger than a virtual board's memory: streamed, and what may go wrong there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armload.analysis.run import Run
+from armload.analysis.streaming import streamed_weights
+from armload.analysis.summary import generating
+from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.state import socket_path
+from armload.core.progress import Silent
+from armload.models.synth import synthesise
+from armload.runs import store
+from tests.person import Person
+from tests.split import in_two_parts
+from tests.system.streaming import COVERED, EXPERTS, LARGE
+
+pytestmark = [pytest.mark.build, pytest.mark.machine]
+
+
+@pytest.fixture(scope="module")
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    person = Person(tmp_path_factory.mktemp("people") / "ann")
+    slow = "{memory: 192 MiB, disk_read_bytes_per_s: 20 MB}"
+    person.add_board("mine", f"extends: virtual-dayu200\nreach: {slow}\n")
+    synthesise(LARGE, person.folder / "large.gguf", quantisation="Q8_0", seed=1, progress=Silent())
+    yield person
+    person.types("board.down", "--board", "mine")
+
+
+def test_a_model_larger_than_memory_is_streamed_by_itself_and_says_the_same(ann: Person) -> None:
+    words = ("--model", "large.gguf", "-n", "3")
+    mapped = Run.model_validate(ann.benches(*words, "--weights", "mapped"))
+    weights_bytes = mapped.model.bytes_per_token or 0
+    assert mapped.before.memory_available_bytes < weights_bytes
+    assert all((step.read_bytes or 0) > 0.9 * weights_bytes for step in generating(mapped.steps))
+    assert all(step.major_faults > 0 for step in generating(mapped.steps))
+    assert mapped.limit.cause == "storage"
+    assert "larger than the" in mapped.limit.sentence
+
+    run = Run.model_validate(ann.benches(*words))
+    assert run.environment == {"ARMLOAD_WEIGHTS": "streamed"}
+    assert run.text == mapped.text
+    weights = streamed_weights(run.trace)
+    assert weights is not None
+    assert weights.locked_bytes > 0.3 * weights_bytes
+    assert "streaming" not in {finding.name for finding in run.verdict.findings or ()}
+    prompt, *decode = run.steps
+    assert (prompt.read_bytes or 0) < 1.1 * weights_bytes
+    for step in decode:
+        assert abs((step.read_bytes or 0) - weights.streamed_bytes) < 0.1 * weights_bytes
+        assert step.major_faults < 50
+        assert abs((step.locked_bytes or 0) - weights.locked_bytes) < 2 << 20
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_memory_that_others_take_meanwhile_is_given_up_before_a_kill(ann: Person) -> None:
+    words = ("--model", "large.gguf", "-n", "12", "--repeats", "1", "--json")
+    process = ann.start("bench", "--board", "mine", *words)
+    count = "cat /data/local/tmp/armload/runs/*/trace.jsonl 2>/dev/null | wc -l"
+    ann.waits_on_board(f'[ "$({count})" -ge 4 ]', process)
+    # That folder of the board is in memory.
+    ann.on_board("head -c 52428800 /dev/zero >/tmp/taken")
+    out, log = process.communicate(timeout=600)
+    ann.on_board("rm /tmp/taken")
+    assert process.returncode == 0, log
+    run = Run.model_validate(json.loads(out))
+    weights = streamed_weights(run.trace)
+    assert weights is not None
+    assert weights.released_bytes > 0
+    assert run.exit.status == 0
+    assert any("Memory ran short" in note for note in run.notes)
+    assert len(generating(run.steps)) == 11
+
+
+def sectors_of(model: Path, disk: Path) -> list[int]:
+    """Return where a disk's image holds the second half of a model: one sector in each MiB."""
+    content = model.read_bytes()
+    wanted = {content[at : at + 4096] for at in range(len(content) // 2, len(content), 1 << 20)}
+    found: list[int] = []
+    end = 0
+    with disk.open("rb") as file:
+        while True:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:  # there is no more
+                return found
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            found.extend(
+                at // 512
+                for at in range(start - start % 4096, end, 4096)
+                if os.pread(file.fileno(), 4096, at) in wanted
+            )
+
+
+@contextmanager
+def bad_sectors(ann: Person, model: Path) -> Iterator[None]:
+    """Let the storage of the board ``mine`` fail to read parts of a model."""
+    shown = json.loads(ann.types("board.up", "--board", "mine", "--json").stdout)
+    machine = Path(shown["key"]).parent
+    sectors = sectors_of(model, machine / "disk.img")
+    assert len(sectors) > 20
+    errors = [{"event": "none", "iotype": "read", "errno": 5, "sector": at} for at in sectors]
+    with Qmp(socket_path(machine, "qmp")) as control:
+        (storage,) = control.execute("query-block")
+        device = storage["qdev"].removesuffix("/virtio-backend")
+        node = storage["inserted"]["node-name"]
+        faulty = {"driver": "blkdebug", "node-name": "faulty", "image": node}
+        control.execute("blockdev-add", {**faulty, "inject-error": errors})
+        drive = {"path": device, "property": "drive"}
+        control.execute("qom-set", {**drive, "value": "faulty"})
+        try:
+            yield
+        finally:
+            control.execute("qom-set", {**drive, "value": node})
+            control.execute("blockdev-del", {"node-name": "faulty"})
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
+@pytest.mark.parametrize("weights", ["mapped", "streamed"])
+def test_storage_that_reports_errors_ends_the_run_with_what_the_kernel_says(
+    ann: Person, weights: str
+) -> None:
+    words = ("--model", "large.gguf", "-n", "12", "--weights", weights, "--repeats", "1", "--json")
+    process = ann.start("bench", "--board", "mine", *words)
+    running = "! [ -e exit ] && tail -n 1 trace.jsonl 2>/dev/null | grep -q step"
+    runs = "/data/local/tmp/armload/runs"
+    ann.waits_on_board(
+        f"(for run in {runs}/*; do cd $run && {running} && exit; done; false)", process
+    )
+    with bad_sectors(ann, ann.folder / "large.gguf"):
+        out, log = process.communicate(timeout=600)
+    run = Run.model_validate(json.loads(out))
+    assert run.exit.kind == "storage error", log
+    assert "I/O error, dev vda, sector" in run.exit.meaning
+    assert not run.verdict.valid
+    assert run.steps
+    if weights == "streamed":
+        assert "armload: the model cannot be read" in (ann.runs / run.id / "stderr").read_text()
+
+
+@pytest.fixture
+def swap(ann: Person) -> Iterator[int]:
+    size_bytes = 64 << 20
+    ann.on_board(
+        f"head -c {size_bytes} /dev/zero >/data/swap && chmod 600 /data/swap && "
+        "mkswap /data/swap && swapon /data/swap && cat /proc/swaps"
+    )
+    yield size_bytes
+    ann.on_board("swapoff /data/swap; rm /data/swap")
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_beside_swap_weights_are_locked_and_stay(ann: Person, swap: int) -> None:
+    run = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    assert run.before.swap_total_bytes is not None
+    assert abs(run.before.swap_total_bytes - swap) < 1 << 20
+    weights = streamed_weights(run.trace)
+    assert weights is not None
+    assert weights.locked_bytes > 0.3 * weights.weights_bytes
+    assert (weights.anonymous_bytes, weights.cached_bytes) == (0, 0)
+    for step in generating(run.steps):
+        assert abs((step.read_bytes or 0) - weights.streamed_bytes) < 0.1 * weights.weights_bytes
+        assert abs((step.locked_bytes or 0) - weights.locked_bytes) < 2 << 20
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/engines/speculation.py"])
+def test_guesses_go_through_streamed_weights_in_one_pass(ann: Person) -> None:
+    sentence = "one two three four five six seven eight. "
+    words = ("--model", "large.gguf", "--prompt", sentence * 2 + "one two three", "-n", "6")
+    done = ann.types(
+        *("bench", "--board", "mine", "--threads", "1", "--json"),
+        *(*words, "--speculate", "none,ngram"),
+    )
+    cells: list[dict[str, Any]] = json.loads(done.stdout)["cells"]
+    plain, guessed = (store.load(ann.runs / cell["runs"][0]) for cell in cells)
+    for run in (plain, guessed):
+        weights = streamed_weights(run.trace)
+        assert weights is not None
+        assert weights.locked_bytes > 0.3 * weights.weights_bytes
+        assert run.exit.status == 0
+    found = cells[1]["speculation"]
+    assert found["tokens_per_pass"] >= 1
+    assert found["without"]["text"]["kind"] == "same"
+    assert guessed.summary.speculation is not None
+    assert guessed.summary.speculation.speculated_tokens > 0
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/models/parts.py", "armload/deploy/payload.py"])
+def test_a_model_in_parts_is_copied_and_streamed_from_all_of_them(ann: Person) -> None:
+    parts = in_two_parts(ann.folder / "large.gguf", ann.folder)
+    words = ("-n", "3", "--weights", "streamed")
+    whole = Run.model_validate(ann.benches("--model", "large.gguf", *words))
+    run = Run.model_validate(ann.benches("--model", parts.name, *words))
+    assert run.text == whole.text
+    of_whole, weights = (streamed_weights(each.trace) for each in (whole, run))
+    assert of_whole is not None
+    assert weights is not None
+    assert abs(weights.weights_bytes - of_whole.weights_bytes) < 1 << 20
+    for step in generating(run.steps):
+        assert abs((step.read_bytes or 0) - weights.streamed_bytes) < 0.1 * weights.weights_bytes
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_a_mixture_of_experts_that_exceeds_memory_stays_mapped_and_says_why(ann: Person) -> None:
+    shape = LARGE.model_copy(update={**EXPERTS, "layers": 6})
+    synthesise(shape, ann.folder / "experts.gguf", quantisation="Q8_0", seed=1, progress=Silent())
+    words = ("--model", "experts.gguf", "-n", "3")
+    run = Run.model_validate(ann.benches(*words))
+    assert run.environment == {}
+    assert run.model.experts == EXPERTS["experts"]
+    assert any("in a mixture of experts, a token decides" in note for note in run.notes)
+    asked = Run.model_validate(ann.benches(*words, "--weights", "streamed"))
+    assert asked.text == run.text
+    assert any("in a mixture of experts, a token decides" in note for note in asked.notes)

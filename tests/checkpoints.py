@@ -5,17 +5,39 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
+from tests.tokenizers import write_byte_pairs, write_sentence_pieces
+
 Weights = NDArray[np.float32]
 
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What a checkpoint is like beside its weights.
+
+    Attributes:
+        bias: standard deviation of the biases of queries, keys and values; none has none.
+    """
+
+    model_type: Literal["llama", "qwen2"]
+    architecture: str
+    tokenizer: Literal["sentence pieces", "llama-bpe", "qwen2"]
+    bias: float | None = None
+
+
+KINDS = {
+    "llama": Kind(model_type="llama", architecture="LlamaForCausalLM", tokenizer="sentence pieces"),
+    "llama-3": Kind(model_type="llama", architecture="LlamaForCausalLM", tokenizer="llama-bpe"),
+    "qwen2": Kind(model_type="qwen2", architecture="Qwen2ForCausalLM", tokenizer="qwen2", bias=1.0),
+}
 _OUTER = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _INNER = {
     "attn_norm": "input_layernorm",
@@ -33,15 +55,18 @@ _INNER = {
 def checkpoint_of(model: Path, folder: Path, kind: str = "llama", *, shards: int = 1) -> Path:
     """Write a model of llama architecture as a checkpoint, and return its folder.
 
-    A Llama and a Qwen2 without biases compute the same, so the text of both is the model's.
+    A Llama answers as the model does, whatever its tokenizer. A Qwen2 has biases besides, so that
+    its answers are its own.
 
     Args:
         model: a GGUF file with a vocabulary of sentence pieces.
         folder: of the checkpoint; it is made.
-        kind: ``llama`` or ``qwen2``.
+        kind: of ``KINDS``.
         shards: files that the weights are spread over.
     """
     folder.mkdir(parents=True)
+    like = KINDS[kind]
+    random = np.random.default_rng(0)
     reader = GGUFReader(model)
     fields = {name: field.contents() for name, field in reader.fields.items()}
     heads = fields["llama.attention.head_count"]
@@ -58,12 +83,12 @@ def checkpoint_of(model: Path, folder: Path, kind: str = "llama", *, shards: int
             values = _rotated_in_halves(values, heads if part == "attn_q" else kv_heads)
         name = f"model.layers.{rest[0]}.{_INNER[part]}"
         weights[f"{name}.weight"] = values
-        if kind == "qwen2" and part in {"attn_q", "attn_k", "attn_v"}:
-            weights[f"{name}.bias"] = np.zeros(len(values), np.float32)
+        if like.bias is not None and part in {"attn_q", "attn_k", "attn_v"}:
+            weights[f"{name}.bias"] = random.normal(0, like.bias, len(values)).astype(np.float32)
     _write_weights(folder, weights, shards)
     config = {
-        "architectures": [ARCHITECTURES[kind]],
-        "model_type": kind,
+        "architectures": [like.architecture],
+        "model_type": like.model_type,
         "hidden_size": fields["llama.embedding_length"],
         "intermediate_size": fields["llama.feed_forward_length"],
         "num_hidden_layers": fields["llama.block_count"],
@@ -80,7 +105,10 @@ def checkpoint_of(model: Path, folder: Path, kind: str = "llama", *, shards: int
         "torch_dtype": "float32",
     }
     (folder / "config.json").write_text(json.dumps(config))
-    _write_tokenizer(folder, fields)
+    if like.tokenizer == "sentence pieces":
+        write_sentence_pieces(folder, fields)
+    else:
+        write_byte_pairs(folder, fields, like.tokenizer)
     return folder
 
 
@@ -114,55 +142,3 @@ def safetensors(weights: Mapping[str, Weights]) -> bytes:
     text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
     content = b"".join(values.tobytes() for values in weights.values())
     return struct.pack("<Q", len(text)) + text + content
-
-
-def _write_tokenizer(folder: Path, fields: Mapping[str, Any]) -> None:
-    settings = {
-        "tokenizer_class": "LlamaTokenizer",
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "unk_token": "<unk>",
-        "add_bos_token": True,
-        "add_eos_token": False,
-        "add_prefix_space": False,
-        "legacy": False,
-        "chat_template": fields["tokenizer.chat_template"],
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    tokens = fields["tokenizer.ggml.tokens"]
-    scores, kinds = fields["tokenizer.ggml.scores"], fields["tokenizer.ggml.token_type"]
-    pieces = b"".join(
-        _message(1, _message(1, token.encode()) + _float(2, score) + _number(3, kind))
-        for token, score, kind in zip(tokens, scores, kinds, strict=True)
-    )
-    byte_pairs, byte_fallback = _number(3, 2), _number(35, 1)
-    ids = _number(40, 0) + _number(41, 1) + _number(42, 2)
-    trainer = _message(2, byte_pairs + _number(4, len(tokens)) + byte_fallback + ids)
-    no_dummy_prefix, spaces_kept, spaces_marked = _number(3, 0), _number(4, 0), _number(5, 1)
-    normaliser = _message(
-        3, _message(1, b"identity") + no_dummy_prefix + spaces_kept + spaces_marked
-    )
-    (folder / "tokenizer.model").write_bytes(pieces + trainer + normaliser)
-
-
-# Fields of sentencepiece_model.proto, as protocol buffers are encoded.
-
-
-def _varint(number: int) -> bytes:
-    content = b""
-    while number > 0x7F:
-        content += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return content + bytes([number])
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _float(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 5) + struct.pack("<f", value)

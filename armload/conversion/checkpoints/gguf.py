@@ -12,6 +12,7 @@ from armload.conversion.checkpoints.forms import result_bytes
 from armload.conversion.checkpoints.program import run_converter
 from armload.core.files import written_whole
 from armload.core.progress import Progress
+from armload.core.workspace import data_path
 from armload.models.gguf import read_outline
 
 _SCRIPT = "convert_hf_to_gguf.py"
@@ -57,7 +58,8 @@ def to_gguf(
             if written:
                 step.update(total * int(written[1]) / 100)
 
-        words = [str(script), str(stage), "--outfile", str(beside.absolute())]
+        wrapper = data_path("toolchains", "converters", "convert_gguf.py")
+        words = [str(wrapper), str(script), str(stage), "--outfile", str(beside.absolute())]
         run_converter(
             [*words, "--outtype", type_name.lower()],
             checkpoint,

@@ -94,6 +94,7 @@ def write_byte_pairs(
         tokenizer_class="PreTrainedTokenizerFast" if is_llama else "Qwen2Tokenizer",
         bos_token="<s>" if is_llama else None,
         pad_token=None if is_llama else "<unk>",
+        unk_token=None,
         clean_up_tokenization_spaces=False,
     )
 

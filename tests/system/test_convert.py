@@ -169,6 +169,18 @@ def test_what_the_converter_itself_refuses_is_told_in_its_words(person: Person) 
     assert not (person.folder / "odd-BF16.gguf").exists()
 
 
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_by_the_check_that_fails(
+    person: Person,
+) -> None:
+    folder = checkpoint_of(
+        word_problems_model("word-problems:Q8_0"), person.folder / "more", "qwen2"
+    )
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 600}))
+    done = person.types("model.convert", "more", "--yes", status=3)
+    assert "not max(tokenizer.vocab.values()) < vocab_size" in done.stderr
+
+
 def test_the_converters_packages_know_the_types_that_are_let_through(person: Person) -> None:
     converts(person, "llama", "--output", "once.gguf")
     (package,) = (cache_folder() / KIND).glob("*/lib/*/site-packages/llmexport")

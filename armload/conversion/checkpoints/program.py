@@ -23,6 +23,10 @@ _OFFLINE = {
 
 _ERROR = re.compile(r"^(?:ERROR:[\w.-]+:|[A-Za-z_.]*(?:Error|Exception): )(?P<what>.+)")
 
+_CHECK = re.compile(r"^ +assert (?P<what>.+?)(?: +# .*)?$")
+_BARE = "AssertionError"
+"""A check that failed says nothing but the line that it stands on."""
+
 _NOT_INSTALLED = ("ImportError: ", "ModuleNotFoundError: ")
 
 
@@ -79,7 +83,8 @@ def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
             f"The converters are incomplete: {broken[-1]}",
             "Remove them (armload clean --what converters) and repeat the command.",
         )
-    named = [match["what"] for line in error.lines if (match := _ERROR.match(line))]
+    pattern, said = (_CHECK, "not ") if error.lines[-1:] == (_BARE,) else (_ERROR, "")
+    named = [said + match["what"] for line in error.lines if (match := pattern.match(line))]
     what = f": {named[-1]}" if named else f". The end of its output:\n{error.shown}"
     own = (
         " The checkpoint brings Python code of its own (auto_map in config.json), which armload "

@@ -10,7 +10,16 @@ from armload.engines.trace import Step
 
 def without_storage(steps: Sequence[Step]) -> list[Step]:
     """Return the generating steps that read no storage: others are slow for another reason."""
-    return [step for step in generating(steps) if not step.read_bytes and not step.major_faults]
+    return _quiet(generating(steps))
+
+
+def prompt_without_storage(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps that read the prompt and no storage, of a run that did no more."""
+    return [] if generating(steps) else _quiet(steps)
+
+
+def _quiet(steps: Sequence[Step]) -> list[Step]:
+    return [step for step in steps if not step.read_bytes and not step.major_faults]
 
 
 def busy_share(steps: Sequence[Step], threads: int) -> float:

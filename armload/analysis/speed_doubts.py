@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 from armload.analysis.background import BackgroundProcess, busiest
 from armload.analysis.conditions_log import Around
-from armload.analysis.cpu_share import busy_share, switches_per_token, without_storage
+from armload.analysis.cpu_share import (
+    busy_share,
+    prompt_without_storage,
+    switches_per_token,
+    without_storage,
+)
 from armload.analysis.frequency import Cores, cores_of
 from armload.analysis.run import FindingName
 from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
@@ -40,6 +45,9 @@ MEDIAN_WITHIN = 0.10
 _ARM = {"asimd", "neon"}
 _SPREAD_NEEDS_STEPS = 10
 _SWITCHES_PER_TOKEN = 1
+_SWITCHES_PER_S = 10
+_SHORTEST_PROMPT_S = 0.05
+"""In less time, a single preemption decides how much of it the threads had the CPU."""
 _MORE_TOKENS_HELP = 10  # times as many; a median that takes more than that is disturbed
 
 
@@ -139,22 +147,38 @@ def _doubts_about_frequency(steps: tuple[Step, ...], cores: Cores) -> list[str]:
 def _doubts_about_the_cpu(
     steps: tuple[Step, ...], header: Trace, named: str, board: BoardRecord
 ) -> list[str]:
-    quiet = without_storage(steps)
-    wall_s = sum(step.duration_s for step in quiet)
-    if header.threads is None or len(quiet) < _SPREAD_NEEDS_STEPS or wall_s <= 0:
+    if header.threads is None:
         return []
-    busy, switches = busy_share(quiet, header.threads), switches_per_token(quiet)
-    if busy >= CONTENDED_BELOW or switches < _SWITCHES_PER_TOKEN:
+    prompt, quiet = prompt_without_storage(steps), without_storage(steps)
+    if sum(step.duration_s for step in prompt) >= _SHORTEST_PROMPT_S:
+        busy, preempted = busy_share(prompt, header.threads), _preempted_in_prompt(prompt)
+    elif len(quiet) >= _SPREAD_NEEDS_STEPS and sum(step.duration_s for step in quiet) > 0:
+        busy, preempted = busy_share(quiet, header.threads), _preempted_per_token(quiet)
+    else:
+        return []
+    if busy >= CONTENDED_BELOW or not preempted:
         return []
     threads = counted(header.threads, "thread")
     by = f", mostly by {named}" if named else ""
     return [
         (
             f"Contended: the engine's {threads} had the CPU for {busy:.0%} of the time and were "
-            f"preempted {counted(round(switches), 'time')} per token{by}. End other programs "
-            f"{_where_else(board)}, or use fewer threads."
+            f"preempted {preempted}{by}. End other programs {_where_else(board)}, or use fewer "
+            "threads."
         )
     ]
+
+
+def _preempted_per_token(steps: Sequence[Step]) -> str:
+    switches = switches_per_token(steps)
+    often = switches >= _SWITCHES_PER_TOKEN
+    return f"{counted(round(switches), 'time')} per token" if often else ""
+
+
+def _preempted_in_prompt(steps: Sequence[Step]) -> str:
+    switches = sum(step.involuntary_switches or 0 for step in steps)
+    often = switches >= _SWITCHES_PER_S * sum(step.duration_s for step in steps)
+    return f"{counted(switches, 'time')} while they read the prompt" if often else ""
 
 
 def _where_else(board: BoardRecord) -> str:

@@ -62,6 +62,19 @@ def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
     assert reasons(steps_with_prompt([0.1] * 8), beside(("stress-ng", 0.93))) == ()
 
 
+def test_a_run_of_a_prompt_alone_is_contended_if_its_threads_were_preempted() -> None:
+    def read(busy_threads: float, switches: int) -> tuple[str, ...]:
+        prompt = step(
+            0, phase="prompt", tokens=128, busy_threads=busy_threads, involuntary_switches=switches
+        )
+        return reasons((prompt,), beside(("cc1", 1.2)), plan=Plan(n_predict=1, prompt_tokens=128))
+
+    (reason,) = read(busy_threads=0.9, switches=40)
+    assert "preempted 40 times while they read the prompt, mostly by cc1" in reason
+    assert read(busy_threads=0.9, switches=0) == ()
+    assert read(busy_threads=1.9, switches=40) == ()
+
+
 def test_a_virtual_board_s_neighbours_are_those_of_this_machine() -> None:
     on_workstation = board_record().model_copy(
         update={"workstation": Workstation(cores=2, load=8.13)}

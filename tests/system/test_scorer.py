@@ -17,6 +17,7 @@ from armload.engines.answers import (
     Answer,
     GeneratedAnswer,
     LikelihoodAnswer,
+    TokenizedAnswer,
     read_answers,
 )
 from armload.engines.scorer import Scoring, ScoringPlan, look_at_items
@@ -163,6 +164,15 @@ def test_who_writes_gets_a_token_of_every_pass(scorer: Path, tmp_path: Path) -> 
         ({"id": "x", "kind": "logits", "prompt": "a", "positions": [9]}, "positions: must be"),
         ({"id": "x", "kind": "likelihood", "context": "a", "continuations": [""]}, "no token"),
         ({"id": "x", "kind": "likelihood", "context": "a", "continuations": ["a " * 300]}, "only"),
+        ({"id": "x", "kind": "likelihood", "context": [1], "continuations": []}, "there is none"),
+        (
+            {"id": "x", "kind": "likelihood", "context": [1], "continuations": [" a"]},
+            "each must be",
+        ),
+        ({"id": "x", "kind": "likelihood", "context": [1], "continuations": [[]]}, "each must be"),
+        ({"id": "x", "kind": "likelihood", "context": [512], "continuations": [[1]]}, "one is 512"),
+        ({"id": "x", "kind": "likelihood", "context": [1], "continuations": [[-1]]}, "one is -1"),
+        ({"id": "x", "kind": "likelihood", "context": [1.5], "continuations": [[1]]}, "one is 1.5"),
     ],
 )
 def test_what_cannot_be_answered_is_said_and_stops_no_other(
@@ -172,6 +182,36 @@ def test_what_cannot_be_answered_is_said_and_stops_no_other(
     with pytest.raises(AssertionError, match=why):
         raise AssertionError(refused(answers[str(item["id"])]))
     assert len(generated(answers["good"]).tokens) == 3
+
+
+def test_tokens_are_scored_as_their_text_is(scorer: Path, tmp_path: Path) -> None:
+    context, choices = PROMPT, [", there was a cat", " Lily went home"]
+    asked = [context, *(context + choice for choice in choices)]
+    items: list[Item] = [
+        {"id": "text", "kind": "likelihood", "context": context, "continuations": choices},
+        {"id": "start", "kind": "likelihood", "context": "", "continuations": [context]},
+        *({"id": str(n), "kind": "tokenize", "text": text} for n, text in enumerate(asked)),
+    ]
+    found = score(scorer, tmp_path, items)
+    begin, *both = [tokens(found[str(n)]) for n in range(len(asked))]
+    given: list[Item] = [
+        {
+            "id": "text",
+            "kind": "likelihood",
+            "context": begin,
+            "continuations": [each[len(begin) :] for each in both],
+        },
+        {"id": "start", "kind": "likelihood", "context": [], "continuations": [begin[1:]]},
+    ]
+    again = score(scorer, tmp_path, given)
+    assert {name: texts(answer) for name, answer in again.items()} == {
+        name: texts(found[name]) for name in again
+    }
+
+
+def tokens(answer: Answer) -> list[int]:
+    assert isinstance(answer, TokenizedAnswer)
+    return list(answer.tokens)
 
 
 def test_a_line_that_is_no_item_is_named_and_fails_the_run(scorer: Path, tmp_path: Path) -> None:

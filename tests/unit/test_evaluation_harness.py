@@ -11,12 +11,18 @@ from armload.engines.answers import (
     FailedAnswer,
     GeneratedAnswer,
     LikelihoodAnswer,
+    TokenizedAnswer,
 )
 from armload.evaluation.harness.requests import (
+    Window,
     generation_items,
     likelihood_items,
     likelihoods,
     texts,
+    tokenizing_items,
+    tokens_of,
+    window_items,
+    window_sums,
 )
 
 PAIRS = [("Two", " cats"), ("One", " cat"), ("Two", " dogs"), ("Two", " cats")]
@@ -94,3 +100,36 @@ def test_texts_come_back_in_the_order_of_the_requests() -> None:
 
     items = generation_items([("a", {}), ("b", {})])
     assert texts(items, {"1": generated("1"), "0": generated("0")}) == ["0", "1"]
+
+
+@pytest.mark.parametrize("before", [(), (1,)])
+def test_tokens_of_a_text_are_without_the_one_that_begins_every_text(
+    before: tuple[int, ...],
+) -> None:
+    items = tokenizing_items(["a b", "", "<s>a"])
+    found = [(*before, 7, 8), before, (*before, 1, 7), before]
+    answers: dict[str, Answer] = {
+        str(item["id"]): TokenizedAnswer(id=str(item["id"]), tokens=tokens)
+        for item, tokens in zip(items, found, strict=True)
+    }
+    assert tokens_of(items, answers) == [[7, 8], [], [1, 7]]
+    with pytest.raises(RunError, match="no answer"):
+        tokens_of(items, {})
+
+
+def test_the_windows_of_a_text_are_summed_whatever_the_order_of_their_answers() -> None:
+    windows: list[list[Window]] = [[([], [7, 8]), ([8], [9, 9])], [], [([], [5, 5])]]
+    items = window_items(windows)
+    assert [(item["context"], item["continuations"]) for item in items] == [
+        ([], [[7, 8]]),
+        ([8], [[9, 9]]),
+        ([], [[5, 5]]),
+    ]
+    names = [str(item["id"]) for item in items]
+    answers: dict[str, Answer] = {
+        name: likely(name, value)
+        for name, value in reversed(list(zip(names, (-0.5, -2.0, -4.0), strict=True)))
+    }
+    assert window_sums(windows, items, answers) == [-4.5, 0.0, -5.0]
+    with pytest.raises(RunError, match="no answer"):
+        window_sums(windows, items, {})

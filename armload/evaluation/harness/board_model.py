@@ -12,22 +12,33 @@ from pathlib import Path
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.answers import Answer
 from armload.evaluation.answering import answer_items
 from armload.evaluation.harness.requests import (
     Item,
+    Window,
     answers_in,
     generation_items,
     likelihood_items,
     likelihoods,
     texts,
+    tokenizing_items,
+    tokens_of,
+    window_items,
+    window_sums,
 )
 from armload.evaluation.way import Way
 from armload.models.model import Model
 from armload.runs.pipeline import Request
+
+WINDOW_TOKENS = 2048
+"""Of long texts, unless a context is asked for: models are trained for more than a board holds."""
+
+_BEGIN = -1
+"""In place of the token that begins a text: the scorer puts it before an empty context."""
 
 
 class BoardModel(LM):  # type: ignore[misc] # the package has no types
@@ -61,17 +72,32 @@ class BoardModel(LM):  # type: ignore[misc] # the package has no types
         return texts(items, self._answers(items))
 
     def loglikelihood_rolling(self, requests: Sequence[Instance]) -> list[float]:
-        """Refuse: texts longer than the context would have to be cut into windows.
+        """Return each text's log-likelihood, computed in the harness's windows.
 
-        Raises:
-            UsageError: always.
+        A window is as long as the context that was asked for, or else as the one that the model
+        was trained for, up to ``WINDOW_TOKENS``. Each token is scored once. The first window
+        begins with the token that begins a text, the others with the token before them.
         """
-        raise UsageError(
-            f"{requests[0].task_name}: tasks that measure perplexity are not supported.",
-            "Choose a task of multiple choice or of generation.",
-        )
+        strings = [str(each.args[0]) for each in requests]
+        if not strings:
+            return []
+        items = tokenizing_items(strings)
+        longest = self._way.context_tokens or min(self._model.context_length, WINDOW_TOKENS)
+        windows = [
+            [_disjoint(window) for window in get_rolling_token_windows(tokens, _BEGIN, longest, 1)]
+            for tokens in tokens_of(items, self._answers(items))
+        ]
+        self._progress.say(f"Scoring long texts in windows of {longest} tokens (--context)")
+        items = window_items(windows)
+        way = self._way.model_copy(update={"context_tokens": longest})
+        return window_sums(windows, items, self._answers(items, way) if items else {})
 
-    def _answers(self, items: Sequence[Item]) -> dict[str, Answer]:
-        folder = answer_items(self._request, self._model, items, self._way, self._progress)
+    def _answers(self, items: Sequence[Item], way: Way | None = None) -> dict[str, Answer]:
+        folder = answer_items(self._request, self._model, items, way or self._way, self._progress)
         self.folders.append(folder)
         return answers_in(folder)
+
+
+def _disjoint(window: Window) -> Window:
+    context, continuation = make_disjoint_window(window)
+    return ([] if context == [_BEGIN] else context), continuation

@@ -12,6 +12,7 @@ from armload.engines.answers import (
     FailedAnswer,
     GeneratedAnswer,
     LikelihoodAnswer,
+    TokenizedAnswer,
     read_answers,
 )
 from armload.engines.scorer import ANSWERS
@@ -23,6 +24,9 @@ _LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_token
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 Item = dict[str, object]
+
+Window = tuple[list[int], list[int]]
+"""Of a long text: the tokens that are scored, after those of its context."""
 
 
 def likelihood_items(pairs: Sequence[tuple[str, str]]) -> list[Item]:
@@ -58,6 +62,65 @@ def likelihoods(
         for text, each in zip(continuations, answer.continuations, strict=True):
             found[str(item["context"]), text] = (each.log_likelihood, each.is_greedy)
     return [found[pair] for pair in pairs]
+
+
+def tokenizing_items(strings: Sequence[str]) -> list[Item]:
+    """Return an item for each text, and one for the empty text, which ``tokens_of`` needs."""
+    return [
+        {"id": str(number), "kind": "tokenize", "text": text}
+        for number, text in enumerate([*strings, ""])
+    ]
+
+
+def tokens_of(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[list[int]]:
+    """Return each text's tokens, without what the model puts before every text.
+
+    Raises:
+        RunError: an item has no answer.
+    """
+    found = []
+    for item in items:
+        answer = answers.get(str(item["id"]))
+        if not isinstance(answer, TokenizedAnswer):
+            raise _unanswered(answer)
+        found.append(list(answer.tokens))
+    *texts_tokens, before = found
+    return [
+        tokens[len(before) :] if tokens[: len(before)] == before else tokens
+        for tokens in texts_tokens
+    ]
+
+
+def window_items(windows: Sequence[Sequence[Window]]) -> list[Item]:
+    """Return an item for each window of each text."""
+    return [
+        {
+            "id": f"{text}-{number}",
+            "kind": "likelihood",
+            "context": context,
+            "continuations": [continuation],
+        }
+        for text, its_windows in enumerate(windows)
+        for number, (context, continuation) in enumerate(its_windows)
+    ]
+
+
+def window_sums(
+    windows: Sequence[Sequence[Window]], items: Sequence[Item], answers: Mapping[str, Answer]
+) -> list[float]:
+    """Return each text's log-likelihood, which is the sum over its windows.
+
+    Raises:
+        RunError: an item has no answer.
+    """
+    sums = [0.0] * len(windows)
+    for item in items:
+        name = str(item["id"])
+        answer = answers.get(name)
+        if not isinstance(answer, LikelihoodAnswer):
+            raise _unanswered(answer)
+        sums[int(name.partition("-")[0])] += answer.continuations[0].log_likelihood
+    return sums
 
 
 def generation_items(requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Item]:

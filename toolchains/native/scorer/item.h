@@ -27,6 +27,7 @@ class item {
     void allow(std::initializer_list<const char *> keys) const;
 
     bool has(const char * key) const;
+    bool is_list(const char * key) const { return has(key) && content_.at(key).is_array(); }
 
     // Throws item_error if it is missing or of another type.
     template <typename T> T get(const char * key) const {

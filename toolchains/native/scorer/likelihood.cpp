@@ -9,7 +9,14 @@ likelihood::likelihood(item from, const vocabulary & words, sequence_ids & ids,
     : task(std::move(from)), words_(words), spare_ids_(spare_ids), context_tokens_(context_tokens),
       start_ns_(now_ns()) {
     item_.allow({ "context", "continuations" });
-    tokenize();
+    if (item_.is_list("context")) {
+        take_tokens();
+    } else {
+        tokenize();
+    }
+    if (continuations_.empty()) {
+        throw item_error("continuations: there is none");
+    }
     for (const continuation & each : continuations_) {
         // The last token's logits are not needed.
         check_length(context_.size() + each.tokens.size() - 1, context_tokens);
@@ -41,8 +48,31 @@ void likelihood::tokenize() {
         const auto cut = together.begin() + static_cast<ptrdiff_t>(context_.size());
         continuations_.push_back({ { cut, together.end() }, {}, {}, nullptr });
     }
-    if (texts.empty()) {
-        throw item_error("continuations: there is none");
+}
+
+std::vector<llama_token> likelihood::known(const char * key, const json & list) const {
+    std::vector<llama_token> tokens;
+    for (const json & each : list) {
+        if (!each.is_number_integer() || each < 0 || each >= words_.size()) {
+            throw item_error(std::string(key) + ": must hold tokens, from 0 to " +
+                             std::to_string(words_.size() - 1) + "; one is " + each.dump());
+        }
+        tokens.push_back(each.get<llama_token>());
+    }
+    return tokens;
+}
+
+// The tokens are taken as they are: nothing is put before them, unless there is no context.
+void likelihood::take_tokens() {
+    context_ = known("context", item_.get<json>("context"));
+    if (context_.empty()) {
+        context_ = { words_.before_all() };
+    }
+    for (const json & list : item_.get<std::vector<json>>("continuations")) {
+        if (!list.is_array() || list.empty()) {
+            throw item_error("continuations: after a list of tokens, each must be one: " + list.dump());
+        }
+        continuations_.push_back({ known("continuations", list), {}, {}, nullptr });
     }
 }
 

@@ -35,6 +35,10 @@ class likelihood : public task {
     };
 
     void tokenize();
+    void take_tokens();
+
+    // Throws item_error if one is not in the vocabulary.
+    std::vector<llama_token> known(const char * key, const json & list) const;
 
     const vocabulary & words_;
     sequence_ids &     spare_ids_; // of the continuations

@@ -54,6 +54,7 @@ _VALUES = {
     "parallel": "N",
     "regrade": "EVALUATION",
     "tell-budget": "NO|YES|BOTH",
+    "template": "MODEL|CHATML|NONE",
     "times": "RUNS",
     "kv-type": "TYPE",
     "last": "N",
@@ -117,7 +118,7 @@ _GROUPS = {
         *("stop-at-end", "plan", "new"),
     ),
     "Task": (
-        *("task", "budget", "tell-budget", "conclude", "limit", "grader", "parallel"),
+        *("task", "budget", "tell-budget", "conclude", "template", "limit", "grader", "parallel"),
         "regrade",
     ),
     "Quantisation": ("calibration", "allow-requantize", "kld"),

@@ -50,7 +50,7 @@ def logits_and_present(
     with ExitStack() as stack:
         known = None
         if reference == BINDING:
-            known = stack.enter_context(logits_by_binding(model, prompts, way.threads, progress))
+            known = stack.enter_context(logits_by_binding(model, prompts, way, progress))
         elif reference:
             known = logits_called(reference)
         folder = compute_logits(request, model, prompts, way, progress)

@@ -64,6 +64,7 @@ def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dic
         "messages": [message.model_dump() for message in messages],
         "max_tokens": part.max_tokens,
         "temperature": 0,
+        "template": part.template,
     }
     if part.concludes and task.conclude is not None:
         item["conclude"] = task.conclude.text

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from armload.core.errors import UsageError
-from armload.evaluation.record import Part
+from armload.evaluation.record import Part, Template
 from armload.evaluation.task import Task
 from armload.models.model import Model
 
@@ -24,6 +24,7 @@ def parts_of(
     budgets: Sequence[int],
     tell: Told,
     conclude: bool,
+    template: Template = "model",
 ) -> list[Part]:
     """Return what is asked of each model, the same of all of them.
 
@@ -34,6 +35,7 @@ def parts_of(
         models: with the names that a person gave them.
         prompts: names; empty for the task's first.
         budgets: in tokens; empty for the task's own.
+        template: for chats, of all models.
 
     Raises:
         UsageError: the task has no such prompt, or nothing to tell or to conclude with.
@@ -52,10 +54,10 @@ def parts_of(
             "Add conclude to the task's file, or leave out --conclude.",
         )
     if task.kind == "multiple-choice":
-        if budgets or tell != "no" or conclude:
+        if budgets or tell != "no" or conclude or template != "model":
             raise UsageError(
                 f"Task {task.name} compares choices: no answer is generated.",
-                "Leave out --budget, --tell-budget and --conclude.",
+                "Leave out --budget, --tell-budget, --conclude and --template.",
             )
         ways: list[dict[str, object]] = [{}]
     else:
@@ -67,6 +69,7 @@ def parts_of(
             model_sha256=model.sha256,
             model_reference=reference,
             prompt=name,
+            template=template,
             **way,
         )
         for name in names

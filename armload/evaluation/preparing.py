@@ -10,7 +10,7 @@ from armload.core.values import Value, counted
 from armload.evaluation.data import load_questions
 from armload.evaluation.grading.every import check_grader
 from armload.evaluation.planning import Told, parts_of
-from armload.evaluation.record import Evaluated, begin, new_evaluation, unfinished
+from armload.evaluation.record import Evaluated, Template, begin, new_evaluation, unfinished
 from armload.evaluation.task import Task, load_task
 from armload.models.find import model_called
 from armload.models.model import Model
@@ -25,6 +25,7 @@ class Asked(Value):
         prompts, budgets: empty for the task's.
         tell: whether prompts state the budget.
         conclude: make the model answer at the end of the budget.
+        template: for chats.
         limit: on the number of questions; none for all.
         grader: empty for the task's.
         parallel: questions per pass over the weights.
@@ -39,6 +40,7 @@ class Asked(Value):
     budgets: tuple[int, ...] = ()
     tell: Told = "no"
     conclude: bool = False
+    template: Template = "model"
     limit: int | None = None
     grader: str = ""
     parallel: int = 1
@@ -83,6 +85,7 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
         budgets=asked.budgets,
         tell=asked.tell,
         conclude=asked.conclude,
+        template=asked.template,
     )
     evaluation = new_evaluation(
         boards=asked.boards,

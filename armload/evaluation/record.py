@@ -28,6 +28,9 @@ from armload.core.workspace import evaluations_folder
 from armload.engines.answers import Answer, read_answers
 from armload.evaluation.question import Question
 
+Template = Literal["model", "chatml", "none"]
+"""A chat template: the one in the model's file, ChatML's, or none at all."""
+
 EVALUATION_FILE, QUESTIONS_FILE, SHOWN_FILE = "evaluation.json", "questions.jsonl", ".shown"
 
 EVALUATIONS = Results(
@@ -51,6 +54,7 @@ class Part(Value):
         budgets: tokens after which the answer counts as it is then; none for choices.
         is_told: whether the prompt states the budget.
         concludes: whether the model is made to commit to an answer at the end of the budget.
+        template: how messages become text, as in the scorer's items.
     """
 
     model: str
@@ -60,6 +64,7 @@ class Part(Value):
     budgets: tuple[int, ...] = ()
     is_told: bool = False
     concludes: bool = False
+    template: Template = "model"
 
     @property
     def max_tokens(self) -> int:

@@ -33,12 +33,15 @@ _DEMO_TIME_S = 120
         "budget": "tokens after which an answer counts as it is then; list (the task's)",
         "tell-budget": "no, yes or both: whether the prompt states the budget (no)",
         "conclude": "at the end of the budget, append a sentence that makes the model answer",
+        "template": "the chat template: model (its own), chatml or none (model)",
         "limit": "take the first N questions (all)",
         "grader": "qwen, boxed, number, choice, exact or math_verify (the task's)",
         "parallel": "questions per pass over the weights (1)",
         "threads": "worker threads (chosen by the engine)",
         "cpus": "run on these cores only, such as 4-7 or 0,2 (all cores)",
         "context": "tokens of KV cache for each question (enough for the longest)",
+        "kv-type": "type of the KV cache, such as f32 or q8_0 (f16)",
+        "flash-attention": "on, off or auto; off: likelihoods depend less on the batch (auto)",
         "weights": "mapped, streamed or auto (auto)",
         "resident": "part of streamed weights to lock in memory, such as 400MB (what fits)",
         "max-time": "stop asking after this many seconds, shared by models and prompts (none; "
@@ -64,12 +67,15 @@ def evaluate(
     budget: str = "",
     tell_budget: str = "no",
     conclude: bool = False,
+    template: str = "model",
     limit: str = "",
     grader: str = "",
     parallel: str = "",
     threads: str = "",
     cpus: list[str] | None = None,
     context: str = "",
+    kv_type: str = "",
+    flash_attention: str = "",
     weights: str = "",
     resident: str = "",
     max_time: str = "",
@@ -108,6 +114,8 @@ def evaluate(
         return
     if tell_budget not in ("no", "yes", "both"):
         raise UsageError(f"--tell-budget {tell_budget}: must be no, yes or both.")
+    if template not in ("model", "chatml", "none"):
+        raise UsageError(f"--template {template}: must be model, chatml or none.")
     time_s = amount("max-time", max_time) if max_time else 0.0 if model else float(_DEMO_TIME_S)
     asked = Asked(
         boards=tuple(board_names(board)),
@@ -118,9 +126,11 @@ def evaluate(
         budgets=tuple(whole_number("budget", each, least=1) or 0 for each in _listed(budget)),
         tell=tell_budget,
         conclude=conclude,
+        template=template,
         limit=whole_number("limit", limit, least=1),
         grader=grader,
         parallel=whole_number("parallel", parallel, least=1, most=MOST_PARALLEL) or 1,
+        computed=tuple(each for each in (kv_type, flash_attention) if each),
     )
     (plan,) = typed_options(
         {
@@ -129,6 +139,8 @@ def evaluate(
                 "threads": threads,
                 "cpus": ",".join(cpus or ()),
                 "context": context,
+                "kv_type": kv_type,
+                "flash_attention": flash_attention,
                 "weights": weights,
                 "resident": resident,
             }.items()
@@ -140,6 +152,8 @@ def evaluate(
         threads=plan.threads,
         cpus=plan.cpus,
         context_tokens=plan.context_tokens,
+        kv_type=plan.kv_type,
+        flash_attention=plan.flash_attention,
         weights=plan.weights,
         resident_bytes=plan.resident_bytes,
         max_time_s=time_s or None,
@@ -166,6 +180,7 @@ def evaluate(
         "--budget": budget,
         "--tell-budget": tell_budget != "no",
         "--conclude": conclude,
+        "--template": template != "model",
         "--grader": grader,
         "--max-time": max_time,
     }

@@ -27,13 +27,14 @@ def main() -> None:
     prompts = [
         vocabulary.tokenize(each.encode(), add_bos=True, special=True) for each in asked["prompts"]
     ]
-    # The scorer leaves flash attention to llama.cpp, which uses it on a CPU.
     model = Llama(
         n_ctx=max(map(len, prompts)),
         n_threads=asked["threads"],
         n_threads_batch=asked["threads"],
         logits_all=True,
-        flash_attn=True,
+        type_k=asked["kv_types"][0],
+        type_v=asked["kv_types"][1],
+        flash_attn=asked["flash_attention"],
         **common,
     )
     for number, tokens in enumerate(prompts, start=1):

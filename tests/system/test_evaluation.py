@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.person import Person
+from tests.system.engines import shared
 
 pytestmark = pytest.mark.build
 
@@ -37,10 +38,10 @@ def words(*more: str, board: str = "here", limit: int = QUESTIONS) -> tuple[str,
     return ("eval", "--board", board, *common, *more)
 
 
-def answers(person: Person) -> list[dict[str, Any]]:
-    """Return the answers of the only evaluation, of all its parts."""
+def answers(person: Person, evaluation: str = "*") -> list[dict[str, Any]]:
+    """Return the answers of an evaluation, or of the only one, of all its parts."""
     found = []
-    for path in person.folder.glob("evaluations/*/answers-*.jsonl"):
+    for path in person.folder.glob(f"evaluations/{evaluation}/answers-*.jsonl"):
         found += [json.loads(line) for line in path.read_text().splitlines()]
     return found
 
@@ -96,6 +97,16 @@ def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
     assert all(point["boxed_share"] == 1 for point in concluded["points"])
 
 
+def test_a_model_without_a_chat_template_can_be_asked_with_another_one(ann: Person) -> None:
+    command = words("--model", str(shared("stories260K.gguf")), "--budget", "4", "--json", limit=2)
+    without = json.loads(ann.types(*command).stdout)["points"][0]
+    assert without["questions"] == 0
+    shown = ann.types("show", "latest-eval").stdout
+    assert "no chat template; use the template chatml or none" in " ".join(shown.split())
+    plain = json.loads(ann.types(*command, "--template", "none").stdout)["points"][0]
+    assert plain["questions"] == 2
+
+
 def test_boards_share_the_questions(ann: Person) -> None:
     ann.types(*words("--model", MODEL, board="here,there"))
     ids = Counter(answer["id"] for answer in answers(ann))
@@ -106,25 +117,43 @@ def test_boards_share_the_questions(ann: Person) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills", [2, pytest.param(20, marks=pytest.mark.exhaustive(covers=COVERED))]
+    "kills",
+    [
+        2,
+        pytest.param(20, marks=[pytest.mark.exhaustive(covers=COVERED), pytest.mark.timeout(3600)]),
+    ],
 )
 def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
     ann: Person, kills: int
 ) -> None:
+    # Else the kills would strike while the engine is built and the board started.
+    for _ in range(2):
+        start = time.monotonic()
+        ann.types(*words("--model", MODEL, "--budget", "20", "--new", limit=1))
+        one_s = time.monotonic() - start
+    known, ran = set(ann.folder.glob("evaluations/*")), set(ann.runs.glob("*/stdout"))
     limit = 15 * kills
     command = words("--model", MODEL, "--budget", "20,96", "--json", limit=limit)
     chance = random.Random(kills)
     for _ in range(kills):
         process = ann.start(*command)
-        time.sleep(chance.uniform(0.5, 6))
+        time.sleep(chance.uniform(0.2, 1.5) * one_s)
         assert process.poll() is None, "it was done before it could be killed"
         process.kill()
         process.communicate()
     shown = json.loads(ann.types(*command).stdout)
     assert [point["questions"] for point in shown["points"]] == [limit, limit]
-    ids = Counter(answer["id"] for answer in answers(ann))
-    assert len(ids) == limit
-    assert set(ids.values()) == {1}
+    (folder,) = {path.parent for path in ann.folder.glob("evaluations/*/answers-*.jsonl")} - known
+    assert shown["evaluation"] == folder.name
+    kept = Counter(answer["id"] for answer in answers(ann, folder.name))
+    asked = Counter(
+        json.loads(line)["id"]
+        for path in set(ann.runs.glob("*/stdout")) - ran
+        for line in path.read_text().splitlines()
+    )
+    for ids in (kept, asked):
+        assert len(ids) == limit
+        assert set(ids.values()) == {1}
 
 
 def test_logits_are_those_of_an_earlier_run_and_not_those_of_another_quantisation(
@@ -162,6 +191,8 @@ def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Per
         (("--threads", "0"), 2, "threads"),
         (("--grader", "fair"), 2, "no grader 'fair'"),
         (("--tell-budget", "maybe"), 2, "must be no, yes or both"),
+        (("--flash-attention", "some"), 2, "flash_attention|flash-attention"),
+        (("--template", "alpaca"), 2, "must be model, chatml or none"),
         (("--model", "word-problems:Q9_9"), 2, "Q9_9"),
         (("--context", "16", "--limit", "2"), 0, "2 questions without an answer"),
     ],

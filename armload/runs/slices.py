@@ -69,7 +69,12 @@ def measured_compute(
 def known_compute(
     where: Session, model: Model, header: Header, plan: Plan, context: int
 ) -> Compute | None:
-    """Return the same from slices that were timed there before; none without them."""
+    """Return the same from slices that were timed there before; none without them.
+
+    They were timed with a program that a session of others, such as the scorer, does not have.
+    """
+    if PROGRAM not in where.binaries:
+        return None
     available = where.found.conditions.memory_available_bytes
     try:
         planned = slices_of(model, header)

@@ -41,8 +41,8 @@ def sentence_of(
         return f"No setting is faster than the defaults ({now})."
     speed = confirmation.speed
     doubt = _doubt(confirmation)
-    times = f"{speed.ratio:.2f} times as fast"
-    sure = f"(95 %: {speed.low:.2f} to {speed.high:.2f})"
+    times = f"{times_words(speed.ratio)} times as fast"
+    sure = f"(95 %: {times_words(speed.low)} to {times_words(speed.high)})"
     if confirmation.is_faster:
         before = cost_words(tuning.objective, leader.cost * speed.ratio)
         return f"{times} as the defaults {sure}, {words}: {now} instead of {before}.{doubt}"
@@ -59,6 +59,11 @@ def _doubt(confirmation: Confirmation) -> str:
         return ""
     runs = len(confirmation.defaults_runs) + len(confirmation.leader_runs)
     return f" {len(disturbed)} of the {runs} runs compared were disturbed. {disturbed[-1]}"
+
+
+def times_words(ratio: float) -> str:
+    """Write a ratio: ``1.34``, ``18.3``, ``187``."""
+    return f"{ratio:.2f}" if ratio < 10 else three_figures(ratio)
 
 
 def three_figures(value: float) -> str:

@@ -215,6 +215,15 @@ class Tuned:
         self.entries.append(entry)
         write_lines(self.folder / JOURNAL_FILE, self.entries)
 
+    def learn(self, setting: Setting, quality: Quality) -> None:
+        """Add what was found out of a setting's output to its last trial, durably."""
+        last = max(
+            n for n, each in enumerate(self.entries) if each.trial.setting.key == setting.key
+        )
+        known = self.entries[last].quality.model_copy(update=quality.model_dump(exclude_none=True))
+        self.entries[last] = self.entries[last].model_copy(update={"quality": known})
+        write_lines(self.folder / JOURNAL_FILE, self.entries)
+
     def end(self, result: Result) -> None:
         """Keep how it ended."""
         write_whole(self.folder / RESULT_FILE, as_json(result).encode())

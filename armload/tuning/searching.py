@@ -161,6 +161,8 @@ class Searching:
         measured = Outcome(status="measured", cost=leader.cost)
         judged = self._judge.checked(leader.setting, Judged(outcome=measured, quality=Quality()))
         if judged.outcome.status == "measured":
+            if judged.quality != Quality():
+                self._tuned.learn(leader.setting, judged.quality)
             return True
         took_s = time.monotonic() - began_s
         self._note(self._next_trial(leader), judged.outcome, judged.quality, took_s)

@@ -15,7 +15,7 @@ from armload.engines.job import Place
 from armload.tuning.measuring import Attempt
 from armload.tuning.prior import Prior
 from armload.tuning.quality import Check, Judge
-from armload.tuning.record import Entry, Quality, Tuned
+from armload.tuning.record import Entry, Quality, Tuned, load_tuning
 from armload.tuning.search import Key, Search
 from armload.tuning.searching import Searching
 from armload.tuning.space import Setting
@@ -170,6 +170,25 @@ def test_a_faster_setting_that_fails_its_check_never_wins_and_others_are_not_che
         if each.outcome.status == "violates":
             assert each.trial.setting.choices["kv_type"] == "q4_0"
             assert each.quality.kl_mean == 0.3
+
+
+def test_what_a_check_at_the_end_found_is_kept_and_not_asked_again() -> None:
+    checked = []
+
+    def check(setting: Setting, text: str | None) -> tuple[Quality, str]:
+        checked.append(setting)
+        return Quality(kl_mean=0.01), ""
+
+    quick = [each for each in SPACE.settings() if each.choices["kv_type"] == "q8_0"]
+    board = Board(costs={each.key: 0.5 for each in quick})
+    kept = tuned()
+    result = searching(kept, board, [check], most_trials=8).run()
+    assert len(checked) == 1, "the limit ended the search before its leader had a long trial"
+    known = [each for each in kept.entries if each.trial.setting == result.winner]
+    assert known[-1].quality.kl_mean == 0.01
+    again = searching(load_tuning(kept.folder), board, [check], most_trials=8).run()
+    assert again.winner == result.winner
+    assert len(checked) == 1
 
 
 def test_a_check_that_cannot_be_made_is_a_violation() -> None:

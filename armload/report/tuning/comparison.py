@@ -8,7 +8,7 @@ from rich.text import Text
 from armload.report.comparison import STYLES, change, span
 from armload.report.layout import Column, Details, Prose, Rows
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
-from armload.tuning.outcome_words import cost_words
+from armload.tuning.outcome_words import cost_words, times_words
 from armload.tuning.space import Choice
 
 
@@ -50,8 +50,8 @@ def tuning_comparison_view(compared: TuningComparison) -> Group:
 def _side(side: TunedSide) -> str:
     speed = side.speed
     gain = (
-        f"; {speed.ratio:.2f} times as fast as the defaults (95 %: {speed.low:.2f} to "
-        f"{speed.high:.2f})"
+        f"; {times_words(speed.ratio)} times as fast as the defaults (95 %: "
+        f"{times_words(speed.low)} to {times_words(speed.high)})"
         if speed
         else ""
     )

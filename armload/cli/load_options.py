@@ -139,6 +139,8 @@ def target_on_board(
         ArmloadError: it cannot be served.
     """
     with served(request, model, plan, progress) as service:
+        if service.was_running:
+            progress.say(f"{service.board} serves {service.model} already: {service.run}")
         yield target_of_service(service, dialect)
 
 

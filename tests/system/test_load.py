@@ -205,13 +205,21 @@ def assert_the_load_has_ended_with_its_server(
     return said
 
 
+def killed_load(person: Person) -> tuple[KeptLoad, str]:
+    """Kill a load after its first requests; return it with what it had said."""
+    process = person.start("load", *LONG)
+    wait_for_requests(person, process, 5)
+    process.kill()
+    said = process.communicate()[1]
+    return latest(person), said
+
+
 @pytest.mark.exhaustive(covers=COVERED)
 def test_a_client_that_is_killed_leaves_its_records_and_a_service_that_ends(ann: Person) -> None:
-    process = ann.start("load", *LONG)
-    wait_for_requests(ann, process, 5)
-    process.kill()
-    process.communicate()
-    kept = latest(ann)
+    first = killed_load(ann)
+    kept, said = killed_load(ann)  # with the service that the first has left
+    assert f"here serves word-problems-Q8_0.gguf already: {kept.load.run}" in said
+    assert kept.load.run == first[0].load.run
     recorded = kept.requests(0)
     assert len(recorded) >= 5
     assert {record.outcome for record in recorded} == {"ok"}

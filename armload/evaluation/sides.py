@@ -16,7 +16,7 @@ from armload.analysis.tradeoff import (
     require_same_questions,
 )
 from armload.core.errors import UsageError
-from armload.core.values import Value
+from armload.core.values import Value, counted
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated, find_evaluation
 from armload.evaluation.results import Point, points_of
@@ -99,7 +99,7 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
         names = _models(evaluated)
         if len(names) != 2:
             raise UsageError(
-                f"{evaluated.evaluation.id} has {len(names)} models, not two.",
+                f"{evaluated.evaluation.id} has {counted(len(names), 'model')}, not two.",
                 f"Name two: armload tradeoff {a}:{names[0]} EVALUATION:MODEL",
             )
         sides = _of_model(evaluated, names[0]), _of_model(evaluated, names[1])

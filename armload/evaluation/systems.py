@@ -25,7 +25,8 @@ def system_of(name: str, points: Sequence[Point], latency: Latency | None = None
     questions = [question for question in columns[0] if all(question in each for each in columns)]
     if not questions:
         raise UsageError(
-            f"{name}: no question has been answered.", "Repeat the command of its evaluation."
+            f"{name}: no question has been answered.",
+            "Repeat the command of its evaluation, which says why if none can be.",
         )
     rows = [[column[question] for column in columns] for question in questions]
     return Answers(

@@ -137,7 +137,7 @@ def _cause(columns: _Columns, index: int, others: npt.NDArray[np.intp], usual_s:
     more_s = float(reading_s[index] - np.median(reading_s[others]))
     if more_s >= STORAGE_EXPLAINS * (took_s - usual_s) or reading_s[index] >= took_s / 2:
         return "paging"
-    if 0 < columns.khz[index] < LOWER_FREQUENCY * columns.khz.max():
+    if 0 < columns.khz[index] < LOWER_FREQUENCY * np.max(columns.khz):
         return "throttling"
     usual_busy = float(np.median(columns.busy[others]))
     switches = float(np.median(columns.switches[others]))

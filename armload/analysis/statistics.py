@@ -252,7 +252,7 @@ def _expanded_tail(runs: int) -> float:
 
 
 def _allowance(a: Floats, b: Floats) -> float:
-    seen = max(float(side.max() / side.min()) for side in (a, b))
+    seen = max(float(max(side) / min(side)) for side in (a, b))
     return max(1 + RUN_TO_RUN, seen)
 
 

@@ -193,10 +193,12 @@ def _use(
     symbols: Symbols,
 ) -> FeatureUse:
     """Return the use of one encoding in code that begins at ``address``."""
+    import numpy as np
+
     addresses = (where * 4 + address).astype("uint64")
     names = symbols.names_at(addresses)
     is_guarded = guarded(encoding.feature, words, where, names, symbols)
-    first = int(is_guarded.argmin())  # of False and True, the first False
+    first = int(np.argmin(is_guarded))  # of False and True, the first False
     return FeatureUse(
         feature=encoding.feature,
         count=len(where),

@@ -104,7 +104,7 @@ def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) ->
         memory_limit_bytes=limit,
         swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
         swap_total_bytes=memory.get("SwapTotal", 0),
-        workdir_free_bytes=free_bytes(parts.get("df", []), filesystem),
+        workdir_free_bytes=free_bytes(parts.get("df", []), filesystem) or 0,
         workdir_filesystem=filesystem,
         governors=tuple(sorted({each.governor for each in clusters if each.governor})),
         clusters=clusters,

@@ -50,8 +50,8 @@ def mount_of(folder: PurePosixPath, lines: Iterable[str]) -> Mount | None:
     return found
 
 
-def free_bytes(df: Iterable[str], filesystem: str | None) -> int:
-    """Read from ``df -k``'s lines what files can still take; 0 when they say nothing.
+def free_bytes(df: Iterable[str], filesystem: str | None) -> int | None:
+    """Read from ``df -k``'s lines what files can still take; none when they say nothing.
 
     Args:
         df: the lines, the heading first.
@@ -61,7 +61,7 @@ def free_bytes(df: Iterable[str], filesystem: str | None) -> int:
     # The percentage is the one column that can be recognized wherever a name contains spaces.
     match = re.search(r"(\d+)\s+(\d+)\s+(-?\d+)\s+\d+%", " ".join([*df][1:]))
     if match is None:
-        return 0
+        return None
     total, used, available = (int(number) for number in match.groups())
     if filesystem == "ext4":
         kept = min(total // _EXT4_SHARE, _EXT4_MOST_KIB)

@@ -12,16 +12,21 @@ if TYPE_CHECKING:
 
 # The C library picks these through an IFUNC symbol, by what the kernel says of the CPU:
 # glibc, sysdeps/aarch64/multiarch.
-_VARIANT = re.compile(r"_*(mem\w+?|str\w+?)_(?:a64fx|mops|mte|oryon1|sve|sve_mops)")
+_VARIANT = re.compile(r"_*(mem\w+?|str\w+?)_(?:a64fx|mops|mte|oryon1|sve|sve_mops|sve_zva64)")
 # glibc tags memory only when a tunable asks for it and the CPU can: sysdeps/aarch64/libc-mtag.h.
 _TAGGING = re.compile(
     r"__libc_mtag_\w+|_?_?(?:libc_)?(?:malloc|calloc|realloc|free|memalign|malloc_usable_size|pvalloc)"
     r"|(?:_int|_mid)_(?:malloc|free|realloc|memalign)(?:\.\w+)*|sysmalloc(?:\.\w+)*"
 )
-CHECKED_BY_LIBRARIES = frozenset({"mops", "mte", "sve"})
+CHECKED_BY_LIBRARIES = frozenset({"mops", "mte", "sme", "sve"})
 """Features that C libraries use behind checks which only the names of functions show."""
 # libgcc reads the vector length only for frames whose unwind table says that they use SVE.
 _UNWINDING = re.compile(r"execute_stack_op|uw_\w+|_Unwind_\w+")
+# The routines that the calling convention (AAPCS64, "SME support routines") asks for first look
+# whether the CPU has SME: libgcc since 14, glibc since 2.41.
+_SUPPORT_FOR_SME = re.compile(
+    r"__(?:lib(?:c|gcc)_)?arm_(?:sme_state|tpidr2_save|tpidr2_restore|za_disable)"
+)
 
 
 class Symbols:
@@ -77,6 +82,8 @@ def guarded(
         known |= _each(names, lambda name: _TAGGING.fullmatch(name) is not None)
     if feature == "sve":
         known |= _each(names, lambda name: _UNWINDING.fullmatch(name) is not None)
+    if feature in ("sme", "sve"):
+        known |= _each(names, lambda name: _SUPPORT_FOR_SME.fullmatch(name) is not None)
     return known | _each(names, symbols.is_chosen_at_run_time)
 
 

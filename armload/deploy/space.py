@@ -88,10 +88,9 @@ def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> Space:
         complaint = f"{folders[0]} cannot be written"
         raise refusal(host, folders[0], complaint, reason(done.stderr), workdir)
     parts = parts_of(done.text)
-    df = parts["df"]
     mount = mount_of(PurePosixPath(next(iter(parts.get("place", ())), "/")), parts["mounts"])
     return Space(
-        free_bytes=free_bytes(df, mount.filesystem if mount else None) if len(df) > 1 else None,
+        free_bytes=free_bytes(parts["df"], mount.filesystem if mount else None),
         advice=_what_to_free(parts.get("used", ()), workdir),
     )
 

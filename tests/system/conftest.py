@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +51,15 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Person, Person]]:
     with two_people(tmp_path_factory.mktemp("people")) as both:
         yield both
+
+
+@pytest.fixture(scope="session")
+def mnn() -> None:
+    """MNN's wheel, where it can be loaded: glibc 2.41 refuses the executable stack it asks for."""
+    words = [sys.executable, "-c", "import MNN.expr"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"MNN's wheel: {done.stderr.strip().splitlines()[-1]}")
 
 
 older_scorer = pytest.mark.exhaustive(

@@ -198,3 +198,14 @@ def test_outline_atomics_are_told_from_unguarded_ones(tmp_path: Path) -> None:
         [("atomics", True)],
         [("atomics", False)],
     ]
+
+
+@pytest.mark.parametrize(
+    ("function", "is_guarded"), [("__libgcc_arm_za_disable", True), ("compute", False)]
+)
+def test_the_calling_conventions_routines_for_sme_check_the_cpu_themselves(
+    tmp_path: Path, *, function: str, is_guarded: bool
+) -> None:
+    code = f".global {function}\n.type {function}, %function\n{function}: smstop za\nret\n"
+    (use,) = inspect(_assembled(code, tmp_path)).features
+    assert (use.feature, use.symbol, use.guarded) == ("sme", function, is_guarded)

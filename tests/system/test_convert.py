@@ -6,7 +6,6 @@ without biases is known. What the one with biases must answer is what transforme
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -56,9 +55,7 @@ for folder in folders:
 print(json.dumps(texts))
 """
 
-needs_mnn = pytest.mark.skipif(
-    importlib.util.find_spec("MNN") is None, reason="MNN's wheel is not installed"
-)
+needs_mnn = pytest.mark.usefixtures("mnn")
 
 
 @pytest.fixture(scope="module")

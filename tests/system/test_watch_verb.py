@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -284,7 +283,7 @@ def test_a_foreign_program_runs_on_the_virtual_board(person: Person, arm: str) -
         person.types("board.down", "--board", "mine")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("MNN") is None, reason="pip install MNN")
+@pytest.mark.usefixtures("mnn")
 def test_mnn_s_wheel_answers_and_each_token_is_one_write(person: Person) -> None:
     model = person.folder / "tiny"
     model.mkdir()

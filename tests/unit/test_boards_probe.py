@@ -203,11 +203,16 @@ def test_a_system_that_is_not_linux_is_refused() -> None:
             5,
         ),
         (["Filesystem 1K-blocks Used Available Use% Mounted on", "tmpfs 100 101 -1 100% /"], 0),
-        ([], 0),
     ],
 )
 def test_free_space_is_read_from_df(lines: list[str], kib: int) -> None:
     assert free_bytes(lines, None) == kib * 1024
+
+
+@pytest.mark.parametrize("lines", [[], ["Filesystem 1K-blocks Used Available Use% Mounted on"]])
+def test_free_space_is_unknown_where_df_names_no_file_system(lines: list[str]) -> None:
+    """As toybox's does in a chroot whose root is no mount of its own."""
+    assert free_bytes(lines, None) is None
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(
 
 def test_what_each_rate_has_shown_is_said_when_it_ends(tmp_path: Path) -> None:
     words = ("--find-rate", "--slo", "e2e=1ms", "--requests", "40", "--n-predict", "2")
-    with stub_service(header_s=0.1) as service:
+    with stub_service(header_s=0.02) as service:
         done = typed(tmp_path, "load", "--url", service.url, *words)
     assert done.returncode == 0, done.stderr
     lines = re.findall(

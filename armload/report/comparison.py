@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from armload.analysis.compare import Comparison, Measured, Side
-from armload.core.values import percentage
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Prose, Rows
-
-TIMES_FROM = 2.0
-"""From this ratio on it is shown as a factor, below as a percentage."""
-
-STYLES = {"faster": "green", "slower": "red", "no difference": "bold", "not comparable": "yellow"}
-
-
-def change(ratio: float) -> str:
-    """Say how much longer or shorter B takes: ``3.1 % longer``, ``2.73 times as long``."""
-    if ratio >= TIMES_FROM or ratio <= 1 / TIMES_FROM:
-        return f"{ratio:.3g} times as long"
-    return f"{percentage(abs(ratio - 1), digits=1)} {'longer' if ratio >= 1 else 'less'}"
-
-
-def span(low: float, high: float) -> str:
-    """Say between which two ratios B takes, in one notation for both."""
-    if high >= TIMES_FROM or low <= 1 / TIMES_FROM:
-        return f"{low:.3g} to {high:.3g} times as long"
-    return f"{change(low)} to {change(high)}"
+from armload.report.layout import Rows
+from armload.report.side_by_side import (
+    STYLES,
+    change,
+    figures_table,
+    finding_cell,
+    side_by_side,
+    span,
+)
 
 
 def sentence(compared: Comparison) -> str:
@@ -81,19 +69,15 @@ def advice(compared: Comparison) -> str:
 
 def comparison_view(compared: Comparison) -> Group:
     """Lay out one comparison: the sides, their figures, and the finding."""
-    notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
-    for side in (compared.a, compared.b):
-        notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in side.doubts]
-    finding = Text(sentence(compared), style=STYLES[compared.finding])
+    said = Text(sentence(compared), style=STYLES[compared.finding])
     if advice(compared):
-        finding = Text.assemble(finding, " ", (advice(compared), "bold"))
-    sides = Details([("A", _side(compared.a)), ("B", _side(compared.b))])
-    figures: list[RenderableType] = []
-    if compared.measured:
-        figures = [Text(""), _figures(compared), Text("")]
-    if compared.finding == "not comparable":  # before figures that would be read as a result
-        return Group(sides, Prose(finding), *notes, *figures)
-    return Group(sides, *notes, *figures, Prose(finding))
+        said = Text.assemble(said, " ", (advice(compared), "bold"))
+    return side_by_side(
+        *(_side(compared.a), _side(compared.b), compared.finding, said),
+        [_figures(compared)] if compared.measured else [],
+        notes=compared.notes,
+        doubts=(*compared.a.doubts, *compared.b.doubts),
+    )
 
 
 def _side(side: Side) -> str:
@@ -116,14 +100,7 @@ def _side(side: Side) -> str:
 
 
 def _figures(compared: Comparison) -> Rows:
-    table = Rows(
-        Column(heading=""),
-        Column(heading="A"),
-        Column(heading="B"),
-        Column(heading="B takes"),
-        Column(heading="95 % confidence", below="95 % confidence: "),
-        Column(heading="finding"),
-    )
+    table = figures_table()
     for each in compared.measured:
         table.add(
             _label(each),
@@ -131,14 +108,9 @@ def _figures(compared: Comparison) -> Rows:
             words.seconds(each.b_s),
             change(each.ratio.ratio),
             span(each.ratio.low, each.ratio.high),
-            _finding(each, compared),
+            finding_cell(each.finding, compared.finding),
         )
     return table
-
-
-def _finding(each: Measured, compared: Comparison) -> Text:
-    finding = "-" if compared.finding == "not comparable" else each.finding
-    return Text(finding, style=STYLES.get(finding, ""))
 
 
 def _label(each: Measured) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import Group
 
 from armload.analysis.load.comparison import LoadComparison
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.comparison import STYLES, change, span
-from armload.report.layout import Column, Details, Prose, Rows
+from armload.report.layout import Rows
+from armload.report.side_by_side import change, figures_table, finding_cell, side_by_side, span
 
 
 def sentence(compared: LoadComparison) -> str:
@@ -40,16 +39,12 @@ def sentence(compared: LoadComparison) -> str:
 
 def load_comparison_view(compared: LoadComparison) -> Group:
     """Lay out one comparison: the loads, their latencies, and the finding."""
-    notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
-    notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in compared.doubts]
-    finding = Prose(Text(sentence(compared), style=STYLES[compared.finding]))
-    sides = Details([("A", compared.a), ("B", compared.b)])
-    figures: list[RenderableType] = []
-    if compared.measured:
-        figures = [Text(""), _figures(compared), Text("")]
-    if compared.finding == "not comparable":
-        return Group(sides, finding, *notes, *figures)
-    return Group(sides, *notes, *figures, finding)
+    return side_by_side(
+        *(compared.a, compared.b, compared.finding, sentence(compared)),
+        [_figures(compared)] if compared.measured else [],
+        notes=compared.notes,
+        doubts=compared.doubts,
+    )
 
 
 def _pace(compared: LoadComparison) -> str:
@@ -59,22 +54,14 @@ def _pace(compared: LoadComparison) -> str:
 
 
 def _figures(compared: LoadComparison) -> Rows:
-    table = Rows(
-        Column(heading=f"{counted(compared.requests, 'request')}"),
-        Column(heading="A"),
-        Column(heading="B"),
-        Column(heading="B takes"),
-        Column(heading="95 % confidence", below="95 % confidence: "),
-        Column(heading="finding"),
-    )
+    table = figures_table(counted(compared.requests, "request"))
     for each in compared.measured:
-        finding = "-" if compared.finding == "not comparable" else each.finding
         table.add(
             each.measure,
             words.seconds(each.a_s),
             words.seconds(each.b_s),
             change(each.ratio.ratio),
             span(each.ratio.low, each.ratio.high),
-            Text(finding, style=STYLES.get(finding, "")),
+            finding_cell(each.finding, compared.finding),
         )
     return table

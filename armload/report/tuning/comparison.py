@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import Group
 
-from armload.report.comparison import STYLES, change, span
-from armload.report.layout import Column, Details, Prose, Rows
+from armload.report.layout import Column, Rows
+from armload.report.side_by_side import change, figures_table, finding_cell, side_by_side, span
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
 from armload.tuning.outcome_words import cost_words, times_words
 from armload.tuning.space import Choice
@@ -34,17 +33,12 @@ def sentence(compared: TuningComparison) -> str:
 
 def tuning_comparison_view(compared: TuningComparison) -> Group:
     """Lay out the searches, what won in each, what it costs, and the finding."""
-    notes = [Prose(f"note: {note}", style="dim") for note in compared.notes]
-    notes += [Prose(f"doubt: {doubt}", style="yellow") for doubt in compared.doubts]
-    finding = Prose(Text(sentence(compared), style=STYLES[compared.finding]))
-    sides = Details([("A", _side(compared.a)), ("B", _side(compared.b))])
-    tables: list[RenderableType] = [Text("")]
-    if compared.choices:
-        tables += [_choices(compared), Text("")]
-    tables += [_figures(compared), Text("")]
-    if compared.finding == "not comparable":  # before figures that would be read as a result
-        return Group(sides, finding, *notes, *tables)
-    return Group(sides, *notes, *tables, finding)
+    return side_by_side(
+        *(_side(compared.a), _side(compared.b), compared.finding, sentence(compared)),
+        [*([_choices(compared)] if compared.choices else []), _figures(compared)],
+        notes=compared.notes,
+        doubts=compared.doubts,
+    )
 
 
 def _side(side: TunedSide) -> str:
@@ -73,22 +67,14 @@ def _choice(choice: Choice) -> str:
 
 
 def _figures(compared: TuningComparison) -> Rows:
-    table = Rows(
-        Column(heading=""),
-        Column(heading="A"),
-        Column(heading="B"),
-        Column(heading="B takes"),
-        Column(heading="95 % confidence", below="95 % confidence: "),
-        Column(heading="finding"),
-    )
+    table = figures_table()
     for each in compared.measured:
-        finding = "-" if compared.finding == "not comparable" else each.finding
         table.add(
             each.setting,
             _cost(compared.a, each.a_cost, each.a_runs),
             _cost(compared.b, each.b_cost, each.b_runs),
             *_ratio(compared, each),
-            Text(finding, style=STYLES.get(finding, "")),
+            finding_cell(each.finding, compared.finding),
         )
     return table
 

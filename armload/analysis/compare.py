@@ -19,6 +19,7 @@ from armload.analysis.pairing import (
 from armload.analysis.sanity import departure, departure_line
 from armload.analysis.statistics import (
     FEWEST_RUNS,
+    Difference,
     Ratio,
     ratio_of_runs,
     ratio_of_tokens,
@@ -67,7 +68,7 @@ class Measured(Value):
     a_s: float
     b_s: float
     ratio: Ratio
-    finding: Literal["faster", "slower", "no difference"]
+    finding: Difference
 
 
 class Comparison(Value):
@@ -169,12 +170,7 @@ def _measured(one: Group, other: Group, measure: Measure) -> Measured:
         figures_a, figures_b = _figures(one, measure), _figures(other, measure)
         ratio = ratio_of_runs(figures_a, figures_b)
         a_s, b_s = median(figures_a), median(figures_b)
-    finding: Literal["faster", "slower", "no difference"] = "no difference"
-    if ratio.low > 1:
-        finding = "slower"
-    elif ratio.high < 1:
-        finding = "faster"
-    return Measured(measure=measure, a_s=a_s, b_s=b_s, ratio=ratio, finding=finding)
+    return Measured(measure=measure, a_s=a_s, b_s=b_s, ratio=ratio, finding=ratio.finding)
 
 
 def _figures(group: Group, measure: Measure) -> list[float]:

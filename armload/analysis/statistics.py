@@ -44,6 +44,9 @@ class Interval(Value):
     high: float
 
 
+Difference = Literal["faster", "slower", "no difference"]
+
+
 class Ratio(Value):
     """How many times as long B takes as A.
 
@@ -60,6 +63,13 @@ class Ratio(Value):
     low: float
     high: float
     unit: Literal["runs", "tokens", "requests", "none"]
+
+    @property
+    def finding(self) -> Difference:
+        """What the interval says of B."""
+        if self.low > 1:
+            return "slower"
+        return "faster" if self.high < 1 else "no difference"
 
 
 def median_interval(times: Sequence[float]) -> Interval | None:

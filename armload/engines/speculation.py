@@ -73,7 +73,7 @@ class Speculation(Completion):
         """The program and the models, each once."""
         if self._draft is None:
             return super().payload
-        return tuple(dict.fromkeys((*super().payload, _payload(self._draft))))
+        return tuple(dict.fromkeys((*super().payload, Payload.of_model(self._draft))))
 
     @property
     def total(self) -> None:
@@ -132,9 +132,5 @@ class Speculation(Completion):
         )
 
 
-def _payload(model: Model) -> Payload:
-    return Payload.of_model(model)
-
-
 def _on_board(model: Model, layout: Layout) -> PurePosixPath:
-    return _payload(model).items(layout)[0].remote
+    return Payload.of_model(model).items(layout)[0].remote

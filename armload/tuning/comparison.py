@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from armload.analysis.statistics import Ratio, ratio_of_runs
+from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.tuning.confirming import runs_compared
@@ -14,8 +14,6 @@ from armload.tuning.record import Result, Tuned, Tuning
 from armload.tuning.settings import differing, words_of
 from armload.tuning.space import Choice, Setting
 from armload.tuning.wanted import SERVED, Objective
-
-Finding = Literal["faster", "slower", "no difference"]
 
 
 class TunedSide(Value):
@@ -60,7 +58,7 @@ class MeasuredSetting(Value):
     a_runs: int
     b_runs: int
     ratio: Ratio
-    finding: Finding
+    finding: Difference
 
 
 class DifferentChoice(Value):
@@ -186,11 +184,6 @@ def _measured(
     if not (a and b):
         return None
     ratio = ratio_of_runs(a, b)
-    finding: Finding = "no difference"
-    if ratio.low > 1:
-        finding = "slower"
-    elif ratio.high < 1:
-        finding = "faster"
     return MeasuredSetting(
         setting=setting,
         a_cost=median(a),
@@ -198,7 +191,7 @@ def _measured(
         a_runs=len(a),
         b_runs=len(b),
         ratio=ratio,
-        finding=finding,
+        finding=ratio.finding,
     )
 
 

@@ -11,10 +11,9 @@ from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.point import Load
 from armload.analysis.load.request import RequestRecord
 from armload.analysis.load.telemetry import ObservedPoint
-from armload.analysis.statistics import Ratio, ratio_of_pairs
+from armload.analysis.statistics import Difference, Ratio, ratio_of_pairs
 from armload.core.values import Value
 
-Finding = Literal["faster", "slower", "no difference"]
 Measure = Literal["end to end", "first token", "per token"]
 
 _LATENCIES: Mapping[Measure, Callable[[RequestRecord], float | None]] = {
@@ -39,7 +38,7 @@ class MeasuredLatency(Value):
     a_s: float
     b_s: float
     ratio: Ratio
-    finding: Finding
+    finding: Difference
 
 
 class LoadComparison(Value):
@@ -143,13 +142,8 @@ def _measured(
         return None
     a, b = [each for each, _ in both], [each for _, each in both]
     ratio = ratio_of_pairs(a, b)
-    finding: Finding = "no difference"
-    if ratio.low > 1:
-        finding = "slower"
-    elif ratio.high < 1:
-        finding = "faster"
     return MeasuredLatency(
-        measure=measure, a_s=median(a), b_s=median(b), ratio=ratio, finding=finding
+        measure=measure, a_s=median(a), b_s=median(b), ratio=ratio, finding=ratio.finding
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
 from armload.core.errors import UsageError
 from armload.core.values import Value
-from armload.tuning.confirming import runs_compared
+from armload.tuning.confirming import Compared, runs_compared
 from armload.tuning.record import Result, Tuned, Tuning
 from armload.tuning.settings import differing, words_of
 from armload.tuning.space import Choice, Setting
@@ -111,11 +111,12 @@ def compare_tunings(a: Tuned, b: Tuned) -> TuningComparison:
     results = _result(a), _result(b)
     winners = [each.winner for each in results]
     defaults = [each.tuning.space.defaults for each in (a, b)]
+    of_a, of_b = runs_compared(a.folder), runs_compared(b.folder)
     measured = [
         found
         for found in (
-            _measured("winner", _costs(a, winners[0]), _costs(b, winners[1])),
-            _measured("defaults", _costs(a, defaults[0]), _costs(b, defaults[1])),
+            _measured("winner", _costs(a, of_a, winners[0]), _costs(b, of_b, winners[1])),
+            _measured("defaults", _costs(a, of_a, defaults[0]), _costs(b, of_b, defaults[1])),
         )
         if found is not None
     ]
@@ -127,7 +128,7 @@ def compare_tunings(a: Tuned, b: Tuned) -> TuningComparison:
         measured=tuple(measured),
         choices=tuple(_choices(winners, defaults)),
         differences=tuple(against),
-        notes=(*_notes(a.tuning, b.tuning), *_not_in_turn("A", a), *_not_in_turn("B", b)),
+        notes=(*_notes(a.tuning, b.tuning), *_not_in_turn("A", of_a), *_not_in_turn("B", of_b)),
         doubts=(*_doubts("A", results[0]), *_doubts("B", results[1])),
     )
 
@@ -157,8 +158,8 @@ def _side(tuning: Tuning, result: Result) -> TunedSide:
     )
 
 
-def _costs(tuned: Tuned, setting: Setting) -> list[float]:
-    runs = [each.cost for each in runs_compared(tuned.folder) if each.setting.key == setting.key]
+def _costs(tuned: Tuned, compared: Sequence[Compared], setting: Setting) -> list[float]:
+    runs = [each.cost for each in compared if each.setting.key == setting.key]
     if runs:
         return runs
     trials = [
@@ -172,8 +173,8 @@ def _costs(tuned: Tuned, setting: Setting) -> list[float]:
     return [cost for rung, cost in trials if rung == longest]
 
 
-def _not_in_turn(label: str, tuned: Tuned) -> list[str]:
-    if runs_compared(tuned.folder):
+def _not_in_turn(label: str, compared: Sequence[Compared]) -> list[str]:
+    if compared:
         return []
     return [f"{label} ended without a comparison: its figures are those of its longest trials."]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from armload.core.errors import RunError
 from armload.engines.answers import (
@@ -22,6 +22,8 @@ DEFAULT_TOKENS = 256
 
 _LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _SAMPLING = ("temperature", "top_p", "top_k")
+
+_Kind = TypeVar("_Kind", LikelihoodAnswer, TokenizedAnswer, GeneratedAnswer)
 
 Item = dict[str, object]
 
@@ -54,11 +56,8 @@ def likelihoods(
         RunError: an item has no answer.
     """
     found: dict[tuple[str, str], tuple[float, bool]] = {}
-    for item in items:
-        answer = answers.get(str(item["id"]))
-        continuations = item["continuations"]
-        if not isinstance(answer, LikelihoodAnswer) or not isinstance(continuations, list):
-            raise _unanswered(answer)
+    for item, answer in zip(items, _answered(items, answers, LikelihoodAnswer), strict=True):
+        continuations = cast("list[str]", item["continuations"])
         for text, each in zip(continuations, answer.continuations, strict=True):
             found[str(item["context"]), text] = (each.log_likelihood, each.is_greedy)
     return [found[pair] for pair in pairs]
@@ -78,13 +77,8 @@ def tokens_of(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[list
     Raises:
         RunError: an item has no answer.
     """
-    found = []
-    for item in items:
-        answer = answers.get(str(item["id"]))
-        if not isinstance(answer, TokenizedAnswer):
-            raise _unanswered(answer)
-        found.append(list(answer.tokens))
-    *texts_tokens, before = found
+    found = _answered(items, answers, TokenizedAnswer)
+    *texts_tokens, before = (list(answer.tokens) for answer in found)
     return [
         tokens[len(before) :] if tokens[: len(before)] == before else tokens
         for tokens in texts_tokens
@@ -114,12 +108,9 @@ def window_sums(
         RunError: an item has no answer.
     """
     sums = [0.0] * len(windows)
-    for item in items:
-        name = str(item["id"])
-        answer = answers.get(name)
-        if not isinstance(answer, LikelihoodAnswer):
-            raise _unanswered(answer)
-        sums[int(name.partition("-")[0])] += answer.continuations[0].log_likelihood
+    for item, answer in zip(items, _answered(items, answers, LikelihoodAnswer), strict=True):
+        text, _, _ = str(item["id"]).partition("-")
+        sums[int(text)] += answer.continuations[0].log_likelihood
     return sums
 
 
@@ -134,13 +125,7 @@ def texts(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[str]:
     Raises:
         RunError: an item has no answer.
     """
-    found = []
-    for item in items:
-        answer = answers.get(str(item["id"]))
-        if not isinstance(answer, GeneratedAnswer):
-            raise _unanswered(answer)
-        found.append(answer.text)
-    return found
+    return [answer.text for answer in _answered(items, answers, GeneratedAnswer)]
 
 
 def answers_in(folder: Path) -> dict[str, Answer]:
@@ -160,6 +145,19 @@ def _generation(name: str, context: str, arguments: Mapping[str, Any]) -> Item:
     if arguments.get("do_sample"):
         item |= {key: arguments[key] for key in _SAMPLING if key in arguments}
     return item
+
+
+def _answered(
+    items: Sequence[Item], answers: Mapping[str, Answer], kind: type[_Kind]
+) -> list[_Kind]:
+    """Return each item's answer, in order."""
+    found = []
+    for item in items:
+        answer = answers.get(str(item["id"]))
+        if not isinstance(answer, kind):
+            raise _unanswered(answer)
+        found.append(answer)
+    return found
 
 
 def _unanswered(answer: Answer | None) -> RunError:

@@ -63,7 +63,7 @@ def read_outline(path: Path) -> tuple[Model, Header]:
     """
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
-        header, _ = read_headers(path)
+        header, _ = read_headers(path, need_weights=False)
     except OSError as error:
         raise unreadable(path, error) from error
     whole_bytes = max(header.file_bytes, header.whole_bytes)

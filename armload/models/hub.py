@@ -18,6 +18,7 @@ from armload.core.progress import Progress
 from armload.core.shell import pip_install
 from armload.core.workspace import cache_folder
 from armload.models.header import read_header
+from armload.models.parts import part_names
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -36,8 +37,8 @@ _PART_BYTES = 1 << 18
 def fetch(reference: str, progress: Progress) -> Path:
     """Download a model file unless it is in the hub's own cache, and return its path there.
 
-    The hub library checks the size and sends the token of ``hf auth login`` for models that
-    need one.
+    Of a model in several files, named by the first, all are downloaded. The hub library checks
+    the size and sends the token of ``hf auth login`` for models that need one.
 
     Raises:
         UsageError: the reference is malformed, or there is no such file or permission.
@@ -45,7 +46,9 @@ def fetch(reference: str, progress: Progress) -> Path:
         ConnectError: the hub cannot be reached.
         DiskError: the hub's cache cannot be written, for want of space or permission.
     """
-    return _fetch(*_names(reference), "model", progress)
+    repo, file = _names(reference)
+    first, *_ = [_fetch(repo, part, "model", progress) for part in part_names(file)]
+    return first
 
 
 def fetch_data(reference: str, progress: Progress) -> Path:
@@ -89,7 +92,7 @@ def fetch_header(reference: str, progress: Progress) -> Path:
 
     Returns:
         The whole file where it is in the hub's own cache, else a file in ours that ends after
-        the header.
+        the header. Beside it lie the other parts of a model in several files.
 
     Raises:
         DataError: it is no GGUF file.
@@ -98,18 +101,21 @@ def fetch_header(reference: str, progress: Progress) -> Path:
     repo, file = _names(reference)
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 
-    whole = try_to_load_from_cache(repo, file)
-    if isinstance(whole, str):
-        return Path(whole)
+    parts = part_names(file)
+    whole = [try_to_load_from_cache(repo, part) for part in parts]
+    if all(isinstance(each, str) for each in whole):
+        return Path(str(whole[0]))
     progress.say(f"Looking up {repo}/{file} on the Hugging Face Hub")
     with asking(f"{repo}/{file}"):
-        url = hf_hub_url(repo, file)
-        version = hashlib.sha256(f"{url} {get_hf_file_metadata(url).etag}".encode()).hexdigest()
-        path = cache_folder() / "models" / "headers" / version[:16] / Path(file).name
-        if not path.is_file():
-            with written_whole(path) as beside:
-                _read_until_whole(url, beside)
-    return path
+        urls = [hf_hub_url(repo, part) for part in parts]
+        versions = "".join(f"{url} {get_hf_file_metadata(url).etag}" for url in urls)
+        folder = hashlib.sha256(versions.encode()).hexdigest()[:16]
+        paths = [cache_folder() / "models" / "headers" / folder / Path(part).name for part in parts]
+        for url, path in zip(urls, paths, strict=True):
+            if not path.is_file():
+                with written_whole(path) as beside:
+                    _read_until_whole(url, beside)
+    return paths[0]
 
 
 def _read_until_whole(url: str, path: Path) -> None:

@@ -18,9 +18,11 @@ from typing import cast
 
 import pytest
 
-from armload.models.gguf import read_outline
+from armload.core.progress import Silent
+from armload.models.gguf import read_model, read_outline
 from armload.models.shape import load_shape
-from armload.models.synth import header_like
+from armload.models.synth import DEMO_SHAPE, header_like, synthesise
+from tests.split import in_two_parts
 
 CONTENT = b"GGUF" + bytes(range(256)) * 1024
 LARGE_BYTES = 8_000_000_000
@@ -45,7 +47,8 @@ class _Hub(BaseHTTPRequestHandler):
         if self.path == f"{REPOSITORY}q/large.gguf":
             self._answer_large(with_body=with_body)
             return
-        if self.path not in {f"{REPOSITORY}q/model.gguf", DATA_FILE}:
+        content = cast("_Server", self.server).files.get(self.path)
+        if content is None:
             known = self.path.startswith(REPOSITORY)
             self.send_response(404)
             self.send_header("X-Error-Code", "EntryNotFound" if known else "RepoNotFound")
@@ -55,11 +58,11 @@ class _Hub(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{hashlib.sha256(CONTENT).hexdigest()}"')
-        self.send_header("Content-Length", str(len(CONTENT)))
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if with_body:
-            self.wfile.write(CONTENT)
+            self.wfile.write(content)
 
     def _answer_large(self, *, with_body: bool) -> None:
         server = cast("_Server", self.server)
@@ -81,10 +84,14 @@ class _Server(ThreadingHTTPServer):
     header = b""
     sent_bytes = 0
 
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Hub)
+        self.files = {f"{REPOSITORY}q/model.gguf": CONTENT, DATA_FILE: CONTENT}
+
 
 @pytest.fixture
 def hub() -> Iterator[_Server]:
-    with _Server(("127.0.0.1", 0), _Hub) as server:
+    with _Server() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -187,6 +194,27 @@ def test_only_the_header_of_a_large_model_is_downloaded(
     sent_bytes = hub.sent_bytes
     assert _fetch(reference, tmp_path, after=["header"], **around)["path"] == answer["path"]
     assert hub.sent_bytes == sent_bytes
+
+
+@needs_extra
+def test_all_parts_of_a_model_in_several_files_arrive(
+    hub: _Server, endpoint: str, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole.gguf"
+    synthesise(DEMO_SHAPE, whole, quantisation="Q8_0", seed=1, progress=Silent())
+    first = in_two_parts(whole, tmp_path)
+    parts = sorted(tmp_path.glob("parts-*.gguf"))
+    hub.files |= {f"{REPOSITORY}q/{part.name}": part.read_bytes() for part in parts}
+    reference = f"hf:armload/tiny/q/{first.name}"
+    around = {"HF_ENDPOINT": endpoint, "ARMLOAD_CACHE": str(tmp_path / "cache")}
+    answer = _fetch(reference, tmp_path, after=["header"], **around)
+    foreseen, _ = read_outline(Path(str(answer["path"])))
+    answer = _fetch(reference, tmp_path, **around)
+    model = read_model(Path(str(answer["path"])))
+    assert [part.path.name for part in model.parts] == [part.name for part in parts]
+    assert model.sha256 == read_model(first).sha256
+    assert foreseen.size_bytes == model.size_bytes
+    assert foreseen.bytes_per_token == model.bytes_per_token
 
 
 @needs_extra

@@ -24,7 +24,8 @@ def _amount(count: float, unit: str) -> str:
 
 def done_of(completed: float, total: float | None, unit: str) -> str:
     """Return how far it is, such as ``3/8 runs``."""
-    words = "" if unit == "B" else f" {unit}"
+    noun = unit.removesuffix("s") if (total or completed) == 1 else unit
+    words = "" if unit == "B" else f" {noun}"
     of = f"/{_amount(total, unit)}" if total is not None else ""
     return f"{_amount(completed, unit)}{of}{words}"
 

@@ -10,6 +10,7 @@ import yaml
 from armload.core.disk import unreadable
 from armload.core.errors import UsageError
 from armload.core.files import file_name_of, write_whole
+from armload.core.values import counted
 from armload.tuning.record import Result, Tuning
 from armload.tuning.wanted import AIMS
 
@@ -53,7 +54,7 @@ def write_plan(path: Path, tuning: Tuning, result: Result) -> None:
         f"For: {AIMS[tuning.objective].cost}. {result.sentence}",
         f"Model: {tuning.model} (sha256 {tuning.model_sha256[:12]}).",
         f"Engine: {tuning.engine}.",
-        f"Search: {tuning.id}, {result.trials} trials.",
+        f"Search: {tuning.id}, {counted(result.trials, 'trial')}.",
     )
     comment = "".join("# " + line.replace("\n", " ") + "\n" for line in about)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -194,3 +194,19 @@ def test_any_terminal_shows_that_something_goes_on(kind: str) -> None:
     if kind == "dumb":
         assert re.search(rb"Working: \d+ s so far\r\n", heard), heard
         assert max(map(len, heard.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("completed", "total", "unit", "words"),
+    [
+        (1, None, "trials", "1 trial"),
+        (2, None, "trials", "2 trials"),
+        (1, 1, "runs", "1/1 run"),
+        (1, 8, "runs", "1/8 runs"),
+        (1, None, "B", "1 B"),
+    ],
+)
+def test_what_is_done_is_counted_in_the_right_number(
+    completed: int, total: int | None, unit: str, words: str
+) -> None:
+    assert plain_lines.done_of(completed, total, unit) == words

@@ -10,11 +10,12 @@ from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Rows
 if TYPE_CHECKING:
     import altair as alt
 
-SHORT, LONG = "short trial", "longer trial"
+ALIKE, SHORT, LONG = "trial", "short trial", "longer trial"
 SAME, OTHER, UNKNOWN = "text of the defaults", "other text", "text not compared"
 BROKEN = "violates a constraint"
 
 _LOOKS = {
+    ALIKE: (COLOURS[5], "circle"),
     SHORT: (COLOURS[5], "circle"),
     LONG: (COLOURS[0], "diamond"),
     SAME: (COLOURS[0], "circle"),

@@ -12,7 +12,7 @@ from armload.report.drawing import (
     finish,
 )
 from armload.report.figures.figure import Figure, Rows
-from armload.report.tuning.kinds import BROKEN, LONG, SHORT, colour_and_shape
+from armload.report.tuning.kinds import ALIKE, BROKEN, LONG, SHORT, colour_and_shape
 from armload.report.tuning.told import Told
 
 NAME, TITLE = "best-so-far", "Best so far"
@@ -90,12 +90,13 @@ def _specification(told: Told, sentence: str) -> Specification:
 def _rows(told: Told) -> tuple[Rows, float, str]:
     unit_s, unit = (1.0, "s") if told.steps[-1].entry.ended_s < 2 * _MINUTE_S else (60.0, "min")
     named = {each.setting.key: each.words for each in told.candidates}
+    has_lengths = any(step.entry.trial.rung for step in told.steps)
     rows = []
     for step in told.steps:
         trial, outcome = step.entry.trial, step.entry.outcome
         if outcome.cost is None:
             continue
-        kind = LONG if trial.rung else SHORT
+        kind = (LONG if trial.rung else SHORT) if has_lengths else ALIKE
         rows.append(
             {
                 "number": trial.number + 1,

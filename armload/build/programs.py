@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
 from armload.build.cmake import Project
 from armload.build.source import BUILT_EXAMPLE
 from armload.core.errors import UsageError
+from armload.core.names import nearest_first
 from armload.core.workspace import data_path
 
 MAIN_PROGRAMS = ("llama-completion", "llama-cli")
@@ -66,10 +66,9 @@ def _chosen(source: str, wanted: str, offered: Sequence[str]) -> str:
     other = _OTHER_NAMES.get(wanted, "")
     if other in offered:
         return other
-    near = difflib.get_close_matches(wanted, offered, n=3)
-    names = [*near, *(name for name in offered if name not in near)]
     raise UsageError(
-        f"{source}: this llama.cpp has no program {wanted!r}.", f"It has: {', '.join(names)}."
+        f"{source}: this llama.cpp has no program {wanted!r}.",
+        f"It has: {nearest_first(wanted, offered)}.",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import shutil
@@ -13,6 +12,7 @@ from armload.build.archive import unpacked
 from armload.build.commit import Commit
 from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import UsageError
+from armload.core.names import nearest_first
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import compiling_folder, data_names
@@ -200,9 +200,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _nothing_of_that_name(name: str) -> UsageError:
-    names = data_names(_KIND)
-    near = difflib.get_close_matches(name, names, n=3)
-    files = ", ".join([*near, *(each for each in names if each not in near)])
+    files = nearest_first(name, data_names(_KIND))
     return UsageError(
         f"--source {shown(name)}: this is neither a source file, nor a folder, nor the address of "
         "a git repository.",

@@ -5,10 +5,10 @@ Source: ``tools/quantize/quantize.cpp`` and ``src/llama-quant.cpp`` of llama.cpp
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 
 from armload.core.errors import UsageError
+from armload.core.names import nearest_first
 from armload.models.header import Header
 
 TENSOR_TYPES: Mapping[str, str] = {
@@ -69,9 +69,8 @@ def file_type(name: str) -> str:
     usual = _ALIASES.get(usual, usual)
     if usual in TENSOR_TYPES:
         return usual
-    near = difflib.get_close_matches(usual, TENSOR_TYPES, n=3)
-    names = [*near, *(each for each in TENSOR_TYPES if each not in near)]
-    raise ValueError(f"llama-quantize has no type {name.strip()!a}; available: {', '.join(names)}")
+    types = nearest_first(usual, TENSOR_TYPES)
+    raise ValueError(f"llama-quantize has no type {name.strip()!a}; available: {types}")
 
 
 def read_file_types(text: str) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from armload.boards.virtual.packages import (
 )
 from armload.boards.virtual.state import last_lines
 from armload.core.errors import ConnectError, MissingToolError
+from armload.core.names import nearest_first
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
@@ -103,9 +103,7 @@ def knows_cpu(qemu: Qemu, cpu: str) -> bool:
 
 def cpus_listed(qemu: Qemu, wanted: str) -> str:
     """Return a sentence with the CPUs that a QEMU knows, those of a name like this one first."""
-    known = _cpus(qemu)
-    near = difflib.get_close_matches(wanted, known, n=3)
-    return f"It knows {', '.join(dict.fromkeys([*near, *known]))}."
+    return f"It knows {nearest_first(wanted, _cpus(qemu))}."
 
 
 def _cpus(qemu: Qemu) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Literal, get_args
 
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.core.errors import UsageError
+from armload.core.names import nearest_first
 
 Form = Literal["gguf", "mnn"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -53,14 +53,12 @@ def check_type(form: Form, text: str, dtype: str) -> str:
     for name in known:
         if name.casefold() == text.casefold():
             return name
-    near = difflib.get_close_matches(text.upper(), known, n=1)
     further = (
         " For other types, convert to F16 first, then use model.quantize." if form == "gguf" else ""
     )
-    listed = ", ".join([*near, *(each for each in known if each not in near)])
     raise UsageError(
         f"--type {text}: the conversion to {form} has no such type.",
-        f"Available: {listed}.{further}",
+        f"Available: {nearest_first(text.upper(), known)}.{further}",
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
 from armload.conversion.checkpoints.checkpoint import Outline
 from armload.core.errors import UsageError
+from armload.core.names import nearest_first
 
 _MAP = "TEXT_MODEL_MAP"
 
@@ -66,9 +66,7 @@ def check_known_to_mnn(outline: Outline, known: Sequence[str]) -> None:
 
 
 def _unknown(what: str, converter: str, name: str, known: Sequence[str]) -> UsageError:
-    near = difflib.get_close_matches(name, known, n=3)
-    listed = [*near, *(each for each in known if each not in near)]
     return UsageError(
         f"config.json: {converter} does not know {what}.",
-        f"It knows: {', '.join(listed)}.",
+        f"It knows: {nearest_first(name, known)}.",
     )

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from armload.analysis.load.capacity import is_sustained
+from armload.analysis.load.capacity import is_sustained, is_the_clients_fault
 from armload.analysis.load.metrics import Goodput, Metrics, metrics_of
 from armload.analysis.load.objectives import Objectives
 from armload.core.errors import UsageError
@@ -142,7 +142,7 @@ def find_rate(
     bracket = bracket_of(found.requests_per_s)
     progress.say(_foreseen(found, bracket, clients=clients, requests=requests))
 
-    def decide(rate: float) -> Verdict:
+    def decide(rate: float, *, once_more: bool = True) -> Verdict:
         try:
             kept, records = loading.point(Pace(rate=rate), extent)
         except NothingSucceededError as error:
@@ -152,7 +152,16 @@ def find_rate(
         goodput = metrics.goodput
         assert goodput is not None  # noqa: S101 - there are objectives
         met = is_sustained(goodput, surely=True)
-        progress.say(_decided(rate, goodput, met=met))
+        if is_the_clients_fault(goodput):
+            share = percentage(goodput.share_if_on_time - goodput.share)
+            progress.say(
+                f"{rate:g} requests/s shows nothing: {share} of the requests missed the SLO, but "
+                "this machine sent them late. End other programs here."
+            )
+            if once_more:
+                return decide(rate, once_more=False)
+        else:
+            progress.say(_decided(rate, goodput, met=met))
         return Verdict(met=met, keeps_up=metrics.requests_per_s >= _KEEPS_UP_FROM * rate)
 
     search(bracket, decide)

@@ -123,3 +123,21 @@ def test_a_load_that_a_person_ended_says_nothing_of_what_is_sustained() -> None:
     whole = with_outcomes()
     below = [whole.model_copy(update={"rate": 0.05}), with_outcomes(*CANCELLED)]
     assert "Sustains 0.05 requests/s or more" in found(below).sentence
+
+
+def test_a_rate_at_which_the_client_was_late_shows_only_that_it_is_sustained() -> None:
+    low, high = (
+        Simulated().serve([Asked(at_s=number / rate) for number in range(60)], rate=rate)
+        for rate in (0.1, 0.2)
+    )
+    late = [
+        record.model_copy(
+            update={"begun_s": record.scheduled_s + 9, "end_s": record.end_s + 9}
+            | {"chunks": tuple((at_s + 9, tokens) for at_s, tokens in record.chunks)}
+        )
+        for record in high.records
+    ]
+    points = [assessed(low, OBJECTIVES), assessed(replace(high, records=tuple(late)), OBJECTIVES)]
+    assert not points[1].metrics.valid
+    assert found(points).sentence.startswith("Sustains 0.1 requests/s or more")
+    assert capacity_of(points[1:]) is None

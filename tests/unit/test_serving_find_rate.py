@@ -11,8 +11,24 @@ import pytest
 from armload.analysis.load.capacity import is_sustained
 from armload.analysis.load.metrics import metrics_of
 from armload.analysis.load.objectives import Objectives
-from armload.serving.find_rate import NARROW_FROM, Bracket, Verdict, bracket_of, duration_s, search
-from armload.serving.loads import read_load
+from armload.analysis.load.request import RequestRecord
+from armload.core.progress import Silent
+from armload.serving.arrivals import Arrivals
+from armload.serving.ask import Ask
+from armload.serving.dialects.llama_server import LlamaServer
+from armload.serving.find_rate import (
+    NARROW_FROM,
+    Bracket,
+    Verdict,
+    bracket_of,
+    duration_s,
+    find_rate,
+    search,
+)
+from armload.serving.loading import Loading
+from armload.serving.loads import KeptLoad, read_load
+from armload.serving.target import Extent, Pace, Target
+from armload.serving.workload import Listed
 from tests.command_line import typed
 from tests.stub_service import stub_service
 from tests.unit.simulated_server import Asked, Simulated
@@ -98,6 +114,46 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     )
     assert (probe.finds_rate, search.finds_rate) == (False, True)
     assert [point.concurrency for point in probe.points] == [4]
+
+
+class LateAtFirst(Loading):
+    """A client that is late by ten seconds at the first rate."""
+
+    is_late = True
+
+    def point(self, pace: Pace, extent: Extent) -> tuple[KeptLoad, list[RequestRecord]]:
+        kept, records = super().point(pace, extent)
+        late_s, self.is_late = 10.0 if self.is_late else 0.0, False
+        return kept, [
+            record.model_copy(
+                update={
+                    "begun_s": (record.begun_s or 0.0) + late_s,
+                    "end_s": record.end_s + late_s,
+                }
+            )
+            for record in records
+        ]
+
+
+def test_a_rate_at_which_the_client_was_late_is_tried_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with stub_service(header_s=0.02) as service:
+        target = Target(url=service.url, api_key="", model="stub", dialect=LlamaServer())
+        ask = Listed([Ask(prompt="Once upon a time", max_tokens=2)], "stub")
+        probing, loading = (
+            kind(target, ask, Arrivals(), 1, Silent()) for kind in (Loading, LateAtFirst)
+        )
+        kept = find_rate(
+            *(probing, loading, Objectives(e2e_s=5.0), Extent(requests=40)),
+            slots=4,
+            progress=Silent(),
+        )
+    first, second, third, *_ = [point.rate for point in kept.load.points]
+    assert first == second
+    assert third is not None
+    assert third > (second or 0.0)
 
 
 def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(

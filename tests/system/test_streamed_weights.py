@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -118,8 +119,11 @@ def test_where_locking_is_refused_the_resident_part_is_kept_where_swap_cannot_ta
     expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
     swap = "SwapTotal: 524288 kB\n" if has_swap else "SwapTotal: 0 kB\n"
     machine = with_meminfo(MEMINFO + swap, tmp_path)
-    trace = a_folder_of_nobodys(tmp_path) / "trace.jsonl"
-    process = starts(binary, wide, trace, streamed(), *WORDS, launcher=[*machine, *AS_NOBODY])
+    folder = a_folder_of_nobodys(tmp_path)
+    trace = folder / "trace.jsonl"
+    # Where builds are kept may be closed to others, as root's home is.
+    reachable = binary.model_copy(update={"path": shutil.copy(binary.path, folder)})
+    process = starts(reachable, wide, trace, streamed(), *WORDS, launcher=[*machine, *AS_NOBODY])
     assert text_of(process) == expected
     weights = traced(trace)[0].weights[-1]
     assert weights.lock_refused

@@ -51,6 +51,9 @@ def measured(person: Person, first_bytes_per_s: int) -> Iterator[int]:
         yield rates["storage_read_bytes_per_s"]
 
 
+@pytest.mark.exhaustive(
+    covers=["armload/boards/conditions.py", "armload/runs/prepare.py", "deploy"]
+)
 def test_a_cold_run_reads_again_what_a_warm_one_finds(person: Person) -> None:
     size = person.benches("-n", "2")["model"]["size_bytes"]
     former = read_by_the_board(person)

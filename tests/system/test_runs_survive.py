@@ -37,10 +37,8 @@ AGAIN = ("awake", "killed", "awake")
 LIST_RUNS = f"(ls {RUNS} 2>/dev/null || true)"
 
 
-@pytest.mark.parametrize(
-    "stage",
-    ["launching", *(pytest.param(stage, marks=in_bulk) for stage in ("present", "copying"))],
-)
+@in_bulk
+@pytest.mark.parametrize("stage", EARLY_STAGES)
 def test_a_workstation_killed_before_its_run_begins_goes_on_with_the_same_command(
     people: tuple[Person, Person], stage: str
 ) -> None:

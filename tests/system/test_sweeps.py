@@ -134,6 +134,7 @@ def test_a_cell_that_fails_is_a_result_and_the_others_go_on(ann: Person) -> None
     assert failed["decode_tps"] is None
 
 
+@pytest.mark.exhaustive(covers=["armload/bench", "armload/runs"])
 def test_a_run_beyond_its_time_is_a_result(ann: Person) -> None:
     shown = ann.types(
         "bench",

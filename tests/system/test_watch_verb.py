@@ -201,6 +201,7 @@ def test_ctrl_c_ends_the_program_and_keeps_what_it_wrote(person: Person) -> None
     assert run["text"].startswith("The")
 
 
+@pytest.mark.exhaustive(covers=["armload/boards", "armload/runs"])
 def test_lines_that_break_between_and_in_its_questions_are_made_anew(person: Person) -> None:
     with openssh(person.folder / "server") as server:
         assert server.port is not None
@@ -260,6 +261,7 @@ def test_a_program_for_arm_is_watched_under_its_emulator(person: Person, arm: st
 
 
 @pytest.mark.build
+@pytest.mark.exhaustive(covers=["armload/analysis", "armload/engines/watched"])
 def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) -> None:
     put = ("--put", "arm/engine", "--reads", "mnn", "--new")
     foreign = watches(person, *put, "--", "engine", "demo", "16", board=arm)

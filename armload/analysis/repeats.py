@@ -91,7 +91,7 @@ def interval_of_batches(times: Sequence[float]) -> Interval | None:
         return None
     medians = [median(times[start * length :][:length]) for start in range(BATCHES)]
     reach = t_quantile(1 - FIRST_LOOK / 2, BATCHES - 1) * stdev(medians) / math.sqrt(BATCHES)
-    return Interval(low=fmean(medians) - reach, high=fmean(medians) + reach)
+    return Interval(low=max(0.0, fmean(medians) - reach), high=fmean(medians) + reach)
 
 
 @cache
@@ -245,8 +245,8 @@ def _out_of_time(
     seconds = math.ceil((added_s + more * a_run_s) / 10) * 10
     why = (
         f"{more} more {'run' if more == 1 else 'runs'} of about {a_run_s:.0f} s would be needed, "
-        f"beyond the {wanted.added_s:g} s that repeats may add; --precision-time {seconds} "
-        "allows them."
+        f"beyond what is left of the {wanted.added_s:g} s that repeats may add; "
+        f"--precision-time {seconds} allows them."
     )
     doubts = [run.verdict.reasons[0] for run in runs if not counts(run)]
     if doubts:

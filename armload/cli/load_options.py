@@ -35,7 +35,7 @@ def paces_of(rate: str, concurrency: str) -> list[Pace]:
     """
     if bool(rate) == bool(concurrency):
         raise UsageError(
-            "Give either --rate or --concurrency.",
+            "Give either --rate or --concurrency, or let --find-rate find the highest rate.",
             "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
         )
     if concurrency:

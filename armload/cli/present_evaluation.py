@@ -8,7 +8,7 @@ from armload.analysis.accuracy import accuracy_of
 from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.cli.parallel import at_once
-from armload.core.errors import UsageError
+from armload.core.errors import RunError, UsageError
 from armload.core.progress import Labelled
 from armload.core.values import counted
 from armload.engines.answers import Answer
@@ -55,8 +55,18 @@ def evaluate_and_present(request: Request, asked: Asked, way: Way, *, as_json: b
             ask(boards[0])
         else:
             errors = [one.error for one in at_once(boards, ask) if one.error is not None]
-    _present(evaluated, points_of(evaluated), evaluated.evaluation.grader, as_json=as_json)
+    points = points_of(evaluated)
+    if not errors:
+        _need_an_answer(points)
+    _present(evaluated, points, evaluated.evaluation.grader, as_json=as_json)
     evaluated.note_shown()
+    if not evaluated.is_complete:
+        parts = range(len(evaluated.evaluation.parts))
+        missing = sum(len(evaluated.missing(part)) for part in parts)
+        progress.say(
+            f"Not asked: {missing} of {len(parts) * len(evaluated.questions)} questions. Repeat "
+            "the command to go on."
+        )
     for error in errors[1:]:
         progress.say(error.message)
     if errors:
@@ -107,6 +117,20 @@ def _note(evaluated: Evaluated) -> Note:
         return f"{percent(accuracy.share)} right ({between(accuracy.interval)})"
 
     return note
+
+
+def _need_an_answer(points: Sequence[Point]) -> None:
+    """Refuse to show accuracies where each question failed.
+
+    Raises:
+        RunError: it did; says why, once.
+    """
+    reasons = [reason for point in points for reason in point.failed.values()]
+    if reasons and not any(point.attempts for point in points):
+        raise RunError(
+            f"None of the questions has an answer, the first because of this: {reasons[0]}.",
+            "See armload eval --help for the options that change it.",
+        )
 
 
 def _present(

@@ -56,7 +56,7 @@ def serve_and_present(
         if as_json:
             show_document(described)
         else:
-            terminal.show(served_view(described))
+            terminal.show(served_view(described, model_name))
         sys.stdout.flush()
         if ServiceApi(service.url, service.api_key).lacks_chat_template():
             progress.say(

@@ -8,6 +8,7 @@ installation alone.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterator
@@ -146,11 +147,13 @@ def data_file(kind: str, name: str) -> Path:
     """
     for path in data_files(kind, name):
         return path
+    near = difflib.get_close_matches(name.lower(), data_names(kind), n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
     new = f" To add it, create {kind}/{name}.yaml." if is_a_name else ""
     raise UsageError(
         f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}.",
-        f"Available: {nearest_first(name, data_names(kind))}.{new}",
+        f"{meant}Available: {nearest_first(name, data_names(kind))}.{new}",
     )
 
 

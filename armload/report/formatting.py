@@ -21,6 +21,9 @@ from armload.engines.trace import Step
 
 UNKNOWN = "-"
 
+_TIMES_FROM = 10
+"""Ratio from which a difference is no longer given in percent."""
+
 _SOURCES = {
     "slice": "computing timed with slices",
     "roofline": "computing estimated from the board's facts",
@@ -231,10 +234,12 @@ def prediction_line(run: Run) -> str:
     times = run.summary.token_s
     if times is None:
         return expected
-    error = times.p50 / found.token_s.value - 1
-    return f"{expected}; measured {seconds(times.p50)}, {abs(error):.0%} " + (
-        "more" if error > 0 else "less"
-    )
+    ratio = times.p50 / found.token_s.value
+    if ratio >= _TIMES_FROM:
+        difference = f"{ratio:.0f} times as long"
+    else:
+        difference = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
+    return f"{expected}; measured {seconds(times.p50)}, {difference}"
 
 
 def background_line(run: Run) -> str:

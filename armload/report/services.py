@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich.console import RenderableType
@@ -57,9 +58,13 @@ class ServedModel(Value):
         )
 
 
-def served_view(served: ServedModel) -> RenderableType:
-    """Lay out where a service is reached, and how it ends."""
-    reach = f"armload serve --board {served.board} --port PORT"
+def served_view(served: ServedModel, model: str) -> RenderableType:
+    """Lay out where a service is reached, and how it ends.
+
+    Args:
+        model: as it was named on the command line.
+    """
+    reach = f"armload serve --board {served.board} --model {shlex.quote(model)} --port PORT"
     stop = f"armload serve.stop --board {served.board}"
     rows: list[tuple[str, str | Text]] = [
         ("URL", whole(f"{served.url}/v1" if served.url else f"run: {reach}")),
@@ -74,10 +79,14 @@ def served_view(served: ServedModel) -> RenderableType:
     return Details(rows)
 
 
-def services_view(services: Sequence[RunningService]) -> RenderableType:
-    """Lay out what boards serve, one service a line."""
+def services_view(services: Sequence[RunningService], boards: Sequence[str]) -> RenderableType:
+    """Lay out what boards serve, one service a line.
+
+    Args:
+        boards: that were asked.
+    """
     if not services:
-        return "No services."
+        return f"No services on {', '.join(boards)}. (--board asks others.)"
     table = Rows(
         *(
             Column(heading=each)

@@ -47,7 +47,7 @@ class Lines:
     def head(self) -> str:
         """Return the heads of the columns."""
         number = "run".rjust(self._number_width)
-        return f"{number}  {'prefill':>7}  {'decode':>7}  tok/s"
+        return f"{number}  {'prefill':>7}  {'decode':>7} (tok/s)"
 
     def line(self, place: Place, ended: Run | ArmloadError) -> str:
         """Return the line of a run, or of one that could not be started."""

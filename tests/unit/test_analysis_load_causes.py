@@ -161,3 +161,10 @@ def test_steps_at_a_lower_frequency_and_reads_are_shares_of_the_steps_time() -> 
     assert 0.4 < found.throttled_share < 0.6
     assert found.storage_share == pytest.approx(0.5 * 0.1 / 0.215, rel=0.15)
     assert found.read_bytes == 20_000_000 * 200
+
+
+def test_requests_that_queue_for_milliseconds_are_not_slow() -> None:
+    server = Simulated(slots=1, step_s=0.001, sequence_s=0.0, prompt_token_s=0.0)
+    observed = server.serve([Asked(at_s=0.0, answer=20), Asked(at_s=0.001, answer=2), *ALONE])
+    assert whole(observed, 1).queued_s > 4 * whole(observed, 1).own_s
+    assert causes_of(observed) == {}

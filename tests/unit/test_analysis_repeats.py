@@ -145,6 +145,12 @@ def test_too_few_tokens_for_long_batches_have_no_interval_of_their_own() -> None
     assert interval_of_batches([1.0] * (16 * BATCHES)) is not None
 
 
+def test_no_time_is_below_zero_however_much_tokens_vary() -> None:
+    found = interval_of_batches([*[0.1] * 64, *[5.0] * 16])
+    assert found is not None
+    assert found.low == 0
+
+
 def decided(several: Sequence[Run], *, added_s: float = 0, a_run_s: float | None = 3) -> str | None:
     ended = stop(several, WANTED, added_s=added_s, a_run_s=a_run_s)
     return None if ended is None else ended.why
@@ -192,8 +198,8 @@ def test_what_a_repeat_would_not_mend_is_not_repeated(cause: FindingName) -> Non
 def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told() -> None:
     assert decided(runs([0.1]), a_run_s=10) is None, "six of ten seconds fit into a minute"
     assert decided(runs([0.1]), a_run_s=11) == (
-        "6 more runs of about 11 s would be needed, beyond the 60 s that repeats may add; "
-        "--precision-time 70 allows them."
+        "6 more runs of about 11 s would be needed, beyond what is left of the 60 s that repeats "
+        "may add; --precision-time 70 allows them."
     )
     wide = runs([0.08, 0.09, 0.1, 0.11, 0.12, 0.1, 0.1])
     assert decided(wide, added_s=57) is None

@@ -12,6 +12,7 @@ from armload.report.load.document import LoadDocument
 from armload.report.load.loaded import Loaded, loaded_of
 from armload.report.load.page import figures_of, render_page, write_load_report
 from armload.report.load.parts import means
+from armload.report.load.table import remarks
 from armload.report.written import Report
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
@@ -176,3 +177,10 @@ def test_text_from_a_service_stays_text(tmp_path: Path) -> None:
 
 def test_the_slo_is_shown_as_it_was_given(loaded: Loaded) -> None:
     assert f"SLO {OBJECTIVES}" in Page(render_page(loaded, [])).shown
+
+
+def test_a_schedule_that_came_out_faster_than_asked_is_said(tmp_path: Path) -> None:
+    asked = [Asked(at_s=number / 2) for number in range(20)]
+    loaded = loaded_of(keep([SERVER.serve(asked, rate=1)], tmp_path / "load"))
+    (said,) = remarks(loaded.points[0].assessed)
+    assert "At 1/s: by chance, the 20 requests came at 2/s." in said

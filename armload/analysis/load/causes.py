@@ -33,7 +33,10 @@ alone it is as slow.
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 SLOW_FROM = 2.0
-"""Without objectives, a request is slow that took so many times as long as its own part."""
+"""Without objectives, a request is slow that took so many times as long as its own part..."""
+
+SLOW_BY_S = 0.1
+"""...and so much longer, or a server that answers within milliseconds would be called slow."""
 
 EXPLAINS = 0.25
 """Share of its own part, and of what it took beyond that, which a cause must have taken."""
@@ -74,7 +77,8 @@ def slow_requests(accounting: Accounting, objectives: Objectives | None) -> tupl
     for record, account in accounting.answered:
         if objectives is None:
             parts = account.whole
-            is_slow = parts.total_s >= SLOW_FROM * parts.own_s
+            beyond_s = parts.total_s - parts.own_s
+            is_slow = beyond_s >= max(SLOW_BY_S, (SLOW_FROM - 1) * parts.own_s)
         else:
             missed = missed_objective(record, objectives)
             parts = _judged(account, missed)

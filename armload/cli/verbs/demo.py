@@ -6,6 +6,7 @@ from invoke.context import Context
 from invoke.tasks import task
 
 from armload.cli.verb import Verb
+from armload.engines.defaults import DEFAULT_PRECISION_TIME_S
 
 _DEMO_N_PREDICT = "96"
 
@@ -16,6 +17,8 @@ _DEMO_N_PREDICT = "96"
         "board": "a board; virtual-dayu200 has the memory and storage of a small real one",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo",
         "n-predict": "tokens to generate",
+        "precision-time": "seconds that repeats may take beyond the first run "
+        f"({DEFAULT_PRECISION_TIME_S})",
         "json": "print one JSON document: the median run of the repeats",
     },
 )
@@ -24,6 +27,7 @@ def demo(
     board: str = "virtual",
     model: str = "demo",
     n_predict: str = _DEMO_N_PREDICT,
+    precision_time: str = "",
     json: bool = False,
 ) -> None:
     """Run everything on a virtual board, from source to the time of every token.
@@ -35,8 +39,12 @@ def demo(
     del c
     from armload.analysis.repeats import Precision
     from armload.bench.options import typed_options
+    from armload.cli.numbers import amount
     from armload.cli.present import repeat_and_present
     from armload.runs.pipeline import Request
 
     (plan,) = typed_options({"n_predict": n_predict, "temperature": 0.8}).plans()
-    repeat_and_present(Request(board=board), model, plan, Precision(), as_json=json)
+    wanted = Precision(
+        added_s=amount("precision-time", precision_time or str(DEFAULT_PRECISION_TIME_S))
+    )
+    repeat_and_present(Request(board=board), model, plan, wanted, as_json=json)

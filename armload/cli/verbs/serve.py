@@ -147,11 +147,12 @@ def list_services(c: Context, board: str = "virtual", json: bool = False) -> Non
     from armload.serving.listing import RunningService, services
 
     progress = terminal.progress()
-    found = [one for name in board_names(board) for one in services(load_board(name), progress)]
+    names = board_names(board)
+    found = [one for name in names for one in services(load_board(name), progress)]
     if json:
         show_document(ValueList[RunningService](tuple(found)))
     else:
-        terminal.show(services_view(found))
+        terminal.show(services_view(found, names))
 
 
 @task(

@@ -16,6 +16,9 @@ from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Rows
 from armload.report.load.loaded import Loaded, words_of_failed
 
+_OFFERED_OTHERWISE_FROM = 0.25
+"""Difference of the drawn schedule's rate from the one that was asked for, as a share of it."""
+
 
 def load_view(loaded: Loaded) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
@@ -51,6 +54,12 @@ def remarks(point: AssessedPoint) -> list[str]:
     if failed := words_of_failed(metrics.failed):
         said.append(f"{where}: {failed}.")
     said += [f"{where}, not valid: {reason}" for reason in metrics.reasons]
+    offered = metrics.offered_per_s
+    if point.rate and offered and abs(offered / point.rate - 1) >= _OFFERED_OTHERWISE_FROM:
+        said.append(
+            f"{where}: by chance, the {metrics.requests} requests came at {offered:.2g}/s. More "
+            "requests, --arrivals constant, or another --seed come closer to that rate."
+        )
     return said
 
 

@@ -15,18 +15,20 @@ from armload.engines.watched.mnn import llm_bench_figures, llm_demo_summaries
 Reads = Literal["mnn", "llm_bench", "text"]
 """Whose output: MNN's ``llm_demo`` or ``cli_demo``, its ``llm_bench -j``, or nobody's."""
 
-# What llm_demo prints before its answer; the last of it is printed right before.
-_LAST_BEFORE_ANSWER = re.compile(
-    r"^prompt file is .*\n"
-    # MNN's wheel tells of its own call, with the prompt's text in it, and of its end.
-    r"(?P<wheel>\[MNNLLM\] response: text=(?s:.*?), stream=\d, max_new_tokens=-?\d+\n)?",
-    re.MULTILINE,
-)
-_WHEEL_AFTER_ANSWER = "[MNNLLM] response: "
-_BEFORE_ANSWER = re.compile(
+_LOG = (
     r"(?:(?:config path is |The device supports|CPU Group|Prepare for tuning |main, \d+, cost time"
     r"|Set not thinking|load tokenizer|### ).*\n|\n)*"
 )
+# What llm_demo prints before its answer; the last of it is printed right before.
+_LAST_BEFORE_ANSWER = re.compile(
+    r"^prompt file is .*\n"
+    # MNN's wheel tells of its own call, with the prompt's text in it, and of its end. What it has
+    # said of the device may be written only then.
+    rf"(?P<wheel>{_LOG}\[MNNLLM\] response: text=(?s:.*?), stream=\d, max_new_tokens=-?\d+\n)?",
+    re.MULTILINE,
+)
+_WHEEL_AFTER_ANSWER = "[MNNLLM] response: "
+_BEFORE_ANSWER = re.compile(_LOG)
 _STDOUT = Path("stdout")
 
 

@@ -183,6 +183,7 @@ def test_what_stands_before_the_answer_is_no_part_of_it() -> None:
         (head + HEAD, b""),
         (HEAD + wheel, b"[MNNLLM] response: \n"),
         (HEAD + head + wheel, b"[MNNLLM] response: \n"),
+        (HEAD + head + wheel, b""),
     ):
         stdout = before + b"It is so." + after + summary(3, 1.0)
         said = read_output("mnn", stdout)

@@ -99,7 +99,8 @@ def _answer(text: str, end: int) -> tuple[int, int]:
     begin = before.end() if before else 0
     if before and before.groupdict().get("wheel"):
         after = text.rfind(_WHEEL_AFTER_ANSWER, begin, end)
-        return begin, after if after >= 0 else end
+        if after >= 0:
+            return begin, after
     # The ruler begins on a line of its own.
     return begin, end - 1 if end > begin and text[end - 1] == "\n" else end
 

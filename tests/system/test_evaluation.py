@@ -100,7 +100,7 @@ def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
 def test_a_model_without_a_chat_template_can_be_asked_with_another_one(ann: Person) -> None:
     command = words("--model", str(shared("stories260K.gguf")), "--budget", "4", "--json", limit=2)
     refused = json.loads(ann.types(*command, status=9).stdout)
-    assert "no chat template; use the template chatml or none" in refused["message"]
+    assert "no chat template; use the template chatml or none" in refused["error"]["message"]
     shown = ann.types("show", "latest-eval").stdout
     assert "no chat template; use the template chatml or none" in " ".join(shown.split())
     plain = json.loads(ann.types(*command, "--template", "none").stdout)["points"][0]

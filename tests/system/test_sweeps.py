@@ -120,8 +120,8 @@ def test_repeats_of_one_combination_go_on_until_its_median_is_known_or_told_why_
         assert cell["valid"] == combined["counted"]
     else:
         assert "3 runs in a row were disturbed." in combined["stopped"]
-        # The one that is shown is in the middle of those that count.
-        assert shown["verdict"]["valid"] == (combined["counted"] > 0)
+        # Undisturbed runs of so few tokens are valid only with enough of each other.
+        assert not shown["verdict"]["valid"] or combined["counted"] > 0
 
 
 def test_a_cell_that_fails_is_a_result_and_the_others_go_on(ann: Person) -> None:

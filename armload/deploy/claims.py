@@ -121,7 +121,13 @@ def parse_claims(text: str) -> tuple[Claim, ...]:
             parts.append([line.removeprefix("#claim ")])
         elif parts:
             parts[-1].append(line)
-    return tuple(_claim(part, boot, int(up) if up.isdecimal() else 0) for part in parts)
+    found: dict[str, Claim] = {}
+    for part in parts:
+        claim = _claim(part, boot, int(up) if up.isdecimal() else 0)
+        # One that is just renewed is there twice.
+        if claim.token not in found or claim.left_s > found[claim.token].left_s:
+            found[claim.token] = claim
+    return tuple(found.values())
 
 
 def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:

@@ -15,3 +15,11 @@ def test_a_lease_of_an_earlier_version_still_names_its_owner() -> None:
         (claim,) = parse_claims(f"boot-1 100\n#claim t.boot-1.160\n{holder}\n40\n\n")
         assert claim.words == "ann@thinkpad for 60 s, copying or preparing"
         assert claim.left_s == 60
+
+
+def test_a_claim_that_is_just_renewed_counts_once() -> None:
+    holder = json.dumps({**OWNER, "workstation": "thinkpad-0a1b"})
+    names = ("t.boot-1.110", "t.boot-1.160", "u.boot-1.130")
+    text = "".join(f"#claim {name}\n{holder}\n40\n\n" for name in names)
+    found = parse_claims(f"boot-1 100\n{text}")
+    assert [(claim.token, claim.left_s) for claim in found] == [("t", 60), ("u", 30)]

@@ -147,13 +147,14 @@ def data_file(kind: str, name: str) -> Path:
     """
     for path in data_files(kind, name):
         return path
-    near = difflib.get_close_matches(name.lower(), data_names(kind), n=1)
+    names = data_names(kind)
+    near = difflib.get_close_matches(name.lower(), names, n=1)
     meant = f"Did you mean {near[0]!r}? " if near else ""
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
     new = f" To add it, create {kind}/{name}.yaml." if is_a_name else ""
     raise UsageError(
         f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}.",
-        f"{meant}Available: {nearest_first(name, data_names(kind))}.{new}",
+        f"{meant}Available: {nearest_first(name, names)}.{new}",
     )
 
 

@@ -186,7 +186,7 @@ class Loading:
 
 @contextmanager
 def _short_collections() -> Iterator[None]:
-    """Keep the garbage collector from what was there before: 50 ms, in which nothing is sent."""
+    """Keep the garbage collector from what was there before: nothing is sent while it works."""
     gc.collect()
     gc.freeze()
     try:

@@ -80,10 +80,9 @@ def test_fit_predicts_the_run_of_a_model_from_slices_that_are_timed_once(
     )
     assert "stories260K.gguf" in found["sentence"]
     assert sorted(person.runs.iterdir()) == before
-    again = person.types(*words, "--prompt-tokens", "5")
-    assert json.loads(again.stdout)["models"] == [
-        {**found, "prediction": {**prediction, "memory": parts | _available(again.stdout)}}
-    ]
+    # The slices' own runs may have measured rates that others had made too low before.
+    again, once_more = (person.types(*words, "--prompt-tokens", "5") for _ in range(2))
+    assert _but_for_free_memory(again.stdout) == _but_for_free_memory(once_more.stdout)
     assert "Copying" not in again.stderr
     # The stored runs' figures are used by bench; before, the board's facts were.
     assert story["prediction"]["verdict"] == "fits"
@@ -110,9 +109,11 @@ def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
     assert "Copying" not in done.stderr
 
 
-def _available(document: str) -> dict[str, int]:
-    parts = json.loads(document)["models"][0]["prediction"]["memory"]
-    return {"available_bytes": parts["available_bytes"]}
+def _but_for_free_memory(document: str) -> Any:
+    models = json.loads(document)["models"]
+    for model in models:
+        del model["prediction"]["memory"]["available_bytes"]
+    return models
 
 
 def test_the_trace_holds_one_prompt_and_every_decoded_token(story: dict[str, Any]) -> None:

@@ -127,7 +127,8 @@ def _alone(pair: Pair) -> Comparison:
     )
 
 
-def _compared(one: Group, other: Group) -> Comparison:
+def _compared(every_a: Group, every_b: Group) -> Comparison:
+    one, other = _undisturbed(every_a), _undisturbed(every_b)
     a, b = _side(one), _side(other)
     shared = shared_measures(one, other)
     measured = tuple(_measured(one, other, measure) for measure in shared)
@@ -141,9 +142,24 @@ def _compared(one: Group, other: Group) -> Comparison:
         finding="not comparable" if against else measured[0].finding,
         measured=measured,
         differences=tuple(against),
-        notes=tuple(_notes(one, other, measured)),
+        notes=(
+            *_left_out("A", every_a, one),
+            *_left_out("B", every_b, other),
+            *_notes(one, other, measured),
+        ),
         runs_to_see_3_percent=_runs_needed(one, other, shared),
     )
+
+
+def _undisturbed(group: Group) -> Group:
+    return [each for each in group if not each.is_disturbed] or group
+
+
+def _left_out(label: str, every: Group, kept: Group) -> list[str]:
+    names = [each.name for each in every if each not in kept]
+    if not names:
+        return []
+    return [f"Disturbed, and left out of {label}: {', '.join(names)}."]
 
 
 def _side(group: Group) -> Side:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Run
 from armload.analysis.sanity import doubts_about_text
 from armload.analysis.summary import prompting, token_times
@@ -58,6 +59,7 @@ def measurement_of(run: Run) -> Measurement:
         text=run.text,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
+        is_disturbed=is_disturbed(run),
         predicted_token_s=_predicted_s(run),
     )
 
@@ -92,6 +94,7 @@ def _of_a_watched_program(run: Run) -> Measurement:
         text=run.text or None,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
+        is_disturbed=is_disturbed(run),
     )
 
 

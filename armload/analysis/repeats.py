@@ -153,6 +153,13 @@ def counts(run: Run) -> bool:
     return run.summary.token_s is not None and _names(run) <= {"few tokens"}
 
 
+def is_disturbed(run: Run) -> bool:
+    """Say whether a run's figures are doubtful for nothing but what slowed it down from outside."""
+    return not run.verdict.valid and bool(
+        (_names(run) & DISTURBANCES) and _names(run) <= DISTURBANCES | {"few tokens"}
+    )
+
+
 def stop(
     runs: Sequence[Run], wanted: Precision, *, added_s: float, a_run_s: float | None
 ) -> Stop | None:

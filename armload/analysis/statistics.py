@@ -31,6 +31,9 @@ and three in 1 of 10, so three could not be told apart with 95 % confidence by a
 RUN_TO_RUN = 0.05
 """Assumed variation between repeated runs, where no repeats show it."""
 
+_QUARTERS = 4
+_FEWEST_TOKENS_A_QUARTER = 8
+
 _SEED = 20260101
 _DRAWS = 2000
 _LONGEST_TREND = 256
@@ -139,14 +142,21 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
 
     A side's figure is the median over its runs of each run's median, over those tokens that all
     runs have. With at least four runs a side, runs are drawn. With fewer, blocks of token
-    numbers are drawn, the same ones on both sides, which takes the growing context out. Fewer
-    than eight tokens are too few to draw from: then the interval reaches from the quickest token
-    of one side to the slowest of the other, since all of four or more lie by chance below all
-    others as rarely as four runs do.
+    numbers are drawn, the same ones on both sides, which takes the growing context out; what
+    changed in the course of a run may as well differ from one run to the next, and widens the
+    interval. Fewer than eight tokens are too few to draw from: then the interval reaches from the
+    quickest token of one side to the slowest of the other, since all of four or more lie by
+    chance below all others as rarely as four runs do.
 
     Args:
         a: one row of times in order per run, at least one row, none of them empty.
     """
+    return _ratio_by_position(a, b, drift=max(map(_drift, (*a, *b))))
+
+
+def _ratio_by_position(
+    a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], *, drift: float
+) -> Ratio:
     import numpy as np
 
     length = min(len(row) for row in (*a, *b))
@@ -156,7 +166,7 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
     of_runs = ratio_of_runs(one_each.tolist(), other_each.tolist())
     if of_runs.unit == "runs":
         return of_runs
-    allowance = _allowance(one_each, other_each)
+    allowance = max(_allowance(one_each, other_each), drift)
     if length < FEWEST_TOKENS:
         low = float(other.min() / one.max()) / allowance
         high = float(other.max() / one.min()) * allowance
@@ -180,13 +190,14 @@ def ratio_of_pairs(a: Sequence[float], b: Sequence[float]) -> Ratio:
     """Compare two loads by the latency of each request, given in order and one beside the other.
 
     It is that of ``ratio_of_tokens`` for one run a side: requests that follow one another are
-    alike, and so are the same ones of both loads.
+    alike, and so are the same ones of both loads. That latencies change in the course of a load
+    is its queue, and the same on both sides.
 
     Args:
         a: one positive figure per request, at least one.
         b: as many, of the same requests.
     """
-    found = ratio_of_tokens([a], [b])
+    found = _ratio_by_position([a], [b], drift=1.0)
     return found if found.unit == "none" else found.model_copy(update={"unit": "requests"})
 
 
@@ -264,6 +275,18 @@ def _expanded_tail(runs: int) -> float:
 def _allowance(a: Floats, b: Floats) -> float:
     seen = max(float(max(side) / min(side)) for side in (a, b))
     return max(1 + RUN_TO_RUN, seen)
+
+
+def _drift(times: Sequence[float]) -> float:
+    """Return how many times as slow as its quickest quarter a run's slowest one was."""
+    import numpy as np
+
+    if len(times) < _QUARTERS * _FEWEST_TOKENS_A_QUARTER:
+        return 1.0
+    samples = np.asarray(times, dtype=float)
+    flat = samples - _trend(samples) + np.median(samples)
+    quarters = [float(np.median(each)) for each in np.array_split(flat, _QUARTERS)]
+    return max(quarters) / min(quarters) if min(quarters) > 0 else math.inf
 
 
 def _drawn_medians(runs: Floats, generator: np.random.Generator) -> Floats:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from armload.analysis import statistics
 from armload.analysis.measurement import measurement_of
+from armload.analysis.repeats import counts
 from armload.analysis.run import Run
 from armload.analysis.statistics import FEWEST_RUNS, interval_of_runs, ratio_of_runs, runs_to_know
 from armload.engines.llama_cpp import repacked
@@ -83,8 +84,9 @@ class Cell:
 
     @cached_property
     def counted(self) -> tuple[Run, ...]:
-        """The runs that the figures are from: the valid ones, or where none is, all with any."""
-        return self.valid or tuple(run for run in self.runs if run.summary.decode_tps)
+        """The runs that the figures are from: the undisturbed, or where none is, all with any."""
+        undisturbed = tuple(run for run in self.runs if run.verdict.valid or counts(run))
+        return undisturbed or tuple(run for run in self.runs if run.summary.decode_tps)
 
     @property
     def is_valid(self) -> bool:
@@ -229,7 +231,8 @@ def _p50(run: Run) -> float:
 
 def _key(run: Run) -> tuple[str, ...]:
     asked = run.plan or run.watched
-    plan = asked.model_dump_json(exclude={"time_limit_s"}) if asked else ""
+    plan = asked.model_dump_json(exclude={"time_limit_s", "threads"}) if asked else ""
+    plan += f" {_threads(run)}"
     kernels = str(run.plan is None or repacked(run.command))
     return (run.board.name, run.model.sha256, run.binary.sha256, plan, kernels)
 

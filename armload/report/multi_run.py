@@ -172,18 +172,18 @@ def verdict(cells: Sequence[Cell]) -> str:
     if valid == 0:
         return "Do not rely on these figures: no run is valid."
     sentence = f"{runs - valid} of {runs} runs {'is' if runs - valid == 1 else 'are'} not valid"
-    return f"{sentence}: marked as such, and excluded from a median if it has valid runs."
+    return f"{sentence}: marked as such; a disturbed one is excluded where others are not."
 
 
 def table_sentence(cells: Sequence[Cell]) -> str:
     """Say what the table's figures are."""
     if all(len(cell.runs) == 1 for cell in cells):
         return "Each row is one run; below a rate is its 95 % confidence interval."
-    doubtful = " (of all with figures, if none is valid)"
+    doubtful = " (of all with figures, where all were disturbed)"
     without = any(cell.counted and not cell.is_valid for cell in cells)
     return (
-        f"Each row is the median of its valid runs{doubtful if without else ''}; below a rate is "
-        "its 95 % confidence interval. Maximum and peak memory are those of the worst run."
+        f"Each row is the median of its undisturbed runs{doubtful if without else ''}; below a "
+        "rate is its 95 % confidence interval. Maximum and peak memory are those of the worst run."
     )
 
 

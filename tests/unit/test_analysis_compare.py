@@ -170,6 +170,18 @@ def test_whether_weights_were_repacked_stands_in_the_command_of_old_runs_too(
     assert (way.repacked, way.options) == (known == "yes", "")
 
 
+def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed() -> None:
+    slow = measurement_of(quick_run()).model_copy(
+        update={"name": "b9", "decode_tps": 1.0, "doubts": ("Contended.",), "is_disturbed": True}
+    )
+    compared = one(repeats("a", 4), [*repeats("b", 4), slow])
+    assert compared == one(repeats("a", 4), repeats("b", 4)).model_copy(
+        update={"notes": ("Disturbed, and left out of B: b9.",)}
+    )
+    alone = one(repeats("a", 4), [slow])
+    assert alone.b.doubts == ("b9: Contended.",)
+
+
 def test_garbage_is_never_the_faster_one() -> None:
     quick = measurement_of(quick_run(text="," * 60).model_copy(update={"id": "other"}))
     compared = one([measurement_of(quick_run())], [quick])

@@ -15,6 +15,7 @@ from armload.analysis.statistics import (
     RUN_TO_RUN,
     median_interval,
     own_doubt,
+    ratio_of_pairs,
     ratio_of_runs,
     ratio_of_tokens,
     runs_to_see,
@@ -105,6 +106,17 @@ def test_a_large_slow_down_is_found_even_without_repeats() -> None:
     chance = random.Random(4)
     ratio = ratio_of_tokens(dayu200_rows(chance, 1), slower(dayu200_rows(chance, 1), 1.3))
     assert ratio.low > 1
+
+
+def test_what_changes_in_the_course_of_a_run_widens_the_interval_of_few_runs() -> None:
+    chance = random.Random(11)
+    steady = [chance.gauss(0.1, 0.001) for _ in range(64)]
+    busy_later = steady[:32] + [time * 1.25 for time in steady[32:48]] + steady[48:]
+    assert ratio_of_tokens([steady], slower([steady], 1.1)).low > 1
+    disturbed = ratio_of_tokens([steady], slower([busy_later], 1.1))
+    assert disturbed.low < 1 < disturbed.high
+    # Queues grow and shrink within every load.
+    assert ratio_of_pairs(steady, slower([busy_later], 1.1)[0]).low > 1
 
 
 def test_three_runs_a_side_are_too_few_to_draw_from() -> None:

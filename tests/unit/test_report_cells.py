@@ -87,7 +87,8 @@ def test_models_are_named_by_the_words_that_they_do_not_share() -> None:
 
 def test_threads_that_the_engine_chose_are_said_so() -> None:
     chosen = planned(made_run(threads=4), "x", threads=None)
-    assert labels(chosen, made_run(threads=4)) == ["4 threads", "auto: 4 threads"]
+    assert labels(chosen, made_run(threads=2)) == ["2 threads", "auto: 4 threads"]
+    assert len(cells_of([chosen, made_run(threads=4)])) == 1
 
 
 def test_only_valid_runs_make_a_cell_s_figures() -> None:

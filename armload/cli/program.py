@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -41,6 +40,7 @@ from armload.cli.verbs import (
     watch,
 )
 from armload.core.errors import UsageError
+from armload.core.names import did_you_mean
 
 namespace = Collection("armload")
 for verb in (
@@ -167,9 +167,8 @@ def _meant(error: ParseError) -> str:
     # An option of a verb is looked for among that verb's; a word among the verbs.
     is_option = quoted[1].startswith("-")
     names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
-    near = difflib.get_close_matches(quoted[1], list(names), n=1)
-    if near:
-        return f"Did you mean {near[0]!r}? "
+    if meant := did_you_mean(quoted[1], names):
+        return meant
     takes_more = error.context is not None and "--engine-args" in error.context.flags
     return 'Options of llama.cpp itself go into --engine-args "...". ' if takes_more else ""
 

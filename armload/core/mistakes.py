@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
+from armload.core.names import did_you_mean
 from armload.core.values import Value, format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def first_mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
         return Mistake(place=_place(found[0]), unknown_key=False, words=words, remedy=remedy)
     place = unknown["loc"]
     allowed = allowed_keys(model, place[:-1])
-    near = difflib.get_close_matches(str(place[-1]), allowed, n=1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(str(place[-1]), allowed)
     remedy = f"{hint}Allowed here: {', '.join(allowed)}." if allowed else ""
     return Mistake(place=place, unknown_key=True, words="", remedy=remedy)
 

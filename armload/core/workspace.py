@@ -8,7 +8,6 @@ installation alone.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 import platformdirs
 
 from armload.core.errors import UsageError
-from armload.core.names import nearest_first
+from armload.core.names import did_you_mean, nearest_first
 
 _ONE_OF = {"boards": "board", "toolchains": "target", "shapes": "shape", "tasks": "task"}
 
@@ -148,13 +147,11 @@ def data_file(kind: str, name: str) -> Path:
     for path in data_files(kind, name):
         return path
     names = data_names(kind)
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
     new = f" To add it, create {kind}/{name}.yaml." if is_a_name else ""
     raise UsageError(
         f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}.",
-        f"{meant}Available: {nearest_first(name, names)}.{new}",
+        f"{did_you_mean(name.lower(), names)}Available: {nearest_first(name, names)}.{new}",
     )
 
 

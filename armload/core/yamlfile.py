@@ -78,7 +78,10 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
         _refuse_repeated_keys(path, root)
         return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        mark = error.problem_mark
+        if "expected ':'" in (error.problem or ""):  # noticed lines below the key that lacks it
+            mark = error.context_mark or mark
+        line = mark.line + 1 if mark else 1
         raise DataError(
             f"{path}, line {line}: invalid YAML: {error.problem}.", _remedy(error)
         ) from error
@@ -103,6 +106,8 @@ def _remedy(error: yaml.MarkedYAMLError) -> str:
         return "Delete the tag, or quote text that begins with '!'."
     if "undefined alias" in problem or "cannot start any token" in problem:
         return "Indent with spaces, and quote text that contains special characters."
+    if "expected ':'" in problem:
+        return "Put a colon after the key on that line."
     return "Check the indentation and quotes on that line."
 
 

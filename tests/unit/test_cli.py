@@ -85,7 +85,7 @@ def test_a_letter_means_the_same_in_every_verb_and_h_is_left_to_help() -> None:
 def test_help_shows_what_a_value_is() -> None:
     shown = run("armload", "bench", "--help").stdout
     assert re.search(r"^  -n, --n-predict N +tokens", shown, re.MULTILINE)
-    assert re.search(r"^  -p, --prompt TEXT +text", shown, re.MULTILINE)
+    assert re.search(r"^  -p, --prompt PROMPT +text", shown, re.MULTILINE)
     assert re.search(r"^      --time-limit SECONDS +", shown, re.MULTILINE)
     assert re.search(r"^  -j, --json +print", shown, re.MULTILINE)
     headings = re.findall(r"^(\w+):$", shown, re.MULTILINE)

@@ -112,6 +112,7 @@ def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
         (GOOD + "description: !important x\n", 4, "'!important'.*[Dd]elete the tag"),
         (GOOD + "description: *x\n", 4, "invalid YAML.*quote text"),
         ("target: rk3568\nreach:\n\tkind: local\n", 3, "invalid YAML.*Indent with spaces"),
+        ("target: rk3568\nreach\n  kind: local\n", 2, "invalid YAML.*Put a colon after the key"),
         (GOOD + "description: a\0b\n", 4, "the character 0x0000 is not allowed"),
         ("extends: nobody\n", 1, "nobody"),
         ("extends: broken\n", 1, "no other boards/broken.yaml"),

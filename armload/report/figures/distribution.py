@@ -45,6 +45,8 @@ def distribution(cells: Sequence[Cell]) -> Figure | None:
 
 def _sentence(cells: Sequence[Cell]) -> str:
     valid = [cell for cell in cells if cell.is_valid] or list(cells)
+    if len(cells) > 1 and not any(cell.is_valid for cell in cells):
+        return "No run is valid, so none is named as the fastest or the steadiest."
     steady = min(valid, key=_tail)
     first = min(valid, key=lambda cell: cell.token_s("p50") or 0.0)
     whose = f"Fastest is {first.doubted_label}: " if len(cells) > 1 else ""

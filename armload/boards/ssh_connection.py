@@ -28,7 +28,7 @@ from armload.boards.known_keys import (
 )
 from armload.boards.transport import TransportMaker
 from armload.core.disk import unreadable
-from armload.core.errors import BoardError, ConnectError, LastingConnectError
+from armload.core.errors import BoardError, ConnectError, DataError, LastingConnectError
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ def open_connection(address: SshAddress, board_name: str) -> SshConnection:
     """Connect, check the server's key, and log in; a server that hangs up is tried again.
 
     Raises:
+        DataError: the key file that the board's file names is missing, or SSH's configuration is
+            malformed.
         LoginRefusedError: the keys at hand do not open it.
         ConnectError: anything else; says which.
     """
@@ -237,7 +239,7 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     import paramiko
 
     if address.key is not None and not address.key.expanduser().is_file():
-        raise LastingConnectError(
+        raise DataError(
             f"{board_name}: no key file {address.key}.",
             f"Correct 'key' under 'reach' in boards/{board_name}.yaml.",
         )
@@ -254,7 +256,7 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     except OSError as error:
         raise unreadable(Path(error.filename or "~/.ssh/config"), error) from error
     except (paramiko.SSHException, ValueError) as error:
-        raise LastingConnectError(
+        raise DataError(
             f"{board_name}: the SSH configuration cannot be used: {error}.",
             "Correct ~/.ssh/config.",
         ) from error

@@ -13,6 +13,7 @@ from armload.evaluation.planning import Told, parts_of
 from armload.evaluation.record import Evaluated, Template, begin, new_evaluation, unfinished
 from armload.evaluation.task import Task, load_task
 from armload.models.find import model_called
+from armload.models.gguf import read_outline
 from armload.models.model import Model
 
 
@@ -78,6 +79,8 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
     questions = load_questions(task, asked.data, asked.limit, progress)
     models = {name: model_called(name, progress) for name in asked.models}
     _refuse_doubles(models)
+    if task.kind == "generate" and asked.template == "model":
+        _refuse_without_template(models)
     parts = parts_of(
         task,
         list(models.items()),
@@ -109,6 +112,17 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
         task=task,
         models=tuple(models[part.model_reference] for part in parts),
     )
+
+
+def _refuse_without_template(models: dict[str, Model]) -> None:
+    for name, model in models.items():
+        _, header = read_outline(model.path)
+        if "tokenizer.chat_template" not in header.metadata:
+            raise UsageError(
+                f"--model {name}: the model has no chat template.",
+                "Use --template none, which asks a base model with the plain prompt, or "
+                "--template chatml.",
+            )
 
 
 def _refuse_doubles(models: dict[str, Model]) -> None:

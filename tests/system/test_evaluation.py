@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.chat_models import with_chat_template
 from tests.person import Person
 from tests.system.engines import shared
 
@@ -97,12 +98,19 @@ def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
     assert all(point["boxed_share"] == 1 for point in concluded["points"])
 
 
-def test_a_model_without_a_chat_template_can_be_asked_with_another_one(ann: Person) -> None:
-    command = words("--model", str(shared("stories260K.gguf")), "--budget", "4", "--json", limit=2)
-    refused = json.loads(ann.types(*command, status=9).stdout)
-    assert "no chat template; use the template chatml or none" in refused["error"]["message"]
+def test_a_model_without_a_usable_chat_template_can_be_asked_without_it(ann: Person) -> None:
+    stories = shared("stories260K.gguf")
+    broken = with_chat_template(stories, ann.folder / "broken.gguf", "{% for message in %}")
+    options = ("--budget", "4", "--json")
+    command = words("--model", str(stories), *options, limit=2)
+    refused = json.loads(ann.types(*command, status=2).stdout)
+    assert "the model has no chat template" in refused["error"]["message"]
+    failed = json.loads(
+        ann.types(*words("--model", str(broken), *options, limit=2), status=9).stdout
+    )
+    assert "the model's chat template is invalid" in failed["error"]["message"]
     shown = ann.types("show", "latest-eval").stdout
-    assert "no chat template; use the template chatml or none" in " ".join(shown.split())
+    assert "the model's chat template is invalid" in " ".join(shown.split())
     plain = json.loads(ann.types(*command, "--template", "none").stdout)["points"][0]
     assert plain["questions"] == 2
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamed_weights import limited, sized
+from streamed_weights import Limits, limited, sized
 
 from armload.core.values import format_bytes
 
@@ -121,7 +121,7 @@ def measure(cell: Cell, number: int, folder: Path, tokens: int) -> float | None:
     (folder / "boards" / f"{board}.yaml").write_text(text)
     on_board = ("--board", board, "--model", cell.model)
     limits = (
-        limited(folder, sized(cell.memory), sized(cell.rate))
+        limited(folder, Limits(memory_bytes=sized(cell.memory), bytes_per_s=sized(cell.rate)))
         if cell.kind == "group"
         else nullcontext(":")
     )

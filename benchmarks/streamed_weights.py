@@ -12,8 +12,10 @@ machine's own CPU, makes a model of random weights, and runs the same program on
 - streamed.
 
 The page cache is dropped before each run. Mapped and streamed runs alternate. With ``--balanced``
-the rate is such that reading takes as long as computing. With ``--emulated``, the program for
-``rk3568`` runs under qemu-user, whose computing takes as long as a board's.
+the rate is such that reading takes as long as computing. With ``--cores 0.3``, a cpu group gives
+all runs so much of this machine's CPU time, kernel and reader thread included, so that computing
+takes as long as on a board. (qemu-user would be as slow, but it ignores ``MADV_RANDOM``: the kernel
+then reads ahead by itself, in folios that are not dropped.)
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from armload.analysis.streaming import streamed_weights
@@ -45,6 +47,18 @@ PROMPT = "one two three four five six seven eight"
 UNLIMITED_BYTES = 1 << 50
 BLOCK_BYTES = 512
 """Of ``ru_inblock``."""
+
+PERIOD_US = 10_000
+"""In which the share of the CPU time is counted: short beside a token, and a segment of one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a run may use: bytes of memory, bytes per second of storage, and cores; none for all."""
+
+    memory_bytes: int = UNLIMITED_BYTES
+    bytes_per_s: int | None = None
+    cores: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,42 +81,41 @@ def sized(text: str) -> int:
 
 
 @contextmanager
-def limited(folder: Path, memory_bytes: int, bytes_per_s: int | None) -> Iterator[str]:
-    """Yield a shell command that moves its shell into a group with these limits."""
+def limited(folder: Path, limits: Limits) -> Iterator[str]:
+    """Yield a shell command that moves its shell into groups with these limits."""
     name = f"armload-{os.getpid()}"
-    memory, blkio = GROUPS / "memory" / name, GROUPS / "blkio" / name
-    for group in (memory, blkio):
+    memory, blkio, cpu = (GROUPS / kind / name for kind in ("memory", "blkio", "cpu"))
+    for group in (memory, blkio, cpu):
         group.mkdir()
     try:
-        (memory / "memory.limit_in_bytes").write_text(str(memory_bytes))
-        if bytes_per_s is not None:
+        (memory / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
+        if limits.bytes_per_s is not None:
             device = folder.stat().st_dev
-            rule = f"{os.major(device)}:{os.minor(device)} {bytes_per_s}"
+            rule = f"{os.major(device)}:{os.minor(device)} {limits.bytes_per_s}"
             (blkio / "blkio.throttle.read_bps_device").write_text(rule)
-        yield f"echo $$ >{memory}/cgroup.procs && echo $$ >{blkio}/cgroup.procs"
+        if limits.cores is not None:
+            (cpu / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (cpu / "cpu.cfs_quota_us").write_text(str(round(limits.cores * PERIOD_US)))
+        yield " && ".join(f"echo $$ >{group}/cgroup.procs" for group in (memory, blkio, cpu))
     finally:
-        for group in (memory, blkio):
+        for group in (memory, blkio, cpu):
             group.rmdir()
 
 
 def run(
-    program: Sequence[str],
+    program: Path,
     model: Path,
     *,
     tokens: int,
     threads: int,
-    limits: tuple[int, int | None],
+    limits: Limits,
     variables: Mapping[str, str],
 ) -> Result:
-    """Run the program once, with a cold page cache.
-
-    Args:
-        limits: bytes of memory, and bytes per second of storage, if that is limited.
-    """
-    with tempfile.TemporaryDirectory() as scratch, limited(model.parent, *limits) as enter:
+    """Run the program once, with a cold page cache."""
+    with tempfile.TemporaryDirectory() as scratch, limited(model.parent, limits) as enter:
         trace = Path(scratch) / "trace.jsonl"
         words = [
-            *(*program, "-m", str(model), "-p", PROMPT, "-n", str(tokens), "-c", "256"),
+            *(str(program), "-m", str(model), "-p", PROMPT, "-n", str(tokens), "-c", "256"),
             *("-t", str(threads), "--temp", "0", "-no-cnv", "--ignore-eos"),
             *("--no-repack", "-fit", "off", "--no-display-prompt"),
             *(["--no-warmup", "--poll", "0"] if variables else []),
@@ -153,17 +166,14 @@ def main() -> None:
     parser.add_argument("--memory", default="700MB")
     parser.add_argument("--rate", default="165MB")
     parser.add_argument("--balanced", action="store_true")
-    parser.add_argument("--emulated", action="store_true")
+    parser.add_argument("--cores", type=float, help="of CPU time that all threads get together")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     memory_bytes, bytes_per_s = sized(given.memory), sized(given.rate)
-    (binary,) = build(load_target("rk3568" if given.emulated else "host"))
-    program = (
-        ("qemu-aarch64", "-cpu", "max", str(binary.path)) if given.emulated else (str(binary.path),)
-    )
+    (binary,) = build(load_target("host"))
     with (
         tempfile.TemporaryDirectory(dir=given.folder) as on_disk,
         tempfile.TemporaryDirectory(dir="/dev/shm") as in_memory,
@@ -173,9 +183,9 @@ def main() -> None:
         synthesise(shape, model, quantisation=given.quant, seed=1, progress=Silent())
         copy = Path(shutil.copy(model, in_memory))
 
-        def several(path: Path, limits: tuple[int, int | None], **variables: str) -> Result:
+        def several(path: Path, limits: Limits, **variables: str) -> Result:
             return run(
-                program,
+                binary.path,
                 path,
                 tokens=given.tokens,
                 threads=given.threads,
@@ -183,10 +193,12 @@ def main() -> None:
                 variables=variables,
             )
 
-        open_limits = (UNLIMITED_BYTES, None)
+        open_limits = Limits(cores=given.cores)
         in_memory_results = [several(model, open_limits) for _ in range(given.repeats)]
         print(shown("in memory", in_memory_results), flush=True)
-        sample = several(model, (memory_bytes, None), ARMLOAD_WEIGHTS="streamed")
+        sample = several(
+            model, replace(open_limits, memory_bytes=memory_bytes), ARMLOAD_WEIGHTS="streamed"
+        )
         resident = model.stat().st_size - sample.streamed_bytes
         beside = [
             several(
@@ -201,7 +213,7 @@ def main() -> None:
         compute_s = statistics.median(each.token_s for each in beside)
         if given.balanced:
             bytes_per_s = int(sample.streamed_bytes / compute_s)
-        limits = (memory_bytes, bytes_per_s)
+        limits = Limits(memory_bytes=memory_bytes, bytes_per_s=bytes_per_s, cores=given.cores)
         print(f"{format_bytes(memory_bytes)} of memory, storage at {format_bytes(bytes_per_s)}/s:")
         mapped, streamed = [], []
         for _ in range(given.repeats):

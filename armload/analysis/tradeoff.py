@@ -25,7 +25,7 @@ from armload.analysis.accuracy import (
 )
 from armload.analysis.statistics import CONFIDENCE, Interval
 from armload.core.errors import UsageError
-from armload.core.values import Value
+from armload.core.values import Value, counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 MOST_DEADLINES = 512
+
+FEWEST_QUESTIONS = 6
+"""Of fewer, not even all tell two systems apart: that all go one way has a chance of 1 in 16."""
+
 """At which two systems are compared."""
 
 
@@ -113,7 +117,9 @@ class Crossover(Value):
             one twice if it is ahead on average up to any deadline.
         deadline_s: of the crossover that the answers show; none if there is none.
         interval: over the resamples of the questions that show one, too.
-        share: of the resamples that do, in the same direction.
+        share: of the resamples that do, in the same direction; where the answers show none, in
+            any direction.
+        questions: how many there are.
     """
 
     before: str
@@ -121,17 +127,27 @@ class Crossover(Value):
     deadline_s: float | None
     interval: Interval | None
     share: float
+    questions: int
 
     @property
     def is_shown(self) -> bool:
         """Whether there is a crossover beyond chance."""
-        return self.deadline_s is not None and self.share >= CONFIDENCE
+        enough = self.questions >= FEWEST_QUESTIONS
+        return enough and self.deadline_s is not None and self.share >= CONFIDENCE
 
     @property
     def statement(self) -> str:
         """The finding as a sentence."""
+        if self.questions < FEWEST_QUESTIONS:
+            asked = counted(self.questions, "question")
+            return f"{asked}: too few to tell whether there is a crossover."
         if self.deadline_s is None or self.interval is None:
             ahead = f"averaged up to any deadline, {self.before} is right at least as often"
+            if self.share > 1 - CONFIDENCE:
+                return (
+                    f"The answers show no crossover: {ahead}. But {self.share:.0%} of resamples of "
+                    "the questions show one, so more questions may."
+                )
             return f"There is no crossover: {ahead}."
         at = f"{self.deadline_s:.3g} s"
         if not self.is_shown:
@@ -246,11 +262,20 @@ def crossover(a: Answers, b: Answers) -> Crossover:
     signs = {sign: _crossings(sign * seen, lengths) for sign in (1, -1)}
     sign = max(signs, key=lambda sign: min(signs[sign].before[0], signs[sign].after[0]))
     found = signs[sign]
+    rows = drawn_counts(len(each)) @ each
     if min(found.before[0], found.after[0]) <= 0:
         ahead = (a if float((seen @ lengths)[0]) >= 0 else b).name
-        return Crossover(before=ahead, after=ahead, deadline_s=None, interval=None, share=0.0)
-    drawn = _crossings(sign * (drawn_counts(len(each)) @ each), lengths)
-    shown = (drawn.before > 0) & (drawn.after > 0)
+        either = _shown(_crossings(rows, lengths)) | _shown(_crossings(-rows, lengths))
+        return Crossover(
+            before=ahead,
+            after=ahead,
+            deadline_s=None,
+            interval=None,
+            share=float(either.mean()),
+            questions=len(each),
+        )
+    drawn = _crossings(sign * rows, lengths)
+    shown = _shown(drawn)
     before, after = (a, b) if sign > 0 else (b, a)
     return Crossover(
         before=before.name,
@@ -258,6 +283,7 @@ def crossover(a: Answers, b: Answers) -> Crossover:
         deadline_s=float(deadlines[found.position[0]]),
         interval=percentiles(deadlines[drawn.position[shown]]) if shown.any() else None,
         share=float(shown.mean()),
+        questions=len(each),
     )
 
 
@@ -293,6 +319,11 @@ def _correct_by(answers: Answers, deadlines_s: Sequence[float] | Floats) -> npt.
         finished = latency_s[:, column, None] <= deadlines
         result = np.where(finished, correct[:, column, None], result)
     return result
+
+
+def _shown(found: _Crossings) -> npt.NDArray[np.bool_]:
+    """Return which rows have a crossover."""
+    return (found.before > 0) & (found.after > 0)
 
 
 def _crossings(differences: Floats, lengths: Floats) -> _Crossings:

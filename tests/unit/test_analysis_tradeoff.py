@@ -90,6 +90,34 @@ def test_no_crossover_is_said_when_one_system_is_never_behind() -> None:
     )
 
 
+def test_too_few_questions_show_neither_a_crossover_nor_that_there_is_none() -> None:
+    for right in ([True, False], [True, True]):
+        fast, slow = (
+            Q2.model_copy(
+                update={
+                    "name": name,
+                    "questions": Q2.questions[:1],
+                    "latency_s": (latency_s,),
+                    "correct": ((correct,) * len(latency_s),),
+                }
+            )
+            for name, latency_s, correct in zip(
+                ("fast", "slow"), ((1.0, 2.0), (3.0, 4.0)), right, strict=True
+            )
+        )
+        found = crossover(fast, slow)
+        assert not found.is_shown
+        assert found.statement == "1 question: too few to tell whether there is a crossover."
+
+
+def test_where_resamples_show_a_crossover_the_answers_do_not_rule_one_out() -> None:
+    rows = tuple((number < 20, 4 <= number < 42 or number > 96) for number in range(100))
+    found = crossover(Q8.model_copy(update={"correct": rows}), Q2)
+    assert found.deadline_s is None
+    assert found.share > 0.05
+    assert f"But {found.share:.0%} of resamples of the questions show one" in found.statement
+
+
 def test_a_lead_of_one_question_is_no_crossover_beyond_chance() -> None:
     latecomer = system("Q8_0", [27.3, 54.6], [20, 41])
     rows = tuple(

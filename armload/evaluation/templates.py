@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from armload.core.errors import DataError
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
@@ -43,12 +44,17 @@ def filled(text: str, values: Mapping[str, object], where: str) -> str:
         DataError: it fails for these values.
     """
     try:
-        return _environment().from_string(text).render(values)
+        return _compiled(text).render(values)
     except Exception as error:  # a template raises whatever its filters do
         raise DataError(
             f"{where}: the template fails: {str(error) or type(error).__name__}.",
             "Correct the template in the task's file, or the data.",
         ) from error
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(text: str) -> Template:
+    return _environment().from_string(text)
 
 
 @functools.cache

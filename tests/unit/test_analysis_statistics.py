@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -175,6 +176,22 @@ def test_a_steady_rise_is_no_doubt_about_the_median() -> None:
     found = median_interval([0.1 + n / 1000 for n in range(100)])
     assert found is not None
     assert found.high - found.low < 1e-9
+
+
+def test_the_interval_of_an_evaluations_tokens_takes_bounded_memory() -> None:
+    chance = random.Random(12)
+    few = [chance.gauss(0.1, 0.01) for _ in range(2000)]
+    many = few + [chance.gauss(0.1, 0.01) for _ in range(298_000)]
+    tracemalloc.start()
+    found = median_interval(many)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 200e6
+    fewer = median_interval(few)
+    assert found is not None
+    assert fewer is not None
+    assert found.low < median(many) < found.high
+    assert found.high - found.low < (fewer.high - fewer.low) / 8  # by tokens alone, a 12th
 
 
 def test_few_tokens_say_nothing_about_their_spread() -> None:

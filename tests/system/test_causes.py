@@ -57,6 +57,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
         person.types("board.down", "--board", name)
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis/causes.py", "armload/analysis/statistics.py"])
 def test_a_growing_context_is_what_makes_late_tokens_slow(ann: Person) -> None:
     model = made(ATTENTION, ann.folder / "attention.gguf")
     # Other programs on this machine may hide it in one run.

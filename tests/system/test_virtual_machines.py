@@ -280,6 +280,7 @@ class CtrlCWhileBooting(Silent):
             yield step
 
 
+@pytest.mark.exhaustive(covers=["armload/boards/virtual"])
 def test_qemu_whose_start_was_interrupted_does_not_hold_the_disk_for_ever() -> None:
     board = virtual_board("test-forgotten", SMALL)
     with switched_off_at_the_end(board):

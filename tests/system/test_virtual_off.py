@@ -85,6 +85,7 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
             patiently(lambda: host.run("true"))
 
 
+@similar
 def test_a_copy_to_a_board_that_goes_off_in_the_middle_is_told_so(
     board: Board, tmp_path: Path
 ) -> None:

@@ -272,6 +272,7 @@ def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) ->
     person.types("report", foreign["id"], ours["id"])
 
 
+@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/engines/watched"])
 @pytest.mark.machine
 def test_a_foreign_program_runs_on_the_virtual_board(person: Person, arm: str) -> None:
     try:

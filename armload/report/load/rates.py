@@ -43,8 +43,13 @@ def latency_figure(loaded: Loaded) -> Figure | None:
     )
 
 
-def throughput_figure(loaded: Loaded) -> Figure:
-    """Draw answered requests per second, and those within the objectives, against the pace."""
+def throughput_figure(loaded: Loaded) -> Figure | None:
+    """Draw answered requests per second, and those within the objectives, against the pace.
+
+    One point is told by the headline and the table.
+    """
+    if len(loaded.points) < 2:
+        return None
     what = "Goodput" if loaded.objectives else "Throughput"
     title = f"{what} against {_pace_name(loaded)}"
     sentence = _throughput_sentence(loaded)

@@ -246,7 +246,7 @@ def test_slow_tokens_are_counted_by_their_cause() -> None:
 
 def test_a_run_without_slow_tokens_and_one_with_many_say_so() -> None:
     assert said(over_time(cells_of([storage_run()]))) == (
-        "None of the 23 tokens stands out as slow."
+        "None of the 23 tokens stands out from its neighbours as slow."
     )
     figure = over_time(cells_of([made_run(throttled=True), made_run(threads=2)]))
     assert said(figure).startswith("16 of 62 tokens of the 2 runs shown stand out as slow: ")

@@ -31,6 +31,9 @@ _DISTURBED_IN_A_ROW = 3
 DISTURBANCES = frozenset(("throttled", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
 
+_PASSING = DISTURBANCES | {"few tokens"}
+"""Findings that a repeat may be without."""
+
 
 class Precision(Value):
     """How exactly a figure is to be known.
@@ -155,9 +158,8 @@ def counts(run: Run) -> bool:
 
 def is_disturbed(run: Run) -> bool:
     """Say whether a run's figures are doubtful for nothing but what slowed it down from outside."""
-    return not run.verdict.valid and bool(
-        (_names(run) & DISTURBANCES) and _names(run) <= DISTURBANCES | {"few tokens"}
-    )
+    names = _names(run)
+    return bool(names & DISTURBANCES) and names <= _PASSING
 
 
 def stop(
@@ -173,7 +175,7 @@ def stop(
     if not runs:
         return None
     last = runs[-1]
-    if not counts(last) and not _names(last) <= DISTURBANCES | {"few tokens"}:
+    if not counts(last) and not _names(last) <= _PASSING:
         return Stop(reached=False, why=f"a repeat would not change this: {last.verdict.reasons[0]}")
     if last.summary.token_s is None:
         return Stop(reached=False, why="no output token was timed.")

@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 MOST_DEADLINES = 512
+"""At which two systems are compared."""
 
 FEWEST_QUESTIONS = 6
 """Of fewer, not even all tell two systems apart: that all go one way has a chance of 1 in 16."""
-
-"""At which two systems are compared."""
 
 
 class Answers(Value):

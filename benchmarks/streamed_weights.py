@@ -11,11 +11,12 @@ machine's own CPU, makes a model of random weights, and runs the same program on
 - mapped: as plain llama.cpp does it, warm-up included;
 - streamed.
 
-The page cache is dropped before each run. Mapped and streamed runs alternate. With ``--balanced``
-the rate is such that reading takes as long as computing. With ``--cores 0.3``, a cpu group gives
-all runs so much of this machine's CPU time, kernel and reader thread included, so that computing
-takes as long as on a board. (qemu-user would be as slow, but it ignores ``MADV_RANDOM``: the kernel
-then reads ahead by itself, in folios that are not dropped.)
+The page cache is dropped before each run. The four alternate. With ``--balanced``
+the rate is such that reading takes as long as computing. With ``--pass-tokens 256``, passes over
+the weights that process so many tokens of a long prompt are timed instead of those that generate
+one token, so that this machine computes as long per byte of weights as a board does. (A CPU group's
+quota stops the reader with the computation, and qemu-user ignores ``MADV_RANDOM``: the kernel then
+reads ahead by itself, in folios that are not dropped.)
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from armload.analysis.streaming import streamed_weights
-from armload.analysis.summary import generating
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
@@ -44,31 +44,30 @@ from armload.models.synth import synthesise
 
 GROUPS = Path("/sys/fs/cgroup")
 PROMPT = "one two three four five six seven eight"
+DIGIT = "7"
+"""One token each, however many stand in a row."""
+
 UNLIMITED_BYTES = 1 << 50
 BLOCK_BYTES = 512
 """Of ``ru_inblock``."""
 
-PERIOD_US = 10_000
-"""In which the share of the CPU time is counted: short beside a token, and a segment of one."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a run may use: bytes of memory, bytes per second of storage, and cores; none for all."""
+    """What a run may use: bytes of memory, and bytes per second of storage; none for all."""
 
     memory_bytes: int = UNLIMITED_BYTES
     bytes_per_s: int | None = None
-    cores: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One run. Steps after the first generating one, whose reading has settled, are counted."""
+    """One run. Passes over the weights after the first, whose reading has settled, are counted."""
 
-    token_s: float
-    first_token_s: float
-    read_before_first_token_bytes: int
-    read_per_token_bytes: float
+    pass_s: float
+    first_pass_s: float
+    read_in_first_pass_bytes: int
+    read_per_pass_bytes: float
     streamed_bytes: int
     text: bytes
 
@@ -84,8 +83,8 @@ def sized(text: str) -> int:
 def limited(folder: Path, limits: Limits) -> Iterator[str]:
     """Yield a shell command that moves its shell into groups with these limits."""
     name = f"armload-{os.getpid()}"
-    memory, blkio, cpu = (GROUPS / kind / name for kind in ("memory", "blkio", "cpu"))
-    for group in (memory, blkio, cpu):
+    memory, blkio = (GROUPS / kind / name for kind in ("memory", "blkio"))
+    for group in (memory, blkio):
         group.mkdir()
     try:
         (memory / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
@@ -93,12 +92,9 @@ def limited(folder: Path, limits: Limits) -> Iterator[str]:
             device = folder.stat().st_dev
             rule = f"{os.major(device)}:{os.minor(device)} {limits.bytes_per_s}"
             (blkio / "blkio.throttle.read_bps_device").write_text(rule)
-        if limits.cores is not None:
-            (cpu / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (cpu / "cpu.cfs_quota_us").write_text(str(round(limits.cores * PERIOD_US)))
-        yield " && ".join(f"echo $$ >{group}/cgroup.procs" for group in (memory, blkio, cpu))
+        yield " && ".join(f"echo $$ >{group}/cgroup.procs" for group in (memory, blkio))
     finally:
-        for group in (memory, blkio, cpu):
+        for group in (memory, blkio):
             group.rmdir()
 
 
@@ -106,16 +102,21 @@ def run(
     program: Path,
     model: Path,
     *,
-    tokens: int,
+    passes: int,
+    pass_tokens: int,
     threads: int,
     limits: Limits,
     variables: Mapping[str, str],
 ) -> Result:
     """Run the program once, with a cold page cache."""
+    prompt, tokens = (PROMPT, passes) if pass_tokens == 1 else (DIGIT * passes * pass_tokens, 2)
+    context, batch = passes * pass_tokens + 256, max(pass_tokens, 64)
     with tempfile.TemporaryDirectory() as scratch, limited(model.parent, limits) as enter:
-        trace = Path(scratch) / "trace.jsonl"
+        trace, file = Path(scratch) / "trace.jsonl", Path(scratch) / "prompt.txt"
+        file.write_text(prompt)
         words = [
-            *(str(program), "-m", str(model), "-p", PROMPT, "-n", str(tokens), "-c", "256"),
+            *(str(program), "-m", str(model), "-f", str(file), "-n", str(tokens)),
+            *("-c", str(context), "-b", str(batch), "-ub", str(batch)),
             *("-t", str(threads), "--temp", "0", "-no-cnv", "--ignore-eos"),
             *("--no-repack", "-fit", "off", "--no-display-prompt"),
             *(["--no-warmup", "--poll", "0"] if variables else []),
@@ -134,14 +135,14 @@ def run(
         header, steps = read_trace(trace)
     assert header is not None
     weights = streamed_weights(header)
-    decode = generating(steps)[1:]
-    prompt = [step for step in steps if step.prompt_tokens]
+    first, *others = steps
+    timed = [step for step in others if step.tokens == pass_tokens][pass_tokens == 1 :]
     return Result(
-        token_s=statistics.median(step.duration_s for step in decode),
-        first_token_s=(prompt[-1].end_ns - header.start_ns) / 1e9,
-        read_before_first_token_bytes=BLOCK_BYTES * blocks
-        - sum(step.read_bytes or 0 for step in generating(steps)),
-        read_per_token_bytes=statistics.median(step.read_bytes or 0 for step in decode),
+        pass_s=statistics.median(step.duration_s for step in timed),
+        first_pass_s=(first.end_ns - header.start_ns) / 1e9,
+        read_in_first_pass_bytes=BLOCK_BYTES * blocks
+        - sum(step.read_bytes or 0 for step in others),
+        read_per_pass_bytes=statistics.median(step.read_bytes or 0 for step in timed),
         streamed_bytes=weights.streamed_bytes if weights else 0,
         text=done.stdout,
     )
@@ -149,12 +150,12 @@ def run(
 
 def shown(name: str, results: list[Result]) -> str:
     """Return a line with the medians of several runs."""
-    times = [each.token_s for each in results]
-    first = statistics.median(each.first_token_s for each in results)
-    read = statistics.median(each.read_per_token_bytes for each in results)
+    times = [each.pass_s for each in results]
+    first = statistics.median(each.first_pass_s for each in results)
+    read = statistics.median(each.read_per_pass_bytes for each in results)
     return (
-        f"{name:<22} {statistics.median(times):6.3f} s/token ({min(times):.3f} to {max(times):.3f})"
-        f"  first token {first:6.2f} s  reads {format_bytes(read)} per token"
+        f"{name:<22} {statistics.median(times):6.3f} s/pass ({min(times):.3f} to {max(times):.3f})"
+        f"  first pass {first:6.2f} s  reads {format_bytes(read)} per pass"
     )
 
 
@@ -166,9 +167,9 @@ def main() -> None:
     parser.add_argument("--memory", default="700MB")
     parser.add_argument("--rate", default="165MB")
     parser.add_argument("--balanced", action="store_true")
-    parser.add_argument("--cores", type=float, help="of CPU time that all threads get together")
+    parser.add_argument("--pass-tokens", type=int, default=1, help="tokens per timed pass")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--tokens", type=int, default=10)
+    parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
@@ -187,56 +188,47 @@ def main() -> None:
             return run(
                 binary.path,
                 path,
-                tokens=given.tokens,
+                passes=given.passes,
+                pass_tokens=given.pass_tokens,
                 threads=given.threads,
                 limits=limits,
                 variables=variables,
             )
 
-        open_limits = Limits(cores=given.cores)
-        in_memory_results = [several(model, open_limits) for _ in range(given.repeats)]
-        print(shown("in memory", in_memory_results), flush=True)
-        sample = several(
-            model, replace(open_limits, memory_bytes=memory_bytes), ARMLOAD_WEIGHTS="streamed"
-        )
+        sample = several(model, Limits(memory_bytes=memory_bytes), ARMLOAD_WEIGHTS="streamed")
         resident = model.stat().st_size - sample.streamed_bytes
-        beside = [
-            several(
-                copy,
-                open_limits,
-                ARMLOAD_WEIGHTS="streamed",
-                ARMLOAD_RESIDENT=str(resident),
-            )
-            for _ in range(given.repeats)
-        ]
-        print(shown("beside the reader", beside), flush=True)
-        compute_s = statistics.median(each.token_s for each in beside)
+        from_memory = {"ARMLOAD_WEIGHTS": "streamed", "ARMLOAD_RESIDENT": str(resident)}
         if given.balanced:
+            compute_s = several(copy, Limits(), **from_memory).pass_s
             bytes_per_s = int(sample.streamed_bytes / compute_s)
-        limits = Limits(memory_bytes=memory_bytes, bytes_per_s=bytes_per_s, cores=given.cores)
-        print(f"{format_bytes(memory_bytes)} of memory, storage at {format_bytes(bytes_per_s)}/s:")
-        mapped, streamed = [], []
+        limits = Limits(memory_bytes=memory_bytes, bytes_per_s=bytes_per_s)
+        in_memory_results, beside, mapped, streamed = [], [], [], []
         for _ in range(given.repeats):
+            in_memory_results.append(several(model, Limits()))
+            beside.append(several(copy, Limits(), **from_memory))
             mapped.append(several(model, limits))
             streamed.append(several(model, limits, ARMLOAD_WEIGHTS="streamed"))
+        compute_s = statistics.median(each.pass_s for each in beside)
+        print(shown("in memory", in_memory_results))
+        print(shown("beside the reader", beside))
+        print(f"{format_bytes(memory_bytes)} of memory, storage at {format_bytes(bytes_per_s)}/s:")
         print(shown("mapped (plain)", mapped))
         print(shown("streamed", streamed))
-        token_s = statistics.median(each.token_s for each in streamed)
+        pass_s = statistics.median(each.pass_s for each in streamed)
         streamed_bytes = streamed[-1].streamed_bytes
         floor_s = max(compute_s, streamed_bytes / bytes_per_s)
-        plain_s = statistics.median(each.token_s for each in mapped)
+        plain_s = statistics.median(each.pass_s for each in mapped)
         weights_bytes = model.stat().st_size
         passes, plain_passes = (
-            statistics.median(each.read_before_first_token_bytes for each in results)
-            / weights_bytes
+            statistics.median(each.read_in_first_pass_bytes for each in results) / weights_bytes
             for results in (streamed, mapped)
         )
         texts = {each.text for each in (*in_memory_results, *beside, *mapped, *streamed)}
         print(
-            f"streamed is {plain_s / token_s:.2f} times as fast as mapped; "
-            f"{token_s / floor_s:.3f} times the larger of computing ({compute_s:.3f} s) and "
+            f"streamed is {plain_s / pass_s:.2f} times as fast as mapped; "
+            f"{pass_s / floor_s:.3f} times the larger of computing ({compute_s:.3f} s) and "
             f"reading {format_bytes(streamed_bytes)} ({streamed_bytes / bytes_per_s:.3f} s); "
-            f"{passes:.2f} passes over the file before the first token, mapped {plain_passes:.2f}; "
+            f"{passes:.2f} files read by the end of the first pass, mapped {plain_passes:.2f}; "
             f"texts {'equal' if len(texts) == 1 else 'DIFFER'}"
         )
 

@@ -99,6 +99,17 @@ def test_text_is_that_of_mapped_weights_and_the_resident_part_is_locked(
     assert abs((steps[-1].locked_bytes or 0) - weights.locked_bytes) < 1 << 20
 
 
+def test_weights_that_all_stay_in_memory_are_read_once(
+    binary: Binary, wide: Path, tmp_path: Path
+) -> None:
+    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
+    trace = tmp_path / "trace.jsonl"
+    assert text_of(starts(binary, wide, trace, streamed(1 << 30), *WORDS)) == expected
+    weights = traced(trace)[0].weights[-1]
+    assert weights.resident_bytes == weights.weights_bytes
+    assert weights.locked_bytes + weights.anonymous_bytes == weights.weights_bytes
+
+
 def test_repacked_weights_are_in_memory_already_and_the_trace_says_so(
     binary: Binary, wide: Path, tmp_path: Path
 ) -> None:

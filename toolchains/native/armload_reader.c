@@ -137,6 +137,9 @@ static bool may_submit(void) {
     if (reader.in_flight_bytes >= IN_FLIGHT_BYTES) {
         return false;
     }
+    if (reader.submitted - reader.dropped >= reader.pieces->count) {
+        return false; // a whole pass ahead, which is where all of them are held
+    }
     return !is_streamed(piece) || is_to_stay || reader.submitted < reader.needed
         || reader.ahead_bytes + armload_piece_bytes(piece) <= reader.window_bytes;
 }

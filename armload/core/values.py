@@ -71,7 +71,7 @@ ByteCount = Annotated[int, BeforeValidator(parse_bytes)]
 
 def counted(count: int, thing: str) -> str:
     """Write a count with its noun: ``1 token``, ``2 tokens``."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def percentage(share: float, *, digits: int = 0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,14 +25,22 @@ QUESTIONS = 8
 COVERED = ["armload/evaluation", "armload/engines/scorer.py", "toolchains/native/scorer"]
 
 
-@pytest.fixture
-def ann(tmp_path: Path) -> Iterator[Person]:
-    person = Person(tmp_path / "ann")
+@pytest.fixture(scope="module")
+def known_on_boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    person = Person(tmp_path_factory.mktemp("people") / "ann")
     for name in ("here", "there"):
         person.add_board(name, f"extends: qemu-user\nworkdir: {person.folder}/{name}-board\n")
     yield person
     for name in ("here", "there"):
         person.types("board.down", "--board", name)
+
+
+@pytest.fixture
+def ann(known_on_boards: Person) -> Person:
+    """Somebody who has kept nothing, and whose boards have her models already."""
+    for kept in ("evaluations", "runs"):
+        shutil.rmtree(known_on_boards.folder / kept, ignore_errors=True)
+    return known_on_boards
 
 
 def words(*more: str, board: str = "here", limit: int = QUESTIONS) -> tuple[str, ...]:
@@ -45,6 +54,21 @@ def answers(person: Person, evaluation: str = "*") -> list[dict[str, Any]]:
     for path in person.folder.glob(f"evaluations/{evaluation}/answers-*.jsonl"):
         found += [json.loads(line) for line in path.read_text().splitlines()]
     return found
+
+
+def test_logits_are_those_of_an_earlier_run_and_not_those_of_another_quantisation(
+    ann: Person,
+) -> None:
+    (ann.folder / "prompts.txt").write_text("Ann has 3 apples.\nBen buys 4 packs of pens.\n")
+    command = ("eval", "--task", "logits", "--data", "prompts.txt", "--board", "here")
+    # What it times there is of another program than the scorer: before any other test's.
+    ann.types("fit", "--board", "here", "--model", MODEL)
+    first = json.loads(ann.types(*command, "--model", MODEL, "--json").stdout)
+    compared = (*command, "--reference", first["run"], "--fail-unless-close", "--json")
+    same = json.loads(ann.types(*compared, "--model", MODEL, "--new").stdout)["agreement"]
+    assert (same["close"], same["max_difference"]) == (2, 0)
+    coarse = ann.types(*compared, "--model", "word-problems:Q2_K", status=13)
+    assert json.loads(coarse.stdout)["agreement"]["close"] == 0
 
 
 def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
@@ -162,21 +186,6 @@ def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
     for ids in (kept, asked):
         assert len(ids) == limit
         assert set(ids.values()) == {1}
-
-
-def test_logits_are_those_of_an_earlier_run_and_not_those_of_another_quantisation(
-    ann: Person,
-) -> None:
-    (ann.folder / "prompts.txt").write_text("Ann has 3 apples.\nBen buys 4 packs of pens.\n")
-    command = ("eval", "--task", "logits", "--data", "prompts.txt", "--board", "here")
-    # What it times there is of another program than the scorer.
-    ann.types("fit", "--board", "here", "--model", MODEL)
-    first = json.loads(ann.types(*command, "--model", MODEL, "--json").stdout)
-    compared = (*command, "--reference", first["run"], "--fail-unless-close", "--json")
-    same = json.loads(ann.types(*compared, "--model", MODEL, "--new").stdout)["agreement"]
-    assert (same["close"], same["max_difference"]) == (2, 0)
-    coarse = ann.types(*compared, "--model", "word-problems:Q2_K", status=13)
-    assert json.loads(coarse.stdout)["agreement"]["close"] == 0
 
 
 def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Person) -> None:

@@ -92,7 +92,7 @@ def test_a_busy_neighbour_is_named(person: Person) -> None:
 
 def test_a_run_is_kept_to_its_cores_and_to_no_more_threads(person: Person) -> None:
     process = person.start(
-        *("bench", "--board", "mine", "-n", "64", "--cpus", "1", "--repeats", "1", "--json")
+        *("bench", "--board", "mine", "-n", "24", "--cpus", "1", "--repeats", "1", "--json")
     )
     person.waits_on_board(ENGINE_RUNS, process)
     said = person.on_board("grep Cpus_allowed_list /proc/$(pidof llama-completion)/status")

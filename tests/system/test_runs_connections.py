@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -19,6 +19,7 @@ from armload.boards.address import SshAddress
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
+from armload.core.progress import Silent, Step
 from armload.deploy.collect import collect
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, Growth, Seen, follow
 from armload.deploy.launch import launch
@@ -70,6 +71,24 @@ class Server:
 
     def end(self) -> None:
         self._running.__exit__(None, None, None)
+
+
+class BreaksOnce(Silent):
+    """Kills the server as soon as that much has been fetched."""
+
+    def __init__(self, server: Server, after_bytes: int) -> None:
+        self.broken_at_bytes = 0.0
+        self._server = server
+        self._after_bytes = after_bytes
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+        yield self
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        if completed > self._after_bytes and not self.broken_at_bytes:
+            self.broken_at_bytes = completed
+            self._server.restart()
 
 
 def descendants_called(pid: str, name: str) -> list[str]:
@@ -224,20 +243,9 @@ def test_large_output_is_fetched_piece_by_piece_and_goes_on_after_a_break(
         )
         follow(host, folder, lambda now: None)
         local = tmp_path / "local"
-        part = local / ".big.part"
-        arrived = []
-
-        def break_once() -> None:
-            while not part.exists() or part.stat().st_size < size // 4:
-                time.sleep(0.002)
-            server.restart()
-            arrived.append(part.stat().st_size)
-
-        breaker = threading.Thread(target=break_once)
-        breaker.start()
-        collect(host, folder, local)
-        breaker.join()
-    assert 0 < arrived[0] < size, "the line broke in between"
+        breaking = BreaksOnce(server, size // 4)
+        collect(host, folder, local, breaking)
+    assert size // 4 < breaking.broken_at_bytes < size
     assert (local / "big").read_bytes() == Path(folder / "big").read_bytes()
 
 

@@ -35,16 +35,16 @@ def test_of_two_workstations_one_runs_and_the_other_waits_and_then_runs(
 ) -> None:
     ann, bob = people
     with held_engine(ann) as engine:
-        first_come = ann.start(*benches(80))
+        first_come = ann.start(*benches(30))
         engine.waited_for(first_come)
-        second_come = bob.start(*benches(80))
+        second_come = bob.start(*benches(30))
         said_by(second_come, "is in use by")
     both = (first_come, second_come)
     done = [process.communicate(timeout=600) for process in both]
     assert [process.returncode for process in both] == [0, 0], done
     runs = [json.loads(out) for out, _ in done]
     for run in runs:
-        checked(run, 80)
+        checked(run, 30)
     first, second = sorted(runs, key=lambda run: int(run["trace"]["start_ns"]))
     assert first["id"] == runs[0]["id"]
     assert first["steps"][-1]["end_ns"] < second["trace"]["start_ns"]
@@ -101,7 +101,7 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     ann, _ = people
     checked(json.loads(ann.types(*benches(8)).stdout), 8)  # is home, so there is what can go
     with held_engine(ann) as engine:
-        left = ann.start(*benches(90))
+        left = ann.start(*benches(31))
         engine.waited_for(left)
         left.kill()
         left.communicate()
@@ -116,7 +116,7 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     assert {entry["kind"] for entry in cleaned["kept"]} == {"run", "program", "model"}
     refused = ann.types("board.clean", "--board", "mine", "--all", status=2)
     assert "Nothing was removed" in refused.stderr
-    checked(json.loads(ann.types(*benches(90)).stdout), 90)
+    checked(json.loads(ann.types(*benches(31)).stdout), 31)
     everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0", "--yes", "--json")
     assert json.loads(ann.types(*everything).stdout)["kept"] == []
     assert ann.on_board("ls /data/local/tmp/armload/models").strip() == ""

@@ -68,7 +68,7 @@ def test_a_workstation_killed_in_a_run_takes_it_over_with_the_same_command(
     people: tuple[Person, Person], stage: str
 ) -> None:
     ann, _ = people
-    tokens = 70 if stage == "running" else 71  # each is another request
+    tokens = 30 if stage == "running" else 31  # each is another request
     before, runs_before = known(ann), set(ann.on_board(LIST_RUNS).split())
     with held_engine(ann) as engine:
         process = ann.start(*benches(tokens))

@@ -256,7 +256,7 @@ def test_sampling_repeats_with_its_seed(scorer: Path, tmp_path: Path) -> None:
 def test_a_killed_scorer_leaves_whole_lines_and_the_rest_can_follow(
     scorer: Path, tmp_path: Path
 ) -> None:
-    items = [story(f"g{n}", max_tokens=200) for n in range(16)]
+    items = [story(f"g{n}", max_tokens=60) for n in range(8)]
     output = tmp_path / "stdout"
     with output.open("wb") as file:
         words = command(scorer, tmp_path, items, "--parallel", "4")
@@ -268,7 +268,7 @@ def test_a_killed_scorer_leaves_whole_lines_and_the_rest_can_follow(
     running.wait()
     assert output.read_bytes().endswith(b"\n")
     done = {answer.id for answer in read_answers(output)}
-    assert 4 <= len(done) < 60
+    assert 4 <= len(done) < len(items)
     left = [item for item in items if item["id"] not in done]
     assert done.isdisjoint(score(scorer, tmp_path, left, "--parallel", "4"))
 

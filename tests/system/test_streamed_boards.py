@@ -221,3 +221,9 @@ def test_a_mixture_of_experts_that_exceeds_memory_stays_mapped_and_says_why(ann:
     asked = Run.model_validate(ann.benches(*words, "--weights", "streamed"))
     assert asked.text == run.text
     assert any("in a mixture of experts, a token decides" in note for note in asked.notes)
+
+
+def test_a_model_beyond_the_boards_memory_is_killed_and_told_so(ann: Person) -> None:
+    # Above what is free and below what there is, so that the kernel grants it and then regrets it.
+    words = ("bench", "--board", "mine", "-n", "2", "--engine-args", "-c 12288")
+    assert "out of memory" in ann.types(*words, status=9).stderr

@@ -63,7 +63,7 @@ def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]
 def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
     shown = ann.types(
         *words("-n", "8", "-t", "1,2", "--prompt-tokens", "8,32"),
-        *("--repeats", "2", "--warmups", "1"),
+        *("--repeats", "1", "--warmups", "1"),
     )
     cells = json.loads(shown.stdout)["cells"]
     assert [(cell["plan"]["prompt_tokens"], cell["plan"]["threads"]) for cell in cells] == [
@@ -72,18 +72,18 @@ def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
         (32, 1),
         (32, 2),
     ]
-    assert all(len(cell["runs"]) == cell["ended"] == 2 for cell in cells)
+    assert all(len(cell["runs"]) == cell["ended"] == 1 for cell in cells)
     kept = runs(ann)
-    assert len(kept) == 12
+    assert len(kept) == 8
     for run in kept.values():
         plan = cells[run["place"]["cell"]]["plan"]
         read = sum(step["prompt_tokens"] for step in run["steps"])
         assert read == plan["prompt_tokens"]
         assert run["trace"]["threads"] == plan["threads"]
     done = [kept[entry["run"]]["place"] for entry in journal(ann)]
-    assert [place["round"] for place in done] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [place["round"] for place in done] == [0] * 4 + [1] * 4
     assert all(place["warm_up"] == (place["round"] == 0) for place in done)
-    assert "12/12" in shown.stderr
+    assert "8/8" in shown.stderr
 
 
 @pytest.mark.exhaustive(covers=["armload/bench", "armload/runs"])

@@ -19,11 +19,13 @@ class Weights(Value):
         weights_bytes: that one pass over the model reads, in whole pages.
         resident_bytes: of these, chosen to stay in memory.
         locked_bytes: of these, locked with ``mlock``.
-        anonymous_bytes: of these, copied into anonymous memory, because locking is not permitted.
+        anonymous_bytes: of these, in anonymous memory without a lock, because locking is not permitted.
         cached_bytes: of these, left in the page cache, because of swap neither was possible.
         released_bytes: given up because memory ran short.
         window_bytes: read ahead of the computation at most.
         lock_refused: ``RLIMIT_MEMLOCK``, or a kernel that cannot lock, stopped the locking.
+        reads: ``direct`` into the program's own memory, or ``buffered`` by the page cache where the
+            file system cannot do that; none in what an older armload recorded.
     """
 
     weights: Literal["streamed", "mapped"]
@@ -39,6 +41,7 @@ class Weights(Value):
     released_bytes: int = 0
     window_bytes: int = 0
     lock_refused: bool = False
+    reads: Literal["direct", "buffered"] | None = None
 
     @property
     def held_bytes(self) -> int:

@@ -232,7 +232,7 @@ def test_a_kernel_that_cannot_lock_holds_the_resident_part_in_anonymous_memory(
 @pytest.mark.parametrize(
     ("lacks", "reason"),
     [
-        ("readahead", "this kernel or file system cannot read ahead"),
+        ("memfd_create", "this kernel cannot share memory between mappings, or start a thread"),
         pytest.param(
             "MemAvailable", "this kernel does not report the available memory", marks=as_root
         ),

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -70,9 +71,21 @@ size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const cha
     return bytes;
 }
 
+// For reading past the page cache. Where the file system cannot do that, a duplicate reads through it.
+static int open_again(int file) {
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    const int again = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    return again >= 0 ? again : fcntl(file, F_DUPFD_CLOEXEC, 3);
+}
+
+bool armload_reads_directly(int file) {
+    return (fcntl(file, F_GETFL) & O_DIRECT) != 0;
+}
+
 static void note_mapping(char * address, size_t bytes, int file) {
     struct stat status;
-    const int   own = fcntl(file, F_DUPFD_CLOEXEC, 3);
+    const int   own = open_again(file);
     if (own < 0 || fstat(own, &status) != 0) {
         return;
     }

@@ -10,7 +10,7 @@ struct armload_mapping {
     char *  base; // where the file's first byte would be
     char *  begin;
     char *  end;
-    int     file; // a descriptor of our own: the engine closes its
+    int     file; // opened anew: the engine closes its own
     int64_t file_bytes;
 };
 
@@ -19,6 +19,9 @@ bool armload_streams(void);
 
 // Returns false for an address in no mapping.
 bool armload_find_mapping(const void * address, struct armload_mapping * mapping);
+
+// Whether what is read from such a file goes past the page cache.
+bool armload_reads_directly(int file);
 
 // Bytes of all mappings.
 size_t armload_mapped_bytes(void);

@@ -1,7 +1,9 @@
 #include "armload_pieces.h"
 
 #include "armload_mapping.h"
+#include "armload_window.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +13,6 @@ enum {
     MOST_PIECES       = 16384, // each may be a mapping of its own, and Linux allows 65530
     SMALL_BYTES       = 64 << 10,
     SEGMENTS_A_WINDOW = 4,
-    NEAR_NODES        = 16,
 };
 
 static struct armload_tensor * tensor_at(const struct armload_pieces * pieces, const char * begin) {
@@ -34,8 +35,7 @@ static const struct ggml_tensor * weight_of(const struct ggml_tensor * node, int
 static void add(struct armload_pieces * pieces, const struct ggml_tensor * tensor, int node) {
     struct armload_tensor * known = tensor_at(pieces, tensor->data);
     if (known != NULL) {
-        known->repeated = known->repeated || node - known->node > NEAR_NODES;
-        known->node     = node;
+        known->repeated = true;
         return;
     }
     if (pieces->tensor_count % 256 == 0) {
@@ -65,24 +65,91 @@ enum armload_unfit armload_collect(struct ggml_cgraph * graph, struct armload_pi
     return pieces->tensor_count > 0 ? ARMLOAD_FIT : ARMLOAD_UNFIT_UNMAPPED;
 }
 
-bool armload_locate(struct ggml_cgraph * graph, struct armload_pieces * pieces) {
+// What stays of a tensor is its beginning.
+static bool is_windowed(const struct armload_pieces * pieces, const struct armload_tensor * tensor) {
+    return tensor->end_piece > tensor->first_piece
+        && pieces->each[tensor->end_piece - 1].place == ARMLOAD_IN_WINDOW;
+}
+
+// A token embedding that is the output matrix too is in the window when that is computed, and not when
+// rows of it are looked up.
+static bool take_rows_from_file(const struct armload_pieces * pieces, struct ggml_tensor * node) {
+    const struct ggml_tensor * source = node->src[0];
+    struct armload_tensor *    known  = tensor_at(pieces, source->view_src != NULL ? source->view_src->data : source->data);
+    if (known == NULL || !is_windowed(pieces, known)) {
+        return true;
+    }
+    if (source->view_src != NULL) {
+        return false;
+    }
+    if (known->rows.data == NULL) {
+        known->rows      = *source;
+        known->rows.data = armload_map_again(known->begin, known->bytes);
+    }
+    node->src[0] = &known->rows;
+    return known->rows.data != NULL;
+}
+
+static void find_segments(struct armload_pieces * pieces) {
+    for (int segment = 0; segment < pieces->segment_count; segment++) {
+        pieces->segments[segment].node = -1;
+    }
+    for (int index = 0; index < pieces->tensor_count; index++) {
+        const struct armload_tensor * tensor  = &pieces->tensors[index];
+        struct armload_segment *      segment = &pieces->segments[tensor->segment];
+        if (tensor->node >= 0 && (segment->node < 0 || tensor->node < segment->node)) {
+            segment->node = tensor->node;
+        }
+    }
+}
+
+// Whether nothing in the window is used after the next segment's first node.
+static bool is_in_order(const struct armload_pieces * pieces) {
+    int segment   = -1;
+    int next_node = INT_MAX;
+    for (int index = pieces->tensor_count; index-- > 0;) {
+        const struct armload_tensor * tensor = &pieces->tensors[index];
+        if (tensor->node < 0) {
+            continue;
+        }
+        if (tensor->segment != segment) {
+            next_node = segment < 0 ? INT_MAX : pieces->segments[segment].node;
+            segment   = tensor->segment;
+        }
+        if (pieces->segments[segment].node >= next_node
+            || (is_windowed(pieces, tensor) && tensor->last_node >= next_node)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum armload_order armload_locate(struct ggml_cgraph * graph, struct armload_pieces * pieces) {
     bool found = false;
     for (int index = 0; index < pieces->tensor_count; index++) {
         pieces->tensors[index].node = -1;
     }
     for (int index = 0; index < ggml_graph_n_nodes(graph); index++) {
-        const struct ggml_tensor * node = ggml_graph_node(graph, index);
+        struct ggml_tensor * node = ggml_graph_node(graph, index);
+        if (node->op == GGML_OP_GET_ROWS && !take_rows_from_file(pieces, node)) {
+            return ARMLOAD_OUT_OF_ORDER;
+        }
         // The engine builds the output for the tokens that need none too, with no columns.
         for (int source = 0; source < GGML_MAX_SRC && !ggml_is_empty(node); source++) {
             const struct ggml_tensor * tensor = weight_of(node, source);
             struct armload_tensor *    known  = tensor == NULL ? NULL : tensor_at(pieces, tensor->data);
-            if (known != NULL && known->node < 0) {
-                known->node = index;
-                found       = true;
+            if (known != NULL) {
+                known->node      = known->node < 0 ? index : known->node;
+                known->last_node = index;
+                found            = true;
             }
         }
     }
-    return found;
+    if (!found) {
+        return ARMLOAD_OTHER_WEIGHTS;
+    }
+    find_segments(pieces);
+    return is_in_order(pieces) ? ARMLOAD_IN_ORDER : ARMLOAD_OUT_OF_ORDER;
 }
 
 static int64_t least(int64_t one, int64_t other) {
@@ -90,7 +157,7 @@ static int64_t least(int64_t one, int64_t other) {
 }
 
 static bool always_stays(const struct armload_tensor * tensor) {
-    return tensor->repeated || tensor->bytes <= SMALL_BYTES;
+    return tensor->bytes <= SMALL_BYTES;
 }
 
 // What remains to be streamed of a tensor when this share of it stays.
@@ -124,25 +191,19 @@ static double share_for(const struct armload_pieces * pieces, int64_t resident_b
     return low;
 }
 
-static void cut_tensor(struct armload_pieces * pieces, struct armload_tensor * tensor, size_t piece_bytes) {
+static void cut_tensor(struct armload_pieces * pieces, struct armload_tensor * tensor) {
     struct armload_mapping mapping;
     const uintptr_t        page  = (uintptr_t) sysconf(_SC_PAGESIZE) - 1;
-    char * const           end   = tensor->begin + tensor->bytes;
-    char * const           first = (char *) ((uintptr_t) tensor->begin & ~page);
-    char * const           last  = (char *) (((uintptr_t) end + page) & ~page);
-    char * const inner_begin     = (char *) (((uintptr_t) tensor->begin + page) & ~page);
-    char * const inner_end       = (char *) ((uintptr_t) end & ~page);
+    char * const           first = (char *) (((uintptr_t) tensor->begin + page) & ~page);
+    char * const           last  = (char *) ((uintptr_t) (tensor->begin + tensor->bytes) & ~page);
     armload_find_mapping(tensor->begin, &mapping);
     tensor->first_piece = pieces->count;
-    for (char * begin = first; begin < last; begin += piece_bytes) {
-        char * piece_end = begin + least((int64_t) piece_bytes, last - begin);
+    for (char * begin = first; begin < last; begin += pieces->piece_bytes) {
         pieces->each[pieces->count++] = (struct armload_piece) {
-            .begin      = begin,
-            .end        = piece_end,
-            .drop_begin = begin < inner_begin ? inner_begin : begin,
-            .drop_end   = piece_end > inner_end ? inner_end : piece_end,
-            .base       = mapping.base,
-            .file       = mapping.file,
+            .begin  = begin,
+            .end    = begin + least((int64_t) pieces->piece_bytes, last - begin),
+            .offset = begin - mapping.base,
+            .file   = mapping.file,
         };
     }
     tensor->end_piece = pieces->count;
@@ -168,41 +229,75 @@ static void choose_resident(struct armload_pieces * pieces, double share, int64_
     }
 }
 
-// A tensor is needed as a whole: one of which more is streamed than the window holds is left to the
-// kernel, which reads ahead inside it.
-static void choose_mapped(struct armload_pieces * pieces, int64_t most_bytes) {
+static bool stays(const struct armload_piece * piece) {
+    return piece->resident || piece->place >= ARMLOAD_LOCKED;
+}
+
+static int slots_of(const struct armload_pieces * pieces, const struct armload_tensor * tensor) {
+    int slots = 0;
+    for (size_t number = tensor->first_piece; number < tensor->end_piece; number++) {
+        slots += !stays(&pieces->each[number]);
+    }
+    return slots;
+}
+
+// A tensor is needed as a whole, and what follows it is read meanwhile: of one that takes more than
+// half of the window, the rest is left to the kernel. So is one that several nodes use.
+static int choose_windowed(struct armload_pieces * pieces) {
+    int windowed = 0;
     for (int index = 0; index < pieces->tensor_count; index++) {
-        const struct armload_tensor * tensor   = &pieces->tensors[index];
-        int64_t                       streamed = 0;
+        const struct armload_tensor * tensor = &pieces->tensors[index];
+        const int                     slots  = slots_of(pieces, tensor);
+        const bool                    fits   = slots <= pieces->most_slots / 2 && !tensor->repeated;
         for (size_t number = tensor->first_piece; number < tensor->end_piece; number++) {
-            const struct armload_piece * piece = &pieces->each[number];
-            streamed += piece->resident ? 0 : armload_piece_bytes(piece);
+            struct armload_piece * piece = &pieces->each[number];
+            if (!stays(piece)) {
+                piece->place = fits ? ARMLOAD_IN_WINDOW : ARMLOAD_MAPPED;
+                windowed += fits;
+            }
         }
-        for (size_t number = tensor->first_piece; number < tensor->end_piece; number++) {
-            pieces->each[number].mapped = streamed > most_bytes && !pieces->each[number].resident;
+    }
+    return windowed;
+}
+
+static int divided(int count, int by) {
+    return (count + by - 1) / by;
+}
+
+// In a ring. Each pass begins it anew, so it is so long that a pass ends close to its end.
+static void give_slots(struct armload_pieces * pieces, int windowed) {
+    const int rounds   = divided(windowed, pieces->most_slots);
+    int       given    = 0;
+    pieces->slot_count = rounds > 0 ? divided(windowed, rounds) : 0;
+    for (size_t number = 0; number < pieces->count; number++) {
+        if (pieces->each[number].place == ARMLOAD_IN_WINDOW) {
+            pieces->each[number].slot = given++ % pieces->slot_count;
         }
     }
 }
 
-static void make_segments(struct armload_pieces * pieces, int64_t segment_bytes) {
-    int64_t streamed    = 0;
-    pieces->segment_end = calloc((size_t) pieces->tensor_count, sizeof(*pieces->segment_end));
+static void make_segments(struct armload_pieces * pieces) {
+    int slots = 0;
+    free(pieces->segments);
+    pieces->segments      = calloc((size_t) pieces->tensor_count, sizeof(*pieces->segments));
+    pieces->segment_count = 0;
     for (int index = 0; index < pieces->tensor_count; index++) {
         struct armload_tensor * tensor = &pieces->tensors[index];
-        int64_t                 bytes  = 0;
-        for (size_t number = tensor->first_piece; number < tensor->end_piece; number++) {
-            const struct armload_piece * piece = &pieces->each[number];
-            bytes += piece->resident || piece->mapped ? 0 : armload_piece_bytes(piece);
-        }
-        if (streamed + bytes > segment_bytes && streamed > 0) {
+        const int               more   = is_windowed(pieces, tensor) ? slots_of(pieces, tensor) : 0;
+        if (slots > 0 && slots + more > pieces->slot_count / SEGMENTS_A_WINDOW) {
             pieces->segment_count++;
-            streamed = 0;
+            slots = 0;
         }
-        streamed += bytes;
-        tensor->segment                            = pieces->segment_count;
-        pieces->segment_end[pieces->segment_count] = tensor->end_piece;
+        slots += more;
+        tensor->segment = pieces->segment_count;
+        pieces->segments[tensor->segment].end_piece = tensor->end_piece;
     }
     pieces->segment_count++;
+}
+
+void armload_arrange(struct armload_pieces * pieces) {
+    give_slots(pieces, choose_windowed(pieces));
+    make_segments(pieces);
 }
 
 void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t window_bytes) {
@@ -210,27 +305,26 @@ void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t
     for (int index = 0; index < pieces->tensor_count; index++) {
         total_bytes += pieces->tensors[index].bytes;
     }
-    size_t piece_bytes = PIECE_BYTES;
-    while (total_bytes / piece_bytes > MOST_PIECES) {
-        piece_bytes *= 2;
+    pieces->piece_bytes = PIECE_BYTES;
+    while (total_bytes / pieces->piece_bytes > MOST_PIECES) {
+        pieces->piece_bytes *= 2;
     }
-    const size_t most = total_bytes / piece_bytes + 2 * (size_t) pieces->tensor_count;
-    pieces->each      = calloc(most, sizeof(*pieces->each));
+    pieces->most_slots = (int) (window_bytes / (int64_t) pieces->piece_bytes);
+    const size_t most  = total_bytes / pieces->piece_bytes + (size_t) pieces->tensor_count;
+    pieces->each       = calloc(most, sizeof(*pieces->each));
     for (int index = 0; index < pieces->tensor_count; index++) {
-        cut_tensor(pieces, &pieces->tensors[index], piece_bytes);
+        cut_tensor(pieces, &pieces->tensors[index]);
     }
-    int64_t most_bytes = window_bytes / 2;
+    int64_t most_bytes = window_bytes / 2 - (int64_t) pieces->piece_bytes;
     if (resident_with(pieces, 0, most_bytes) > resident_bytes) {
         most_bytes = INT64_MAX;
     }
     choose_resident(pieces, share_for(pieces, resident_bytes, most_bytes), most_bytes);
-    choose_mapped(pieces, window_bytes / 2 + (int64_t) piece_bytes);
-    make_segments(pieces, window_bytes / SEGMENTS_A_WINDOW);
 }
 
 void armload_free_pieces(struct armload_pieces * pieces) {
     free(pieces->tensors);
     free(pieces->each);
-    free(pieces->segment_end);
+    free(pieces->segments);
     *pieces = (struct armload_pieces) { 0 };
 }

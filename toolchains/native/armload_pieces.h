@@ -7,43 +7,63 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-// Part of one tensor, of whole pages. Pages that it shares with its neighbours are not dropped.
+enum armload_place {
+    ARMLOAD_MAPPED,    // the kernel reads it
+    ARMLOAD_IN_WINDOW, // read again for each pass
+    ARMLOAD_LOCKED,    // from here on: stays in memory
+    ARMLOAD_ANONYMOUS, // where locking is refused
+    ARMLOAD_CACHED,    // mapped, where swap could take anonymous memory
+    ARMLOAD_PLACES,
+};
+
+// Part of one tensor, of whole pages that it shares with no other.
 struct armload_piece {
-    char *  begin;
-    char *  end;
-    char *  drop_begin;
-    char *  drop_end;
-    char *  base; // of the file's mapping
-    int     file;
-    bool    resident; // is to stay in memory
-    bool    held;     // stays in memory
-    bool    anonymous;
-    bool    mapped; // left to the kernel: more than fits beside the window
+    char *             begin;
+    char *             end;
+    off_t              offset; // in the file
+    int                file;
+    int                slot;     // of the window
+    bool               resident; // is to stay in memory
+    enum armload_place place;
 };
 
 struct armload_tensor {
-    char * begin;
-    size_t bytes;
-    int    node; // of the latest graph; -1 if that does not use it
-    int    segment;
-    size_t first_piece;
+    char *             begin;
+    size_t             bytes;
+    int                node;      // of the latest graph, the first that uses it; -1 if none does
+    int                last_node; // that uses it
+    int                segment;
+    size_t             first_piece;
+    size_t             end_piece;
+    bool               repeated; // used by several nodes
+    struct ggml_tensor rows;     // the same weights in the file, for nodes that read single rows
+};
+
+// Is computed when all of it is in memory; then the window has room for what follows.
+struct armload_segment {
     size_t end_piece;
-    bool   repeated; // used by nodes that are far apart
+    int    node; // of the latest graph, the first that needs it; -1 if none does
 };
 
 struct armload_pieces {
-    struct armload_tensor * tensors;
-    int                     tensor_count;
-    struct armload_piece *  each;
-    size_t                  count;
-    size_t *                segment_end; // one past the last piece of each
-    int                     segment_count;
-    int64_t                 total_bytes;
-    int64_t                 resident_bytes;
+    struct armload_tensor *  tensors;
+    int                      tensor_count;
+    struct armload_piece *   each;
+    size_t                   count;
+    struct armload_segment * segments;
+    int                      segment_count;
+    size_t                   piece_bytes; // of the largest, and of a slot
+    int                      most_slots;
+    int                      slot_count;
+    int64_t                  total_bytes;
+    int64_t                  resident_bytes;
 };
 
 enum armload_unfit { ARMLOAD_FIT, ARMLOAD_UNFIT_EXPERTS, ARMLOAD_UNFIT_UNMAPPED };
+
+enum armload_order { ARMLOAD_OTHER_WEIGHTS, ARMLOAD_IN_ORDER, ARMLOAD_OUT_OF_ORDER };
 
 // Collects the tensors of a graph. A token embedding of which single rows are read is none of them.
 // Returns why they cannot be streamed, if so: of a mixture of experts the graph names all of them, and
@@ -55,8 +75,12 @@ enum armload_unfit armload_collect(struct ggml_cgraph * graph, struct armload_pi
 // are busy at the same time.
 void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t window_bytes);
 
-// Looks up where this graph uses the tensors. Returns false if it uses none of them: another model's.
-bool armload_locate(struct ggml_cgraph * graph, struct armload_pieces * pieces);
+// Gives each piece that does not stay its slot of the window, in order, and divides the pass into
+// segments that fit there. A tensor that does not fit is left to the kernel.
+void armload_arrange(struct armload_pieces * pieces);
+
+// Looks up where this graph uses the tensors. What is in the window must be used segment by segment.
+enum armload_order armload_locate(struct ggml_cgraph * graph, struct armload_pieces * pieces);
 
 void armload_free_pieces(struct armload_pieces * pieces);
 

@@ -4,248 +4,205 @@
 
 #include "armload_reader.h"
 
-#include "armload_mapping.h"
+#include "armload_window.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
-enum {
-    IN_FLIGHT_BYTES = 2 << 20,   // of requests that the storage works on
-    REQUEST_BYTES   = 128 << 10, // the kernel cuts longer ones to the device's readahead
-};
+enum { MOST_THREADS = 4 }; // so many requests keep the storage busy
+
+static const uint64_t NOTHING = UINT64_MAX;
 
 static struct {
     pthread_mutex_t         lock;
-    pthread_cond_t          changed;
-    pthread_t               thread;
-    bool                    runs;
+    pthread_cond_t          room;   // in the window, or the end
+    pthread_cond_t          filled; // what the computation waits for
+    pthread_t               threads[MOST_THREADS];
+    int                     thread_count;
     bool                    stops;
     bool                    has_swap;
     bool                    keeps_no_more; // memory was refused
+    bool                    lacks_slots;
     struct armload_pieces * pieces;
-    int64_t                 window_bytes;
-    uint64_t                submitted; // these four count pieces, over all passes
-    uint64_t                arrived;
+    uint64_t                reads[MOST_THREADS]; // the position that each thread reads
+    uint64_t *              in_slot;             // the latest position of each
+    uint64_t                next;
     uint64_t                passed;
-    uint64_t                dropped;
     uint64_t                needed;
-    int64_t                 in_flight_bytes;
-    int64_t                 ahead_bytes; // read and not dropped, without what is held
     int64_t                 wait_ns;
-    uintptr_t               page_bytes;
     struct armload_held     held;
-} reader = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+} reader = {
+    .lock   = PTHREAD_MUTEX_INITIALIZER,
+    .room   = PTHREAD_COND_INITIALIZER,
+    .filled = PTHREAD_COND_INITIALIZER,
+};
 
 static struct armload_piece * piece_at(uint64_t position) {
     return &reader.pieces->each[position % reader.pieces->count];
 }
 
-static bool is_streamed(const struct armload_piece * piece) {
-    return !piece->held && !piece->mapped;
+// Everything below is called with the lock held, unless it says otherwise.
+
+// Everything before this position is in memory.
+static uint64_t arrived(void) {
+    uint64_t position = reader.next;
+    for (int number = 0; number < reader.thread_count; number++) {
+        position = reader.reads[number] < position ? reader.reads[number] : position;
+    }
+    return position;
 }
 
-static void request(const struct armload_piece * piece) {
-    for (const char * begin = piece->begin; begin < piece->end; begin += REQUEST_BYTES) {
-        const size_t bytes = (size_t) (piece->end - begin);
-        readahead(piece->file, begin - piece->base, bytes < REQUEST_BYTES ? bytes : REQUEST_BYTES);
-    }
+static bool is_free(int slot) {
+    const uint64_t position = reader.in_slot[slot];
+    return position == NOTHING || (position < reader.passed && position < arrived());
 }
 
-// Waits for each page, and maps it for all threads.
-static void touch(const struct armload_piece * piece) {
-    for (const volatile char * page = piece->begin; page < piece->end; page += reader.page_bytes) {
-        (void) *page;
-    }
-}
-
-static void drop(const struct armload_piece * piece) {
-    if (piece->drop_end > piece->drop_begin) {
-        const size_t bytes = (size_t) (piece->drop_end - piece->drop_begin);
-        madvise(piece->drop_begin, bytes, MADV_DONTNEED);
-        posix_fadvise(piece->file, piece->drop_begin - piece->base, (off_t) bytes, POSIX_FADV_DONTNEED);
-    }
-}
-
-// Without swap, anonymous memory stays as surely as locked one.
-static bool copy_to_anonymous(struct armload_piece * piece) {
-    const size_t bytes = (size_t) (piece->end - piece->begin);
-    char *       copy  = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (copy == MAP_FAILED) {
-        return false;
-    }
-    memcpy(copy, piece->begin, bytes);
-    mprotect(copy, bytes, PROT_READ);
-    if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, piece->begin) == MAP_FAILED) {
-        munmap(copy, bytes);
-        return false;
-    }
-    posix_fadvise(piece->file, piece->drop_begin - piece->base, piece->drop_end - piece->drop_begin,
-                  POSIX_FADV_DONTNEED);
-    return true;
+static void keep_no_more(struct armload_piece * piece) {
+    reader.keeps_no_more = true;
+    reader.lacks_slots   = true;
+    piece->resident      = false;
+    armload_show_file(piece);
 }
 
 static bool is_limited(size_t more_bytes) {
     struct rlimit limit;
     return errno == EPERM || errno == ENOSYS
         || (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
-            && (uint64_t) reader.held.locked_bytes + more_bytes > limit.rlim_cur);
+            && (uint64_t) reader.held.bytes[ARMLOAD_LOCKED] + more_bytes > limit.rlim_cur);
 }
 
-// Returns how the piece is held, if it is, by the count that it belongs to.
-static int64_t * hold(struct armload_piece * piece) {
-    const size_t bytes = (size_t) (piece->end - piece->begin);
-    if (!reader.held.refused) {
-        if (mlock(piece->begin, bytes) == 0) {
-            return &reader.held.locked_bytes;
-        }
-        if (!is_limited(bytes)) {
-            return NULL;
-        }
-        reader.held.refused = true;
-    }
-    if (reader.has_swap) {
-        return &reader.held.cached_bytes;
-    }
-    piece->anonymous = copy_to_anonymous(piece);
-    return piece->anonymous ? &reader.held.anonymous_bytes : NULL;
-}
-
-// Everything below is called with the lock held, and gives it up while it reads or drops.
-
-static void drop_passed(void) {
-    struct armload_piece * piece    = piece_at(reader.dropped);
-    const bool             was_read = reader.dropped < reader.submitted;
-    if (was_read && !piece->held) {
-        reader.ahead_bytes -= piece->mapped ? 0 : armload_piece_bytes(piece);
-        pthread_mutex_unlock(&reader.lock);
-        drop(piece);
-        pthread_mutex_lock(&reader.lock);
-    }
-    reader.dropped++;
-}
-
-static bool may_submit(void) {
-    const struct armload_piece * piece = piece_at(reader.submitted);
-    const bool is_to_stay              = piece->resident && !reader.keeps_no_more;
-    if (reader.in_flight_bytes >= IN_FLIGHT_BYTES) {
+// Returns whether there is memory for the piece, and notes how it is held. Without swap, anonymous memory
+// stays as surely as locked one.
+static bool claim(struct armload_piece * piece) {
+    const size_t bytes = (size_t) armload_piece_bytes(piece);
+    if (reader.keeps_no_more) {
         return false;
     }
-    if (reader.submitted - reader.dropped >= reader.pieces->count) {
-        return false; // a whole pass ahead, which is where all of them are held
-    }
-    return !is_streamed(piece) || is_to_stay || reader.submitted < reader.needed
-        || reader.ahead_bytes + armload_piece_bytes(piece) <= reader.window_bytes;
-}
-
-static void submit(void) {
-    struct armload_piece * piece = piece_at(reader.submitted);
-    if (is_streamed(piece)) {
-        reader.ahead_bytes += armload_piece_bytes(piece);
-        reader.in_flight_bytes += armload_piece_bytes(piece);
-        pthread_mutex_unlock(&reader.lock);
-        request(piece);
-        pthread_mutex_lock(&reader.lock);
-    }
-    reader.submitted++;
-}
-
-static void take_arrived(void) {
-    struct armload_piece * piece = piece_at(reader.arrived);
-    if (is_streamed(piece)) {
-        const int64_t bytes = armload_piece_bytes(piece);
-        const bool    stays = piece->resident && !reader.keeps_no_more;
-        int64_t *     count = NULL;
-        pthread_mutex_unlock(&reader.lock);
-        touch(piece);
-        if (stays) {
-            count = hold(piece);
+    if (reader.held.refused && reader.has_swap) {
+        armload_show_file(piece);
+        piece->place = ARMLOAD_CACHED;
+    } else if (!armload_claim_memory(piece)) {
+        return false;
+    } else if (!reader.held.refused && mlock(piece->begin, bytes) == 0) {
+        piece->place = ARMLOAD_LOCKED;
+    } else if (!reader.held.refused && !is_limited(bytes)) {
+        return false;
+    } else {
+        reader.held.refused = true;
+        if (reader.has_swap) {
+            return claim(piece);
         }
-        pthread_mutex_lock(&reader.lock);
-        reader.in_flight_bytes -= bytes;
-        if (count != NULL) {
-            *count += bytes;
-            piece->held = true;
-            reader.ahead_bytes -= bytes;
-        } else if (stays) {
-            reader.keeps_no_more = true;
-        }
+        piece->place = ARMLOAD_ANONYMOUS;
     }
-    reader.arrived++;
-    if (reader.arrived >= reader.needed) {
-        pthread_cond_broadcast(&reader.changed);
-    }
+    reader.held.bytes[piece->place] += (int64_t) bytes;
+    return true;
 }
 
-// A pass may leave weights out, as one whose output nobody reads.
-static void skip_passed(void) {
-    while (reader.arrived < reader.passed) {
-        const struct armload_piece * piece = piece_at(reader.arrived++);
-        if (reader.arrived <= reader.submitted && is_streamed(piece)) {
-            reader.in_flight_bytes -= armload_piece_bytes(piece);
+// Returns the next position that has to be read and can be; NOTHING if there is none now.
+static uint64_t take(void) {
+    if (reader.next < reader.passed) {
+        reader.next = reader.passed; // a pass may leave weights out, as one whose output nobody reads
+    }
+    // What all stays in memory is at most a whole pass ahead.
+    while (reader.next - reader.passed < reader.pieces->count) {
+        struct armload_piece * piece = piece_at(reader.next);
+        if (piece->place == ARMLOAD_IN_WINDOW) {
+            if (!is_free(piece->slot)) {
+                return NOTHING;
+            }
+            reader.in_slot[piece->slot] = reader.next;
+            return reader.next++;
         }
+        if (piece->place == ARMLOAD_MAPPED && piece->resident) {
+            if (!claim(piece)) {
+                keep_no_more(piece);
+            } else if (piece->place != ARMLOAD_CACHED) {
+                return reader.next++;
+            }
+        }
+        reader.next++;
     }
-    if (reader.submitted < reader.passed) {
-        reader.submitted = reader.passed;
-    }
+    return NOTHING;
 }
 
-static void * run(void * unused) {
-    (void) unused;
+static void read_at(uint64_t position) {
+    const struct armload_piece * piece     = piece_at(position);
+    const bool                   in_window = piece->place == ARMLOAD_IN_WINDOW;
+    pthread_mutex_unlock(&reader.lock);
+    if (in_window) {
+        armload_read_into_window(piece);
+    } else {
+        armload_read_into_memory(piece);
+    }
+    pthread_mutex_lock(&reader.lock);
+}
+
+static void * run(void * its_read) {
+    uint64_t * const position = its_read;
     pthread_mutex_lock(&reader.lock);
     while (!reader.stops) {
-        if (reader.submitted >= reader.passed && may_submit()) {
-            submit(); // first, so that the storage is busy while the rest is done
-        } else if (reader.dropped < reader.passed) {
-            drop_passed();
-        } else if (reader.arrived < reader.passed) {
-            skip_passed();
-        } else if (reader.arrived < reader.submitted) {
-            take_arrived();
+        *position = take();
+        if (arrived() >= reader.needed) {
+            pthread_cond_signal(&reader.filled);
+        }
+        if (*position == NOTHING) {
+            pthread_cond_wait(&reader.room, &reader.lock);
         } else {
-            pthread_cond_wait(&reader.changed, &reader.lock);
+            read_at(*position);
+            *position = NOTHING;
         }
     }
     pthread_mutex_unlock(&reader.lock);
     return NULL;
 }
 
-bool armload_can_read_ahead(const char * weights) {
-    struct armload_mapping mapping;
-    return armload_find_mapping(weights, &mapping) && readahead(mapping.file, 0, 1) == 0;
-}
-
-bool armload_start_reader(struct armload_pieces * pieces, int64_t window_bytes, bool has_swap) {
+bool armload_start_reader(struct armload_pieces * pieces, bool has_swap) {
     reader.pieces       = pieces;
-    reader.window_bytes = window_bytes;
     reader.has_swap     = has_swap;
-    reader.page_bytes   = (uintptr_t) sysconf(_SC_PAGESIZE);
-    for (size_t number = 0; number < pieces->count; number++) {
-        const struct armload_piece * piece = &pieces->each[number];
-        madvise(piece->begin, (size_t) armload_piece_bytes(piece),
-                piece->mapped ? MADV_SEQUENTIAL : MADV_RANDOM);
+    reader.stops        = false;
+    reader.next         = 0;
+    reader.passed       = 0;
+    reader.needed       = 0;
+    reader.thread_count = 0;
+    reader.in_slot      = calloc((size_t) pieces->slot_count + 1, sizeof(*reader.in_slot));
+    for (int slot = 0; slot < pieces->slot_count; slot++) {
+        reader.in_slot[slot] = NOTHING;
     }
-    reader.stops = false;
-    reader.runs  = pthread_create(&reader.thread, NULL, run, NULL) == 0;
-    return reader.runs;
+    pthread_mutex_lock(&reader.lock);
+    for (int number = 0; number < MOST_THREADS; number++) {
+        reader.reads[number] = NOTHING;
+        if (pthread_create(&reader.threads[number], NULL, run, &reader.reads[number]) != 0) {
+            break;
+        }
+        reader.thread_count++;
+    }
+    pthread_mutex_unlock(&reader.lock);
+    return reader.thread_count > 0;
 }
 
 void armload_stop_reader(void) {
-    if (!reader.runs) {
-        return;
-    }
     pthread_mutex_lock(&reader.lock);
-    reader.stops = true;
-    pthread_cond_broadcast(&reader.changed);
+    reader.stops       = true;
+    reader.lacks_slots = false;
+    pthread_cond_broadcast(&reader.room);
     pthread_mutex_unlock(&reader.lock);
-    pthread_join(reader.thread, NULL);
-    reader.runs = false;
+    for (int number = 0; number < reader.thread_count; number++) {
+        pthread_join(reader.threads[number], NULL);
+    }
+    free(reader.in_slot);
+    reader.in_slot      = NULL;
+    reader.thread_count = 0;
+}
+
+bool armload_reader_lacks_slots(void) {
+    pthread_mutex_lock(&reader.lock);
+    const bool lacks = reader.lacks_slots;
+    pthread_mutex_unlock(&reader.lock);
+    return lacks;
 }
 
 static int64_t now_ns(void) {
@@ -256,12 +213,11 @@ static int64_t now_ns(void) {
 
 void armload_await_piece(uint64_t position) {
     pthread_mutex_lock(&reader.lock);
-    if (reader.arrived < position) {
+    if (arrived() < position) {
         const int64_t start_ns = now_ns();
         reader.needed          = position;
-        pthread_cond_broadcast(&reader.changed);
-        while (reader.arrived < position) {
-            pthread_cond_wait(&reader.changed, &reader.lock);
+        while (arrived() < position) {
+            pthread_cond_wait(&reader.filled, &reader.lock);
         }
         reader.wait_ns += now_ns() - start_ns;
     }
@@ -271,7 +227,7 @@ void armload_await_piece(uint64_t position) {
 void armload_passed_piece(uint64_t position) {
     pthread_mutex_lock(&reader.lock);
     reader.passed = position;
-    pthread_cond_broadcast(&reader.changed);
+    pthread_cond_broadcast(&reader.room);
     pthread_mutex_unlock(&reader.lock);
 }
 
@@ -289,53 +245,47 @@ struct armload_held armload_held(void) {
     return held;
 }
 
-// Between what is dropped and what is submitted, the reader takes it for read.
-static bool is_ahead(size_t number) {
-    const uint64_t count = reader.pieces->count;
-    const uint64_t next  = reader.dropped + (number + count - reader.dropped % count) % count;
-    return next < reader.submitted;
+static bool is_read_now(size_t number) {
+    for (int thread = 0; thread < reader.thread_count; thread++) {
+        if (reader.reads[thread] != NOTHING && reader.reads[thread] % reader.pieces->count == number) {
+            return true;
+        }
+    }
+    return false;
 }
 
-// The pages stay until the kernel or the next pass drops them: dropping takes longer than there may be.
-static int64_t give_up(size_t number) {
-    struct armload_piece * piece = &reader.pieces->each[number];
-    const int64_t          bytes = armload_piece_bytes(piece);
-    piece->resident              = false;
-    piece->held                  = false;
+// The kernel reads it from the file, until it is given a slot of the window.
+static int64_t give_up(struct armload_piece * piece) {
+    const int64_t bytes = armload_piece_bytes(piece);
+    reader.held.bytes[piece->place] -= bytes;
     reader.held.released_bytes += bytes;
-    if (piece->anonymous) {
-        piece->anonymous = false;
-        reader.held.anonymous_bytes -= bytes;
-        mmap(piece->begin, (size_t) bytes, PROT_READ, MAP_SHARED | MAP_FIXED, piece->file,
-             piece->begin - piece->base);
-        madvise(piece->begin, (size_t) bytes, MADV_RANDOM);
-    } else if (reader.held.refused && reader.held.cached_bytes >= bytes) {
-        reader.held.cached_bytes -= bytes;
-    } else {
-        reader.held.locked_bytes -= bytes;
-        munlock(piece->begin, (size_t) bytes);
-    }
-    if (is_ahead(number)) {
-        reader.ahead_bytes += bytes;
-    }
+    reader.lacks_slots = true;
+    piece->resident    = false;
+    piece->place       = ARMLOAD_MAPPED;
+    armload_show_file(piece);
     return bytes;
+}
+
+// What remains of a tensor's resident part is its beginning.
+static int64_t give_up_last(const struct armload_tensor * tensor) {
+    for (size_t number = tensor->end_piece; number-- > tensor->first_piece;) {
+        struct armload_piece * piece = &reader.pieces->each[number];
+        if (piece->place >= ARMLOAD_LOCKED) {
+            return is_read_now(number) ? 0 : give_up(piece);
+        }
+    }
+    return 0;
 }
 
 void armload_release_held(int64_t bytes) {
     pthread_mutex_lock(&reader.lock);
     reader.keeps_no_more = true;
-    bool found           = true;
-    while (bytes > 0 && found) {
-        found = false;
+    for (int64_t found = 1; bytes > 0 && found > 0;) {
+        found = 0;
         for (int index = 0; index < reader.pieces->tensor_count && bytes > 0; index++) {
-            const struct armload_tensor * tensor = &reader.pieces->tensors[index];
-            for (size_t number = tensor->end_piece; number-- > tensor->first_piece;) {
-                if (reader.pieces->each[number].held) {
-                    bytes -= give_up(number);
-                    found = true;
-                    break;
-                }
-            }
+            const int64_t given = give_up_last(&reader.pieces->tensors[index]);
+            bytes -= given;
+            found += given;
         }
     }
     pthread_mutex_unlock(&reader.lock);

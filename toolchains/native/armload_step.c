@@ -92,10 +92,11 @@ static size_t append_sizes(char * line, size_t length, const struct armload_stre
     return armload_append(line, length,
         ",\"available_bytes\":%" PRId64 ",\"weights_bytes\":%" PRId64 ",\"resident_bytes\":%" PRId64
         ",\"locked_bytes\":%" PRId64 ",\"anonymous_bytes\":%" PRId64 ",\"cached_bytes\":%" PRId64
-        ",\"released_bytes\":%" PRId64 ",\"window_bytes\":%" PRId64 ",\"lock_refused\":%s",
+        ",\"released_bytes\":%" PRId64 ",\"window_bytes\":%" PRId64 ",\"lock_refused\":%s"
+        ",\"reads\":\"%s\"",
         state->available_bytes, state->weights_bytes, state->resident_bytes, state->locked_bytes,
         state->anonymous_bytes, state->cached_bytes, state->released_bytes, state->window_bytes,
-        state->lock_refused ? "true" : "false");
+        state->lock_refused ? "true" : "false", state->direct ? "direct" : "buffered");
 }
 
 // Says how the weights are held, when that has changed.

@@ -20,13 +20,17 @@ static void give_up(const char * why) {
     _exit(INPUT_OUTPUT_ERROR);
 }
 
+void armload_end_for_storage_error(void) {
+    give_up("\narmload: the model cannot be read: the storage reported an error, or the file was truncated\n");
+}
+
 static void on_bus_error(int signal, siginfo_t * info, void * context) {
     (void) signal;
     (void) context;
     if (info->si_code == BUS_ADRALN) {
         give_up("\narmload: bus error: misaligned address\n");
     }
-    give_up("\narmload: the model cannot be read: the storage reported an error, or the file was truncated\n");
+    armload_end_for_storage_error();
 }
 
 void armload_explain_storage_errors(void) {

@@ -6,5 +6,7 @@
 
 void armload_explain_storage_errors(void);
 
+void armload_end_for_storage_error(void);
+
 // Ends the program if a file has become shorter than it was.
 void armload_check_sizes(const struct armload_pieces * pieces);

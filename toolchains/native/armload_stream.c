@@ -11,6 +11,7 @@
 #include "armload_pieces.h"
 #include "armload_reader.h"
 #include "armload_storage_error.h"
+#include "armload_window.h"
 
 #include "ggml-backend.h"
 
@@ -34,6 +35,7 @@ static struct {
     pthread_mutex_t       lock; // held while a graph is computed
     bool                  begun;
     bool                  runs;
+    bool                  has_swap;
     struct armload_pieces pieces;
     struct armload_stream state;
     int64_t               reserve_bytes;
@@ -42,9 +44,10 @@ static struct {
 
     // of the graph under way
     struct ggml_cgraph *          graph;
-    uint64_t                      pass;
-    int                           tensor;     // the first of the next segment; tensor_count at the end
-    struct ggml_tensor *          last_node;  // before it
+    uint64_t                      pass; // since the reader was started
+    int                           segment;
+    int                           next_segment; // that the graph uses; segment_count at the end
+    struct ggml_tensor *          last_node;    // before it
     bool                          asked_by_user;
     ggml_backend_sched_eval_callback user_callback;
     void *                        user_data;
@@ -122,6 +125,23 @@ static bool holds_weights(const char * begin, const char * end) {
     return false;
 }
 
+static bool start_streaming(void) {
+    stream.pass = 0;
+    armload_arrange(&stream.pieces);
+    if (armload_open_window(&stream.pieces) && armload_start_reader(&stream.pieces, stream.has_swap)) {
+        return true;
+    }
+    armload_close_window(&stream.pieces);
+    return false;
+}
+
+static void stop_streaming(void) {
+    armload_stop_reader();
+    armload_close_window(&stream.pieces);
+}
+
+static const char no_window[] = "this kernel cannot share memory between mappings, or start a thread";
+
 static const char copied[] = "the engine has copied them into memory (repacking, or no mmap)";
 
 static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
@@ -149,9 +169,6 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     if (!armload_read_memory(&memory)) {
         return unfit("this kernel does not report the available memory");
     }
-    if (!armload_can_read_ahead(stream.pieces.tensors[0].begin)) {
-        return unfit("this kernel or file system cannot read ahead");
-    }
     const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
     stream.reserve_bytes = within(LEAST_RESERVE_BYTES, memory.total_bytes / RESERVE_SHARE, INT64_MAX);
     const int64_t fits   = memory.available_bytes - stream.reserve_bytes - buffer_bytes(sched) - window - others;
@@ -164,11 +181,13 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
         .resident_bytes  = stream.pieces.resident_bytes,
         .window_bytes    = window,
     };
-    if (!armload_start_reader(&stream.pieces, window, memory.has_swap)) {
-        return unfit("no thread could be started");
+    stream.has_swap = memory.has_swap;
+    armload_lock_edges(&stream.pieces);
+    if (!start_streaming()) {
+        return unfit(no_window);
     }
     if (!start_guard()) {
-        armload_stop_reader();
+        stop_streaming();
         return unfit("no thread could be started");
     }
     return true;
@@ -179,8 +198,7 @@ static void end(void) {
         stream.runs = false;
         __atomic_store_n(&stream.guard_stops, true, __ATOMIC_RELEASE);
         pthread_join(stream.guard, NULL);
-        armload_stop_reader();
-        armload_free_pieces(&stream.pieces);
+        stop_streaming();
     }
 }
 
@@ -188,19 +206,31 @@ static uint64_t position(size_t piece) {
     return stream.pass * stream.pieces.count + piece;
 }
 
-// Waits for a segment, and finds the node before the next one.
-static void enter_segment(int first) {
-    const int segment = stream.pieces.tensors[first].segment;
-    int       next    = first + 1;
-    armload_await_piece(position(stream.pieces.segment_end[segment]));
-    while (next < stream.pieces.tensor_count
-           && (stream.pieces.tensors[next].segment == segment || stream.pieces.tensors[next].node <= 0)) {
-        next++;
+static int used_segment(int from) {
+    while (from < stream.pieces.segment_count && stream.pieces.segments[from].node < 0) {
+        from++;
     }
-    stream.tensor    = next;
-    stream.last_node = next == stream.pieces.tensor_count
+    return from;
+}
+
+// Waits for a segment, and finds the node before the next one.
+static void enter_segment(int segment) {
+    armload_await_piece(position(stream.pieces.segments[segment].end_piece));
+    stream.segment      = segment;
+    stream.next_segment = used_segment(segment + 1);
+    stream.last_node    = stream.next_segment == stream.pieces.segment_count
         ? NULL
-        : ggml_graph_node(stream.graph, stream.pieces.tensors[next].node - 1);
+        : ggml_graph_node(stream.graph, stream.pieces.segments[stream.next_segment].node - 1);
+}
+
+static size_t first_piece(int segment) {
+    return segment == 0 ? 0 : stream.pieces.segments[segment - 1].end_piece;
+}
+
+static void leave_segment(void) {
+    const size_t end = first_piece(stream.next_segment);
+    armload_hide_window(&stream.pieces, first_piece(stream.segment), end);
+    armload_passed_piece(position(end));
 }
 
 static bool at_node(struct ggml_tensor * node, bool ask, void * unused) {
@@ -210,25 +240,43 @@ static bool at_node(struct ggml_tensor * node, bool ask, void * unused) {
         return stream.asked_by_user || node == stream.last_node;
     }
     if (node == stream.last_node) {
-        armload_passed_piece(position(stream.pieces.tensors[stream.tensor].first_piece));
-        enter_segment(stream.tensor);
+        leave_segment();
+        enter_segment(stream.next_segment);
     }
     return !stream.asked_by_user || stream.user_callback(node, false, stream.user_data);
 }
 
+static enum ggml_status not_streamed(ggml_backend_sched_t sched, struct ggml_cgraph * graph, const char * reason) {
+    end();
+    stream.state.unfit = reason;
+    return ggml_backend_sched_graph_compute_async(sched, graph);
+}
+
 static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
-    if (!armload_locate(graph, &stream.pieces)) {
-        return ggml_backend_sched_graph_compute_async(sched, graph);
+    if (armload_reader_lacks_slots()) {
+        stop_streaming();
+        if (!start_streaming()) {
+            return not_streamed(sched, graph, no_window);
+        }
+    }
+    switch (armload_locate(graph, &stream.pieces)) {
+        case ARMLOAD_OTHER_WEIGHTS:
+            return ggml_backend_sched_graph_compute_async(sched, graph);
+        case ARMLOAD_OUT_OF_ORDER:
+            return not_streamed(sched, graph, "a graph uses them in another order than the first one");
+        case ARMLOAD_IN_ORDER:
+            break;
     }
     stream.graph = graph;
     armload_check_sizes(&stream.pieces);
-    enter_segment(0);
+    armload_passed_piece(position(first_piece(used_segment(0))));
+    enter_segment(used_segment(0));
     ggml_backend_sched_set_eval_callback(sched, at_node, NULL);
     const enum ggml_status status = ggml_backend_sched_graph_compute_async(sched, graph);
     ggml_backend_sched_synchronize(sched);
     ggml_backend_sched_set_eval_callback(sched, stream.user_callback, stream.user_data);
+    leave_segment();
     stream.pass++;
-    armload_passed_piece(position(0));
     return status;
 }
 
@@ -261,11 +309,12 @@ bool armload_stream_state(struct armload_stream * state) {
     *state = stream.state;
     if (stream.runs) {
         const struct armload_held held = armload_held();
-        state->locked_bytes            = held.locked_bytes;
-        state->anonymous_bytes         = held.anonymous_bytes;
-        state->cached_bytes            = held.cached_bytes;
+        state->locked_bytes            = held.bytes[ARMLOAD_LOCKED];
+        state->anonymous_bytes         = held.bytes[ARMLOAD_ANONYMOUS];
+        state->cached_bytes            = held.bytes[ARMLOAD_CACHED];
         state->released_bytes          = held.released_bytes;
         state->lock_refused            = held.refused;
+        state->direct                  = stream.pieces.count > 0 && armload_reads_directly(stream.pieces.each[0].file);
     }
     return true;
 }

@@ -20,6 +20,7 @@ struct armload_stream {
     int64_t      released_bytes;
     int64_t      window_bytes;
     bool         lock_refused;
+    bool         direct; // read past the page cache
 };
 
 // Returns false while no graph was computed, and where nobody asked for streaming.

@@ -90,6 +90,7 @@ def test_text_is_that_of_mapped_weights_and_the_resident_part_is_locked(
     weights = streamed_weights(header)
     assert weights is not None
     assert weights.requested_bytes == 8 << 20
+    assert weights.reads == "direct"
     assert abs(weights.locked_bytes - (8 << 20)) < 1 << 20
     # All but the token embedding, of which single rows are read.
     embedding_bytes = WIDE.vocabulary * WIDE.width * 34 // 32
@@ -97,6 +98,35 @@ def test_text_is_that_of_mapped_weights_and_the_resident_part_is_locked(
     assert abs(weights.weights_bytes - matrices_bytes) < 2 << 20
     assert all(step.storage_wait_ns is not None for step in steps)
     assert abs((steps[-1].locked_bytes or 0) - weights.locked_bytes) < 1 << 20
+
+
+def test_a_token_embedding_that_is_the_output_too_is_looked_up_while_it_is_streamed(
+    binary: Binary, tmp_path: Path
+) -> None:
+    model, trace = tmp_path / "tied.gguf", tmp_path / "trace.jsonl"
+    shape = WIDE.model_copy(update={"tied": True, "vocabulary": 16384, "layers": 2})
+    synthesise(shape, model, quantisation="Q8_0", seed=1, progress=Silent())
+    expected = text_of(starts(binary, model, tmp_path / "mapped", {}, *WORDS))
+    assert text_of(starts(binary, model, trace, streamed(6 << 20), *WORDS)) == expected
+    header, steps = traced(trace)
+    weights = streamed_weights(header)
+    assert weights is not None
+    assert weights.streamed_bytes > 8 << 20
+
+
+@as_root
+def test_where_a_file_system_has_no_direct_io_weights_are_read_through_the_page_cache(
+    binary: Binary, wide: Path, tmp_path: Path
+) -> None:
+    trace, folder = tmp_path / "trace.jsonl", tmp_path / "ramfs"
+    folder.mkdir()
+    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
+    copied = 'mount -t ramfs ramfs "$0" && cp "$1" "$0" && shift && exec "$@"'
+    launcher = ["unshare", "--mount", "sh", "-c", copied, str(folder), str(wide)]
+    process = starts(binary, folder / wide.name, trace, streamed(), *WORDS, launcher=launcher)
+    assert text_of(process) == expected
+    weights = traced(trace)[0].weights[-1]
+    assert (weights.weights, weights.reads) == ("streamed", "buffered")
 
 
 def test_weights_that_all_stay_in_memory_are_read_once(

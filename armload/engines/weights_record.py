@@ -19,7 +19,7 @@ class Weights(Value):
         weights_bytes: that one pass over the model reads, in whole pages.
         resident_bytes: of these, chosen to stay in memory.
         locked_bytes: of these, locked with ``mlock``.
-        anonymous_bytes: of these, in anonymous memory without a lock, because locking is not permitted.
+        anonymous_bytes: of these, in anonymous memory without a lock: locking is not permitted.
         cached_bytes: of these, left in the page cache, because of swap neither was possible.
         released_bytes: given up because memory ran short.
         window_bytes: read ahead of the computation at most.

@@ -108,8 +108,7 @@ def test_a_token_embedding_that_is_the_output_too_is_looked_up_while_it_is_strea
     synthesise(shape, model, quantisation="Q8_0", seed=1, progress=Silent())
     expected = text_of(starts(binary, model, tmp_path / "mapped", {}, *WORDS))
     assert text_of(starts(binary, model, trace, streamed(6 << 20), *WORDS)) == expected
-    header, steps = traced(trace)
-    weights = streamed_weights(header)
+    weights = streamed_weights(traced(trace)[0])
     assert weights is not None
     assert weights.streamed_bytes > 8 << 20
 

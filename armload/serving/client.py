@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -16,8 +15,11 @@ from armload.analysis.load.request import Outcome, RequestRecord, ServerTimings
 from armload.serving.ask import Ask
 from armload.serving.dialects.dialect import Dialect, Event
 from armload.serving.stream import event_in
+from armload.serving.wire import OPENED_FOR, WireTimes, opened_socket
 
 if TYPE_CHECKING:
+    from types import SimpleNamespace
+
     from aiohttp import ClientResponse, ClientSession, TraceRequestHeadersSentParams
 
 _LONGEST_LINE = 1 << 24
@@ -54,7 +56,11 @@ class Client:
 
     def now_s(self) -> float:
         """Return the time since the load began."""
-        return time.monotonic() - self.began_s
+        return self.since_began_s(time.monotonic())
+
+    def since_began_s(self, monotonic_s: float) -> float:
+        """Return the time since the load began, of one on this machine's monotonic clock."""
+        return monotonic_s - self.began_s
 
     async def send(
         self, ask: Ask, *, number: int, scheduled_s: float, is_warmup: bool = False
@@ -83,10 +89,10 @@ class Client:
             is_warmup=is_warmup,
             scheduled_s=scheduled_s,
             begun_s=begun_s,
-            sent_s=answer.trace.sent_s,
+            sent_s=answer.sent_s,
             header_s=answer.header_s,
             chunks=tuple(answer.chunks),
-            end_s=self.now_s(),
+            end_s=self.now_s() if answer.outcome != "ok" else answer.arrived_s,
             outcome=answer.outcome,
             status=answer.status,
             error=answer.error,
@@ -106,7 +112,7 @@ class _Answer:
     def __init__(self, client: Client, dialect: Dialect) -> None:
         self._client = client
         self._dialect = dialect
-        self.trace = SimpleNamespace(sent_s=None, now_s=client.now_s)
+        self._times = WireTimes()
         self.header_s: float | None = None
         self.chunks: list[tuple[float, int | None]] = []
         self.parts: list[str] = []
@@ -118,19 +124,32 @@ class _Answer:
         self.finish_reason = ""
         self.timings: ServerTimings | None = None
 
+    @property
+    def sent_s(self) -> float | None:
+        sent_s = self._times.sent_s
+        return None if sent_s is None else self._client.since_began_s(sent_s)
+
+    @property
+    def arrived_s(self) -> float:
+        """When the last bytes that were read had arrived.
+
+        Whoever waits for bytes goes on before the loop reads more of the same connection.
+        """
+        return self._client.since_began_s(self._times.arrived_s)
+
     async def read(self, session: ClientSession, url: str, body: dict[str, object]) -> None:
-        async with session.post(url, json=body, trace_request_ctx=self.trace) as response:
-            self.header_s = self._client.now_s()
+        OPENED_FOR.set(self._times)
+        async with session.post(url, json=body, trace_request_ctx=self._times) as response:
+            self.header_s = self.arrived_s
             self.status = response.status
             if response.status >= _FIRST_ERROR:
                 is_servers = response.status >= _FIRST_SERVER_ERROR
                 self.fail("server-error" if is_servers else "http", await _error_of(response))
                 return
             while line := await response.content.readline():
-                at_s = self._client.now_s()
                 content = event_in(line)
                 if content is not None:
-                    self._add(self._dialect.event(content), at_s)
+                    self._add(self._dialect.event(content), self.arrived_s)
         if self.outcome == "ok" and not self.finish_reason and self.generated_tokens is None:
             # Without a last event nobody knows whether an answer is whole.
             self.fail("dropped", "the stream ended before the answer")
@@ -163,17 +182,15 @@ async def connected(api_key: str) -> AsyncIterator[ClientSession]:
     """
     trace = aiohttp.TraceConfig()
 
-    async def note_sent(
+    async def note_written(
         _session: ClientSession, context: SimpleNamespace, _params: TraceRequestHeadersSentParams
     ) -> None:
-        request = context.trace_request_ctx
-        if request.sent_s is None:
-            request.sent_s = request.now_s()
+        context.trace_request_ctx.is_written = True
 
-    trace.on_request_headers_sent.append(note_sent)
+    trace.on_request_headers_sent.append(note_written)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        connector=aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=opened_socket),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None),

@@ -3,18 +3,21 @@
     python benchmarks/load_client.py [--rate 200] [--requests 10000] [--tokens 8] [--gap 0.02]
 
 The stub speaks llama-server's protocol. It waits a known time before each token, and writes into
-the tokens when it had the request, and when it sent each: on the same monotonic clock as the
-client's. Printed are lost requests, the client's send lag, by how much its latencies differ from
-those of the stub, and its CPU time per request.
+the events when the request had arrived on its socket, and when it sent each event: on the same
+monotonic clock as the client's. By how much it reads a request late is part of its latency, as of
+any server's. Printed are lost requests, the client's send lag, by how much its latencies differ
+from those of the stub, and its CPU time per request.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import multiprocessing
 import resource
+import socket
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,6 +32,7 @@ from armload.serving.ask import Ask
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.loading import Loading
 from armload.serving.target import Extent, Pace, Target
+from armload.serving.wire import TimedSocket, WireTimes
 from armload.serving.workload import Listed
 
 _NEAR_S = 0.002
@@ -102,33 +106,49 @@ def serve(port: Connection, tokens: int, gap_s: float) -> None:
     """Run the stub, and send the port that it listens on."""
 
     async def run() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=4096)
-        port.send(server.sockets[0].getsockname()[1])
-        async with server:
-            await server.serve_forever()
+        loop = asyncio.get_running_loop()
+        listening = TimedSocket(WireTimes(), socket.AF_INET, socket.SOCK_STREAM)
+        listening.settimeout(0)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(4096)
+        port.send(listening.getsockname()[1])
+        gc.freeze()  # a collection of all that is imported would come between a stamp and its event
+        async with asyncio.TaskGroup() as group:
+            while True:
+                accepted, _ = await loop.sock_accept(listening)
+                connection = TimedSocket(WireTimes(), fileno=accepted.detach())
+                connection.settimeout(0)
+                group.create_task(answer(loop, connection))
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        had_s = time.monotonic()
-        length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
-        await reader.readexactly(int(length))
-        writer.write(_HEAD)
-        words = [f"{had_s:.6f}"]
-        for number in range(1, tokens + 1):
-            await asyncio.sleep(gap_s)
-            words.append(f" {time.monotonic():.6f}")
-            event = {"content": "".join(words), "stop": False, "tokens_predicted": number}
-            writer.write(_chunk(event))
-            words = []
-        end = {"content": "", "stop": True, "stop_type": "limit", "tokens_predicted": tokens}
-        writer.write(_chunk(end) + b"0\r\n\r\n")
-        await writer.drain()
-        writer.close()
+    async def answer(loop: asyncio.AbstractEventLoop, connection: TimedSocket) -> None:
+        with connection:
+            request = b""
+            while not _is_whole(request):
+                request += await loop.sock_recv(connection, 1 << 16)
+            words = f"{connection.times.arrived_s:.6f}"
+            await loop.sock_sendall(connection, _HEAD)
+            for number in range(1, tokens + 1):
+                await asyncio.sleep(gap_s)
+                await loop.sock_sendall(connection, _chunk(words, number))
+                words = ""
+            await loop.sock_sendall(connection, _chunk("", tokens, is_last=True) + b"0\r\n\r\n")
 
     asyncio.run(run())
 
 
-def _chunk(event: dict[str, object]) -> bytes:
+def _is_whole(request: bytes) -> bool:
+    head, _, body = request.lower().partition(b"\r\n\r\n")
+    length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
+    return bool(length) and len(body) >= int(length)
+
+
+def _chunk(words: str, number: int, *, is_last: bool = False) -> bytes:
+    event = {
+        "content": f"{words} {time.monotonic():.6f}",
+        "stop": is_last,
+        "stop_type": "limit" if is_last else "none",
+        "tokens_predicted": number,
+    }
     line = b"data: " + json.dumps(event).encode() + b"\n\n"
     return b"%x\r\n%s\r\n" % (len(line), line)
 

@@ -14,16 +14,13 @@ import aiohttp
 from armload.analysis.load.request import Outcome, RequestRecord, ServerTimings
 from armload.serving.ask import Ask
 from armload.serving.dialects.dialect import Dialect, Event
-from armload.serving.stream import event_in
+from armload.serving.stream import event_in, lines_of
 from armload.serving.wire import OPENED_FOR, WireTimes, opened_socket
 
 if TYPE_CHECKING:
     from types import SimpleNamespace
 
     from aiohttp import ClientResponse, ClientSession, TraceRequestHeadersSentParams
-
-_LONGEST_LINE = 1 << 24
-"""llm-serving's last event holds all tokens of an answer."""
 
 _LONGEST_ERROR = 500
 _FIRST_SERVER_ERROR = 500
@@ -146,7 +143,7 @@ class _Answer:
                 is_servers = response.status >= _FIRST_SERVER_ERROR
                 self.fail("server-error" if is_servers else "http", await _error_of(response))
                 return
-            while line := await response.content.readline():
+            async for line in lines_of(response.content.iter_any()):
                 content = event_in(line)
                 if content is not None:
                     self._add(self._dialect.event(content), self.arrived_s)
@@ -195,7 +192,6 @@ async def connected(api_key: str) -> AsyncIterator[ClientSession]:
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None),
         trace_configs=[trace],
-        read_bufsize=_LONGEST_LINE,
     ) as session:
         yield session
 

@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
+
+from pydantic_core import from_json
+
+_LONGEST_LINE = 1 << 24
+"""llm-serving's last event holds all tokens of an answer."""
+
+
+async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream that are not empty, as soon as their ends are there.
+
+    Raises:
+        ValueError: a line is longer than any event.
+    """
+    rest = b""
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+        if len(rest) > _LONGEST_LINE:
+            raise ValueError(f"a line of more than {_LONGEST_LINE} bytes")
+    if rest:
+        yield rest
 
 
 def event_in(line: bytes) -> dict[str, Any] | None:
@@ -27,7 +50,7 @@ def event_in(line: bytes) -> dict[str, Any] | None:
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    content = json.loads(text)
+    content = from_json(text)
     if not isinstance(content, dict):
         raise ValueError(f"not a JSON object: {text[:60]!r}")
     return content

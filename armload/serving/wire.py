@@ -84,6 +84,18 @@ class TimedSocket(socket.socket):
         self.times.note_sent()
         return super().send(data, flags)
 
+    def sendmsg(
+        self,
+        buffers: Iterable[ReadableBuffer],
+        ancdata: Iterable[tuple[int, int, ReadableBuffer]] = (),
+        flags: int = 0,
+        address: tuple[object, ...] | str | ReadableBuffer | None = None,
+        /,
+    ) -> int:
+        """Send from several buffers, and note when."""
+        self.times.note_sent()
+        return super().sendmsg(buffers, ancdata, flags, address)
+
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive, and note when the bytes arrived."""
         data, ancillary, _, _ = self.recvmsg(bufsize, _ANCILLARY_BYTES, flags)

@@ -73,16 +73,22 @@ def test_bytes_do_not_arrive_before_what_they_answer_though_the_clock_is_set(
             assert client.times.sent_s <= client.times.arrived_s <= time.monotonic()
 
 
-def test_a_request_is_sent_with_the_first_of_its_bytes_and_not_with_those_of_tls_before() -> None:
+@pytest.mark.parametrize("several", [False, True], ids=["send", "sendmsg"])
+def test_a_request_is_sent_with_the_first_of_its_bytes_and_not_with_those_of_tls_before(
+    *, several: bool
+) -> None:
     client, server = connection()
     with client, server:
         client.send(b"hello of TLS")
         before_s = client.times.sent_s
         client.times.is_written = True
         began_s = time.monotonic()
-        client.send(b"header")
+        if several:
+            client.sendmsg([b"header", b"body"])
+        else:
+            client.send(b"header")
         ended_s = time.monotonic()
-        client.send(b"body")
+        client.send(b"rest")
     assert before_s is None
     assert client.times.sent_s is not None
     assert began_s <= client.times.sent_s <= ended_s

@@ -54,6 +54,11 @@ def offers(program: Path, option: str) -> bool:
         return data.find(b"\0" + option.encode() + b"\0") >= 0
 
 
+def least_context_tokens(plan: Plan) -> int:
+    """Return the tokens that prompt and output take at least; a text is one token or more."""
+    return (plan.prompt_tokens or 1) + plan.n_predict
+
+
 def context_tokens(plan: Plan, model: Model) -> int:
     """Return the length of the KV cache in tokens: as planned, else enough for prompt and output.
 
@@ -63,7 +68,7 @@ def context_tokens(plan: Plan, model: Model) -> int:
         UsageError: the plan asks for more than the model was trained for, or has no room for
             what it asks for.
     """
-    least = (plan.prompt_tokens or 1) + plan.n_predict
+    least = least_context_tokens(plan)
     if least > model.context_length:
         raise UsageError(
             f"Prompt and output need at least {least} tokens, but {model.name} was trained for a "
@@ -197,11 +202,12 @@ def command(
         words.append("--ignore-eos")
     if streamed or not repacks(model, memory_available_bytes, context):
         words += if_offered(program, NO_REPACK)
-    if streamed and not drafting:
-        words.append("--no-warmup")  # it would read all weights once more
+    if streamed:
         words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
     words += if_offered(program, "--perf")
     if not drafting:
+        if streamed:
+            words.append("--no-warmup")  # it would read all weights once more
         words += if_offered(program, "--offline")
     words += if_offered(program, "-fit", "off")
     return (*words, *plan.extra)

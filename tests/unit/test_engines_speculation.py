@@ -69,6 +69,19 @@ def test_it_is_given_no_option_that_only_other_programs_take(tmp_path: Path) -> 
     assert not {"-no-cnv", "--no-display-prompt", "--offline", "--no-warmup"} & {*words}
 
 
+def test_threads_do_not_poll_while_streamed_weights_are_read(tmp_path: Path) -> None:
+    one = engine(tmp_path, speculate="ngram", program=NEWER + b"ARMLOAD_WEIGHTS\0")
+    streamed = Speculation(
+        one.plan.model_copy(update={"weights": "streamed"}),
+        binary(tmp_path / "llama-speculative-simple"),
+        one.model,
+        None,
+    )
+    assert option(streamed.command(site()), "--poll") == "0"
+    assert "--no-warmup" not in streamed.command(site())
+    assert "--poll" not in one.command(site())
+
+
 def test_a_draft_model_lies_on_the_board_and_takes_memory(tmp_path: Path) -> None:
     one = engine(tmp_path, speculate="draft:draft.gguf", draft="b")
     alone = engine(tmp_path, speculate="ngram")

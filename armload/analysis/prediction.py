@@ -11,6 +11,7 @@ from armload.analysis.compute import Compute
 from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
+from armload.engines.llama_cpp import KV_ROUNDING_TOKENS
 from armload.engines.prediction import Bottleneck, Expected, MemoryParts, Prediction
 from armload.engines.weights import BoardMemory
 
@@ -90,6 +91,7 @@ def predict(
     base = Prediction(
         verdict="unknown",
         context_tokens=need.context_tokens,
+        sequences=need.sequences,
         prompt_tokens=prompt_tokens,
         compute=compute.source if compute else "unknown",
         notes=compute.notes if compute else (),
@@ -108,22 +110,26 @@ def predict(
     )
     base = base.model_copy(update={"memory": parts})
     if parts.least_bytes > parts.available_bytes:
-        return base.model_copy(
-            update={"verdict": "cannot run", "largest_context": _largest_context(need, parts)}
-        )
+        largest = context_that_fits(base, need.sequences.count)
+        return base.model_copy(update={"verdict": "cannot run", "largest_context": largest})
     if streams:
         room = parts.available_bytes - parts.least_bytes
-        resident = min(room, need.bytes_per_token, resident_bytes or room)
+        wanted = room if resident_bytes is None else resident_bytes
+        resident = min(room, need.bytes_per_token, wanted)
         return base.model_copy(update=_streamed(need, resident, gives, compute, prompt_tokens))
     if not exceeds:
         return base.model_copy(update=_resident(need, gives, compute, prompt_tokens))
     return base.model_copy(update=_mapped(need, gives, compute, prompt_tokens))
 
 
-def _largest_context(need: MemoryNeed, parts: MemoryParts) -> int:
-    left = parts.available_bytes - (parts.least_bytes - parts.kv_bytes)
-    per_token = need.kv_bytes / need.context_tokens
-    return max(0, int(left / per_token)) if per_token else 0
+def context_that_fits(found: Prediction, sequences: int) -> int:
+    """Return the largest context of each of so many sequences, as the engine rounds it."""
+    parts = found.memory
+    if parts is None or not parts.kv_bytes:
+        return 0
+    left_bytes = max(0, parts.available_bytes - (parts.least_bytes - parts.kv_bytes))
+    tokens = left_bytes * found.context_tokens // parts.kv_bytes // sequences
+    return tokens // KV_ROUNDING_TOKENS * KV_ROUNDING_TOKENS
 
 
 def _resident(

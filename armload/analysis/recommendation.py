@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.limit import ROOM_TO_STAY
-from armload.core.values import Value, format_bytes
+from armload.analysis.prediction import context_that_fits
+from armload.core.values import Value, counted, format_bytes
 from armload.engines.prediction import Bottleneck, Expected, Prediction
 
 SLOW_TOKEN_S = 60.0
 """Before a run that takes longer per token, a person is warned."""
+
+_FEWER = {"slot": "fewer --slots", "question": "a smaller --parallel"}
 
 
 class FittedModel(Value):
@@ -60,8 +63,18 @@ def sentence(name: str, board: str, found: Prediction) -> str:
 
 def remedy(found: Prediction) -> str:
     """Say what to do about a model that cannot run."""
-    if found.largest_context:
-        return f"Use --context {found.largest_context} or less."
+    largest, sequences = found.largest_context or 0, found.sequences
+    kind, least = sequences.kind, max(1, sequences.least_tokens)
+    if largest >= least:
+        each = "" if sequences.count == 1 else f" per {kind}, or {_FEWER[kind]}"
+        return f"Use --context {largest} or less{each}."
+    if sequences.count > 1 and context_that_fits(found, 1) >= least:
+        return f"Use {_FEWER[kind]}, or free memory on the board."
+    if largest:
+        return (
+            f"Prompt and output need {least} tokens, but only {largest} fit: use fewer tokens, or "
+            "free memory on the board."
+        )
     return "Even the smallest context does not fit: free memory on the board."
 
 
@@ -122,9 +135,13 @@ def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
     """
     parts = found.memory
     assert parts is not None  # noqa: S101 - only a known memory can be too small
+    count, kind = found.sequences.count, found.sequences.kind
+    context = f"a context of {found.context_tokens // count} tokens"
+    if count > 1:
+        context = f"{context} for each of {counted(count, kind)}"
     return (
-        f"{name} cannot run on {board} with a context of {found.context_tokens} tokens: the KV "
-        f"cache ({format_bytes(parts.kv_bytes)}), the program and what must stay free need "
+        f"{name} cannot run on {board} with {context}: the KV cache "
+        f"({format_bytes(parts.kv_bytes)}), the program and what must stay free need "
         f"{format_bytes(parts.least_bytes)}, and {format_bytes(parts.available_bytes)} are "
         f"available{within}."
     )

@@ -7,11 +7,18 @@ from pathlib import Path
 from armload.core.files import content
 from armload.engines.engine import MemoryNeed, Settings, Site
 from armload.engines.job import Job, Subject
-from armload.engines.llama_cpp import command, context_tokens, engine_times, generated_text
+from armload.engines.llama_cpp import (
+    command,
+    context_tokens,
+    engine_times,
+    generated_text,
+    least_context_tokens,
+)
 from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
 from armload.engines.model_program import binary_record, model_record
 from armload.engines.output import Output
 from armload.engines.plan import Plan
+from armload.engines.prediction import Sequences
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 
@@ -102,4 +109,9 @@ def settings_of(plan: Plan) -> Settings:
 
 def memory_need(plan: Plan, model: Model) -> MemoryNeed:
     """Return what a plan takes of a board's memory."""
-    return memory_of(model, context_tokens(plan, model), plan.kv_share)
+    return memory_of(
+        model,
+        context_tokens(plan, model),
+        plan.kv_share,
+        sequences=Sequences(least_tokens=least_context_tokens(plan)),
+    )

@@ -19,6 +19,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.job import Job, Subject
 from armload.engines.output import Output
+from armload.engines.prediction import Sequences
 
 
 class Settings(Value):
@@ -45,7 +46,8 @@ class MemoryNeed(Value):
         weights_bytes: of its file, which the engine maps.
         kv_bytes: of the KV cache.
         program_bytes: of the program itself, with its buffers.
-        context_tokens: length of the KV cache.
+        context_tokens: length of the KV cache, for all sequences together.
+        sequences: that share it.
         bytes_per_token: weights that one decode step reads.
     """
 
@@ -54,6 +56,7 @@ class MemoryNeed(Value):
     kv_bytes: int
     program_bytes: int
     context_tokens: int
+    sequences: Sequences = Sequences()
     bytes_per_token: int
 
     @property

@@ -18,12 +18,15 @@ from armload.engines.llama_cpp import (
 )
 from armload.engines.model_program import ModelProgram, PlanDocument
 from armload.engines.output import Memory
+from armload.engines.prediction import Sequences
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsWish, are_streamed, environment
 from armload.models.model import Model
 
 WORKING_BYTES = 64 << 20
-"""Of the engine itself beside weights and cache, with some room."""
+"""Of the engine itself beside weights and cache, with some to spare."""
+
+_ONE = Sequences()
 
 
 class ModelPlan(PlanDocument, EngineSettings, WeightsWish, Protocol):
@@ -84,21 +87,29 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
 
 def memory_of(
-    model: Model, context_tokens: int, kv_share: float, *, more_bytes: int = 0
+    model: Model,
+    context_tokens: int,
+    kv_share: float,
+    *,
+    sequences: Sequences = _ONE,
+    more_bytes: int = 0,
 ) -> MemoryNeed:
     """Return what a model takes of a board's memory, with a KV cache and the engine's buffers.
 
     Args:
-        context_tokens: of all sequences together.
+        context_tokens: of each sequence.
+        sequences: that are computed at a time.
         kv_share: of a cache entry's size in 16 bits.
         more_bytes: of the program, beyond ``WORKING_BYTES``.
     """
+    all_tokens = context_tokens * sequences.count
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
-        kv_bytes=round(context_tokens * model.kv_bytes_per_token * kv_share),
+        kv_bytes=round(all_tokens * model.kv_bytes_per_token * kv_share),
         program_bytes=WORKING_BYTES + more_bytes,
-        context_tokens=context_tokens,
+        context_tokens=all_tokens,
+        sequences=sequences,
         bytes_per_token=model.bytes_per_token,
     )
 

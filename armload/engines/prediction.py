@@ -74,13 +74,28 @@ class MemoryParts(Value):
         return self.kv_bytes + self.program_bytes + self.window_bytes + self.reserve_bytes
 
 
+class Sequences(Value):
+    """What shares a KV cache, each with an equal part of it.
+
+    Attributes:
+        count: how many there are.
+        kind: of a service, of an evaluation, or a run by itself.
+        least_tokens: that each needs, for a prompt and its output.
+    """
+
+    count: int = 1
+    kind: Literal["run", "slot", "question"] = "run"
+    least_tokens: int = 1
+
+
 class Prediction(Value):
     """What is expected of a run.
 
     Attributes:
         verdict: the weights stay in memory; are streamed from storage; are mapped, and read again
             for every token; or the KV cache does not fit.
-        context_tokens: length of the KV cache.
+        context_tokens: length of the KV cache, for all sequences together.
+        sequences: that share it.
         prompt_tokens: of the prompt that ``ttft_s`` is for.
         memory: none where the board's is unknown.
         load_s: from the start of the process until the prompt is processed.
@@ -90,12 +105,14 @@ class Prediction(Value):
         bottleneck: of a token.
         compute: how the time of computing is known: from slices that ran on the board, from a
             roofline of its facts, or not.
-        largest_context: that would fit where the KV cache does not; 0 where none does.
+        largest_context: of each sequence, that would fit where the KV cache does not; 0 where
+            none does.
         notes: what a reader should know of these figures.
     """
 
     verdict: Verdict
     context_tokens: int
+    sequences: Sequences = Sequences()
     prompt_tokens: int
     memory: MemoryParts | None = None
     load_s: Expected | None = None

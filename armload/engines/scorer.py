@@ -42,6 +42,7 @@ from armload.engines.plan import (
     kv_halves,
     kv_share,
 )
+from armload.engines.prediction import Sequences
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 
@@ -140,8 +141,13 @@ class Scoring(ModelEngine[ScoringPlan]):
     def memory(self) -> MemoryNeed:
         """The model's file, and the KV cache of all items at a time with the engine's buffers."""
         plan, model = self.plan, self.model
-        context = plan.context_tokens * plan.parallel
-        return memory_of(model, context, kv_share(plan.kv_type), more_bytes=MOST_LOGITS_BYTES)
+        return memory_of(
+            model,
+            plan.context_tokens,
+            kv_share(plan.kv_type),
+            sequences=Sequences(count=plan.parallel, kind="question"),
+            more_bytes=MOST_LOGITS_BYTES,
+        )
 
     def command(self, site: Site) -> tuple[str, ...]:
         """Return the words that start armload-score there."""

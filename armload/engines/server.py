@@ -38,6 +38,7 @@ from armload.engines.plan import (
     kv_halves,
     kv_share,
 )
+from armload.engines.prediction import Sequences
 from armload.engines.trace import Step, read_lines
 from armload.engines.weights_record import Weights
 from armload.models.model import Model
@@ -164,9 +165,13 @@ class Serving(ModelEngine[ServingPlan]):
     def memory(self) -> MemoryNeed:
         """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
         plan, model = self.plan, self.model
-        context = plan.context_tokens * plan.slots
-        more_bytes = plan.prompt_cache_bytes
-        return memory_of(model, context, kv_share(plan.kv_type), more_bytes=more_bytes)
+        return memory_of(
+            model,
+            plan.context_tokens,
+            kv_share(plan.kv_type),
+            sequences=Sequences(count=plan.slots, kind="slot"),
+            more_bytes=plan.prompt_cache_bytes,
+        )
 
     def upkeep(self, layout: Layout) -> Upkeep:
         """Keep its log short, delete its key, and end it when nobody attends it."""

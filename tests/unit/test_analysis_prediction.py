@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from armload.analysis.compute import Compute, from_facts
 from armload.analysis.prediction import BoardGives, Rate, predict
-from armload.analysis.recommendation import fitted, recommendation, said_beforehand, sentence
+from armload.analysis.recommendation import (
+    fitted,
+    recommendation,
+    refusal,
+    remedy,
+    said_beforehand,
+    sentence,
+)
 from armload.boards.board import load_board
 from armload.engines.engine import MemoryNeed
-from armload.engines.prediction import Expected, Prediction
+from armload.engines.prediction import Expected, Prediction, Sequences
 from armload.engines.weights import BoardMemory
 from tests.unit.samples import model
 
 GB = 1_000_000_000
 MB = 1_000_000
 Q2_K = (3_174_260_608, 2_998_920_768)
+ONE = Sequences()
 Q8_0 = (8_538_000_000, 7_980_000_000)
 
 
 def need(
-    sizes: tuple[int, int] = Q2_K, *, kv_bytes: int = 67 * MB, context: int = 512
+    sizes: tuple[int, int] = Q2_K,
+    *,
+    kv_bytes: int = 67 * MB,
+    context: int = 512,
+    sequences: Sequences = ONE,
 ) -> MemoryNeed:
     return MemoryNeed(
         name="m.gguf",
@@ -28,6 +42,7 @@ def need(
         kv_bytes=kv_bytes,
         program_bytes=64 << 20,
         context_tokens=context,
+        sequences=sequences,
         bytes_per_token=sizes[1],
     )
 
@@ -160,6 +175,57 @@ def test_a_cache_that_does_not_fit_is_refused_with_the_context_that_would() -> N
         assert f"--context {found.largest_context} or less" in sentence("m", "b", found)
     nothing = predicted(need(), gives(available=50 * MB), computing(1.9))
     assert nothing.largest_context == 0
+    assert remedy(nothing).startswith("Even the smallest context")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fewer"), [("slot", "fewer --slots"), ("question", "a smaller --parallel")]
+)
+def test_the_context_that_would_fit_is_that_of_each_sequence(
+    kind: Literal["slot", "question"], fewer: str
+) -> None:
+    four = Sequences(count=4, kind=kind)
+    large = need(kv_bytes=1_500 * MB, context=4 * 4096, sequences=four)
+    found = predicted(large, gives(available=900 * MB), computing(1.9))
+    assert found.verdict == "cannot run"
+    assert found.largest_context is not None
+    assert 0 < found.largest_context < 4096
+    assert found.largest_context % 256 == 0
+    assert f"with a context of 4096 tokens for each of 4 {kind}s" in refusal("m", "b", found)
+    assert remedy(found) == f"Use --context {found.largest_context} or less per {kind}, or {fewer}."
+    smaller = need(
+        kv_bytes=round(1_500 * MB * found.largest_context / 4096),
+        context=4 * found.largest_context,
+        sequences=four,
+    )
+    assert predicted(smaller, gives(available=900 * MB), computing(1.9)).verdict != "cannot run"
+    none_each = predicted(
+        need(kv_bytes=15_000 * MB, context=4 * 1024, sequences=four),
+        gives(available=1_850 * MB),
+        computing(1.9),
+    )
+    assert none_each.largest_context == 0
+    assert remedy(none_each) == f"Use {fewer}, or free memory on the board."
+
+
+def test_no_context_is_advised_that_prompt_and_output_exceed() -> None:
+    large = need(kv_bytes=4 * GB, context=4096, sequences=Sequences(least_tokens=2049))
+    found = predicted(large, gives(), computing(1.9))
+    assert found.largest_context is not None
+    assert 0 < found.largest_context < 2049
+    assert remedy(found) == (
+        f"Prompt and output need 2049 tokens, but only {found.largest_context} fit: use fewer "
+        "tokens, or free memory on the board."
+    )
+    enough = large.model_copy(update={"sequences": Sequences(least_tokens=found.largest_context)})
+    assert remedy(predicted(enough, gives(), computing(1.9))).startswith("Use --context")
+
+
+def test_no_resident_weights_are_asked_for_as_none() -> None:
+    found = predict(
+        need(), gives(), computing(1.9), prompt_tokens=8, streaming="always", resident_bytes=0
+    )
+    assert found.storage_bytes_per_token == Q2_K[1]
 
 
 def test_what_is_unknown_is_said() -> None:

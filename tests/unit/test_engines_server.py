@@ -14,6 +14,7 @@ from armload.core.errors import BoardError, UsageError
 from armload.deploy.layout import Layout
 from armload.engines.every import engine_called
 from armload.engines.job import Job
+from armload.engines.prediction import Sequences
 from armload.engines.server import SERVER, TRACE_BYTES, Serving, ServingPlan, plan_for
 from tests.unit.samples import binary, board_record, conditions, model
 from tests.unit.test_engines_speculation import option, site
@@ -52,6 +53,7 @@ def test_each_slot_has_a_context_of_its_own(tmp_path: Path) -> None:
     assert (option(words, "-np"), option(words, "-c")) == ("3", "768")
     assert "--no-kv-unified" in words
     assert one.memory.context_tokens == 768
+    assert one.memory.sequences == Sequences(count=3, kind="slot")
 
 
 def test_nothing_is_left_to_defaults_that_hurt_a_board(tmp_path: Path) -> None:

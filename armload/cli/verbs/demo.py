@@ -6,7 +6,7 @@ from invoke.context import Context
 from invoke.tasks import task
 
 from armload.cli.verb import Verb
-from armload.engines.defaults import DEFAULT_PRECISION_TIME_S
+from armload.engines.defaults import DEFAULT_PRECISION_TIME_S, DEFAULT_WAIT_S
 
 _DEMO_N_PREDICT = "96"
 
@@ -19,6 +19,7 @@ _DEMO_N_PREDICT = "96"
         "n-predict": "tokens to generate",
         "precision-time": "seconds that repeats may take beyond the first run "
         f"({DEFAULT_PRECISION_TIME_S})",
+        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "json": "print one JSON document: the median run of the repeats",
     },
 )
@@ -28,6 +29,7 @@ def demo(
     model: str = "demo",
     n_predict: str = _DEMO_N_PREDICT,
     precision_time: str = "",
+    wait: str = str(DEFAULT_WAIT_S),
     json: bool = False,
 ) -> None:
     """Run everything on a virtual board, from source to the time of every token.
@@ -47,4 +49,5 @@ def demo(
     wanted = Precision(
         added_s=amount("precision-time", precision_time or str(DEFAULT_PRECISION_TIME_S))
     )
-    repeat_and_present(Request(board=board), model, plan, wanted, as_json=json)
+    request = Request(board=board, wait_s=amount("wait", wait))
+    repeat_and_present(request, model, plan, wanted, as_json=json)

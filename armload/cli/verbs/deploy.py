@@ -10,6 +10,7 @@ from invoke.tasks import task
 
 from armload.cli.flags import SOURCE_HELP
 from armload.cli.verb import Verb, show_error
+from armload.engines.defaults import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
     from armload.cli.parallel import BoardResult
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     help={
         "board": "a board: the name of a file in boards/, such as dayu200; several: a,b,c",
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo",
+        "wait": f"seconds to wait while a board is in use ({DEFAULT_WAIT_S})",
         **SOURCE_HELP,
         "verify": "read existing files again and replace damaged ones",
         "json": "print one JSON document; for several boards, a list",
@@ -31,6 +33,7 @@ def deploy(
     c: Context,
     board: str = "virtual",
     model: str = "demo",
+    wait: str = str(DEFAULT_WAIT_S),
     source: str = "",
     ref: str = "",
     compiler: str = "",
@@ -47,6 +50,7 @@ def deploy(
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.document import show_document
+    from armload.cli.numbers import amount
     from armload.cli.parallel import at_once, board_names
     from armload.core.progress import Labelled
     from armload.core.values import ValueList
@@ -59,7 +63,14 @@ def deploy(
     for name in names:
         load_board(name)  # a misspelt name is reported before any board is served
     progress = terminal.progress()
-    request = Request(board=names[0], source=source, ref=ref, compiler=compiler, on=on)
+    request = Request(
+        board=names[0],
+        source=source,
+        ref=ref,
+        compiler=compiler,
+        on=on,
+        wait_s=amount("wait", wait),
+    )
     chosen = model_called(model, progress)
     if len(names) == 1:
         done = put_in_place(request, chosen, progress, verify=verify)

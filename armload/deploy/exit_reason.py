@@ -67,6 +67,7 @@ class Exit(Value):
 def explain(
     folder: Path,
     *,
+    board: str = "NAME",
     lacking: Sequence[str] = (),
     cut: Cut | None = None,
     memory_total_bytes: int | None = None,
@@ -77,6 +78,7 @@ def explain(
 
     Args:
         folder: holds ``exit``, ``stderr`` and the marks that the run's script left.
+        board: its name, for commands to type.
         lacking: CPU features that the program uses and the board does not have, where known.
         cut: what the board says of a run without an exit status.
         memory_total_bytes: of the board, where known.
@@ -123,7 +125,7 @@ def explain(
             kind="no space",
             status=status,
             meaning=f"the board's storage is full{left}: {record.stderr_end or 'a write failed'}",
-            remedy="Free space on the board: armload board.clean",
+            remedy=f"Free space on the board: armload board.clean --board {board}",
         )
     if status > 128:
         ended = _signalled(record, lacking, read_peaks(folder), memory_total_bytes)

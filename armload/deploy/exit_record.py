@@ -111,16 +111,14 @@ def read_peaks(folder: Path) -> Peaks | None:
 def read_cut(folder: Path) -> Cut | None:
     """Read what ended a run without an exit status; none where nothing did, or nobody knows."""
     path = folder / CUT_FILE
-    stderr_end = (
-        path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
-    )
-    return next((cut for cut in get_args(Cut) if cut == stderr_end), None)
+    word = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+    return next((cut for cut in get_args(Cut) if cut == word), None)
 
 
 def _df(lines: list[str]) -> list[str]:
-    """Return what ``df`` stderr_end; nothing where it gave no figures."""
-    stderr_end = [line for line in lines if line.strip() and line[0] not in "#[<"]
-    return stderr_end if any("%" in line for line in stderr_end[1:]) else []
+    """Return what ``df`` printed; nothing where it gave no figures."""
+    printed = [line for line in lines if line.strip() and line[0] not in "#[<"]
+    return printed if any("%" in line for line in printed[1:]) else []
 
 
 def _last_words(path: Path) -> str:

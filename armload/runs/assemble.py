@@ -108,6 +108,7 @@ def _ended(job: Job, folder: Path) -> Exit:
     lacking = [name for name in job.binary.features if name not in job.board.cpu_features]
     return explain(
         folder,
+        board=job.board.name,
         lacking=lacking,
         cut=read_cut(folder),
         memory_total_bytes=job.before.memory_total_bytes,

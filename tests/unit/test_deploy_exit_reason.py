@@ -101,7 +101,9 @@ def test_an_ending_is_put_in_words(
 
 def test_what_ext4_keeps_for_itself_does_not_count_as_free_at_the_end(tmp_path: Path) -> None:
     full = folder(tmp_path, exit="1\nFilesystem\n/dev/loop0 888472 872088 16384 99% /d\n")
-    assert explain(full, filesystem="ext4").kind == "no space"
+    ending = explain(full, board="b", filesystem="ext4")
+    assert ending.kind == "no space"
+    assert ending.remedy.endswith("armload board.clean --board b")
     assert explain(full, filesystem="xfs").kind == "exit status"
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def amount(option: str, text: str) -> float:
@@ -33,6 +36,20 @@ def above_0(option: str, text: str) -> float:
     if (number := amount(option, text)) == 0:
         raise UsageError(f"--{option} {text!a}: must be above 0.")
     return number
+
+
+def duration_s(option: str, text: str) -> float:
+    """Read a time such as ``90s``, ``30m`` or ``2h``; without a unit it is seconds.
+
+    Raises:
+        UsageError: it is none above 0; names the option.
+    """
+    from armload.core.errors import UsageError
+
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None or float(match[1]) == 0:
+        raise UsageError(f"--{option} {text!a}: must be a time above 0, such as 90s, 30m or 2h.")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def whole_number(option: str, text: str, *, least: int = 0, most: int | None = None) -> int | None:

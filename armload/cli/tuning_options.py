@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from armload.serving.lengths import read_lengths
 from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy, Objective
 from armload.tuning.wish import Requests, work_of
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _QUESTIONS = 100
 
 
@@ -31,18 +29,6 @@ def objective_named(text: str) -> Objective:
         if each == text:
             return each
     raise UsageError(f"--for {text!a}: must be one of {', '.join(AIMS)}.")
-
-
-def duration_s(option: str, text: str) -> float:
-    """Read a time such as ``90s``, ``30m`` or ``2h``; without a unit it is seconds.
-
-    Raises:
-        UsageError: it is none above 0; names the option.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if match is None or float(match[1]) == 0:
-        raise UsageError(f"--{option} {text!a}: must be a time above 0, such as 90s, 30m or 2h.")
-    return float(match[1]) * _SECONDS[match[2]]
 
 
 def constraints_of(

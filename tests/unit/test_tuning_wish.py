@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from armload.cli.numbers import duration_s
 from armload.cli.tuning_options import (
     constraints_of,
-    duration_s,
     objective_named,
     requests_of,
     work_typed,

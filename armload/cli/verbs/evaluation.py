@@ -44,8 +44,8 @@ _DEMO_TIME_S = 120
         "flash-attention": "on, off or auto; off: likelihoods depend less on the batch (auto)",
         "weights": "mapped, streamed or auto (auto)",
         "resident": "part of streamed weights to lock in memory, such as 400MB (what fits)",
-        "max-time": "stop asking after this many seconds, shared by models and prompts (none; "
-        f"{_DEMO_TIME_S} without --model)",
+        "max-time": "stop asking after this time, such as 90s or 30m, shared by models and prompts "
+        f"(none; {_DEMO_TIME_S}s without --model)",
         "reference": "for logits: a run of the same prompts, given as for show, a folder of .npy "
         "files, or llama-cpp-python, which then computes them on this machine",
         "fail-unless-close": "for logits: exit with 13 unless all are close to the reference's",
@@ -98,7 +98,7 @@ def evaluate(
     """
     del c
     from armload.bench.options import typed_options
-    from armload.cli.numbers import amount, whole_number
+    from armload.cli.numbers import amount, duration_s, whole_number
     from armload.cli.parallel import board_names
     from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
     from armload.cli.typed_models import models_in
@@ -116,7 +116,7 @@ def evaluate(
         raise UsageError(f"--tell-budget {tell_budget}: must be no, yes or both.")
     if template not in ("model", "chatml", "none"):
         raise UsageError(f"--template {template}: must be model, chatml or none.")
-    time_s = amount("max-time", max_time) if max_time else 0.0 if model else float(_DEMO_TIME_S)
+    time_s = duration_s("max-time", max_time) if max_time else 0.0 if model else float(_DEMO_TIME_S)
     asked = Asked(
         boards=tuple(board_names(board)),
         models=tuple(_listed(model or _MODELS)),

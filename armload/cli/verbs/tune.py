@@ -92,12 +92,11 @@ def tune(
     Example: armload tune --board dayu200 --model llama.gguf --for decode --max-time 30m
     """
     del c
-    from armload.cli.numbers import amount, whole_number
+    from armload.cli.numbers import amount, duration_s, whole_number
     from armload.cli.output import output_file
     from armload.cli.present_tuning import tune_and_present
     from armload.cli.tuning_options import (
         constraints_of,
-        duration_s,
         objective_named,
         requests_of,
         work_typed,

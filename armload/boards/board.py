@@ -192,7 +192,7 @@ def load_board(name: str) -> Board:
     if "," in name:
         raise UsageError(
             f"{name!r} names several boards; this command takes only one.",
-            "Repeat the command for each board. Only armload deploy takes several.",
+            "Repeat the command for each board.",
         )
     board = load_named("boards", name, Board)
     if isinstance(board.reach, OnThisMachine):

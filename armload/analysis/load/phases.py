@@ -44,11 +44,6 @@ class Phases:
             return 0.0
         return (self.end_s if self.first_s is None else self.first_s) - self.slot_s
 
-    @property
-    def generating_s(self) -> float:
-        """From the answer's beginning to its end."""
-        return 0.0 if self.first_s is None else self.end_s - self.first_s
-
 
 def phases_of(record: RequestRecord) -> Phases | None:
     """Return the phases of a request; none for one that was never sent.

@@ -9,6 +9,7 @@ from armload.bench.sweeping import run_sweep
 from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.core.errors import ArmloadError, RunError
+from armload.core.values import counted
 from armload.engines.job import Place
 from armload.report.layout import Prose, whole
 from armload.report.sweep import CellResult, Lines, cell_results, notes, sweep_table, swept_cells
@@ -33,7 +34,9 @@ def sweep_and_present(
     def begun(journal: Journal) -> None:
         done = len(journal.entries)
         if done:
-            progress.say(f"Resuming {journal.sweep.id}: {done} runs are done. (--new starts over.)")
+            progress.say(
+                f"Resuming {journal.sweep.id} after {counted(done, 'run')}. (--new starts over.)"
+            )
         lines.append(Lines(journal.sweep, done))
         progress.say(lines[0].head())
 

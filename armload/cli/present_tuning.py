@@ -33,7 +33,7 @@ def tune_and_present(request: Request, wish: Wish, *, output: Path | None, as_js
         done = len(tuned.entries)
         if done:
             trials = counted(done, "trial")
-            progress.say(f"Resuming {tuned.tuning.id}: {trials} are done. (--new starts over.)")
+            progress.say(f"Resuming {tuned.tuning.id} after {trials}. (--new starts over.)")
         size = counted(tuned.tuning.space.size, "setting")
         progress.say(f"{size} may be tried. Tuning is kept in {tuned.folder}.")
 

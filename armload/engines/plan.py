@@ -176,7 +176,7 @@ def kv_share(kv_type: str | None) -> float:
 
 
 def short_prompt(prompt: str) -> str:
-    """Return a prompt in quotation marks, a long one as its begin and what tells it from others."""
+    """Return a prompt in quotation marks: of a long one, what tells it from others."""
     if len(prompt) <= _SHORT_PROMPT:
         return repr(prompt)
     short_hash = hashlib.sha256(prompt.encode()).hexdigest()[:8]

@@ -158,7 +158,7 @@ def _attempt(
     # What a conclusion adds belongs to the budget that it ends.
     tokens = len(answer.tokens) if part.concludes else min(budget, len(answer.tokens))
     text = answer.text_after(tokens)
-    # Where the chat template opens the reasoning section, its begin is not in the text.
+    # Where the chat template opens the reasoning section, its beginning is not in the text.
     is_thinking = tokens < answer.think_tokens or (
         answer.thinks_from_start and answer.think_tokens == 0
     )

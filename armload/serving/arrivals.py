@@ -42,7 +42,7 @@ class Arrivals(Value):
     def schedule(
         self, rate: float, *, duration_s: float | None, requests: int | None, seed: int
     ) -> tuple[float, ...]:
-        """Draw the times of requests, in seconds from the begin of the load.
+        """Draw the times of requests, in seconds from the beginning of the load.
 
         Args:
             rate: requests/s on average.

@@ -87,7 +87,7 @@ def stop_service(
     """End a board's service, and keep what it left; return it as a run with its folder.
 
     Args:
-        run: the service's id, or the begin of one; empty for the only one there.
+        run: the service's id, or the beginning of one; empty for the only one there.
         force: also one that another machine started.
 
     Raises:

@@ -155,7 +155,7 @@ def listed(
     items = _items(path)[:most]
     draw = None if answer is None else _drawing(answer, seed)
     asks = []
-    with progress.step("preparing requests", total=len(items), unit="requests") as step:
+    with progress.step("Preparing requests", total=len(items), unit="requests") as step:
         for number, item in enumerate(items):
             asks.append(_ask(f"{path}: item {number + 1}", item, draw, api))
             step.update(number + 1)

@@ -53,7 +53,7 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
         _show(write_tuning_report(told, place, terminal.progress()), as_json=json)
         return
     folders = dict.fromkeys(folder.resolve() for word in runs for folder in folders_of(word))
-    with terminal.progress().step("reading runs", total=len(folders), unit="runs") as step:
+    with terminal.progress().step("Reading runs", total=len(folders), unit="runs") as step:
         found = []
         for number, folder in enumerate(folders, 1):
             found.append(store.load(folder))

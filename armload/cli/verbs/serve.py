@@ -159,7 +159,7 @@ def list_services(c: Context, board: str = "virtual", json: bool = False) -> Non
     klass=Verb,
     help={
         "board": "a board, as for serve (virtual)",
-        "run": "the service's id, or its begin (the only one there)",
+        "run": "the service's id, or its beginning (the only one there)",
         "force": "also stop a service that another machine started",
         **JSON_HELP,
     },

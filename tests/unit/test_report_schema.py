@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
 
-from armload.analysis.run import Run
+from armload.analysis.run import FindingName, Run
 from armload.cli.program import namespace
+from armload.engines.every import ENGINES
+from armload.engines.trace import Step
 from armload.report.schema import DOCUMENTS, PLAN, RUN, Schema
 from tests.unit.runs import failed_run, quick_run, storage_run
 
@@ -27,6 +30,14 @@ def test_each_published_schema_is_current(schema: Schema) -> None:
         f"the format changed: python -m armload.report.schema {FOLDER}, "
         "or a new format number when former files no longer fit"
     )
+
+
+def test_the_reference_of_a_run_names_every_field_finding_and_engine() -> None:
+    page = (FOLDER.parent / "results.md").read_text(encoding="utf-8")
+    named = {name.partition(".")[0] for name in re.findall(r"`([^`\n]+)`", page)}
+    fields = {*Run.model_fields, *Step.model_fields}
+    engines = {engine.name for engine in ENGINES}
+    assert {*fields, *get_args(FindingName), *engines} <= named
 
 
 @pytest.mark.parametrize("run", [quick_run(), storage_run(), failed_run()], ids=lambda run: run.id)

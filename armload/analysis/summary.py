@@ -94,7 +94,7 @@ def summarise(
     """Compute rates and quantiles.
 
     A pass that gives several tokens counts as that many output tokens of equal time. The steps of
-    a server that processed one request's prompt and generated for another count nowhere.
+    a server that processed one request's prompt and generated for another are excluded.
     What a program reports of itself is taken as it is; only the quantiles are computed then.
 
     Args:

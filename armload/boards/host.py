@@ -1,4 +1,4 @@
-"""A live connection to a board: the one protocol that the upper rooms use."""
+"""A live connection to a board: the one protocol that the packages above use."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The verbs: the only room that parses arguments, prints, or asks."""
+"""The verbs: the only package that parses arguments, prints, or asks."""

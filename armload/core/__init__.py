@@ -1,1 +1,1 @@
-"""Values, errors, the workspace and small helpers that every other room may use."""
+"""Values, errors, the workspace and small helpers that every other package may use."""

@@ -128,7 +128,7 @@ class Place(Value):
         sweep: the sweep's id.
         cell: number of the cell, from 0; runs of one cell are repeats of one another.
         round: number of the round over all cells, from 0.
-        warm_up: it only prepares the board; its figures count nowhere.
+        warm_up: it only prepares the board; its figures are excluded from the results.
         precision: the run is repeated until the median of all is known within that share of it;
             none where the number of runs was fixed.
     """

@@ -208,7 +208,7 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
 
 
 @pytest.mark.parametrize("what", ["an engine's files", "a payload", "a program of ours"])
-def test_a_copy_whose_line_broke_leaves_the_board_to_whoever_has_it_by_then(
+def test_a_copy_whose_connection_dropped_leaves_the_board_to_whoever_has_it_by_then(
     emulated: Host, board: Board, tmp_path: Path, what: str
 ) -> None:
     """As after a night in which this machine slept and its lease expired."""

@@ -107,7 +107,7 @@ def test_a_local_file_is_sent_from_an_offset_on(host: Host, tmp_path: Path) -> N
     host.send_file(local, remote, offset_bytes=0, sent=told.append)
     assert Path(remote).read_bytes() == data
     assert (told[0], told[-1]) == (0, len(data))
-    Path(remote).write_bytes(data[:1_000_000] + b"what a broken line left")
+    Path(remote).write_bytes(data[:1_000_000] + b"what a dropped connection left")
     told.clear()
     host.send_file(local, remote, offset_bytes=1_000_000, sent=told.append)
     assert Path(remote).read_bytes() == data
@@ -153,7 +153,7 @@ def test_large_content_survives(host: Host, tmp_path: Path) -> None:
     assert digest.digest() == hashlib.sha256(block * 20).digest()
 
 
-def test_what_an_old_line_still_writes_does_not_spoil_a_new_transfer(
+def test_what_an_old_connection_still_writes_does_not_spoil_a_new_transfer(
     host: Host, tmp_path: Path
 ) -> None:
     path = PurePosixPath(tmp_path / "part")

@@ -194,7 +194,7 @@ def test_a_lease_that_is_renewed_on_full_storage_keeps_its_owner(
         need_board(host, workdir)
 
 
-def test_a_long_lease_is_renewed_over_a_line_of_its_own(
+def test_a_long_lease_is_renewed_over_a_connection_of_its_own(
     connect: Callable[[], Host], workdir: PurePosixPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "RENEW_EVERY_S", 0.2)

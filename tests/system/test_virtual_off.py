@@ -104,7 +104,7 @@ def test_a_board_that_reboots_is_waited_for(board: Board) -> None:
         with Qmp(socket_path(machine_folder(board), "qmp")) as control:
             control.execute("system_reset")
         after = before
-        while after == before:  # the line may break a moment after the machine is told to
+        while after == before:  # the connection may drop a moment after the machine is told to
             after = patiently(lambda: host.run(boot_id)).text
         assert len(after) == len(before)
 

@@ -72,7 +72,7 @@ LARGE_MODEL = ModelRecord(
 
 
 def quick_run(*, tokens: int = 32, text: str = TEXT, prompt: str | None = None) -> Run:
-    """Return a run whose model stays in memory, with one token that was pushed aside."""
+    """Return a run whose model stays in memory, with one token that was preempted."""
     chance = random.Random(1)
     steps = [_step(0, 0, 8, 0.33, busy=1.96)]
     for number in range(1, tokens):

@@ -67,7 +67,7 @@ def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
     assert names(noted(tmp_path, stat(7, name), stat(7, name, ticks=300))) == [name]
 
 
-def test_the_run_itself_our_line_and_what_they_started_are_no_strangers(tmp_path: Path) -> None:
+def test_the_run_our_connection_and_what_they_started_are_left_out(tmp_path: Path) -> None:
     after = (
         stat(501, "llama-completion", parent=WRAPPER, ticks=900)
         + stat(502, "sleep", parent=501, ticks=900)

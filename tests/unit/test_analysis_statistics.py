@@ -162,7 +162,7 @@ def test_a_median_lies_within_its_interval_which_shrinks_with_more_tokens() -> N
     assert narrow.high - narrow.low < (wide.high - wide.low) / 2
 
 
-def test_intervals_of_alike_neighbours_are_wider_than_those_of_strangers() -> None:
+def test_intervals_of_alike_neighbours_are_wider_than_those_of_unrelated_ones() -> None:
     chance = random.Random(8)
     background_processes = [chance.gauss(0.1, 0.01) for _ in range(225)]
     alike = [value for value in background_processes[:15] for _ in range(15)]

@@ -105,7 +105,7 @@ def test_cores_that_idle_are_not_throttled_and_one_slow_reading_is_no_matter() -
     assert reasons((prompt, *steps), n_predict=31) == ()
 
 
-def test_a_run_whose_threads_were_pushed_aside_is_not_valid() -> None:
+def test_a_run_whose_threads_were_preempted_is_not_valid() -> None:
     prompt = step(0, phase="prompt", tokens=8)
     steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
     (reason,) = reasons((prompt, *steps), n_predict=21)
@@ -113,7 +113,7 @@ def test_a_run_whose_threads_were_pushed_aside_is_not_valid() -> None:
     assert "40 times per token" in reason
 
 
-def test_threads_that_wait_for_storage_are_not_called_pushed_aside() -> None:
+def test_threads_that_wait_for_storage_are_not_called_preempted() -> None:
     prompt = step(0, phase="prompt", tokens=8)
     steps = [
         step(n, busy_threads=0.3, involuntary_switches=40, read_bytes=10**8) for n in range(1, 21)

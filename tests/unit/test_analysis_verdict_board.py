@@ -43,7 +43,7 @@ def reasons(
     return verdict.reasons
 
 
-def test_who_pushed_the_threads_aside_is_named() -> None:
+def test_what_preempted_the_threads_is_named() -> None:
     prompt = step(0, phase="prompt", tokens=8)
     steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
     (reason,) = reasons((prompt, *steps), beside(("stress-ng", 0.93)), n_predict=21)

@@ -24,7 +24,7 @@ from armload.report.table import run_table
 from tests.unit.runs import planned, quick_run
 from tests.unit.test_boards_probe import core, output
 
-STRANGERS = (
+BACKGROUND = (
     BackgroundProcess(name="<b>cc1 [red]", processes=4, cpu_s=13.0, share=1.3),
     BackgroundProcess(name="kswapd0", processes=1, cpu_s=2.0, share=0.2, kernel=True),
 )
@@ -60,7 +60,7 @@ def disturbed() -> Run:
         "board": board,
         "cache": "dropped",
         "governor": "performance",
-        "background_processes": STRANGERS,
+        "background_processes": BACKGROUND,
         "swapped": Swapped(in_bytes=5_000_000, out_bytes=9_000_000),
     }
     return run.model_copy(update=changed)
@@ -73,7 +73,7 @@ def shown(renderable: RenderableType) -> str:
     return " ".join(console.file.getvalue().split())
 
 
-def test_the_table_names_strangers_and_what_was_set() -> None:
+def test_the_table_names_background_processes_and_what_was_set() -> None:
     table = shown(run_table(disturbed()))
     assert (
         "background processes <b>cc1 [red] 130% of a core, kswapd0 (the kernel) 20% of a core"

@@ -1,4 +1,4 @@
-"""``clean``: frees room that the cache takes."""
+"""``clean``: frees the space that the cache takes."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ def test_a_push_that_failed_is_continued_by_the_next(
     assert not remote.exists()
     with cut_line(server.port, after_bytes=[SIZE - part.stat().st_size + 2_000_000]) as port:
         host = SshHost(server.model_copy(update={"port": port}), "my-board")
-        assert pushed(host, file, remote), "only what was missing goes through this line"
+        assert pushed(host, file, remote), "only what was missing goes through this connection"
         host.close()
     assert remote.read_bytes() == file.read_bytes()
 
 
-def test_the_call_after_a_break_makes_a_new_line(server: SshAddress) -> None:
+def test_the_call_after_a_break_makes_a_new_connection(server: SshAddress) -> None:
     assert server.port is not None
     with cut_line(server.port, after_bytes=[20_000]) as port:
         host = SshHost(server.model_copy(update={"port": port}), "my-board")
@@ -60,7 +60,7 @@ def test_the_call_after_a_break_makes_a_new_line(server: SshAddress) -> None:
         host.close()
 
 
-def test_a_run_outlives_its_line_and_is_followed_over_the_next(
+def test_a_run_survives_its_connection_and_is_followed_over_the_next(
     server: SshAddress, tmp_path: Path
 ) -> None:
     assert server.port is not None

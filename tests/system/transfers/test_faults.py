@@ -87,13 +87,13 @@ def test_a_server_that_is_killed_at_any_moment_costs_no_file(tmp_path: Path, fil
             finally:
                 begun.set()
                 disturber.join()
-            host.close()  # as the next command would, which begins with a new line
+            host.close()  # as the next command would, which begins with a new connection
             assert remote.read_bytes() == file.read_bytes()
             assert left_over(remote) == set()
             assert not pushed(host, file, remote)
 
 
-def test_a_line_that_stalls_without_closing_is_given_up_and_the_rest_sent_over_another(
+def test_a_connection_that_stalls_without_closing_is_given_up_and_the_rest_sent_over_another(
     server: SshAddress, tmp_path: Path, file: Path, remote: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armload.boards.bulk.TRANSFER_SILENCE_S", 1.5)
@@ -103,7 +103,7 @@ def test_a_line_that_stalls_without_closing_is_given_up_and_the_rest_sent_over_a
     assert relay.passed_bytes < SIZE + (8 << 20), "at most 8 MiB went twice"
 
 
-def test_a_line_that_is_refused_now_and_then_is_tried_again(
+def test_a_connection_that_is_refused_now_and_then_is_tried_again(
     server: SshAddress, file: Path, remote: Path
 ) -> None:
     with over_relay(server, refuses={2, 4}) as (host, relay):

@@ -31,7 +31,7 @@ from tests.system.transfers.pushing import pushed, through
 
 
 class AlwaysAnew(SshHost):
-    """Opens a new line for each command."""
+    """Opens a new connection for each command."""
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         self.close()
@@ -106,7 +106,7 @@ def test_a_login_that_is_cut_off_is_made_again_and_not_called_refused(
         assert relay.connections == 2
 
 
-def test_the_first_question_of_a_push_is_asked_again_when_its_line_breaks(
+def test_the_first_question_of_a_push_is_asked_again_when_its_connection_drops(
     server: SshAddress, tmp_path: Path, file: Path, remote: Path
 ) -> None:
     assert server.port is not None

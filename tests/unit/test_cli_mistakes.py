@@ -20,6 +20,11 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["board.probe", "--board", "Virtual"], 2, "Did you mean 'virtual'?"),
         (["build", "--target", "rk3586"], 2, "There is no target named 'rk3586'"),
         (["build", "--source", "llama-cp"], 2, "neither a source file, nor a folder"),
+        (
+            ["build", "--list", "--programs", "nonsense", "--target", "nope"],
+            *(2, "--target, --programs: not with --list"),
+        ),
+        (["watch", "-p", "hi", "--python", "p", "--", "x"], 2, "--prompt, --python: only with"),
         (["build", "--ref", "master"], 2, "is an archive; --ref needs a repository"),
         (["build", "--source", "file:///nowhere/x", "--ref", "x"], 2, "no such repository"),
         (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),

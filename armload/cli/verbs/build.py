@@ -10,6 +10,7 @@ from armload.cli.verb import Verb
 
 MOST_JOBS = 1024
 MOST_NICE = 19
+_TARGET = "rk3568"
 
 
 @task(
@@ -28,7 +29,7 @@ MOST_NICE = 19
 )
 def build(
     c: Context,
-    target: str = "rk3568",
+    target: str = _TARGET,
     programs: str = "",
     source: str = "",
     ref: str = "",
@@ -52,10 +53,25 @@ def build(
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.cli.numbers import whole_number
+    from armload.core.errors import UsageError
     from armload.core.values import ValueList
     from armload.report.binaries import binaries_table
 
     if list_:
+        unused = {
+            "--target": target != _TARGET,
+            "--programs": programs,
+            "--source": source,
+            "--ref": ref,
+            "--compiler": compiler,
+            "--on": on,
+            "--jobs": jobs,
+            "--nice": nice,
+        }
+        if named := [option for option, value in unused.items() if value]:
+            raise UsageError(
+                f"{', '.join(named)}: not with --list, which lists all builds.", "Leave that out."
+            )
         _show_builds(as_json=json)
         return
     progress = terminal.progress()

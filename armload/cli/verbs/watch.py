@@ -19,6 +19,8 @@ from armload.engines.defaults import (
 if TYPE_CHECKING:
     from armload.engines.watched.output import Reads
 
+_PYTHON = "python3"
+
 
 @task(
     klass=Verb,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
         "mnn-python": "folder of an MNN model to run with MNN's Python wheel on the board",
         "prompt": f"with --mnn-python: text to answer ({SEED_PROMPT!r})",
         "n-predict": f"with --mnn-python: maximum number of tokens to generate ({SEED_N_PREDICT})",
-        "python": "with --mnn-python: the board's Python that has the wheel (python3)",
+        "python": f"with --mnn-python: the board's Python that has the wheel ({_PYTHON})",
         "time-limit": f"stop the run on the board after this many seconds ({DEFAULT_TIME_LIMIT_S})",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "new": "start over instead of resuming an interrupted run",
@@ -50,7 +52,7 @@ def watch(
     name: str = "",
     mnn_python: str = "",
     prompt: str = SEED_PROMPT,
-    python: str = "python3",
+    python: str = _PYTHON,
     time_limit: str = str(DEFAULT_TIME_LIMIT_S),
     wait: str = str(DEFAULT_WAIT_S),
     new: bool = False,
@@ -76,6 +78,16 @@ def watch(
         raise UsageError(
             "Give a program after --, or an MNN model's folder with --mnn-python.",
             "Example: armload watch --board kitchen --put llm_demo -- llm_demo --help",
+        )
+    typed = {
+        "--prompt": prompt != SEED_PROMPT,
+        "--n-predict": n_predict != str(SEED_N_PREDICT),
+        "--python": python != _PYTHON,
+    }
+    if (named := [option for option, is_typed in typed.items() if is_typed]) and not mnn_python:
+        raise UsageError(
+            f"{', '.join(named)}: only with --mnn-python.",
+            "Give the program its own options after --.",
         )
     request = Request(board=board, wait_s=amount("wait", wait), new=new)
     order = WatchOrder(

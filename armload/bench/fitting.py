@@ -83,9 +83,10 @@ def fit(
             )
     except ConnectError as error:
         unreachable = error.message
-        progress.say(
-            f"{error.message} Predicting from the facts in boards/{board.name}.yaml instead."
-        )
+        progress.say(error.message)
+        if error.remedy:
+            progress.say(error.remedy)
+        progress.say(f"Predicting from the facts in boards/{board.name}.yaml instead.")
         models = _predicted(
             board,
             outlined,

@@ -73,13 +73,13 @@ def context_tokens(plan: Plan, model: Model) -> int:
         raise UsageError(
             f"Prompt and output need at least {least} tokens, but {model.name} was trained for a "
             f"context of {model.context_length}.",
-            "Use fewer tokens with -n, or a shorter prompt.",
+            "Use a shorter prompt or output.",
         )
     if plan.context_tokens is not None and plan.context_tokens < least:
         raise UsageError(
             f"--context {plan.context_tokens} is too small: prompt and output need at "
             f"least {least} tokens.",
-            f"Use --context {least} or more, or fewer tokens with -n.",
+            f"Use --context {least} or more, or a shorter prompt or output.",
         )
     if plan.context_tokens is not None:
         if plan.context_tokens > model.context_length:

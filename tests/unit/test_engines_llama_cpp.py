@@ -86,8 +86,9 @@ def test_a_context_without_room_for_prompt_and_output_is_refused() -> None:
         context_tokens(Plan(context_tokens=128, n_predict=128), model())
     with pytest.raises(UsageError, match="at least 640 tokens"):
         context_tokens(Plan(context_tokens=600, n_predict=128, prompt_tokens=512), model())
-    with pytest.raises(UsageError, match="need at least 5001 tokens"):
+    with pytest.raises(UsageError, match="need at least 5001 tokens") as refused:
         context_tokens(Plan(n_predict=5000), model())
+    assert "-n" not in refused.value.remedy, "fit has no such option"
 
 
 def test_the_engine_is_given_what_the_plan_says(program: Path) -> None:

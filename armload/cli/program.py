@@ -9,11 +9,12 @@ from inspect import getdoc
 
 from invoke.collection import Collection
 from invoke.config import Config
-from invoke.exceptions import Exit, ParseError
+from invoke.exceptions import ParseError
 from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
+from armload.cli.document import promise_document
 from armload.cli.flags import grouped, shown
 from armload.cli.group import add_verb
 from armload.cli.help import columns, prose
@@ -67,6 +68,7 @@ namespace.add_collection(board.collection, name="board")
 namespace.add_collection(model.collection, name="model")
 
 _HELP = ("-h, --help", "show this page")
+_JSON = {"--json", "-j"}
 _ABOUT = """
 Run language models on ARM boards: build llama.cpp, deploy it, time every token, and see what limits
 the speed. Try 'armload demo' first: it needs no board.
@@ -91,11 +93,11 @@ class _Armload(Program):
             super().parse_tasks()
         except ParseError as error:
             verb = f"{error.context.name} " if error.context and error.context.name else ""
-            raise Exit(
-                f"error: {_in_our_words(str(error), verb)}\n{_meant(error)}See: armload "
-                f"{verb}--help",
-                code=UsageError.exit_status,
-            ) from error
+            promise_document(wanted=bool(_JSON.intersection(self.argv)))
+            mistake = UsageError(
+                _in_our_words(str(error), verb), f"{_meant(error)}See: armload {verb}--help"
+            )
+            raise failed(mistake) from error
 
     def create_config(self) -> None:
         # Invoke's own settings have no say here, and ~/.invoke.yaml may be somebody else's.

@@ -264,6 +264,25 @@ def test_the_errors_above_are_those_of_every_verb_but_one_that_is_interrupted() 
     assert {line.split()[0] for line in MISTAKEN} | {"board.list"} == having
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bench", "--no-such-option", "--json"], "There is no option '--no-such-option'."),
+        (["-j", "bench", "-n"], "There is no option '-j'."),
+        (["bench", "-j", "-n"], "--n-predict needs a value."),
+        (["no-such-verb", "--json"], "There is no verb 'no-such-verb'."),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_answered_with_a_document(
+    folder: Path, words: list[str], said: str
+) -> None:
+    done = typed(folder, *words)
+    error = document_of("bench", done.stdout, status=done.returncode)["error"]
+    assert (error["message"], error["exit_status"], done.returncode) == (said, 2, 2)
+    assert done.stderr.startswith(f"error: {said}\n{error['remedy']}")
+    assert typed(folder, "bench", "--no-such-option").stdout == ""
+
+
 @pytest.mark.parametrize("face", ["armload", "invoke"])
 def test_an_interruption_is_a_document(folder: Path, tmp_path: Path, face: str) -> None:
     done = subprocess.run(

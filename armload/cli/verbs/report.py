@@ -19,21 +19,23 @@ if TYPE_CHECKING:
     iterable=["runs"],
     help={
         "runs": "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated; "
-        "or one load, or one tuning",
+        "or one evaluation, load or tuning",
         "output": "folder to write to (a new one in reports/)",
         **JSON_HELP,
     },
 )
 def report(c: Context, runs: list[str], output: str = "", json: bool = False) -> None:
-    """Write a page with charts of runs (repeats are pooled), a load, or a tuning.
+    """Write a page with charts of runs, an evaluation, a load, or a tuning.
 
-    Example: armload report latest kitchen:llama-3.2-1b-q4_0
+    Repeats of a run are pooled. Example: armload report latest kitchen:llama-3.2-1b-q4_0
     """
     del c
     from armload.analysis.repeats import judged_together
     from armload.bench.references import folders_of
     from armload.cli import terminal
     from armload.cli.output import output_folder
+    from armload.evaluation.record import EVALUATIONS, find_evaluation
+    from armload.report.evaluation.report import write_evaluation_report
     from armload.report.load.loaded import loaded_of
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
@@ -44,6 +46,10 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
     from armload.tuning.record import TUNINGS, find_tuning
 
     place = output_folder(output) if output else None
+    if len(runs) == 1 and EVALUATIONS.are_meant(runs[0]):
+        evaluated = find_evaluation(runs[0])
+        _show(write_evaluation_report(evaluated, place, terminal.progress()), as_json=json)
+        return
     if len(runs) == 1 and LOADS.are_meant(runs[0]):
         written = write_load_report(loaded_of(find_load(runs[0])), place, terminal.progress())
         _show(written, as_json=json)

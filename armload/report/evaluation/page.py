@@ -33,13 +33,21 @@ def write_page(evaluated: Evaluated, standing: Standing, grader: str) -> Path:
     return page
 
 
+def figures_of(standing: Standing) -> list[Figure]:
+    """Return the figures in the order in which a person reads them."""
+    if not standing.systems:
+        return []
+    return [
+        deadline_figure(standing.systems, standing.crossover),
+        token_figure(standing.generated),
+    ]
+
+
 def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
     """Return the page of one evaluation."""
     answers = answer_rows(evaluated, standing.series, grader)
     found = standing.crossover
-    figures: list[Figure] = []
-    if standing.systems:
-        figures = [deadline_figure(standing.systems, found), token_figure(standing.generated)]
+    figures = figures_of(standing)
     evaluation = evaluated.evaluation
     values = {
         "headline": headline(evaluation, standing.points),

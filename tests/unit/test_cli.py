@@ -15,6 +15,10 @@ from invoke.tasks import Task
 from armload.cli import program
 from armload.cli.flags import grouped
 from armload.cli.program import namespace
+from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
+from armload.engines.plan import Plan
+from armload.engines.scorer import ScoringPlan
+from armload.engines.server import ServingPlan
 from tests.command_line import ROOT, run
 
 HEAVY = ("pydantic", "rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools")
@@ -100,6 +104,47 @@ def test_help_says_what_is_taken_for_an_option_that_is_left_out(name: str) -> No
             told = argument.help or ""
             assert told.endswith((f"({argument.default})", f"({argument.default!r})")), told
             assert told.count(f"({argument.default})") <= 1, told
+
+
+_SERVED, _RUN = ServingPlan(), Plan()
+USED_WITHOUT = {
+    **{
+        (verb, option): value
+        for verb in ("serve", "load")
+        for option, value in {
+            "slots": _SERVED.slots,
+            "context": _SERVED.context_tokens,
+            "batch": _SERVED.batch_tokens,
+            "micro-batch": _SERVED.micro_batch_tokens,
+            "kv-type": _SERVED.kv_type,
+            "flash-attention": _SERVED.flash_attention,
+            "weights": _SERVED.weights,
+            "prompt-cache": _SERVED.prompt_cache_bytes,
+        }.items()
+    },
+    ("serve", "temperature"): _SERVED.temperature,
+    ("bench", "n-predict"): _RUN.n_predict,
+    ("bench", "weights"): _RUN.weights,
+    ("bench", "temperature"): _RUN.temperature,
+    ("bench", "seed"): _RUN.seed,
+    ("bench", "time-limit"): _RUN.time_limit_s,
+    ("bench", "precision"): f"{DEFAULT_PRECISION:.0%}",
+    ("bench", "precision-time"): DEFAULT_PRECISION_TIME_S,
+    ("eval", "parallel"): ScoringPlan.model_fields["parallel"].default,
+    ("eval", "weights"): ScoringPlan.model_fields["weights"].default,
+}
+
+
+@pytest.mark.parametrize(("verb", "option"), USED_WITHOUT)
+def test_help_says_what_is_used_where_an_option_has_no_value_of_its_own(
+    verb: str, option: str
+) -> None:
+    arguments = {each.names[0]: each for each in verbs(namespace)[verb].get_arguments()}
+    used = USED_WITHOUT[verb, option]
+    told = re.search(r"\(([^()]*)\)$", arguments[option].help or "")
+    assert not arguments[option].default
+    assert told is not None
+    assert told[1].split(",")[0] == (f"{used:g}" if isinstance(used, float) else str(used))
 
 
 @pytest.mark.parametrize("name", sorted(verbs(namespace)))

@@ -134,9 +134,7 @@ def fetch(
         keep_plain(plain, local)
         _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
         run = assemble(read_job(local), local)
-        store.save(run, local)
-        for name in _SEEN.values():
-            (local / name).unlink(missing_ok=True)
+        _keep(run, local)
     except OSError as error:
         raise DiskError(
             f"{error.filename or local}: {error.strerror or error}.",
@@ -168,6 +166,12 @@ def _collect(
     if cut is not None:
         write_whole(local / CUT_FILE, cut.encode())
     _recover_seen(local)
+
+
+def _keep(run: Run, local: Path) -> None:
+    store.save(run, local)
+    for name in _SEEN.values():
+        (local / name).unlink(missing_ok=True)
 
 
 def tell_it_is_fetched(host: Host, on_board: PurePosixPath) -> None:

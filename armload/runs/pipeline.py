@@ -1,6 +1,12 @@
 """The way of every run, from an engine and a board to a run that is kept.
 
-build → reach → lease → deploy → prepare → launch → follow → collect → assemble → keep
+build, reach: ``session``, once for all runs of a command. A board is reached before anything is
+built, so that what is wrong with it is said at once.
+
+lease, deploy, prepare, launch: ``underway``.
+
+follow, collect, assemble, keep: ``execute``. The last three are ``fetch``, by which runs that
+others have followed, or nobody, are fetched as well.
 """
 
 from __future__ import annotations

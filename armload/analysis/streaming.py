@@ -10,7 +10,7 @@ from armload.boards.conditions import Conditions
 from armload.core.values import format_bytes
 from armload.engines.job import ModelRecord
 from armload.engines.trace import Step, Trace
-from armload.engines.weights import BoardMemory, WeightsWish
+from armload.engines.weights import BoardMemory, WeightsSettings
 from armload.engines.weights_record import Weights
 
 READ_WITHIN = 0.05
@@ -73,18 +73,18 @@ def _about_locking(weights: Weights, steps: Sequence[Step]) -> list[str]:
 
 
 def notes_about_weights(
-    header: Trace | None, wish: WeightsWish | None, model: ModelRecord, before: Conditions
+    header: Trace | None, settings: WeightsSettings | None, model: ModelRecord, before: Conditions
 ) -> tuple[str, ...]:
     """Return what a reader of the figures should know of how the weights were held.
 
     Args:
-        wish: how they were to be held; none of a program that has no choice.
+        settings: how they were to be held; none of a program that has no choice.
         before: the board before the run.
     """
     if header is None:
         return ()
     if not header.weights:
-        return _about_experts(wish, model, before)
+        return _about_experts(settings, model, before)
     last = header.weights[-1]
     if last.weights == "mapped":
         return (f"The weights were not streamed: {last.reason}.",)
@@ -105,11 +105,11 @@ def notes_about_weights(
 
 
 def _about_experts(
-    wish: WeightsWish | None, model: ModelRecord, before: Conditions
+    settings: WeightsSettings | None, model: ModelRecord, before: Conditions
 ) -> tuple[str, ...]:
     memory = BoardMemory.of(before)
     fits = (model.size_bytes or 0) + memory.reserve_bytes <= memory.available_bytes
-    if fits or not model.experts or wish is None or wish.weights != "auto":
+    if fits or not model.experts or settings is None or settings.weights != "auto":
         return ()
     return (
         (

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from armload.boards.cpuinfo import common_features, cores_of
-from armload.boards.host import Way
+from armload.boards.host import ChosenWay
 from armload.core.values import Value
 
 _GCM = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
@@ -33,7 +33,7 @@ class CipherChoice(Value):
     order: tuple[str, ...]
     reason: str
 
-    def way(self, negotiated: str, *, by_program: bool) -> Way:
+    def way(self, negotiated: str, *, by_program: bool) -> ChosenWay:
         """Return what to say of the cipher that client and server agreed on.
 
         Args:
@@ -42,14 +42,16 @@ class CipherChoice(Value):
         """
         if negotiated not in self.order:
             reason = f"{self.reason}; the negotiated cipher is unknown"
-            return Way(purpose="encryption", chosen=negotiated or self.order[0], reason=reason)
+            return ChosenWay(
+                purpose="encryption", chosen=negotiated or self.order[0], reason=reason
+            )
         better = self.order[: self.order.index(negotiated)]
         unknown = [name for name in better if not by_program and name not in PYTHONS_CIPHERS]
         not_offered = [name for name in better if name not in unknown]
         but = [f"Python's SSH client does not support {unknown[0]}"] if unknown else []
         but += [f"the server does not offer {not_offered[0]}"] if not_offered else []
         reason = ", but ".join([self.reason, *([" and ".join(but)] if but else [])])
-        return Way(purpose="encryption", chosen=negotiated, reason=reason)
+        return ChosenWay(purpose="encryption", chosen=negotiated, reason=reason)
 
 
 def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoice:

@@ -23,7 +23,7 @@ from armload.boards.framing import reason, receiving
 from armload.boards.hdc_forward import HdcForward
 from armload.boards.hdc_frame import Frame
 from armload.boards.hdc_tool import HdcTool
-from armload.boards.host import Completed, Piece, Way
+from armload.boards.host import ChosenWay, Completed, Piece
 from armload.boards.sending import reporting_chunks
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
@@ -57,26 +57,26 @@ class HdcHost:
         """No words: programs are run as they are."""
         return ()
 
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[ChosenWay, ...]:
         """Return how commands, data and clients reach the board."""
         self._folder()
         return (
-            Way(
+            ChosenWay(
                 purpose="commands",
                 chosen="hdc shell, framed as text",
                 reason="hdc reports no exit status, merges the streams and drops NUL bytes",
             ),
-            Way(
+            ChosenWay(
                 purpose="long commands",
                 chosen="hdc file send",
                 reason=f"above {LONGEST_COMMAND_BYTES} bytes, as no limit is documented",
             ),
-            Way(
+            ChosenWay(
                 purpose="bulk data",
                 chosen=f"hdc file send, in slices of {SLICE_BYTES >> 20} MiB",
                 reason="hdc cannot resume an interrupted transfer",
             ),
-            Way(
+            ChosenWay(
                 purpose="port forwarding",
                 chosen="hdc fport",
                 reason="it is hdc's own; it passes no half-closed connections on",

@@ -17,7 +17,7 @@ from typing import IO, cast
 from armload.boards.bulk import Carrier, NotBegunError
 from armload.boards.forward import LOOPBACK, End, relayed
 from armload.boards.framing import after_mark, marked, receiving
-from armload.boards.host import Completed, Forward, Piece, Way
+from armload.boards.host import ChosenWay, Completed, Forward, Piece
 from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
@@ -69,18 +69,18 @@ class LocalHost:
         """No words: programs are run as they are."""
         return ()
 
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[ChosenWay, ...]:
         """Return how commands, data and clients reach the shell and its programs."""
         own = "the board is this machine"
         return (
-            Way(purpose="commands", chosen="sh -c", reason=own),
-            Way(
+            ChosenWay(purpose="commands", chosen="sh -c", reason=own),
+            ChosenWay(
                 purpose="long commands",
                 chosen="a shell's standard input",
                 reason=f"the kernel takes no argument longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
-            Way(purpose="bulk data", chosen="cat", reason=own),
-            Way(purpose="port forwarding", chosen="the port itself", reason=own),
+            ChosenWay(purpose="bulk data", chosen="cat", reason=own),
+            ChosenWay(purpose="port forwarding", chosen="the port itself", reason=own),
         )
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:

@@ -9,7 +9,7 @@ from armload.boards.conditions import Conditions, read_conditions, workdir_mount
 from armload.boards.cpuinfo import common_features, cores_of
 from armload.boards.emulated_cpu import features_under_launcher
 from armload.boards.framing import parts_of, reason
-from armload.boards.host import Host, Way
+from armload.boards.host import ChosenWay, Host
 from armload.boards.obstacle import TRIAL_BYTES, Obstacle, read_obstacle
 from armload.boards.rates import Rates, read_rates
 from armload.boards.ways import INSIDE, tool_ways
@@ -109,7 +109,7 @@ class Probe(Value):
     workdir_obstacle: Obstacle | None = None
     conditions: Conditions
     rates: Rates = Rates()
-    ways: tuple[Way, ...] = ()
+    ways: tuple[ChosenWay, ...] = ()
 
 
 def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:

@@ -28,7 +28,7 @@ from armload.boards.framing import (
     shell_line,
     size_of,
 )
-from armload.boards.host import Completed, Piece, Way
+from armload.boards.host import ChosenWay, Completed, Piece
 from armload.boards.pieces import pieces
 from armload.boards.sending import reporting_chunks
 from armload.boards.ssh_channel import blocks_of, errors_of, feed, output_of, sent_to
@@ -86,7 +86,7 @@ class SshHost:
         """Words that go before a program that was built for the board; mostly none."""
         return self._address.launcher
 
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[ChosenWay, ...]:
         """Return how commands, data and clients reach the board, after a trial login."""
         negotiated = ""
 
@@ -104,13 +104,13 @@ class SshHost:
             chosen = "a channel of the same connection"
             why = f"the system's ssh cannot be used: {self._why_no_system_ssh}"
         return (
-            Way(purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"),
-            Way(
+            ChosenWay(purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"),
+            ChosenWay(
                 purpose="long commands",
                 chosen="a shell's standard input",
                 reason=f"small servers take no command longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
-            Way(purpose="bulk data", chosen=chosen, reason=why),
+            ChosenWay(purpose="bulk data", chosen=chosen, reason=why),
             self._ciphers().way(negotiated, by_program=by_system_ssh),
             self._forwarding_way(chosen, why),
         )
@@ -223,13 +223,13 @@ class SshHost:
         with self._explained_if_off():
             return open_passage(self._address, self._name, port, self._ciphers().order)
 
-    def _forwarding_way(self, chosen: str, why: str) -> Way:
+    def _forwarding_way(self, chosen: str, why: str) -> ChosenWay:
         try:
             with self._watched():
                 self._connected().channel_to_port(_NOBODYS_PORT)
         except BoardError as error:
             chosen, why = "none", error.message
-        return Way(purpose="port forwarding", chosen=chosen, reason=why)
+        return ChosenWay(purpose="port forwarding", chosen=chosen, reason=why)
 
     def _by_system_ssh(self, carry: Callable[[SystemSsh], None]) -> bool:
         """Let the system's ``ssh`` carry bytes; return False when it cannot log in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from armload.boards.host import Way
+from armload.boards.host import ChosenWay
 
 INSIDE = ("toybox sha256sum", "busybox sha256sum")
 """Tools inside of others that count as tools where they have no name of their own."""
@@ -37,11 +37,11 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
 _OWN_PROGRAM_FOR = ("aarch64", "x86_64")
 
 
-def tool_ways(tools: Collection[str], machine: str) -> tuple[Way, ...]:
+def tool_ways(tools: Collection[str], machine: str) -> tuple[ChosenWay, ...]:
     """Return what is done how on a board that has these tools and is such a machine."""
     ways = [_way(purpose, choices, none, tools) for purpose, choices, none in _CHOICES]
     if machine in _OWN_PROGRAM_FOR:
-        ways[0] = Way(
+        ways[0] = ChosenWay(
             purpose=ways[0].purpose,
             chosen="armload's own program",
             reason=f"faster than {ways[0].chosen}, and it can resume",
@@ -51,13 +51,13 @@ def tool_ways(tools: Collection[str], machine: str) -> tuple[Way, ...]:
 
 def _way(
     purpose: str, choices: tuple[tuple[str, str], ...], none: str, tools: Collection[str]
-) -> Way:
+) -> ChosenWay:
     lacking: list[str] = []
     for tool, words in choices:
         if tool in tools:
-            return Way(purpose=purpose, chosen=words, reason=_reason(lacking))
+            return ChosenWay(purpose=purpose, chosen=words, reason=_reason(lacking))
         lacking.append(tool)
-    return Way(purpose=purpose, chosen=none, reason=_reason(lacking))
+    return ChosenWay(purpose=purpose, chosen=none, reason=_reason(lacking))
 
 
 def _reason(lacking: list[str]) -> str:

@@ -20,7 +20,7 @@ from armload.engines.model_program import ModelProgram, PlanDocument
 from armload.engines.output import Memory
 from armload.engines.prediction import Sequences
 from armload.engines.trace import Step
-from armload.engines.weights import WeightsWish, are_streamed, environment
+from armload.engines.weights import WeightsSettings, are_streamed, environment
 from armload.models.model import Model
 
 WORKING_BYTES = 64 << 20
@@ -29,7 +29,7 @@ WORKING_BYTES = 64 << 20
 _ONE = Sequences()
 
 
-class ModelPlan(PlanDocument, EngineSettings, WeightsWish, Protocol):
+class ModelPlan(PlanDocument, EngineSettings, WeightsSettings, Protocol):
     """How a program computes and holds its weights, as a value."""
 
 

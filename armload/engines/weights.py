@@ -59,7 +59,7 @@ class BoardMemory(Value):
         return need.weights_bytes + need.own_bytes + self.reserve_bytes <= self.available_bytes
 
 
-class WeightsWish(Protocol):
+class WeightsSettings(Protocol):
     """How weights are to be held, as a plan says it."""
 
     @property
@@ -72,7 +72,7 @@ class WeightsWish(Protocol):
 
 
 def are_streamed(
-    plan: WeightsWish, program: Path, model: Model, need: MemoryNeed, now: Conditions
+    plan: WeightsSettings, program: Path, model: Model, need: MemoryNeed, now: Conditions
 ) -> bool:
     """Tell whether a program is to stream its weights.
 
@@ -97,7 +97,7 @@ def are_streamed(
     return True
 
 
-def environment(plan: WeightsWish, *, streamed: bool) -> dict[str, str]:
+def environment(plan: WeightsSettings, *, streamed: bool) -> dict[str, str]:
     """Return the variables that tell a program how to hold its weights."""
     if not streamed:
         return {}

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.address import SshAddress
-from armload.boards.host import Way
+from armload.boards.host import ChosenWay
 from armload.boards.ssh import BULK_BYTES, SshHost
 from armload.core.errors import ConnectError
 from tests import cpuinfo
@@ -52,7 +52,7 @@ def local(tmp_path: Path) -> Path:
     return path
 
 
-def arrives(address: SshAddress, local: Path, *, offset: int = 0) -> Way:
+def arrives(address: SshAddress, local: Path, *, offset: int = 0) -> ChosenWay:
     """Send a file and read it back; return the way it took."""
     remote = local.with_name("remote file")
     if offset:
@@ -197,7 +197,7 @@ def test_a_file_that_is_continued_is_sent_from_there(server: SshAddress, local: 
     assert arrives(server, local, offset=1000).chosen == "the system's ssh"
 
 
-def encryption(address: SshAddress) -> Way:
+def encryption(address: SshAddress) -> ChosenWay:
     host = SshHost(address, "my-board")
     (way,) = (way for way in host.ways() if way.purpose == "encryption")
     host.close()

@@ -16,7 +16,7 @@ from armload.boards.board import HdcReach
 from armload.boards.failures import SwitchedOffError
 from armload.boards.forward import Relay
 from armload.boards.hdc import HdcHost
-from armload.boards.host import Way
+from armload.boards.host import ChosenWay
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
 from armload.core.errors import BoardError, ConnectError
@@ -38,7 +38,7 @@ def hdc(tmp_path: Path) -> Iterator[Hdc]:
         yield device
 
 
-def way_of(host: SshHost) -> Way:
+def way_of(host: SshHost) -> ChosenWay:
     (way,) = (way for way in host.ways() if way.purpose == "port forwarding")
     return way
 

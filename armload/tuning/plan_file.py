@@ -12,7 +12,7 @@ from armload.core.errors import UsageError
 from armload.core.files import file_name_of, write_whole
 from armload.core.values import counted
 from armload.tuning.record import Result, Tuning
-from armload.tuning.wanted import AIMS
+from armload.tuning.wanted import AIMS, SERVED
 
 _MARK = "Found by armload tune"
 
@@ -44,14 +44,22 @@ def check_path(path: Path) -> None:
 
 
 def write_plan(path: Path, tuning: Tuning, result: Result) -> None:
-    """Write the winner's options, and what was done with them, where they were found, and how."""
+    """Write the winner's options, and what was done with them, where they were found, and how.
+
+    What a service was asked is no option of ``bench`` or ``serve``, and is a comment.
+    """
+    work = {name: each for name, each in tuning.work.items() if each is not None}
+    is_served = tuning.objective in SERVED
     content: dict[str, Any] = {"board": tuning.board, "model": tuning.model_reference}
-    content.update({name: each for name, each in tuning.work.items() if each is not None})
+    if not is_served:
+        content.update(work)
     choices = result.winner.choices
     content.update({name: each for name, each in choices.items() if each is not None})
+    load = ", ".join(f"{name.replace('_', '-')} {each}" for name, each in work.items())
     about = (
         f"{_MARK} on board {tuning.board}, {tuning.started_utc[:10]}.",
         f"For: {AIMS[tuning.objective].cost}. {result.sentence}",
+        *([f"Load: {load}."] if is_served else []),
         f"Model: {tuning.model} (sha256 {tuning.model_sha256[:12]}).",
         f"Engine: {tuning.engine}.",
         f"Search: {tuning.id}, {counted(result.trials, 'trial')}.",

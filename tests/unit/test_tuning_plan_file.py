@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from armload.analysis.load.objectives import Objectives
 from armload.bench.options import read_options
+from armload.cli.serving_options import read_serving_file, serving_plan
 from armload.core.errors import UsageError
 from armload.serving.planning import serving_plan_of
 from armload.tuning.plan_file import check_path, default_path, write_plan
 from armload.tuning.record import Result
-from armload.tuning.space import Setting
+from armload.tuning.space import Choice, Setting
+from armload.tuning.wanted import Objective
+from armload.tuning.wish import Requests, work_of
 from tests.unit.tunings import BEST, SPACE, tuned
 
 
@@ -43,6 +47,48 @@ def test_bench_and_serve_take_the_plan_file_and_its_head_says_where_it_is_from()
     assert "on board kitchen" in head[0]
     assert "2.00 times as fast" in head[1]
     assert kept.tuning.id in head[-1]
+
+
+def work(objective: Objective) -> dict[str, Choice]:
+    if objective == "total-time":
+        return Requests(rate=6.0, duration_s=250.0, data=Path("asked.jsonl")).described()
+    if objective == "rate":
+        return Requests(requests=40, objectives=Objectives(ttft_s=2.0)).described()
+    options = work_of(objective, prompt="", prompt_tokens=96, n_predict=None)
+    return {name: getattr(options, name)[0] for name in options.model_fields_set}
+
+
+@pytest.mark.parametrize("objective", ["decode", "prefill", "ttft", "total-time", "rate"])
+def test_a_plan_file_of_every_objective_is_taken_by_bench_and_by_serve(
+    objective: Objective,
+) -> None:
+    is_served = objective in ("total-time", "rate")
+    more: dict[str, Choice] = {"slots": 2, "context": 512} if is_served else {}
+    path = Path("plan.yaml")
+    kept = tuned(objective=objective, work=work(objective))
+    write_plan(path, kept.tuning, result_of(Setting(choices={"threads": 3, **more})))
+    (plan,) = read_options(path).plans()
+    assert plan.threads == 3
+    assert plan.prompt_tokens == (None if is_served else 96)
+    service = serving_plan({}, read_serving_file(str(path)).fields)
+    assert service is not None
+    assert (service.threads, service.slots) == (3, 2 if is_served else 4)
+
+
+@pytest.mark.parametrize(
+    ("objective", "load"),
+    [
+        ("total-time", "# Load: rate 6.0, duration 250.0, data asked.jsonl."),
+        ("rate", "# Load: requests 40, prompt-tokens 128, slo ttft=2s."),
+    ],
+)
+def test_what_a_service_was_asked_is_in_the_head_of_its_plan_file(
+    objective: Objective, load: str
+) -> None:
+    path = Path("plan.yaml")
+    kept = tuned(objective=objective, work=work(objective))
+    write_plan(path, kept.tuning, result_of(BEST))
+    assert load in path.read_text().splitlines()
 
 
 def test_the_defaults_are_a_plan_without_settings() -> None:

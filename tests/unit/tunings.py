@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from armload.tuning.record import Tuned, begin, new_tuning
-from armload.tuning.space import Parameter, Setting, Space
-from armload.tuning.wanted import Constraints
+from armload.tuning.space import Choice, Parameter, Setting, Space
+from armload.tuning.wanted import Constraints, Objective
 
 SPACE = Space(
     parameters=(
@@ -18,7 +18,12 @@ BEST = Setting(choices={"threads": 3, "kv_type": "q8_0", "engine_args": None})
 TRAP = Setting(choices={"threads": 4, "kv_type": "q4_0", "engine_args": "--no-repack"})
 
 
-def tuned(seed: int = 1) -> Tuned:
+WORK: dict[str, Choice] = {"n_predict": 64, "prompt": "Once"}
+
+
+def tuned(
+    seed: int = 1, objective: Objective = "decode", work: dict[str, Choice] | None = None
+) -> Tuned:
     """Return the record of a search that has not tried anything."""
     return begin(
         new_tuning(
@@ -28,8 +33,8 @@ def tuned(seed: int = 1) -> Tuned:
             model_reference="m.gguf",
             engine="llama-completion of a source",
             binary_sha256="1" * 64,
-            objective="decode",
-            work={"n_predict": 64, "prompt": "Once"},
+            objective=objective,
+            work=WORK if work is None else work,
             constraints=Constraints(),
             space=SPACE,
             seed=seed,

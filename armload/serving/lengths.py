@@ -38,6 +38,11 @@ class Lengths(Value):
             case "lognormal":
                 return f"lognormal:{self.median:g}:{self.sigma:g}"
 
+    @property
+    def usual_most(self) -> int:
+        """The longest; of a lognormal distribution, which has none, the median."""
+        return round(self.median) if self.kind == "lognormal" else self.high
+
     def draw(self, generator: random.Random) -> int:
         """Draw a length of 1 or more."""
         if self.kind == "lognormal":

@@ -21,7 +21,7 @@ from armload.serving.lengths import LONGEST, Lengths
 from armload.serving.tokenizer import ServiceApi
 
 _FEWEST_WORDS = 4
-_DEFAULT_LIMIT = 128
+DEFAULT_LIMIT = 128
 
 
 class Workload(Protocol):
@@ -118,7 +118,7 @@ def synthetic(
             "The vocabulary of the model has too few common English words for synthetic prompts.",
             "Give the requests with --data FILE.",
         )
-    answer = answer or Lengths(kind="constant", low=_DEFAULT_LIMIT, high=_DEFAULT_LIMIT)
+    answer = answer or Lengths(kind="constant", low=DEFAULT_LIMIT, high=DEFAULT_LIMIT)
     return Synthetic(
         prompt=prompt,
         answer=answer,
@@ -238,7 +238,7 @@ def _ask(where: str, item: dict[str, Any], draw: Callable[[], int] | None, api: 
         raise DataError(f"{where}: {explain_mistake(error, _Line)}.", _FORMS) from error
     if bool(line.prompt) == bool(line.messages):
         raise DataError(f"{where}: must have either prompt or messages.", _FORMS)
-    limit = draw() if draw else line.max_tokens or _DEFAULT_LIMIT
+    limit = draw() if draw else line.max_tokens or DEFAULT_LIMIT
     if not 1 <= limit <= LONGEST:
         raise DataError(f"{where}: max_tokens must be from 1 to {LONGEST:,}.", _FORMS)
     return Ask(prompt=line.prompt, messages=line.messages, max_tokens=limit)

@@ -150,7 +150,7 @@ def require_feasible(space: Space, prior: Callable[[Setting], Prior], narrowing:
         f"None of {min(space.size, _MOST_LOOKED_AT)} settings can run. {first}.",
         f"List other values in {narrowing}, or allow more."
         if narrowing
-        else "Allow more memory, or use a smaller model.",
+        else "Allow more memory, use a smaller model, or list other values with --space FILE.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.load.metrics import Metrics, metrics_of
+from armload.analysis.load.point import Load
 from armload.analysis.load.request import RequestRecord
 from armload.analysis.sanity import doubts_about_text
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
@@ -34,7 +35,7 @@ from armload.tuning.measuring import Attempt
 from armload.tuning.prior import Prior
 from armload.tuning.settings import options_of
 from armload.tuning.space import Setting
-from armload.tuning.trial import Outcome
+from armload.tuning.trial import Outcome, Status
 from armload.tuning.wish import Requests
 
 _SHARES = (1 / 4, 1)
@@ -84,6 +85,8 @@ class ServiceLoads:
             plan = self._plan(setting)
         except UsageError as error:
             return Prior(hopeless=error.message.rstrip("."))
+        if reason := too_short(plan, self._requests):
+            return Prior(hopeless=reason)
         context = plan.context_tokens * plan.slots
         need = memory_of(self._model, context, kv_share(plan.kv_type))
         one = one_request(plan).model_copy(
@@ -135,35 +138,40 @@ class ServiceLoads:
         return self._attempt(*loading.point(pace, extent), count)
 
     def _attempt(self, kept: KeptLoad, records: Sequence[RequestRecord], count: int) -> Attempt:
-        wanted = self._requests
-        found = metrics_of(kept.load.points[0], records, wanted.objectives)
-        cost, reason = _cost(found, self._count / count, is_rate=wanted.rate is None)
-        if cost is None:
-            outcome = Outcome(status="failed", reason=reason, evidence=(kept.load.id,))
-            return Attempt(outcome=outcome)
-        reason = _failures(found) or self._garbage(records)
+        outcome = outcome_of(kept.load, records, self._requests, times=self._count / count)
         _, steps = read_trace(kept.trace_file(0))
         memory = peak_memory([step for step in steps if step.model == 0])
-        return Attempt(
-            outcome=Outcome(
-                status="violates" if reason else "measured",
-                cost=cost,
-                reason=reason,
-                evidence=(kept.load.id,),
-            ),
-            max_rss_bytes=memory.max_rss_bytes if memory else None,
-        )
+        return Attempt(outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None)
 
-    def _garbage(self, records: Sequence[RequestRecord]) -> str:
-        of_words = self._requests.data is None
-        doubts = [
-            found[0]
-            for each in records
-            if each.outcome == "ok" and (found := doubts_about_text(each.text, of_words=of_words))
-        ]
-        if len(doubts) <= _GARBAGE_FROM * len(records):
-            return ""
-        return f"{len(doubts)} of {counted(len(records), 'answer')} are garbage: {doubts[0]}"
+
+def too_short(plan: ServingPlan, wanted: Requests) -> str:
+    """Say why a slot does not hold a request with its answer; nothing where it does."""
+    least = wanted.context_tokens
+    if plan.context_tokens >= least:
+        return ""
+    return (
+        f"a context of {plan.context_tokens} tokens would cut off answers: prompt and answer have "
+        f"{least}"
+    )
+
+
+def outcome_of(
+    load: Load, records: Sequence[RequestRecord], wanted: Requests, *, times: float = 1.0
+) -> Outcome:
+    """Return what a load of one point says of its setting.
+
+    Args:
+        records: of its requests.
+        times: how many times as many requests the whole load has.
+    """
+    found = metrics_of(load.points[0], records, wanted.objectives)
+    cost, reason = _cost(found, times, is_rate=wanted.rate is None)
+    if cost is None:
+        return Outcome(status="failed", reason=reason, evidence=(load.id,))
+    of_words = wanted.data is None
+    reason = _failures(found) or _cut_off(found) or _garbage(records, of_words=of_words)
+    status: Status = "violates" if reason else "measured"
+    return Outcome(status=status, cost=cost, reason=reason, evidence=(load.id,))
 
 
 def _count(wanted: Requests, seed: int) -> int:
@@ -183,6 +191,23 @@ def _cost(found: Metrics, times: float, *, is_rate: bool) -> tuple[float | None,
     if good is None or good.requests_per_s <= 0:
         return None, "no request was within --slo"
     return 1 / good.requests_per_s, ""
+
+
+def _cut_off(found: Metrics) -> str:
+    if not found.cut_off:
+        return ""
+    return f"{found.cut_off} of {counted(found.ok, 'answer')} were cut off by the slot's context"
+
+
+def _garbage(records: Sequence[RequestRecord], *, of_words: bool) -> str:
+    doubts = [
+        found[0]
+        for each in records
+        if each.outcome == "ok" and (found := doubts_about_text(each.text, of_words=of_words))
+    ]
+    if len(doubts) <= _GARBAGE_FROM * len(records):
+        return ""
+    return f"{len(doubts)} of {counted(len(records), 'answer')} are garbage: {doubts[0]}"
 
 
 def _failures(found: Metrics) -> str:

@@ -11,6 +11,8 @@ from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.defaults import SEED_PROMPT
 from armload.evaluation.task import load_task
+from armload.serving.lengths import read_lengths
+from armload.serving.workload import DEFAULT_LIMIT
 from armload.tuning.checks import require_reachable
 from armload.tuning.choices import listed
 from armload.tuning.space import Choice
@@ -44,6 +46,14 @@ class Requests(Value):
     n_predict: str = ""
     objectives: Objectives | None = None
     timeout_s: float = 600.0
+
+    @property
+    def context_tokens(self) -> int:
+        """What the longest request needs with its answer, as far as that is known before."""
+        answer = read_lengths("n-predict", self.n_predict or str(DEFAULT_LIMIT)).usual_most
+        if self.data is not None:
+            return answer if self.n_predict else 1
+        return answer + read_lengths("prompt-tokens", self.prompt_tokens).usual_most
 
     def described(self) -> dict[str, Choice]:
         """Return what is set, by the names of the options of ``load``."""

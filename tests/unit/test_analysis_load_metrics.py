@@ -107,6 +107,26 @@ def test_warm_up_is_excluded_but_for_the_total_time() -> None:
     assert found.total_s == pytest.approx(29.999)
 
 
+@pytest.mark.parametrize(
+    ("known", "cut_off"),
+    [
+        ({"finish_reason": "limit", "limit_tokens": 500}, 1),
+        ({"finish_reason": "length", "limit_tokens": 6}, 1),
+        ({"finish_reason": "length", "limit_tokens": 5}, 0),
+        ({"finish_reason": "stop", "limit_tokens": 500}, 0),
+        ({"finish_reason": "length", "limit_tokens": 500, "generated_tokens": None}, 0),
+    ],
+)
+def test_answers_that_the_context_has_cut_off_are_counted_and_make_a_point_invalid(
+    known: dict[str, Any], cut_off: int
+) -> None:
+    found = figures(record(0, **known), record(1), record(2, outcome="dropped", **known))
+    assert (found.ok, found.cut_off, found.valid) == (2, cut_off, not cut_off)
+    if cut_off:
+        assert "1 of 2 answers ended before the limit" in found.reasons[0]
+        assert "--context" in found.reasons[0]
+
+
 def test_a_point_without_a_success_is_not_valid() -> None:
     found = figures(record(0, outcome="refused", sent_s=None, chunks=(), generated_tokens=None))
     assert (found.valid, found.from_scheduled.e2e, found.requests_per_s) == (False, None, 0.0)

@@ -75,6 +75,15 @@ def test_every_dialect_reads_text_tokens_and_the_end(dialect: str) -> None:
     assert "Once upon" in json.dumps(body)
 
 
+@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+def test_an_answer_that_the_context_has_cut_off_is_known_in_every_dialect(dialect: str) -> None:
+    with stub_service(tokens=3) as service:
+        cut = sent(service.url, dialect, ASK)
+        whole = sent(service.url, dialect, ASK.model_copy(update={"max_tokens": 3}))
+    assert (cut.outcome, cut.is_cut_off) == ("ok", True)
+    assert (whole.outcome, whole.is_cut_off) == ("ok", False)
+
+
 def test_the_servers_own_timings_and_counts_are_kept() -> None:
     with stub_service() as service:
         record = sent(service.url)

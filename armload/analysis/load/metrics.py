@@ -16,7 +16,7 @@ from armload.analysis.load.point import LoadPoint
 from armload.analysis.load.quantiles import Distribution, design_effect, distribution
 from armload.analysis.load.request import RequestRecord
 from armload.analysis.statistics import Interval
-from armload.core.values import Value
+from armload.core.values import Value, counted
 
 MOST_LATENESS_S = 0.010
 """What a client may be late for 99 % of its requests without a doubt about the figures..."""
@@ -62,6 +62,8 @@ class Metrics(Value):
         ok: of those, the successful ones; times and tokens are theirs.
         failed: how many of the others ended in which way; ``unknown`` where the client itself was
             killed.
+        cut_off: how many successful answers are shorter than asked for, because the context of
+            their slot was full.
         duration_s: from the first request's scheduled time to the last end.
         total_s: from the first request's begin to the last end, warm-up included: the total time
             of the llm-serving test client.
@@ -86,6 +88,7 @@ class Metrics(Value):
     requests: int
     ok: int
     failed: dict[str, int]
+    cut_off: int = 0
     duration_s: float
     total_s: float
     offered_per_s: float | None
@@ -124,6 +127,8 @@ def metrics_of(
     reasons = _doubts(lateness, ttft)
     if cut_short:
         reasons.append(_cut_short(point, len(records), failed["cancelled"]))
+    if cut_off := sum(record.is_cut_off for record in ok):
+        reasons.append(_cut_off(cut_off, len(ok)))
     output = _sum(ok, lambda record: record.generated_tokens)
     return Metrics(
         scheduled=point.requests,
@@ -131,6 +136,7 @@ def metrics_of(
         requests=len(measured),
         ok=len(ok),
         failed={**failed, **({"unknown": unknown} if unknown else {})},
+        cut_off=cut_off,
         duration_s=duration_s,
         total_s=_span(records, lambda record: record.begun_s),
         offered_per_s=_offered(point, measured),
@@ -184,6 +190,14 @@ def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
     return (
         f"It has no end: {recorded:,}{of_all} requests have a record. The load is under way, or "
         "its command was killed."
+    )
+
+
+def _cut_off(cut_off: int, ok: int) -> str:
+    return (
+        f"{cut_off:,} of {counted(ok, 'answer')} ended before the limit, because prompt and answer "
+        "filled the context: the server did less than was asked. Use a larger --context, or "
+        "shorter requests."
     )
 
 

@@ -21,6 +21,11 @@ dialect; ``cancelled``: the client was stopped first. All but ``ok`` are failure
 """
 
 
+_AT_A_LIMIT = frozenset(("length", "limit"))
+"""Finish reasons of an answer that a number of tokens has ended, as OpenAI and llama-server name
+it."""
+
+
 class ServerTimings(Value):
     """What the server says of a request, where it says anything.
 
@@ -80,3 +85,12 @@ class RequestRecord(Value):
     timings: ServerTimings | None = None
     prompt: str = ""
     text: str = ""
+
+    @property
+    def is_cut_off(self) -> bool:
+        """The server ended the answer before its limit: prompt and answer filled the context."""
+        return (
+            self.finish_reason in _AT_A_LIMIT
+            and None not in (self.generated_tokens, self.limit_tokens)
+            and (self.generated_tokens or 0) < (self.limit_tokens or 0)
+        )

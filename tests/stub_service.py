@@ -12,6 +12,11 @@ from typing import Any
 
 from aiohttp import web
 
+METRICS = """# HELP llamacpp:requests_processing Number of requests processing.
+llamacpp:requests_processing 2
+llamacpp:requests_deferred 7
+llamacpp:n_decode_total 12
+"""
 WORDS = ("once", "upon", "a", "time", "there", "was")
 
 
@@ -51,21 +56,26 @@ class StubService:
 
     Attributes:
         url: of it.
+        seen: the path and the ``Authorization`` of whatever came.
         bodies: of the requests that came, with their paths.
         behaviour: may be changed while it runs.
     """
 
     url: str = ""
+    seen: list[tuple[str, str | None]] = field(default_factory=list)
     bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     behaviour: Behaviour = field(default_factory=Behaviour)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         how, path = self.behaviour, request.path
+        self.seen.append((path, request.headers.get("Authorization")))
         body = await request.json() if request.can_read_body else {}
         if how.api_key and request.headers.get("Authorization") != f"Bearer {how.api_key}":
             return web.json_response({"error": {"message": "Invalid API Key"}}, status=401)
         if path == "/v1/models":
             return web.json_response({"data": [{"id": "stub"}]})
+        if path == "/metrics":
+            return web.Response(text=METRICS)
         if path == "/tokenize" and how.has_tokenizer:
             words = str(body["content"]).split()
             pieces = [{"id": number, "piece": f" {word}"} for number, word in enumerate(words)]

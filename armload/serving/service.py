@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from armload.analysis.load.point import ClockOffset
 from armload.analysis.run import Run
 from armload.boards.host import Forward
@@ -30,17 +28,12 @@ from armload.serving.keys import forget_key, keep_key
 from armload.serving.listing import service_job
 from armload.serving.monitor import Monitor
 from armload.serving.target import Target
+from armload.serving.tokenizer import ServiceApi
 from armload.serving.window import trace_between
 
 _LISTENS = re.compile(rf"listening on http://{re.escape(LOOPBACK)}:(\d+)")
 _SILENT = Silent()
 _LOOK_EVERY_S = 0.5
-_METRICS = {
-    "llamacpp:requests_processing": "requests_processing",
-    "llamacpp:requests_deferred": "requests_deferred",
-}
-_METRICS_WITHIN_S = 2.0
-"""The server answers between two steps, which may take longer: then it stays unknown."""
 
 
 class Service:
@@ -121,7 +114,7 @@ class Service:
         Raises:
             ConnectError, BoardError: the board does not answer.
         """
-        return {**self._monitor.sample(), **self._metrics()}
+        return {**self._monitor.sample(), **ServiceApi(self.url, self.api_key).queue()}
 
     def log(self) -> str:
         """Return the lines that the server has written since the last call."""
@@ -204,19 +197,6 @@ class Service:
         tell_it_is_fetched(host, self._it.folder)
         forget_key(self.run)
         return ended
-
-    def _metrics(self) -> dict[str, int]:
-        headers = {"Authorization": f"Bearer {self.api_key}"}
-        try:
-            answer = requests.get(f"{self.url}/metrics", headers=headers, timeout=_METRICS_WITHIN_S)
-        except requests.RequestException:
-            return {}
-        pairs = [line.split() for line in answer.text.splitlines()]
-        return {
-            _METRICS[pair[0]]: round(float(pair[1]))
-            for pair in pairs
-            if len(pair) == 2 and pair[0] in _METRICS
-        }
 
 
 def target_of_service(service: Service, dialect: Dialect) -> Target:

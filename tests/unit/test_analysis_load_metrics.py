@@ -152,6 +152,17 @@ def test_an_answer_of_one_token_has_no_time_per_output_token() -> None:
     assert found.goodput.good == 1
 
 
+def test_an_answer_without_a_count_of_tokens_is_not_within_an_objective_per_token() -> None:
+    uncounted = record(0, generated_tokens=None)
+    found = figures(uncounted, record(1), slo="ttft=1s,tpot=200ms")
+    assert found.goodput is not None
+    assert (found.goodput.good, found.valid) == (1, False)
+    assert "how many tokens 1 of 2 answers have" in found.reasons[0]
+    other = figures(uncounted, record(1), slo="ttft=1s")
+    assert other.goodput is not None
+    assert (other.goodput.good, other.valid) == (2, True)
+
+
 def test_goodput_needs_every_objective() -> None:
     records = [record(0), record(1, end_s=9.0), record(2)]
     found = figures(*records, slo="ttft=501ms,tpot=0.2s")

@@ -129,6 +129,9 @@ def metrics_of(
         reasons.append(_cut_short(point, len(records), failed["cancelled"]))
     if cut_off := sum(record.is_cut_off for record in ok):
         reasons.append(_cut_off(cut_off, len(ok)))
+    uncounted = sum(record.generated_tokens is None for record in ok)
+    if objectives is not None and objectives.tpot_s is not None and uncounted:
+        reasons.append(_uncounted(uncounted, len(ok)))
     output = _sum(ok, lambda record: record.generated_tokens)
     return Metrics(
         scheduled=point.requests,
@@ -198,6 +201,13 @@ def _cut_off(cut_off: int, ok: int) -> str:
         f"{cut_off:,} of {counted(ok, 'answer')} ended before the limit, because prompt and answer "
         "filled the context: the server did less than was asked. Use a larger --context, or "
         "shorter requests."
+    )
+
+
+def _uncounted(uncounted: int, ok: int) -> str:
+    return (
+        f"The service did not say how many tokens {uncounted:,} of {counted(ok, 'answer')} have. "
+        "They have no time per output token, and count as outside --slo. Leave tpot out of it."
     )
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from armload.cli.numbers import above_0, whole_number
-from armload.core.disk import unreadable
+from armload.core.disk import require_file, unreadable
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.server import ServingPlan
@@ -112,7 +112,7 @@ def target_of(url: str, api_key_file: str, dialect: Dialect, model: str) -> Targ
     """Describe a service that is reached by its address.
 
     Raises:
-        UsageError: that is no address.
+        UsageError: that is no address, or there is no such file of a key.
         DiskError: the file of the key cannot be read.
     """
     address = check_url(url)
@@ -145,6 +145,7 @@ def target_on_board(
 
 
 def _key_in(path: Path) -> str:
+    require_file(path, "file of an API key", "Give another one with --api-key-file.")
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from armload.core.disk import unreadable
+from armload.core.disk import require_file, unreadable
 from armload.core.errors import DataError, UsageError
 from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.models.vocabulary import english_words
 from armload.serving.ask import Ask, Message
+from armload.serving.dialects.dialect import Dialect
 from armload.serving.lengths import LONGEST, Lengths
 from armload.serving.tokenizer import ServiceApi
 
@@ -149,17 +150,46 @@ def listed(
         most: as many are needed; none for all.
 
     Raises:
-        DataError: the file has no such items, or cannot be read.
-        UsageError: an item has no limit, and the service cannot count tokens.
+        UsageError: there is no such file; or an item has no limit, and the service cannot count
+            tokens.
+        DataError: the file has no such items.
+        DiskError: it cannot be read.
     """
     items = _items(path)[:most]
     draw = None if answer is None else _drawing(answer, seed)
     asks = []
     with progress.step("Preparing requests", total=len(items), unit="requests") as step:
         for number, item in enumerate(items):
-            asks.append(_ask(f"{path}: item {number + 1}", item, draw, api))
+            asks.append(_ask(f"{path}: item {number + 1}", item, draw, api.count))
             step.update(number + 1)
     return Listed(asks, str(path))
+
+
+def check_data(path: Path, dialect: Dialect, *, answer: Lengths | None, most: int | None) -> Ask:
+    """Refuse a file whose requests cannot be sent, and return the first of them.
+
+    This needs no service, so lengths that a service counts are not in it.
+
+    Args:
+        answer, most: as for ``listed``.
+
+    Raises:
+        UsageError: there is no such file, or the dialect cannot ask so.
+        DataError, DiskError: as for ``listed``.
+    """
+    draw = None if answer is None else _drawing(answer, 0)
+    asks = [
+        _ask(f"{path}: item {number}", item, draw, _uncounted)
+        for number, item in enumerate(_items(path)[:most], start=1)
+    ]
+    for ask in asks:
+        dialect.body(ask, "")
+    return asks[0]
+
+
+def _uncounted(text: str) -> int:
+    del text
+    return 1
 
 
 def workload_of(
@@ -202,6 +232,7 @@ def _drawing(lengths: Lengths, seed: int) -> Callable[[], int]:
 
 
 def _items(path: Path) -> list[dict[str, Any]]:
+    require_file(path, "file of requests", f"Give another file with --data. {_FORMS}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -226,11 +257,16 @@ _FORMS = (
 )
 
 
-def _ask(where: str, item: dict[str, Any], draw: Callable[[], int] | None, api: ServiceApi) -> Ask:
+def _ask(
+    where: str,
+    item: dict[str, Any],
+    draw: Callable[[], int] | None,
+    count: Callable[[str], int | None],
+) -> Ask:
     if "instruction" in item:
         instruction, context = str(item["instruction"]), str(item.get("input") or "")
         prompt = f"{instruction}:{context}" if context else instruction
-        limit = draw() if draw else _counted(where, str(item.get("output") or ""), api)
+        limit = draw() if draw else _counted(where, str(item.get("output") or ""), count)
         return Ask(prompt=prompt, max_tokens=limit)
     try:
         line = _Line.model_validate(item)
@@ -244,12 +280,12 @@ def _ask(where: str, item: dict[str, Any], draw: Callable[[], int] | None, api: 
     return Ask(prompt=line.prompt, messages=line.messages, max_tokens=limit)
 
 
-def _counted(where: str, output: str, api: ServiceApi) -> int:
-    count = api.count(output)
-    if count is None:
+def _counted(where: str, output: str, count: Callable[[str], int | None]) -> int:
+    tokens = count(output)
+    if tokens is None:
         raise UsageError(
             f"{where}: its limit is the length of its output, and the service has no /tokenize to "
             "count tokens with.",
             "Give a limit with --n-predict.",
         )
-    return max(1, count)
+    return max(1, tokens)

@@ -149,7 +149,8 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
         ({"rate": "1", "dialect": "grpc"}, "--dialect 'grpc'"),
         ({"concurrency": "1", "export": "seed"}, "by rates"),
         ({"rate": "1", "timeout": "0"}, "--timeout '0'"),
-        ({"rate": "1", "api_key_file": "nothing"}, "nothing"),
+        ({"rate": "1", "api_key_file": "nothing"}, "There is no file of an API key 'nothing'."),
+        ({"rate": "1", "data": "typo.jsonl"}, "There is no file of requests 'typo.jsonl'."),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_sent(
@@ -162,9 +163,44 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Exit) as end:
         load(Context(), url=f"http://127.0.0.1:{free_port()}", **options)
-    assert end.value.code in (1, 2)
+    assert end.value.code == 2
     assert says in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "loads").exists()
+
+
+ALPACA = {"instruction": "Say yes", "input": "", "output": "yes"}
+
+
+@pytest.mark.parametrize("lines", [[{"prompt": "Hello"}], [ALPACA]])
+def test_a_missing_service_and_a_wrong_key_are_told_whatever_the_requests_are(
+    lines: list[dict[str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    words = ("--rate", "1", "--requests", "1", "--data", "asked.jsonl")
+    nobody = typed(tmp_path, "load", "--url", f"http://127.0.0.1:{free_port()}", *words)
+    assert nobody.returncode == 6, nobody.stderr
+    assert "nothing answers there" in " ".join(nobody.stderr.split())
+    with stub_service(api_key="right") as service:
+        refused = typed(tmp_path, "load", "--url", service.url, *words)
+    assert refused.returncode == 2, refused.stderr
+    assert "the service refuses the API key" in " ".join(refused.stderr.split())
+
+
+def test_prompts_and_chats_that_a_dialect_cannot_both_send_are_refused_before_the_load(
+    tmp_path: Path,
+) -> None:
+    chat = {"messages": [{"role": "user", "content": "Hi"}]}
+    lines = [{"prompt": "Hello"}, chat]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    words = ("--rate", "50", "--requests", "4", "--data", "asked.jsonl")
+    with stub_service() as service:
+        refused = typed(tmp_path, "load", "--url", service.url, *words)
+        assert service.bodies == []
+        both = ("--dialect", "openai-chat", "--n-predict", "2")
+        sent = typed(tmp_path, "load", "--url", service.url, *words, *both)
+    assert refused.returncode == 2
+    assert "Dialect openai takes a prompt, and the data has chats" in refused.stderr
+    assert sent.returncode == 0, sent.stderr
 
 
 def test_an_address_without_a_service_makes_no_load(tmp_path: Path) -> None:

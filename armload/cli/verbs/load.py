@@ -128,6 +128,7 @@ def load(
     from armload.core.errors import UsageError
     from armload.runs.pipeline import Request
     from armload.serving.arrivals import LARGEST_SEED, read_arrivals
+    from armload.serving.ask import Ask
     from armload.serving.dialects.every import dialect_named
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
@@ -136,7 +137,7 @@ def load(
     from armload.serving.readiness import check_service
     from armload.serving.target import Target
     from armload.serving.tokenizer import ServiceApi
-    from armload.serving.workload import workload_of
+    from armload.serving.workload import check_data, workload_of
 
     if data and prompt_tokens:
         raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
@@ -177,6 +178,9 @@ def load(
         )
     if api_key_file and not url:
         raise UsageError("--api-key-file is an option of --url.", "Leave it out.")
+    first = Ask(prompt="Once upon a time", max_tokens=1)
+    if data:
+        first = check_data(Path(data), spoken, answer=answer, most=most)
     progress = terminal.progress()
     reached: AbstractContextManager[Target]
     if url:
@@ -194,6 +198,7 @@ def load(
             request, model_in(request, model or _MODEL, type), plan, spoken, progress
         )
     with reached as target:
+        check_service(target, first, extent.timeout_s)
         work = workload_of(
             ServiceApi(target.url, target.api_key),
             Path(data) if data else None,
@@ -204,7 +209,6 @@ def load(
             most=most,
             progress=progress,
         )
-        check_service(target, work.ask(0), extent.timeout_s)
         loading = Loading(target, work, gaps, number, progress, objectives, finds_rate=find_rate)
 
         def run() -> object:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from armload.analysis.sanity import departure, departure_line
-from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.errors import (
+    ArmloadError,
+    BusyError,
+    ConnectError,
+    DataError,
+    DiskError,
+    UsageError,
+)
 from armload.core.values import format_bytes
 from armload.tuning.measuring import Attempt
 from armload.tuning.record import Quality
@@ -83,6 +90,7 @@ class Judge:
 
         Raises:
             ConnectError, BusyError: the board does not answer any more, or is in use.
+            UsageError, DataError, DiskError: no setting can be checked so.
             KeyboardInterrupt: what was answered is kept.
         """
         key = self._key(setting)
@@ -124,8 +132,8 @@ class Judge:
         for check in self._checks:
             try:
                 found, reason = check(setting, self._text)
-            except (ConnectError, BusyError):
-                raise
+            except (ConnectError, BusyError, UsageError, DataError, DiskError):
+                raise  # of no setting
             except ArmloadError as error:
                 return quality, f"Its output could not be checked: {error.message}"
             quality = quality.model_copy(update=found.model_dump(exclude_none=True))

@@ -36,7 +36,7 @@ from armload.tuning.prior import Prior
 from armload.tuning.settings import options_of
 from armload.tuning.space import Setting
 from armload.tuning.trial import Outcome, Status
-from armload.tuning.wish import Requests
+from armload.tuning.wish import DIALECT, Requests
 
 _SHARES = (1 / 4, 1)
 """Of the requests, on each rung."""
@@ -74,7 +74,7 @@ class ServiceLoads:
         self._requests = requests
         self._seed = seed
         self._progress = progress
-        self._dialect = dialect_named("llama-server")
+        self._dialect = dialect_named(DIALECT)
         self._count = _count(requests, seed)
         usual = one_request(plan_for(model, ServingPlan()))
         self._foreseeing = Foreseeing(where, model, usual, most_rss_bytes=most_rss_bytes)

@@ -7,20 +7,27 @@ from typing import Any
 
 from armload.analysis.load.objectives import Objectives
 from armload.bench.options import Options
+from armload.core.disk import require_file
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.defaults import SEED_PROMPT
+from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
+from armload.models import hub
+from armload.serving.dialects.every import dialect_named
 from armload.serving.lengths import read_lengths
-from armload.serving.workload import DEFAULT_LIMIT
+from armload.serving.workload import DEFAULT_LIMIT, check_data
 from armload.tuning.checks import require_reachable
 from armload.tuning.choices import listed
 from armload.tuning.space import Choice
-from armload.tuning.wanted import Constraints, Objective
+from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
 
 DECODE_TOKENS = 64
 PROMPT_TOKENS: dict[Objective, int] = {"prefill": 512, "ttft": 128}
 """Of the usual prompt, as far as the model's context holds it."""
+
+DIALECT = "llama-server"
+"""In which a service is asked."""
 
 _ROOM_TOKENS = 8
 """llama-completion refuses a prompt that leaves fewer than four tokens of the context."""
@@ -97,23 +104,29 @@ class Wish(Value):
         """Refuse what cannot be met by any setting, or lacks its data.
 
         Raises:
-            UsageError: so few questions cannot show that accuracy, or there are none; or an option
-                in the narrowing cannot be searched for the objective.
+            UsageError: so few questions cannot show that accuracy, or there are none; an option in
+                the narrowing cannot be searched for the objective; there is no such file of
+                requests or of questions; or a divergence has no texts.
             DataError: a file is malformed.
+            DiskError: it cannot be read.
         """
         if self.narrowing is not None:
             listed(self.narrowing, self.objective)
-        wanted = self.constraints.min_accuracy
-        if wanted is None:
-            return
-        require_reachable(wanted)
-        task = load_task(wanted.task)
-        if not (wanted.data or task.data):
-            source = f" Get it from: {task.data_source}" if task.data_source else ""
+        if self.requests is not None:
+            self._check_served(self.requests)
+        if self.constraints.min_accuracy is not None:
+            _check_questions(self.constraints.min_accuracy)
+
+    def _check_served(self, requests: Requests) -> None:
+        if self.constraints.max_kld is not None and not self.kld_prompts:
             raise UsageError(
-                f"--min-accuracy: task {task.name} comes without data.",
-                f"Give its data file with --task-data FILE.{source}",
+                f"--max-kld with --for {self.objective} needs texts to compare distributions on.",
+                "Give them, one on each line: --kld-prompts FILE.",
             )
+        if requests.data is not None:
+            n_predict = requests.n_predict
+            answer = read_lengths("n-predict", n_predict) if n_predict else None
+            check_data(requests.data, dialect_named(DIALECT), answer=answer, most=requests.requests)
 
     def for_model(self, context_length: int) -> Wish:
         """Return the same with the usual prompt, where none was asked for.
@@ -133,6 +146,24 @@ class Wish(Value):
             return self.requests.described()
         listed = {name: getattr(self.work, name) for name in sorted(self.work.model_fields_set)}
         return {name: each for name, values in listed.items() for each in values}
+
+
+def _check_questions(wanted: LeastAccuracy) -> None:
+    require_reachable(wanted)
+    task = load_task(wanted.task)
+    chosen = wanted.data or task.data
+    if not chosen:
+        source = f" Get it from: {task.data_source}" if task.data_source else ""
+        raise UsageError(
+            f"--min-accuracy: task {task.name} comes without data.",
+            f"Give its data file with --task-data FILE.{source}",
+        )
+    if chosen.startswith(hub.PREFIX):
+        return  # it is checked when it is fetched
+    if wanted.data:
+        remedy = f"Give a file of questions or {hub.PREFIX}ORG/REPO/FILE with --task-data."
+        require_file(Path(wanted.data).expanduser(), "data file", remedy)
+    load_questions(task, wanted.data, wanted.questions)
 
 
 def work_of(

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from armload.core.errors import ConnectError, RunError
+from armload.core.errors import (
+    ArmloadError,
+    ConnectError,
+    DataError,
+    DiskError,
+    RunError,
+    UsageError,
+)
 from armload.core.progress import Silent
 from armload.engines.job import Place
 from armload.tuning.measuring import Attempt
@@ -199,6 +206,15 @@ def test_a_check_that_cannot_be_made_is_a_violation() -> None:
     assert result.winner.choices["kv_type"] is None
     assert result.violation is not None
     assert "could not be checked: the scorer crashed" in result.violation.reason
+
+
+@pytest.mark.parametrize("kind", [UsageError, DataError, DiskError])
+def test_a_check_that_no_setting_can_have_ends_the_search(kind: type[ArmloadError]) -> None:
+    def check(setting: Setting, text: str | None) -> tuple[Quality, str]:
+        raise kind("There are no questions.")
+
+    with pytest.raises(kind, match="There are no questions"):
+        searching(tuned(), Board(costs={BEST.key: 0.5}), [check]).run()
 
 
 def test_other_threads_must_write_what_the_defaults_write() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from armload.cli.numbers import duration_s
@@ -11,7 +13,7 @@ from armload.cli.tuning_options import (
     requests_of,
     work_typed,
 )
-from armload.core.errors import UsageError
+from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.tuning.wanted import LeastAccuracy, Objective
 from armload.tuning.wish import Requests, Wish
 
@@ -116,19 +118,63 @@ def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
     wish.model_copy(update={"constraints": enough}).check()
 
 
-def test_a_task_without_questions_is_refused_and_an_option_without_its_owner() -> None:
+def test_a_task_without_questions_is_refused_and_an_option_without_its_owner(
+    tmp_path: Path,
+) -> None:
     wish = Wish(
         model="demo", objective="decode", constraints=constraints_of("", "0.5:gsm8k:99", "")
     )
     with pytest.raises(UsageError, match="gsm8k comes without data") as found:
         wish.check()
     assert "--task-data FILE" in found.value.remedy
-    given = constraints_of("", "0.5:gsm8k:99", "", task_data="gsm8k.jsonl")
+    given = constraints_of("", "0.5:gsm8k:99", "", task_data=str(tmp_path / "gsm8k.jsonl"))
+    with pytest.raises(UsageError, match="There is no data file") as missing:
+        wish.model_copy(update={"constraints": given}).check()
+    assert "--task-data" in missing.value.remedy
+    (tmp_path / "gsm8k.jsonl").write_text('{"question": "1 + 1?"}\n')
+    with pytest.raises(DataError, match="there is no field 'answer'"):
+        wish.model_copy(update={"constraints": given}).check()
+    (tmp_path / "gsm8k.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
     wish.model_copy(update={"constraints": given}).check()
     with pytest.raises(UsageError, match="--task-data is an option of --min-accuracy"):
         constraints_of("", "", "", task_data="gsm8k.jsonl")
     with pytest.raises(UsageError, match="--kld-prompts is an option of --max-kld"):
         constraints_of("", "", "", kld_prompts="prompts.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (None, UsageError, "There is no file of requests"),
+        ("nonsense", DataError, "not JSON lines"),
+        ('{"prompt": "a", "max_token": 3}', DataError, "item 1: .*max_token"),
+        ('{"messages": [{"role": "user", "content": "Hi"}]}', UsageError, "takes a prompt"),
+    ],
+)
+def test_requests_that_no_trial_could_send_are_refused_before_the_first(
+    text: str | None, kind: type[ArmloadError], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "asked.jsonl"
+    if text is not None:
+        path.write_text(text)
+    requests = load("total-time", rate="6", requests="9", data=str(path))
+    with pytest.raises(kind, match=message):
+        Wish(model="demo", objective="total-time", requests=requests).check()
+    path.write_text('{"instruction": "Say yes", "output": "yes"}')
+    Wish(model="demo", objective="total-time", requests=requests).check()
+
+
+def test_a_divergence_of_services_needs_texts() -> None:
+    wish = Wish(
+        model="demo",
+        objective="rate",
+        requests=load("rate", slo="ttft=2s"),
+        constraints=constraints_of("0.05", "", ""),
+    )
+    with pytest.raises(UsageError, match="--max-kld with --for rate needs texts") as found:
+        wish.check()
+    assert "--kld-prompts FILE" in found.value.remedy
+    wish.model_copy(update={"kld_prompts": ("Once",)}).check()
 
 
 def test_each_objective_has_its_own_work() -> None:

@@ -10,6 +10,7 @@ from armload.cli.numbers import above_0, whole_number
 from armload.core.disk import require_file, unreadable
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
+from armload.core.values import counted
 from armload.engines.server import ServingPlan
 from armload.runs.pipeline import Request
 from armload.serving.arrivals import Arrivals
@@ -25,6 +26,48 @@ DURATION_S = 60.0
 
 _MOST_PER_S = 10_000
 _MOST_CLIENTS = 10_000
+
+
+def refuse_without_effect(
+    *,
+    url: str,
+    api_key_file: str,
+    is_built: bool,
+    concurrency: str,
+    arrivals: str,
+    data: str,
+    prompt_tokens: str,
+    stop_at_end: bool,
+) -> None:
+    """Refuse options that would do nothing beside another one; an empty text was not given.
+
+    Args:
+        is_built: an option says how the server is built, or how long to wait for its board.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if data and prompt_tokens:
+        raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
+    if data and stop_at_end:
+        raise UsageError(
+            "--stop-at-end is for synthetic answers; those to --data always stop there.",
+            "Leave it out.",
+        )
+    if concurrency and arrivals:
+        raise UsageError(
+            "--arrivals is an option of --rate. With --concurrency, each client sends its next "
+            "request when it has its answer.",
+            "Leave it out.",
+        )
+    if url and is_built:
+        raise UsageError(
+            "--url names a service that runs, and excludes --source, --ref, --compiler, --on and "
+            "--wait.",
+            "Leave them out.",
+        )
+    if api_key_file and not url:
+        raise UsageError("--api-key-file is an option of --url.", "Leave it out.")
 
 
 def paces_of(rate: str, concurrency: str) -> list[Pace]:
@@ -43,7 +86,7 @@ def paces_of(rate: str, concurrency: str) -> list[Pace]:
     return [Pace(rate=_per_s(each)) for each in rate.split(",")]
 
 
-def check_find_rate(*, paces: str, duration: str, slo: str, requests: str) -> None:
+def check_find_rate(*, paces: str, duration: str, slo: str, requests: str, warmup: str) -> None:
     """Refuse a search for a rate that has nothing to find, or cannot.
 
     Raises:
@@ -60,8 +103,7 @@ def check_find_rate(*, paces: str, duration: str, slo: str, requests: str) -> No
             "--find-rate needs the latencies that count: --slo is missing.",
             "Example: --find-rate --slo ttft=2s,tpot=500ms",
         )
-    if (count := whole_number("requests", requests)) is not None:
-        check_requests(count)
+    check_requests(whole_number("requests", requests) or 0, whole_number("warmup", warmup) or 0)
 
 
 def extent_of(duration: str, requests: str, warmup: str, timeout: str) -> Extent:
@@ -75,11 +117,8 @@ def extent_of(duration: str, requests: str, warmup: str, timeout: str) -> Extent
     if duration_s is None and count is None:
         duration_s = DURATION_S
     excluded = whole_number("warmup", warmup) or 0
-    if count is not None and excluded >= count:
-        raise UsageError(
-            f"--warmup {excluded} leaves none of {count} requests to measure.",
-            "Give more --requests, or a smaller --warmup.",
-        )
+    if count is not None:
+        _check_warmup(excluded, count, counted(count, "request"))
     return Extent(
         duration_s=duration_s,
         requests=count,
@@ -92,20 +131,31 @@ def needed(paces: Sequence[Pace], extent: Extent, arrivals: Arrivals, seed: int)
     """Return how many requests the points send in all; none where that is not known before.
 
     Raises:
-        UsageError: a schedule has no requests, or too many.
+        UsageError: a schedule has no requests, too many, or none after the warm-up.
     """
-    counts = [
-        extent.requests
-        if pace.rate is None
-        else len(
-            arrivals.schedule(
-                pace.rate, duration_s=extent.duration_s, requests=extent.requests, seed=seed
-            )
-        )
-        for pace in paces
-    ]
+    counts = [_count(pace, extent, arrivals, seed) for pace in paces]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
+
+
+def _count(pace: Pace, extent: Extent, arrivals: Arrivals, seed: int) -> int | None:
+    if pace.rate is None:
+        return extent.requests
+    count = len(
+        arrivals.schedule(
+            pace.rate, duration_s=extent.duration_s, requests=extent.requests, seed=seed
+        )
+    )
+    _check_warmup(extent.warmup, count, f"the {counted(count, 'request')} at {pace}")
+    return count
+
+
+def _check_warmup(warmup: int, count: int, requests: str) -> None:
+    if warmup >= count:
+        raise UsageError(
+            f"--warmup {warmup} leaves none of {requests} to measure.",
+            "Give more --requests, a longer --duration, or a smaller --warmup.",
+        )
 
 
 def target_of(url: str, api_key_file: str, dialect: Dialect, model: str) -> Target:

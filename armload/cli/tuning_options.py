@@ -11,7 +11,7 @@ from armload.bench.options import Options
 from armload.cli.numbers import above_0, amount, whole_number
 from armload.core.errors import UsageError
 from armload.core.values import parse_bytes
-from armload.engines.defaults import TUNED_REQUESTS
+from armload.engines.defaults import REQUEST_TIMEOUT_S, TUNED_REQUESTS
 from armload.serving.lengths import read_lengths
 from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy, Objective
 from armload.tuning.wish import Requests, work_of
@@ -73,7 +73,6 @@ def requests_of(
     *,
     prompt_tokens: str,
     n_predict: str,
-    timeout: str,
 ) -> Requests | None:
     """Return the load that a service is tuned for; none for an objective of single runs.
 
@@ -126,7 +125,7 @@ def requests_of(
         prompt_tokens=lengths,
         n_predict=n_predict,
         objectives=read_objectives(typed["slo"]),
-        timeout_s=above_0("timeout", timeout) if timeout else math.inf,
+        timeout_s=above_0("timeout", typed["timeout"]) if typed["timeout"] else REQUEST_TIMEOUT_S,
     )
 
 

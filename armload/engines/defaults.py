@@ -6,5 +6,8 @@ DEFAULT_TIME_LIMIT_S = 6 * 3600
 DEFAULT_WAIT_S = 3600
 DEFAULT_PRECISION = 0.05
 DEFAULT_PRECISION_TIME_S = 60
+REQUEST_TIMEOUT_S = 600.0
+"""Of one request to a service."""
+
 TUNED_REQUESTS = 40
 """Of each trial of a search for the highest rate."""

@@ -169,16 +169,20 @@ def find_rate(
     return loading.kept
 
 
-def check_requests(requests: int) -> None:
+def check_requests(requests: int, warmup: int) -> None:
     """Refuse so few requests that no rate could be shown to be sustained.
+
+    Args:
+        warmup: how many of them are excluded.
 
     Raises:
         UsageError: they are.
     """
-    if requests < FEWEST_REQUESTS:
+    if requests - warmup < FEWEST_REQUESTS:
+        after = f" with --warmup {warmup}" if warmup else ""
         raise UsageError(
-            f"--requests {requests}: --find-rate needs {FEWEST_REQUESTS} or more at each rate "
-            "for 95 % confidence.",
+            f"--requests {requests}{after}: --find-rate needs {FEWEST_REQUESTS} or more at each "
+            f"rate{', not counting the warm-up,' if warmup else ''} for 95 % confidence.",
             "More requests find the rate more exactly: 100 by default.",
         )
 

@@ -128,8 +128,9 @@ class Loading:
                 }
                 kept.update(point.model_copy(update=known), self._sha.hexdigest())
                 self._keep_trace(kept, number, sending)
-        if not any(record.outcome == "ok" for record in sending.records):
-            raise _nothing_succeeded(self._target, pace, sending.records)
+        measured = [record for record in sending.records if not record.is_warmup]
+        if not any(record.outcome == "ok" for record in measured):
+            raise _nothing_succeeded(self._target, pace, measured)
         return kept, sorted(sending.records, key=lambda record: record.number)
 
     def _take(self) -> Ask:
@@ -198,6 +199,11 @@ def _short_collections() -> Iterator[None]:
 def _nothing_succeeded(
     target: Target, pace: Pace, records: Sequence[RequestRecord]
 ) -> NothingSucceededError:
+    if not records:
+        return NothingSucceededError(
+            f"{target.url}: all requests at {pace} were warm-up.",
+            "Give a longer --duration, or a smaller --warmup.",
+        )
     outcomes = Counter(record.outcome for record in records)
     errors = Counter(record.error for record in records if record.error)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())

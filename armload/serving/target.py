@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armload.core.values import Value, counted
+from armload.engines.defaults import REQUEST_TIMEOUT_S
 from armload.engines.job import Job
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.observing import Observed
@@ -66,4 +67,4 @@ class Extent(Value):
     duration_s: float | None = None
     requests: int | None = None
     warmup: int = 0
-    timeout_s: float = 600.0
+    timeout_s: float = REQUEST_TIMEOUT_S

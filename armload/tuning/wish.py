@@ -10,7 +10,7 @@ from armload.bench.options import Options
 from armload.core.disk import require_file
 from armload.core.errors import UsageError
 from armload.core.values import Value
-from armload.engines.defaults import SEED_PROMPT
+from armload.engines.defaults import REQUEST_TIMEOUT_S, SEED_PROMPT
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models import hub
@@ -52,7 +52,7 @@ class Requests(Value):
     prompt_tokens: str = "128"
     n_predict: str = ""
     objectives: Objectives | None = None
-    timeout_s: float = 600.0
+    timeout_s: float = REQUEST_TIMEOUT_S
 
     @property
     def context_tokens(self) -> int:

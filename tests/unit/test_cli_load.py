@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from invoke.context import Context
@@ -15,6 +16,7 @@ from invoke.exceptions import Exit
 
 from armload.boards.virtual.process import free_port
 from armload.cli.verbs.load import load
+from armload.cli.verbs.serve import serve
 from armload.serving.loads import read_load
 from tests.command_line import BIN, typed
 from tests.stub_service import stub_service
@@ -139,7 +141,27 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
         ({"concurrency": "0"}, "--concurrency '0'"),
         ({"rate": "1", "duration": "0"}, "--duration '0'"),
         ({"rate": "1", "requests": "0"}, "--requests '0'"),
-        ({"rate": "1", "requests": "3", "warmup": "3"}, "leaves none"),
+        ({"rate": "1", "requests": "3", "warmup": "3"}, "leaves none of 3 requests"),
+        ({"concurrency": "1", "requests": "3", "warmup": "3"}, "leaves none of 3 requests"),
+        (
+            {"rate": "2", "arrivals": "constant", "duration": "1", "warmup": "500"},
+            "--warmup 500 leaves none of the 2 requests at 2 requests/s to measure.",
+        ),
+        (
+            {"find_rate": True, "slo": "ttft=1s", "requests": "40", "warmup": "20"},
+            "--requests 40 with --warmup 20: --find-rate needs 40 or more at each rate, not",
+        ),
+        (
+            {"find_rate": True, "slo": "ttft=1s", "warmup": "61"},
+            "--requests 100 with --warmup 61: --find-rate needs 40 or more",
+        ),
+        ({"concurrency": "1", "arrivals": "poisson"}, "--arrivals is an option of --rate"),
+        ({"rate": "1", "data": "f", "stop_at_end": True}, "--stop-at-end is for synthetic"),
+        ({"rate": "1", "source": "llama.cpp"}, "excludes --source, --ref, --compiler, --on and"),
+        ({"rate": "1", "ref": "b6000"}, "excludes --source"),
+        ({"rate": "1", "compiler": "gnu"}, "excludes --source"),
+        ({"rate": "1", "on": "builder"}, "excludes --source"),
+        ({"rate": "1", "wait": "0"}, "and --wait"),
         ({"rate": "0.001", "arrivals": "seed"}, "no request"),
         ({"rate": "1", "slo": "ttft=0"}, "--slo 'ttft=0'"),
         ({"rate": "1", "arrivals": "bursts"}, "--arrivals 'bursts'"),
@@ -154,7 +176,7 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_sent(
-    options: dict[str, str],
+    options: dict[str, Any],
     says: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -166,6 +188,22 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     assert end.value.code == 2
     assert says in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "loads").exists()
+
+
+def test_a_load_that_ends_within_its_warm_up_says_so_and_measured_nothing(tmp_path: Path) -> None:
+    words = ("--concurrency", "1", "--duration", "0.2", "--warmup", "100000", "--n-predict", "1")
+    with stub_service(gap_s=0.05) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words)
+    assert done.returncode == 9, done.stderr
+    assert "all requests at 1 client were warm-up." in " ".join(done.stderr.split())
+    assert "a smaller --warmup" in done.stderr
+
+
+def test_a_service_detaches_without_a_local_port(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exit) as end:
+        serve(Context(), detach=True, port="8080")
+    assert end.value.code == 2
+    assert "--detach and --port exclude each other" in capsys.readouterr().err
 
 
 ALPACA = {"instruction": "Say yes", "input": "", "output": "yes"}

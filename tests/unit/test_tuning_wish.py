@@ -17,13 +17,11 @@ from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.tuning.wanted import LeastAccuracy, Objective
 from armload.tuning.wish import Requests, Wish
 
-NOTHING = {"rate": "", "duration": "", "requests": "", "data": "", "slo": ""}
+NOTHING = {"rate": "", "duration": "", "requests": "", "data": "", "slo": "", "timeout": ""}
 
 
 def load(objective: Objective, **typed: str) -> Requests | None:
-    return requests_of(
-        objective, {**NOTHING, **typed}, prompt_tokens="", n_predict="", timeout="600"
-    )
+    return requests_of(objective, {**NOTHING, **typed}, prompt_tokens="", n_predict="")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +34,7 @@ def load(objective: Objective, **typed: str) -> Requests | None:
         ("rate", {"slo": "ttft=1s", "rate": "2"}, "excludes --rate"),
         ("rate", {"slo": "speed=1s"}, "is not an objective"),
         ("decode", {"rate": "6"}, "times single runs, and excludes --rate"),
+        ("ttft", {"timeout": "9"}, "times single runs, and excludes --timeout"),
         ("total-time", {"rate": "0", "duration": "5"}, "--rate '0': must be above 0"),
         ("total-time", {"rate": "1", "requests": "0"}, "--requests '0'"),
     ],
@@ -51,6 +50,10 @@ def test_a_load_has_what_was_typed_and_a_rate_has_40_requests() -> None:
     timed = load("total-time", rate="6", duration="250")
     assert timed is not None
     assert (timed.rate, timed.duration_s, timed.requests) == (6.0, 250.0, None)
+    assert timed.timeout_s == 600
+    patient = load("total-time", rate="6", duration="250", timeout="900")
+    assert patient is not None
+    assert patient.timeout_s == 900
     assert timed.described() == {"rate": 6.0, "duration": 250.0, "prompt_tokens": "128"}
     rate = load("rate", slo="ttft=2s")
     assert rate is not None

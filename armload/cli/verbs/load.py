@@ -10,7 +10,7 @@ from invoke.tasks import task
 from armload.cli.flags import JSON_HELP, SOURCE_HELP
 from armload.cli.serving_options import SERVING_HELP
 from armload.cli.verb import Verb
-from armload.engines.defaults import DEFAULT_WAIT_S
+from armload.engines.defaults import DEFAULT_WAIT_S, REQUEST_TIMEOUT_S
 
 _BOARD, _MODEL = "virtual", "demo"
 _DURATION_S = 60
@@ -18,7 +18,8 @@ _PROMPT_TOKENS = "128"
 _N_PREDICT = "128"
 _FIND_REQUESTS = "100"
 _SEED = "1"
-_TIMEOUT_S = "600"
+_ARRIVALS = "poisson"
+_TIMEOUT_S = f"{REQUEST_TIMEOUT_S:g}"
 
 
 @task(
@@ -39,7 +40,7 @@ _TIMEOUT_S = "600"
         "duration": f"seconds in which requests are sent ({_DURATION_S}, unless --requests)",
         "requests": "number of requests at most (as many as fit in --duration)",
         "arrivals": "gaps between requests: poisson, constant, gamma:SHAPE, or seed, as the test "
-        "client of llm-serving makes them (poisson)",
+        f"client of llm-serving makes them ({_ARRIVALS})",
         "seed": f"seed of arrivals and synthetic requests ({_SEED})",
         "data": "file of requests: JSON lines with prompt or messages, or Alpaca's instruction, "
         "input and output (synthetic requests)",
@@ -73,7 +74,7 @@ def load(
     concurrency: str = "",
     duration: str = "",
     requests: str = "",
-    arrivals: str = "poisson",
+    arrivals: str = "",
     seed: str = _SEED,
     data: str = "",
     prompt_tokens: str = "",
@@ -118,6 +119,7 @@ def load(
         extent_of,
         needed,
         paces_of,
+        refuse_without_effect,
         target_of,
         target_on_board,
     )
@@ -139,14 +141,29 @@ def load(
     from armload.serving.tokenizer import ServiceApi
     from armload.serving.workload import check_data, workload_of
 
-    if data and prompt_tokens:
-        raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
+    is_built = bool(source or ref or compiler or on) or wait != str(DEFAULT_WAIT_S)
+    refuse_without_effect(
+        url=url,
+        api_key_file=api_key_file,
+        is_built=is_built,
+        concurrency=concurrency,
+        arrivals=arrivals,
+        data=data,
+        prompt_tokens=prompt_tokens,
+        stop_at_end=stop_at_end,
+    )
     if find_rate:
-        check_find_rate(paces=rate or concurrency, duration=duration, slo=slo, requests=requests)
         requests = requests or _FIND_REQUESTS
+        check_find_rate(
+            paces=rate or concurrency,
+            duration=duration,
+            slo=slo,
+            requests=requests,
+            warmup=warmup,
+        )
     paces = [] if find_rate else paces_of(rate, concurrency)
     extent = extent_of(duration, requests, warmup, timeout)
-    gaps = read_arrivals(arrivals)
+    gaps = read_arrivals(arrivals or _ARRIVALS)
     number = whole_number("seed", seed, most=LARGEST_SEED) or 0
     objectives, formats = (
         read_objectives(slo),
@@ -176,8 +193,6 @@ def load(
             "--url names a service that runs, and excludes --board, --type and its settings.",
             "Leave one out.",
         )
-    if api_key_file and not url:
-        raise UsageError("--api-key-file is an option of --url.", "Leave it out.")
     first = Ask(prompt="Once upon a time", max_tokens=1)
     if data:
         first = check_data(Path(data), spoken, answer=answer, most=most)

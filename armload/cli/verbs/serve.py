@@ -115,6 +115,11 @@ def serve(
             "--front and --detach exclude each other: the front is part of this command.",
             "Detach the service first, and start the front with another armload serve.",
         )
+    if detach and port:
+        raise UsageError(
+            "--detach and --port exclude each other: the port is part of this command.",
+            "Detach the service first, and forward the port with another armload serve.",
+        )
     local_port = whole_number("port", port, most=65535) or (_FRONT_PORT if front else 0)
     serve_and_present(
         request,

@@ -9,10 +9,9 @@ from invoke.tasks import task
 
 from armload.cli.flags import BOARD_HELP, JSON_HELP, SOURCE_HELP
 from armload.cli.verb import Verb
-from armload.engines.defaults import DEFAULT_WAIT_S, SEED_PROMPT, TUNED_REQUESTS
+from armload.engines.defaults import DEFAULT_WAIT_S, REQUEST_TIMEOUT_S, SEED_PROMPT, TUNED_REQUESTS
 
 _SEED = "1"
-_TIMEOUT_S = "600"
 
 
 @task(
@@ -44,7 +43,7 @@ _TIMEOUT_S = "600"
         "requests": f"number of requests at most ({TUNED_REQUESTS} for rate)",
         "data": "file of requests, as for load (synthetic requests)",
         "slo": "latencies that a request must stay within, such as ttft=2s,tpot=500ms, for rate",
-        "timeout": f"seconds after which a request has failed ({_TIMEOUT_S})",
+        "timeout": f"seconds after which a request has failed ({REQUEST_TIMEOUT_S:g})",
         "seed": f"seed of the search, of arrivals and of synthetic requests ({_SEED})",
         "output": "plan file to write (tuned-BOARD-MODEL.yaml)",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
@@ -74,7 +73,7 @@ def tune(
     requests: str = "",
     data: str = "",
     slo: str = "",
-    timeout: str = _TIMEOUT_S,
+    timeout: str = "",
     seed: str = _SEED,
     output: str = "",
     wait: str = str(DEFAULT_WAIT_S),
@@ -113,10 +112,9 @@ def tune(
         "requests": requests,
         "data": data,
         "slo": slo,
+        "timeout": timeout,
     }
-    load = requests_of(
-        objective, served, prompt_tokens=prompt_tokens, n_predict=n_predict, timeout=timeout
-    )
+    load = requests_of(objective, served, prompt_tokens=prompt_tokens, n_predict=n_predict)
     wish = Wish(
         model=model,
         objective=objective,

@@ -260,15 +260,19 @@ def new_tuning(
     constraints: Constraints,
     space: Space,
     seed: int,
+    texts_sha256: str = "",
 ) -> Tuning:
     """Describe a search that starts now.
 
     Args:
         binary_sha256: of the program, which decides the search as all else does.
+        texts_sha256: likewise of the requests, texts and questions of its trials and checks; empty
+            without any.
     """
     decisive = (
         *(board, model_sha256, binary_sha256, objective, json.dumps(work, sort_keys=True)),
         *(constraints.model_dump_json(), space.model_dump_json(), str(seed)),
+        *([texts_sha256] if texts_sha256 else []),
     )
     now = datetime.now(UTC)
     return Tuning(

@@ -167,4 +167,5 @@ def _described(where: Session, model: Model, wish: Wish, space: Space) -> Tuning
         constraints=wish.constraints,
         space=space,
         seed=wish.seed,
+        texts_sha256=wish.texts_sha256(),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from armload.analysis.load.objectives import Objectives
 from armload.bench.options import Options
-from armload.core.disk import require_file
+from armload.core.disk import require_file, unreadable
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.defaults import REQUEST_TIMEOUT_S, SEED_PROMPT
@@ -128,6 +129,23 @@ class Wish(Value):
             answer = read_lengths("n-predict", n_predict) if n_predict else None
             check_data(requests.data, dialect_named(DIALECT), answer=answer, most=requests.requests)
 
+    def texts_sha256(self) -> str:
+        """Return a checksum of the texts that it names, whatever their files are called.
+
+        Empty without any.
+
+        Raises:
+            DiskError: a file cannot be read.
+        """
+        texts = [text.encode() for text in self.kld_prompts]
+        accuracy = self.constraints.min_accuracy
+        if self.requests is not None and self.requests.data is not None:
+            texts.append(_content(self.requests.data))
+        if accuracy is not None and accuracy.data and not accuracy.data.startswith(hub.PREFIX):
+            texts.append(_content(Path(accuracy.data).expanduser()))
+        sums = "".join(hashlib.sha256(text).hexdigest() for text in texts)
+        return hashlib.sha256(sums.encode()).hexdigest() if texts else ""
+
     def for_model(self, context_length: int) -> Wish:
         """Return the same with the usual prompt, where none was asked for.
 
@@ -146,6 +164,13 @@ class Wish(Value):
             return self.requests.described()
         listed = {name: getattr(self.work, name) for name in sorted(self.work.model_fields_set)}
         return {name: each for name, values in listed.items() for each in values}
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _check_questions(wanted: LeastAccuracy) -> None:

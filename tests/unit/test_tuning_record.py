@@ -39,7 +39,7 @@ def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def tuning(board: str = "kitchen", seed: int = 1) -> Tuning:
+def tuning(board: str = "kitchen", seed: int = 1, texts_sha256: str = "") -> Tuning:
     return new_tuning(
         board=board,
         model="m.gguf",
@@ -54,6 +54,7 @@ def tuning(board: str = "kitchen", seed: int = 1) -> Tuning:
         ),
         space=SPACE,
         seed=seed,
+        texts_sha256=texts_sha256,
     )
 
 
@@ -111,6 +112,7 @@ def test_the_same_command_goes_on_until_its_tuning_has_ended() -> None:
     again = unfinished(tuning(), Silent())
     assert again is not None
     assert again.folder == made.folder
+    assert unfinished(tuning(texts_sha256="2" * 64), Silent()) is None, "of other texts"
     made.end(RESULT)
     assert unfinished(tuning(), Silent()) is None
 

@@ -180,6 +180,28 @@ def test_a_divergence_of_services_needs_texts() -> None:
     wish.model_copy(update={"kld_prompts": ("Once",)}).check()
 
 
+def test_other_texts_make_another_search(tmp_path: Path) -> None:
+    asked, questions = tmp_path / "asked.jsonl", tmp_path / "gsm8k.jsonl"
+    asked.write_text('{"prompt": "a"}')
+    questions.write_text("{}")
+    wish = Wish(
+        model="demo",
+        objective="rate",
+        requests=load("rate", slo="ttft=2s", data=str(asked)),
+        constraints=constraints_of("0.05", "0.5:gsm8k:99", "", task_data=str(questions)),
+        kld_prompts=("Once", "upon"),
+    )
+    sums = [wish.texts_sha256()]
+    assert wish.texts_sha256() == sums[0]
+    sums.append(wish.model_copy(update={"kld_prompts": ("Once upon",)}).texts_sha256())
+    asked.write_text('{"prompt": "b"}')
+    sums.append(wish.texts_sha256())
+    questions.write_text('{"question": "?"}')
+    sums.append(wish.texts_sha256())
+    assert len(set(sums)) == 4
+    assert Wish(model="demo", objective="decode").texts_sha256() == ""
+
+
 def test_each_objective_has_its_own_work() -> None:
     decode = work_typed("decode", "", "", "")
     assert (decode.n_predict, decode.prompt_tokens, len(decode.prompt)) == ((64,), (), 1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SERVING_HELP = {
     "slots": "requests to answer at a time; others wait (4)",
     "context": "tokens of KV cache for each slot: prompt and answer (2048, or the model's)",
-    "threads": "worker threads (chosen by the engine)",
+    "threads": "worker threads (as many as cores)",
     "cpus": "run on these cores only, such as 4-7 or 0,2 (all cores)",
     "batch": "prompt tokens taken at a time (2048)",
     "micro-batch": "tokens per pass over the weights (512)",

@@ -67,7 +67,8 @@ class ServingPlan(Value):
         slots: requests that are answered at a time; others wait.
         context_tokens: length of each slot's KV cache, for a request's prompt and its answer; a
             multiple of 256.
-        threads, cpus, kv_type, flash_attention, weights, resident_bytes: as in ``Plan``.
+        threads: as many as there are cores, where neither they nor ``cpus`` are given.
+        cpus, kv_type, flash_attention, weights, resident_bytes: as in ``Plan``.
         batch_tokens: prompt tokens that are taken at a time.
         micro_batch_tokens: tokens that go through the model at a time.
         prompt_cache_bytes: for prompts of former requests, of which a later one may begin with
@@ -200,6 +201,8 @@ class Serving(ModelEngine[ServingPlan]):
         words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
         words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
         words += ["-b", str(plan.batch_tokens), *settings_words(plan, program)]
+        if plan.threads is None and plan.cpus is None:
+            words += ["-t", str(site.found.cores)]
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
         words += self._weights_words(site)

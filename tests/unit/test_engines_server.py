@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,15 @@ def test_nothing_is_left_to_defaults_that_hurt_a_board(tmp_path: Path) -> None:
     assert (option(words, "-ctk"), option(words, "-ctv")) == ("f16", "f16")
     assert (option(words, "-fa"), option(words, "-fit")) == ("auto", "off")
     assert {"--no-cache-prompt", "--no-cache-idle-slots", "--no-ui", "--offline"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("plan", "threads"), [({}, "2"), ({"threads": 3}, "3"), ({"cpus": "4-7"}, "4")]
+)
+def test_threads_are_always_said(plan: dict[str, Any], threads: str, tmp_path: Path) -> None:
+    words = engine(tmp_path, ServingPlan(context_tokens=256, **plan)).command(site())
+    assert option(words, "-t") == threads
+    assert words.count("-t") == 1
 
 
 def test_a_prompt_cache_is_counted_as_memory(tmp_path: Path) -> None:

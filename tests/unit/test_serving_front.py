@@ -208,12 +208,15 @@ def test_the_short_path_streams_if_asked_to(server: LlamaServer) -> None:
 
 
 def test_a_request_is_greedy_unless_it_says_otherwise(server: LlamaServer) -> None:
+    null = {"inputs": "a", "parameters": None, "stream": None}
     sampled = {"do_sample": True, "temperature": 0.7, "top_p": 0.9, "seed": 4}
     with front_of(server) as url:
         post(url, "/generate", {"inputs": "a"})
+        assert post(url, "", null).json()["generated_text"] == " was é"
         post(url, "/generate", OWN_CLIENTS_BODY)
         post(url, "/generate", {"inputs": "a", "parameters": sampled})
-    unset, own, third = server.bodies
+    unset, nulls, own, third = server.bodies
+    assert nulls == unset
     assert (unset["n_predict"], unset["temperature"]) == (300, 0.0)
     assert (own["n_predict"], own["temperature"]) == (3, 0.0)
     assert own["prompt"] == "Give three tips:stay healthy"

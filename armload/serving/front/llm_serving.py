@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from armload.core.values import Value
 
@@ -48,13 +48,18 @@ class Parameters(BaseModel):
 
 
 class Request(BaseModel):
-    """The body of a request."""
+    """The body of a request; null stands for a default, as that server takes it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     inputs: str
     parameters: Parameters = Parameters()
     stream: bool = False
+
+    @field_validator("parameters", "stream", mode="before")
+    @classmethod
+    def _default_for_null(cls, value: object, info: ValidationInfo) -> object:
+        return cls.model_fields[info.field_name or ""].default if value is None else value
 
     def for_llama_server(self) -> dict[str, Any]:
         """Return the body of llama-server's ``POST /completion``."""

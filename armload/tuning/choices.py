@@ -8,6 +8,7 @@ from pathlib import Path
 
 from armload.bench.options import Options, read_options
 from armload.boards.conditions import ClusterState
+from armload.core.disk import require_file
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.cpu_set import cpu_words
@@ -94,6 +95,11 @@ def listed(path: Path, objective: Objective) -> dict[str, tuple[Choice, ...]]:
         UsageError: there is no such file, or an option cannot be searched for that objective.
         DataError: it is malformed; says where.
     """
+    require_file(
+        path,
+        "file of a search space",
+        "Correct the path of --space. Its keys are options, such as the line 'threads: [2, 4]'.",
+    )
     options = read_options(path)
     found: dict[str, tuple[Choice, ...]] = {}
     for name in Options.model_fields:

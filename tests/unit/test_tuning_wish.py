@@ -167,6 +167,12 @@ def test_requests_that_no_trial_could_send_are_refused_before_the_first(
     Wish(model="demo", objective="total-time", requests=requests).check()
 
 
+def test_a_search_space_that_is_not_there_is_named(tmp_path: Path) -> None:
+    wish = Wish(model="demo", objective="decode", narrowing=tmp_path / "spaces.yaml")
+    with pytest.raises(UsageError, match=r"There is no file of a search space .*spaces\.yaml"):
+        wish.check()
+
+
 def test_a_divergence_of_services_needs_texts() -> None:
     wish = Wish(
         model="demo",

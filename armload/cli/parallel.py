@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from invoke.exceptions import Exit
+
+from armload.cli.verb import show_error
 from armload.core.children import end_all
 from armload.core.errors import ArmloadError, UsageError
 
@@ -73,3 +76,18 @@ def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[BoardRe
     if faults:
         raise faults[0]
     return [outcomes[name] for name in names]
+
+
+def end_if_failed(outcomes: Sequence[BoardResult[Result]]) -> None:
+    """Show why the work failed for some boards, where it did.
+
+    Raises:
+        Exit: it did; with the status of the first of them.
+    """
+    failed = {one.name: one.error for one in outcomes if one.error is not None}
+    for name, error in failed.items():
+        begins = "" if error.message.startswith(name) else f"{name}: "
+        show_error(f"{begins}{error.message}", error.remedy)
+    if failed:
+        show_error(f"{len(failed)} of {len(outcomes)} boards failed: {', '.join(failed)}.")
+        raise Exit(code=next(iter(failed.values())).exit_status)

@@ -21,7 +21,7 @@ from armload.deploy.follow import stop
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
 from armload.deploy.owner import workstation_id
-from armload.deploy.retry import patiently
+from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
 from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.job import Job
@@ -65,18 +65,23 @@ def services(board: Board, progress: Progress | None = None) -> tuple[RunningSer
     if is_off(board):
         return ()
     with closing(connect(board, progress or Silent())) as host:
-        return services_at(host, board)
+        return services_at(host, board, Patience(FIRST_ANSWER_S))
 
 
-def services_at(host: Host, board: Board) -> tuple[RunningService, ...]:
+def services_at(
+    host: Host, board: Board, patience: Patience | None = None
+) -> tuple[RunningService, ...]:
     """Return what a board serves, asked over a connection.
+
+    Args:
+        patience: with its first answer; none where it has answered before.
 
     Raises:
         ConnectError, TransferError: as for ``services``.
     """
     return tuple(
         _described(host, board, run, job)
-        for run in patiently(lambda: list_runs(host, board.workdir))
+        for run in patiently(lambda: list_runs(host, board.workdir), patience)
         if run.state == "running" and (job := service_job(host, run.folder)) is not None
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from invoke.context import Context
+from invoke.exceptions import Exit
 
 from armload.cli.parallel import at_once, board_names
+from armload.cli.verbs.serve import list_services
 from armload.core.errors import BoardError, UsageError
 
 WORK = """
@@ -29,6 +33,34 @@ def work(name):
 
 at_once(["one", "two"], work)
 """
+
+
+def test_a_board_that_is_off_does_not_hide_what_others_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("armload.serving.listing.FIRST_ANSWER_S", 0.1)
+    (tmp_path / "boards").mkdir()
+    dark = "target: rk3568\nreach: {kind: ssh, host: 127.0.0.1, port: 1}\nworkdir: /tmp/work\n"
+    (tmp_path / "boards" / "dark.yaml").write_text(dark)
+    for board, stdout, status in (
+        ("dark,this-machine", [], 6),
+        ("this-machine", [], None),
+        ("dark", "connection", 6),
+    ):
+        assert listed(board) == status
+        shown = capsys.readouterr()
+        found = json.loads(shown.out)
+        assert (found if isinstance(found, list) else found["error"]["kind"]) == stdout
+        assert ("1 of 2 boards failed: dark." in shown.err) == ("," in board)
+
+
+def listed(board: str) -> int | None:
+    try:
+        list_services(Context(), board=board, json=True)
+    except Exit as end:
+        return end.code
+    return None
 
 
 def test_an_interruption_leaves_no_program_that_was_started(tmp_path: Path) -> None:

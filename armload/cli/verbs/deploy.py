@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
-from invoke.exceptions import Exit
 from invoke.tasks import task
 
 from armload.cli.flags import SOURCE_HELP
-from armload.cli.verb import Verb, show_error
+from armload.cli.verb import Verb
 from armload.engines.defaults import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def deploy(
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.cli.numbers import amount
-    from armload.cli.parallel import at_once, board_names
+    from armload.cli.parallel import at_once, board_names, end_if_failed
     from armload.core.progress import Labelled
     from armload.core.values import ValueList
     from armload.models.find import model_called
@@ -90,13 +89,7 @@ def deploy(
     for outcome in outcomes:
         if outcome.result is not None and not json:
             _show(outcome.name, outcome.result, verify=verify)
-    failed = {one.name: one.error for one in outcomes if one.error is not None}
-    for name, error in failed.items():
-        begins = "" if error.message.startswith(name) else f"{name}: "
-        show_error(f"{begins}{error.message}", error.remedy)
-    if failed:
-        show_error(f"{len(failed)} of {len(names)} boards failed: {', '.join(failed)}.")
-        raise Exit(code=next(iter(failed.values())).exit_status)
+    end_if_failed(outcomes)
 
 
 def _show(name: str, done: Deployed, *, verify: bool) -> None:

@@ -146,18 +146,25 @@ def list_services(c: Context, board: str = "virtual", json: bool = False) -> Non
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.cli.parallel import board_names
+    from armload.cli.parallel import at_once, board_names, end_if_failed
+    from armload.core.progress import Labelled
     from armload.core.values import ValueList
     from armload.report.services import services_view
     from armload.serving.listing import RunningService, services
 
     progress = terminal.progress()
     names = board_names(board)
-    found = [one for name in names for one in services(load_board(name), progress)]
+    boards = {name: load_board(name) for name in names}  # a misspelt name is reported first
+    outcomes = at_once(names, lambda name: services(boards[name], Labelled(progress, name)))
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    found = [service for one in outcomes for service in one.result or ()]
+    answered = [one.name for one in outcomes if one.error is None]
     if json:
         show_document(ValueList[RunningService](tuple(found)))
     else:
-        terminal.show(services_view(found, names))
+        terminal.show(services_view(found, answered))
+    end_if_failed(outcomes)
 
 
 @task(

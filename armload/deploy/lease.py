@@ -164,7 +164,7 @@ def _acquire(
                     raise BusyError(
                         f"{host.name} is in use by {other.words}. A service keeps the board until "
                         "it is stopped.",
-                        f"Stop it: armload serve.stop --board {host.name}",
+                        f"Stop it: armload serve.stop --board {host.name}{_how_to_load(other)}",
                     )
                 waited_s = time.monotonic() - began
                 if waited_s >= wait_s:
@@ -185,6 +185,16 @@ def _acquire(
                 time.sleep(min(pause_s * random.uniform(0.5, 1), max(wait_s - waited_s, 0.05)))  # noqa: S311
                 pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
             other = _taken(lease, host, workdir, over)
+
+
+def _how_to_load(service: Claim) -> str:
+    """Return how to use a service that a command in another terminal of this machine attends."""
+    if service.owner is None or not service.owner.is_alive_here():
+        return ""
+    return (
+        ". Or put it under load with the address and the key file that its armload serve shows: "
+        "armload load --url URL --api-key-file FILE"
+    )
 
 
 def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim | None:

@@ -51,6 +51,10 @@ class Owner(Value):
         """Say whether it was a process of this machine that has ended."""
         return self.workstation == workstation_id() and not self.process.is_alive()
 
+    def is_alive_here(self) -> bool:
+        """Say whether it is a process of this machine that runs."""
+        return self.workstation == workstation_id() and self.process.is_alive()
+
 
 def this_process() -> Owner:
     """Return the owner that this process is."""

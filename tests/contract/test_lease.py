@@ -70,6 +70,18 @@ def test_nobody_waits_for_a_service_to_end(host: Host, workdir: PurePosixPath) -
     assert (claim.run, claim.is_service) == ("20261121T-run", True)
 
 
+def test_a_service_of_another_terminal_here_may_be_put_under_load(
+    host: Host, workdir: PurePosixPath
+) -> None:
+    put_up(workdir, this_process(), run="20261121T-run serving")
+    with pytest.raises(BusyError) as caught, taken(host, workdir):
+        pytest.fail("it is not free")
+    assert caught.value.remedy == (
+        f"Stop it: armload serve.stop --board {host.name}. Or put it under load with the address "
+        "and the key file that its armload serve shows: armload load --url URL --api-key-file FILE"
+    )
+
+
 def test_waiting_ends_when_the_board_is_freed(
     connect: Callable[[], Host], workdir: PurePosixPath
 ) -> None:

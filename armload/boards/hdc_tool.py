@@ -30,14 +30,16 @@ _NOT_ALLOWED = ("E000002", "E000003", "E000004", "nauthorized")
 class HdcTool:
     """The program, for one device.
 
+    Attributes:
+        key: of the device; none for the only one.
+
     Args:
         program: its path or name.
-        key: of the device; none for the only one.
     """
 
     def __init__(self, program: str, key: str | None, board_name: str) -> None:
         self._program = program
-        self._key = key
+        self.key = key
         self._name = board_name
 
     def shell(
@@ -133,7 +135,7 @@ class HdcTool:
             return self._which()
         if any(words in message for words in _NO_SUCH_DEVICE):
             return ConnectError(
-                f"{self._name}: hdc sees no device {self._key or ''}".rstrip() + ".",
+                f"{self._name}: hdc sees no device {self.key or ''}".rstrip() + ".",
                 f"{self._attached()} Set 'key' under 'reach' in boards/{self._name}.yaml.",
             )
         if any(words in message for words in _NOT_ALLOWED):
@@ -199,7 +201,7 @@ class HdcTool:
     def _started(
         self, *words: str, any_device: bool = False
     ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-        device = [] if self._key is None or any_device else ["-t", self._key]
+        device = [] if self.key is None or any_device else ["-t", self.key]
         # A file, no pipe: the server that hdc may start holds on to its output.
         with tempfile.NamedTemporaryFile() as output, open(output.name, "rb") as reader:  # noqa: PTH123
             try:

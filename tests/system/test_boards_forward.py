@@ -230,6 +230,40 @@ def test_an_hdc_that_finds_its_local_port_taken_tries_another_and_then_says_so(
             pass
 
 
+HDC_FORWARD_AND_WAIT = """
+import sys, time
+from armload.boards.board import HdcReach
+from armload.boards.hdc import HdcHost
+
+reach = HdcReach(kind="hdc", program=sys.argv[1])
+with HdcHost(reach, "my-board").forwarded(int(sys.argv[2])) as forward:
+    print(forward.port, flush=True)
+    time.sleep(600)
+"""
+
+
+def rules(hdc: Hdc) -> set[str]:
+    return {path.name for path in hdc.program.parent.glob("rule-*")}
+
+
+def test_rules_of_a_command_that_was_killed_are_removed_by_the_next(hdc: Hdc) -> None:
+    with service(Echo) as port:
+        words = [sys.executable, "-c", HDC_FORWARD_AND_WAIT, str(hdc.program), str(port)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as armload:
+            assert armload.stdout is not None
+            assert armload.stdout.readline()
+            of_the_killed = rules(hdc)
+            assert of_the_killed
+            with hdc_host(hdc).forwarded(port):
+                assert of_the_killed < rules(hdc), "its command still runs"
+            armload.kill()
+        assert rules(hdc) == of_the_killed
+        with hdc_host(hdc).forwarded(port) as forward:
+            assert not of_the_killed & rules(hdc)
+            assert echoed(forward.port, b"through") == b"through"
+        assert not rules(hdc)
+
+
 def test_a_device_that_is_pulled_out_is_told_and_found_again(hdc: Hdc) -> None:
     with service(Echo) as port, hdc_host(hdc).forwarded(port) as forward:
         cut(forward.port, hdc.has)

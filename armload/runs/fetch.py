@@ -32,6 +32,7 @@ from armload.engines.job import Job
 from armload.runs import store
 from armload.runs.assemble import assemble, read_job
 from armload.runs.describe import FILE_NAME
+from armload.runs.keys import forget_key
 from armload.runs.plain import keep_plain
 from armload.runs.reference import keep_reference
 
@@ -116,6 +117,8 @@ def fetch(
 ) -> tuple[Run, Path]:
     """Collect a run's files, compute the run from them, and keep it; return it with its folder.
 
+    The key of a service ends with that.
+
     Args:
         job: the run's, where it is known here even if the board lost it.
         cut: what ended a run that left no exit status.
@@ -135,6 +138,7 @@ def fetch(
         _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
         run = assemble(read_job(local), local)
         _keep(run, local)
+        forget_key(run.id)
     except OSError as error:
         raise DiskError(
             f"{error.filename or local}: {error.strerror or error}.",

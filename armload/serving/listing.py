@@ -27,7 +27,6 @@ from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.job import Job
 from armload.engines.server import SERVER, ServingPlan
 from armload.runs.fetch import fetch, tell_it_is_fetched
-from armload.serving.keys import forget_key
 
 
 class RunningService(Value):
@@ -117,7 +116,6 @@ def stop_service(
         stop(host, folder, finished=True)
         ended = fetch(host, board, folder, progress)
         tell_it_is_fetched(host, folder)
-    forget_key(service.run)
     return ended
 
 

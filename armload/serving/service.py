@@ -21,10 +21,10 @@ from armload.deploy.follow import stop
 from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving, ServingPlan
 from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
 from armload.serving.attendant import Attendant
 from armload.serving.dialects.dialect import Dialect
-from armload.serving.keys import forget_key, keep_key
 from armload.serving.listing import service_job
 from armload.serving.monitor import Monitor
 from armload.serving.target import Target
@@ -195,7 +195,6 @@ class Service:
         host, board = self._connection.host, self._connection.board
         ended = fetch(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
         tell_it_is_fetched(host, self._it.folder)
-        forget_key(self.run)
         return ended
 
 

@@ -21,6 +21,7 @@ from armload.engines.job import Job
 from armload.runs.connection import Connection
 from armload.runs.fetch import pull
 from armload.runs.follow import stoppable
+from armload.runs.keys import keep_key
 from tests.contract.leases import taken
 from tests.resuming import resumed
 from tests.unit.runs import BEFORE, quick_run
@@ -60,6 +61,15 @@ def test_what_was_seen_of_the_text_is_kept_when_a_restart_takes_it_from_the_boar
     (run,) = pull(ended, Silent()).runs
     assert (run.exit.kind, run.text) == ("restart", "One two")
     assert [path.name for path in (runs_folder() / NAME).glob("seen*")] == []
+
+
+def test_the_key_of_a_service_goes_when_its_run_is_fetched(
+    ended: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    key, other = keep_key(NAME, "secret"), keep_key(f"{NAME}-other", "secret")
+    pull(ended, Silent())
+    assert (key.exists(), other.exists()) == (False, True)
 
 
 def test_a_run_is_judged_alike_by_whatever_fetches_it_though_its_board_was_rebooted_since(

@@ -91,7 +91,8 @@ def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
     assert run["result"]["generated_tokens"] > 0
     kept = [path.read_bytes() for path in (ann.runs / about["run"]).iterdir()]
     assert not any(service.key.encode() in content for content in kept)
-    assert about["run"] in ann.types("show").stdout or ann.types("show", about["run"]).stdout
+    assert about["run"] in json.loads(ann.types("show", "--json").stdout)
+    assert about["run"] in ann.types("show", about["run"]).stdout
 
 
 def test_with_one_slot_greedy_answers_are_those_of_eval(ann: Person) -> None:
@@ -185,6 +186,7 @@ def test_a_service_ends_soon_after_its_client_was_killed(ann: Person) -> None:
     (pulled,) = json.loads(ann.types("pull", "--board", "here", "--json").stdout)["runs"]
     assert pulled == service.about["run"]
     assert run_of(ann, pulled)["exit"]["kind"] == "unattended"
+    assert not Path(service.about["api_key_file"]).exists()
     with pytest.raises(requests.ConnectionError):
         requests.get(service.about["url"], timeout=5)
 
@@ -280,5 +282,6 @@ def test_a_board_that_restarts_no_longer_serves_and_what_was_served_is_a_run(
         assert "mine no longer serves word-problems-Q8_0.gguf: interrupted: the board" in said
         assert run_of(person, service.about["run"])["exit"]["kind"] == "restart"
         assert json.loads(person.types("serve.list", "--board", "mine", "--json").stdout) == []
+        assert not Path(service.about["api_key_file"]).exists()
     finally:
         person.types("board.down", "--board", "mine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path, PurePosixPath
@@ -51,5 +52,6 @@ def keep_key(run_id: str, key: str) -> Path:
 
 
 def forget_key(run_id: str) -> None:
-    """Delete a service's key from this machine."""
-    key_file(run_id).unlink(missing_ok=True)
+    """Delete a service's key from this machine, where there is one."""
+    with contextlib.suppress(OSError):  # such as in a home folder of somebody else's
+        key_file(run_id).unlink(missing_ok=True)

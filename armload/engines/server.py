@@ -115,6 +115,17 @@ def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:
     return plan.model_copy(update={"context_tokens": rounded})
 
 
+def serving_need(plan: ServingPlan, model: Model) -> MemoryNeed:
+    """Return what a service takes of a board's memory."""
+    return memory_of(
+        model,
+        plan.context_tokens,
+        kv_share(plan.kv_type),
+        sequences=Sequences(count=plan.slots, kind="slot"),
+        more_bytes=plan.prompt_cache_bytes,
+    )
+
+
 class _Counted:
     """Sums over the steps of a trace."""
 
@@ -165,14 +176,7 @@ class Serving(ModelEngine[ServingPlan]):
     @property
     def memory(self) -> MemoryNeed:
         """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
-        plan, model = self.plan, self.model
-        return memory_of(
-            model,
-            plan.context_tokens,
-            kv_share(plan.kv_type),
-            sequences=Sequences(count=plan.slots, kind="slot"),
-            more_bytes=plan.prompt_cache_bytes,
-        )
+        return serving_need(self.plan, self.model)
 
     def upkeep(self, layout: Layout) -> Upkeep:
         """Keep its log short, delete its key, and end it when nobody attends it."""

@@ -12,9 +12,8 @@ from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageErro
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.job import Place
-from armload.engines.model_engine import memory_of, peak_memory
-from armload.engines.plan import kv_share
-from armload.engines.server import ServingPlan, plan_for
+from armload.engines.model_engine import peak_memory
+from armload.engines.server import ServingPlan, plan_for, serving_need
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 from armload.runs.pipeline import Session
@@ -87,15 +86,13 @@ class ServiceLoads:
             return Prior(hopeless=error.message.rstrip("."))
         if reason := too_short(plan, self._requests):
             return Prior(hopeless=reason)
-        context = plan.context_tokens * plan.slots
-        need = memory_of(self._model, context, kv_share(plan.kv_type))
         one = one_request(plan).model_copy(
             update={
                 "batch_tokens": plan.batch_tokens,
                 "micro_batch_tokens": plan.micro_batch_tokens,
             }
         )
-        return self._foreseeing.prior(one, need)
+        return self._foreseeing.prior(one, serving_need(plan, self._model))
 
     def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
         """Serve a model with a setting, and put it under load."""

@@ -12,7 +12,7 @@ from armload.engines.completion import PROGRAM, memory_need
 from armload.engines.llama_cpp import NO_REPACK, offers
 from armload.engines.plan import NGRAM
 from armload.engines.scorer import SCORER
-from armload.engines.server import SERVER
+from armload.engines.server import SERVER, plan_for, serving_need
 from armload.engines.speculation import SPECULATING_PROGRAM
 from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.find import model_called
@@ -66,7 +66,7 @@ def tune(
     path = output or default_path(board.name, model.name)
     check_path(path)
     with session(request, _programs(wish), progress) as where:
-        space = space_of(wish.objective, _offer(where, model, wish), wish.narrowing)
+        space = space_of(wish.objective, offer_of(where, model, wish), wish.narrowing)
         measurer = _measurer(where, model, wish, progress, new=request.new)
         require_feasible(space, measurer.prior, str(wish.narrowing or ""))
         tuning = _described(where, model, wish, space)
@@ -135,14 +135,18 @@ def _checks(
     return checks
 
 
-def _offer(where: Session, model: Model, wish: Wish) -> Offer:
+def offer_of(where: Session, model: Model, wish: Wish) -> Offer:
+    """Return what board, model and program offer a search to choose from."""
     now = where.found.conditions
     program = where.binaries[SERVER if wish.requests is not None else PROGRAM].path
-    is_streamed, prompt_tokens = False, 0
+    prompt_tokens = 0
     if wish.requests is None:
         (plan,) = wish.work.plans()
         is_streamed = are_streamed(plan, program, model, memory_need(plan, model), now)
         prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
+    else:
+        usual = plan_for(model)
+        is_streamed = are_streamed(usual, program, model, serving_need(usual, model), now)
     memory = BoardMemory.of(now)
     return Offer(
         clusters=now.clusters,

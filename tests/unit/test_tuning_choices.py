@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,8 @@ from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
 from armload.engines.cpu_set import cpu_numbers, cpu_words
 from armload.engines.plan import Plan
+from armload.engines.server import SERVER
+from armload.runs.pipeline import Session
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
 from armload.tuning.continuing import outcome_of
 from armload.tuning.foreseeing import contradiction
@@ -19,8 +22,12 @@ from armload.tuning.outcome_words import cost_words
 from armload.tuning.prior import Prior
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
 from armload.tuning.space import Choice, Setting, Space
+from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
+from armload.tuning.wish import Requests, Wish
 from tests.unit.runs import quick_run
+from tests.unit.samples import binary, conditions, model
+from tests.unit.test_engines_speculation import site
 
 LITTLE = ClusterState(cores=(0, 1, 2, 3), max_khz=1_800_000)
 BIG = ClusterState(cores=(4, 5), max_khz=2_400_000)
@@ -105,6 +112,20 @@ def test_a_batch_that_holds_the_whole_prompt_is_offered_once() -> None:
 def test_parts_of_streamed_weights_are_offered_where_they_are_streamed() -> None:
     found = choices(space_of("decode", offer(streamed_bytes=1000), None))
     assert found["resident"] == (500, 750, None)
+
+
+@pytest.mark.parametrize(("available", "is_streamed"), [(1_800_000_000, False), (90_000_000, True)])
+def test_a_service_whose_weights_are_streamed_is_offered_parts_of_them(
+    tmp_path: Path, available: int, *, is_streamed: bool
+) -> None:
+    program = tmp_path / SERVER
+    program.write_bytes(b"\x7fELF\0ARMLOAD_WEIGHTS\0--no-repack\0")
+    found = site().found.model_copy(update={"conditions": conditions(available=available)})
+    where = cast("Session", SimpleNamespace(found=found, binaries={SERVER: binary(program)}))
+    wish = Wish(model="m", objective="rate", requests=Requests(requests=40))
+    offered = offer_of(where, model(), wish)
+    assert (offered.streamed_bytes is not None) == is_streamed
+    assert ("resident" in choices(space_of("rate", offered, None))) == is_streamed
 
 
 def test_a_list_in_the_file_replaces_what_would_be_searched(tmp_path: Path) -> None:

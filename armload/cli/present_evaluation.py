@@ -13,7 +13,7 @@ from armload.core.progress import Labelled
 from armload.core.values import counted
 from armload.engines.answers import Answer
 from armload.evaluation.evaluating import Note, evaluate_on
-from armload.evaluation.grading.every import Disagreement, disagreements
+from armload.evaluation.grading.every import Disagreement, check_grader, disagreements
 from armload.evaluation.preparing import Asked, prepare
 from armload.evaluation.record import Evaluated, find_evaluation
 from armload.evaluation.results import Point, is_right, points_of
@@ -76,15 +76,25 @@ def evaluate_and_present(request: Request, asked: Asked, way: Way, *, as_json: b
 def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool) -> None:
     """Grade an evaluation's answers again; with two graders, list where they disagree.
 
+    One grader becomes the evaluation's own; with none, that one is asked.
+
     Raises:
-        UsageError: no such evaluation or grader, or more than two graders.
+        UsageError: no such evaluation or grader, more than two graders, or any for choices.
     """
     evaluated = find_evaluation(reference)
     if len(graders) > 2:
         raise UsageError("--grader: more than two graders.", "Name one, or two to compare.")
+    if graders and evaluated.evaluation.kind == "multiple-choice":
+        raise UsageError(
+            f"--grader: {evaluated.evaluation.id} compares choices, which need no grader.",
+            f"Show it without: armload show {evaluated.evaluation.id}",
+        )
+    for name in graders:
+        check_grader(name)
     grader = graders[0] if graders else evaluated.evaluation.grader
     points = points_of(evaluated, grader)
     if len(graders) < 2:
+        evaluated.grade_by(grader)
         _present(evaluated, points, grader, as_json=as_json)
         return
     by_id = {question.id: question for question in evaluated.questions}

@@ -169,6 +169,11 @@ def _meant(error: ParseError) -> str:
     # An option of a verb is looked for among that verb's; a word among the verbs.
     is_option = quoted[1].startswith("-")
     names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
+    if quoted[1] == "--prompts" and error.context and error.context.name == "eval":
+        return (
+            "A task's prompts are named with --prompt NAMES; for --task logits, the file of "
+            "prompts is named with --data FILE. "
+        )
     if meant := did_you_mean(quoted[1], names):
         return meant
     takes_more = error.context is not None and "--engine-args" in error.context.flags

@@ -76,6 +76,11 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
     grader = asked.grader or task.grader
     if task.kind == "generate":
         check_grader(grader)
+    elif asked.grader:
+        raise UsageError(
+            f"--grader {asked.grader}: task {task.name} compares choices, which need no grader.",
+            "Leave out --grader.",
+        )
     questions = load_questions(task, asked.data, asked.limit, progress)
     models = {name: model_called(name, progress) for name in asked.models}
     _refuse_doubles(models)
@@ -102,6 +107,7 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
     )
     found = None if new else unfinished(evaluation, progress)
     if found is not None:
+        found.grade_by(grader)
         done = sum(len(found.answers(part)) for part in range(len(parts)))
         progress.say(
             f"Resuming {found.evaluation.id}: {counted(done, 'answer')} of "
@@ -126,8 +132,17 @@ def _refuse_without_template(models: dict[str, Model]) -> None:
 
 
 def _refuse_doubles(models: dict[str, Model]) -> None:
-    known: dict[str, str] = {}
+    files: dict[str, str] = {}
+    file_names: dict[str, str] = {}
     for name, model in models.items():
-        other = known.setdefault(model.sha256, name)
+        other = files.setdefault(model.sha256, name)
         if other != name:
             raise UsageError(f"--model: {other} and {name} are the same file.", "List it once.")
+        other = file_names.setdefault(model.name, name)
+        if other != name:
+            raise UsageError(
+                f"--model: {other} and {name} have the same file name, by which the result tells "
+                "models apart.",
+                "Rename one of the files, or evaluate each alone and compare the two: "
+                "armload tradeoff EVALUATION EVALUATION",
+            )

@@ -78,11 +78,11 @@ class Evaluation(Value):
     Attributes:
         id: the folder's name.
         fingerprint: a checksum over all that decides the answers; two evaluations of the same one
-            are the same command.
+            have the same answers, however they are graded.
         boards: their names.
         task: its name.
         kind: answers are generated, or the likelihoods of choices are compared.
-        grader: that judges generated answers.
+        grader: that judges generated answers; it may be changed later.
         parallel: items per pass over the weights.
         questions: how many.
     """
@@ -152,6 +152,12 @@ class Evaluated:
                 write_whole(self._answers_file(part), lines.encode())
             return len(new)
 
+    def grade_by(self, grader: str) -> None:
+        """Have the answers graded by this grader from now on."""
+        if grader != self.evaluation.grader:
+            self.evaluation = self.evaluation.model_copy(update={"grader": grader})
+            _write_evaluation(self.folder, self.evaluation)
+
     @property
     def was_shown(self) -> bool:
         """Whether a command has come to its end with it."""
@@ -209,7 +215,7 @@ def begin(evaluation: Evaluation, questions: Sequence[Question]) -> Evaluated:
     folder = evaluations_folder() / evaluation.id
     lines = "".join(f"{question.model_dump_json()}\n" for question in questions)
     write_whole(folder / QUESTIONS_FILE, lines.encode())
-    write_whole(folder / EVALUATION_FILE, (evaluation.model_dump_json(indent=1) + "\n").encode())
+    _write_evaluation(folder, evaluation)
     return Evaluated(folder, evaluation, questions)
 
 
@@ -250,6 +256,10 @@ def load_evaluation(folder: Path) -> Evaluated:
         raise unreadable(path, error) from error
     questions = [EVALUATIONS.parse(path, line, Question) for line in lines]
     return Evaluated(folder, evaluation, questions)
+
+
+def _write_evaluation(folder: Path, evaluation: Evaluation) -> None:
+    write_whole(folder / EVALUATION_FILE, (evaluation.model_dump_json(indent=1) + "\n").encode())
 
 
 def _read_answers(path: Path) -> tuple[Answer, ...]:

@@ -187,6 +187,13 @@ def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
         assert set(ids.values()) == {1}
 
 
+def test_a_context_that_was_too_small_can_be_corrected(ann: Person) -> None:
+    command = words("--model", MODEL, "--budget", "20", "--json", limit=2)
+    failed = json.loads(ann.types(*command, "--context", "16", status=9).stdout)
+    assert "None of the questions has an answer" in failed["error"]["message"]
+    assert json.loads(ann.types(*command).stdout)["points"][0]["questions"] == 2
+
+
 def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Person) -> None:
     command = words("--model", MODEL, "--max-time", "1", "--json", limit=2000)
     done = ann.types(*command)
@@ -214,7 +221,6 @@ def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Per
         (("--flash-attention", "some"), 2, "flash_attention|flash-attention"),
         (("--template", "alpaca"), 2, "must be model, chatml or none"),
         (("--model", "word-problems:Q9_9"), 2, "Q9_9"),
-        (("--context", "16", "--limit", "2"), 9, "None of the questions has an answer"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_do(

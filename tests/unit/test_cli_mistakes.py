@@ -55,6 +55,9 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["bench", "--model", "docs"], 2, "docs is a folder, not a file"),
         (["bench", "--plan", "docs"], 2, "docs is a folder, not a file"),
         (["bench", "--model", "m" * 300], 2, "There is no model 'm"),
+        (["eval", "--regrade", "x", "--limit", "3", "--cpus", "1"], 2, "--limit, --cpus: not for"),
+        (["eval", "--task", "logits", "--prompt", "p.txt"], 2, "Name the file of prompts with --d"),
+        (["eval", "--task", "logits", "--prompts", "p.txt"], 2, "is named with --data FILE"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(

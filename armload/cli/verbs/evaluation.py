@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from invoke.context import Context
 from invoke.tasks import task as verb
 
@@ -10,6 +12,7 @@ from armload.cli.verb import Verb
 from armload.engines.defaults import DEFAULT_WAIT_S
 
 _MODELS = "word-problems:Q8_0,word-problems:Q2_K"
+_BOARD = "virtual"
 _TASK = "word-problems"
 _LOGITS = "logits"
 _HARNESS = "lm-eval:"
@@ -51,14 +54,15 @@ _DEMO_TIME_S = 120
         "fail-unless-close": "for logits: exit with 13 unless all are close to the reference's",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "new": "start over instead of resuming an interrupted evaluation",
-        "regrade": "grade the answers of this evaluation again, with --grader; two graders: a,b",
+        "regrade": "grade the answers of this evaluation with --grader from now on; two graders, "
+        "a,b: list where they disagree",
         **SOURCE_HELP,
         **JSON_HELP,
     },
 )
 def evaluate(
     c: Context,
-    board: str = "virtual",
+    board: str = _BOARD,
     model: str = "",
     type: str = "",  # noqa: A002 - the name of the option
     task: str = _TASK,
@@ -109,8 +113,38 @@ def evaluate(
     from armload.runs.pipeline import Request
 
     if regrade:
-        graders = _listed(grader)
-        regrade_and_present(regrade, graders, as_json=json)
+        asking = {
+            "--board": board != _BOARD,
+            "--model": model,
+            "--type": type,
+            "--task": task != _TASK,
+            "--data": data,
+            "--prompt": prompt,
+            "--budget": budget,
+            "--tell-budget": tell_budget != "no",
+            "--conclude": conclude,
+            "--template": template != "model",
+            "--limit": limit,
+            "--parallel": parallel,
+            "--threads": threads,
+            "--cpus": cpus,
+            "--context": context,
+            "--kv-type": kv_type,
+            "--flash-attention": flash_attention,
+            "--weights": weights,
+            "--resident": resident,
+            "--max-time": max_time,
+            "--reference": reference,
+            "--fail-unless-close": fail_unless_close,
+            "--wait": wait != str(DEFAULT_WAIT_S),
+            "--new": new,
+            "--source": source,
+            "--ref": ref,
+            "--compiler": compiler,
+            "--on": on,
+        }
+        _refuse(asking, "--regrade", "It grades kept answers with --grader, and asks nothing.")
+        regrade_and_present(regrade, _listed(grader), as_json=json)
         return
     if tell_budget not in ("no", "yes", "both"):
         raise UsageError(f"--tell-budget {tell_budget}: must be no, yes or both.")
@@ -130,7 +164,18 @@ def evaluate(
         limit=whole_number("limit", limit, least=1),
         grader=grader,
         parallel=whole_number("parallel", parallel, least=1, most=MOST_PARALLEL) or 1,
-        computed=tuple(each for each in (kv_type, flash_attention) if each),
+        computed=tuple(
+            f"{name}={value}"
+            for name, value in {
+                "kv-type": kv_type,
+                "flash-attention": flash_attention,
+                "context": context,
+                "source": source,
+                "ref": ref,
+                "compiler": compiler,
+            }.items()
+            if value
+        ),
     )
     (plan,) = typed_options(
         {
@@ -184,8 +229,12 @@ def evaluate(
         "--grader": grader,
         "--max-time": max_time,
     }
-    if named := [option for option, value in unfit.items() if value]:
-        raise UsageError(f"{', '.join(named)}: not for --task {task}.", "Leave that out.")
+    is_file = prompt and task == _LOGITS
+    _refuse(
+        unfit,
+        f"--task {task}",
+        "Name the file of prompts with --data." if is_file else "Leave that out.",
+    )
     asked = asked.model_copy(update={"models": models_in(request, asked.models, type)})
     if task.startswith(_HARNESS):
         from armload.cli.present_harness import harness_and_present
@@ -197,6 +246,18 @@ def evaluate(
     logits_and_present(
         request, asked, way, reference=reference, must_be_close=fail_unless_close, as_json=json
     )
+
+
+def _refuse(options: Mapping[str, object], where: str, remedy: str) -> None:
+    """Refuse options that do nothing there.
+
+    Raises:
+        UsageError: one of them has a value.
+    """
+    from armload.core.errors import UsageError
+
+    if named := [option for option, value in options.items() if value]:
+        raise UsageError(f"{', '.join(named)}: not for {where}.", remedy)
 
 
 def _listed(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from armload.analysis.accuracy import Accuracy, accuracy_of
 from armload.core.values import Value
-from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer
+from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
 from armload.evaluation.choices import grade_choices
 from armload.evaluation.grading.every import grade
 from armload.evaluation.question import LETTERS, Question
@@ -22,11 +22,13 @@ class Attempt(Value):
         prompt_tokens: before it.
         tokens: generated until then.
         seconds: from the start of its prompt until the last of them.
+        first_token_s: until the first of them; 0 without one.
         text: of the answer until then; of a choice, the choice.
         extracted: what the grader took for the answer; none where it found nothing.
         is_correct: whether that is right.
+        failure: why the grader came to no result; then the answer counts as wrong.
         is_boxed: whether there was a closed box.
-        is_finished: the model ended the answer by itself.
+        stop: what ended it; none for choices.
         is_thinking: its reasoning section is not finished, so that nothing of it is graded.
     """
 
@@ -34,12 +36,24 @@ class Attempt(Value):
     prompt_tokens: int
     tokens: int
     seconds: float
+    first_token_s: float = 0.0
     text: str
     extracted: str | None
     is_correct: bool
+    failure: str = ""
     is_boxed: bool = False
-    is_finished: bool = True
+    stop: Stop | None = None
     is_thinking: bool = False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the model ended it by itself."""
+        return self.stop in ("end", "stop")
+
+    @property
+    def is_out_of_context(self) -> bool:
+        """Whether it ended before the budget because the context was full."""
+        return self.stop == "context"
 
     @property
     def graded_text(self) -> str:
@@ -73,6 +87,16 @@ class Point(Value):
     def correct(self) -> int:
         """How many are right."""
         return sum(each.is_correct for each in self.attempts)
+
+    @property
+    def ungraded(self) -> tuple[Attempt, ...]:
+        """Answers of which the grader made nothing; they count as wrong."""
+        return tuple(each for each in self.attempts if each.failure)
+
+    @property
+    def out_of_context(self) -> tuple[Attempt, ...]:
+        """Answers that ended before the budget because the context was full."""
+        return tuple(each for each in self.attempts if each.is_out_of_context)
 
     @property
     def boxed_share(self) -> float:
@@ -163,17 +187,19 @@ def _attempt(
         answer.thinks_from_start and answer.think_tokens == 0
     )
     found = grade(grader, "" if is_thinking else text, question)
-    last_ns = answer.times_ns[tokens - 1] if tokens else answer.start_ns
+    times_ns = answer.times_ns[:tokens] or (answer.start_ns,)
     return Attempt(
         question=question.id,
         prompt_tokens=answer.prompt_tokens,
         tokens=tokens,
-        seconds=(last_ns - answer.start_ns) / 1e9,
+        seconds=(times_ns[-1] - answer.start_ns) / 1e9,
+        first_token_s=(times_ns[0] - answer.start_ns) / 1e9,
         text=text,
         extracted=found.extracted,
         is_correct=found.correct,
+        failure=found.failure,
         is_boxed=found.boxed,
-        is_finished=answer.stop in ("end", "stop") and tokens == len(answer.tokens),
+        stop=answer.stop if tokens == len(answer.tokens) else "budget",
         is_thinking=is_thinking,
     )
 

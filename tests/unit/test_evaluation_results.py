@@ -8,6 +8,9 @@ import pytest
 
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
+from armload.evaluation.grading.every import GRADERS
+from armload.evaluation.grading.grade import Finding
+from armload.evaluation.question import Question
 from armload.evaluation.record import (
     EVALUATION_FILE,
     EVALUATIONS,
@@ -16,6 +19,10 @@ from armload.evaluation.record import (
     unfinished,
 )
 from armload.evaluation.results import points_of
+from armload.report.evaluation.document import EvaluatedPoint
+from armload.report.evaluation.page import write_page
+from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.table import failures
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 
 
@@ -52,6 +59,43 @@ def test_a_question_without_an_answer_is_named_and_counts_nowhere() -> None:
     assert last.accuracy is not None
     assert last.accuracy.share == pytest.approx(1 / 3)
     assert last.accuracy.interval.low < 1 / 3 < last.accuracy.interval.high
+
+
+def test_an_answer_that_the_context_ended_is_told_apart() -> None:
+    made = evaluated()
+    (made.folder / "answers-1.jsonl").unlink()
+    again = load_evaluation(made.folder)
+    again.add(1, [answer("1", "It is", tokens=7).model_copy(update={"stop": "context"})])
+    points = points_of(again)
+    assert [len(point.out_of_context) for point in points] == [0, 0, 0, 1]
+    assert [point.attempts[0].stop for point in points[2:]] == ["budget", "context"]
+    assert EvaluatedPoint.of(points[3]).out_of_context == 1
+    (said,) = failures(points)
+    assert "context was full: 1 answer, such as that to question 1 after 7 of 10 tokens" in said
+    text = write_page(again, standing_of(points), "boxed").read_text()
+    assert said in text
+    assert ", ended because the context was full</p>" in text
+
+
+def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reason = "math-verify did not finish within 10 s and was ended"
+
+    def fails(text: str, question: Question) -> Finding:
+        return Finding(correct=False, extracted=None, failure=reason if "know" in text else "")
+
+    monkeypatch.setattr(
+        "armload.evaluation.grading.every.GRADERS", {**GRADERS, "math_verify": fails}
+    )
+    made = evaluated(fails=False)
+    points = points_of(made, "math_verify")
+    assert [EvaluatedPoint.of(point).ungraded for point in points] == [0, 0, 0, 1]
+    (said,) = failures(points)
+    assert f"no result on 1 answer, such as that to question 3: {reason}." in said
+    text = write_page(made, standing_of(points), "math_verify").read_text()
+    assert said in text
+    assert f"math_verify: wrong ({reason}), qwen: wrong (nothing found)" in text
 
 
 def test_another_grader_needs_no_board() -> None:

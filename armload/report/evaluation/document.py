@@ -19,6 +19,9 @@ class EvaluatedPoint(Value):
         questions: answered ones.
         correct: how many of them right.
         failed: questions that could not be answered.
+        ungraded: answers of which the grader made nothing; they count as wrong.
+        out_of_context: answers that ended before the budget because the context was full; they
+            count as they are.
         boxed_share: share of answers with a closed box.
         mean_tokens, mean_s: of an answer.
     """
@@ -31,6 +34,8 @@ class EvaluatedPoint(Value):
     questions: int
     correct: int
     failed: int
+    ungraded: int = 0
+    out_of_context: int = 0
     accuracy: Accuracy | None
     normalised: Accuracy | None
     boxed_share: float
@@ -49,6 +54,8 @@ class EvaluatedPoint(Value):
             questions=len(point.attempts),
             correct=point.correct,
             failed=len(point.failed),
+            ungraded=len(point.ungraded),
+            out_of_context=len(point.out_of_context),
             accuracy=point.accuracy,
             normalised=point.normalised,
             boxed_share=point.boxed_share,

@@ -21,11 +21,18 @@ class OtherGrade:
         grader: its name.
         is_correct: by it.
         extracted: what it took for the answer; none where it found nothing.
+        failure: why it came to no result.
     """
 
     grader: str
     is_correct: bool
     extracted: str | None
+    failure: str
+
+    @property
+    def reason(self) -> str:
+        """What its grade is based on, in a few words."""
+        return self.failure or ("nothing found" if self.extracted is None else self.extracted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +60,19 @@ def grades_of(attempt: Attempt, question: Question, grader: str) -> tuple[OtherG
     """
     if grader not in (*COMPARED, "math_verify"):
         return ()
-    own = OtherGrade(grader=grader, is_correct=attempt.is_correct, extracted=attempt.extracted)
+    own = OtherGrade(
+        grader=grader,
+        is_correct=attempt.is_correct,
+        extracted=attempt.extracted,
+        failure=attempt.failure,
+    )
     others = [
-        OtherGrade(grader=name, is_correct=found.correct, extracted=found.extracted)
+        OtherGrade(
+            grader=name,
+            is_correct=found.correct,
+            extracted=found.extracted,
+            failure=found.failure,
+        )
         for name in COMPARED
         if name != grader
         for found in [grade(name, attempt.graded_text, question)]

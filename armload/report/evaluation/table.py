@@ -10,7 +10,7 @@ from rich.text import Text
 
 from armload.analysis.statistics import Interval
 from armload.core.values import counted, percentage
-from armload.evaluation.results import Point
+from armload.evaluation.results import Attempt, Point
 from armload.report import formatting as words
 from armload.report.evaluation.series import Series, Standing
 from armload.report.layout import Column, Prose, Rows
@@ -38,7 +38,11 @@ def evaluation_view(standing: Standing) -> Group:
 
 
 def failures(points: Sequence[Point]) -> list[str]:
-    """Say how many questions have no answer, and why: each kind of reason once."""
+    """Say what became of questions without a whole, graded answer: each kind of reason once."""
+    return [*_unanswered(points), *_ungraded(points), *_out_of_context(points)]
+
+
+def _unanswered(points: Sequence[Point]) -> list[str]:
     kinds: dict[str, dict[str, str]] = {}
     for point in points:
         for question, reason in point.failed.items():
@@ -48,6 +52,41 @@ def failures(points: Sequence[Point]) -> list[str]:
         f"{next(iter(failed))}: {next(iter(failed.values()))}."
         for failed in kinds.values()
     ]
+
+
+def _ungraded(points: Sequence[Point]) -> list[str]:
+    kinds: dict[str, list[Attempt]] = {}
+    for point in points:
+        for attempt in point.ungraded:
+            kinds.setdefault(attempt.failure, []).append(attempt)
+    return [
+        f"The grader came to no result on {counted(len(attempts), 'answer')}, such as that to "
+        f"question {attempts[0].question}: {reason}. What it could not grade counts as wrong."
+        for reason, attempts in kinds.items()
+    ]
+
+
+def _out_of_context(points: Sequence[Point]) -> list[str]:
+    # Budgets that share one answer are shown by the largest.
+    found = {
+        (
+            *(point.model, point.prompt, point.is_told, point.concludes),
+            point.budget if point.is_told or point.concludes else None,
+            attempt.question,
+        ): (point, attempt)
+        for point in points
+        for attempt in point.out_of_context
+    }
+    if not found:
+        return []
+    point, attempt = next(iter(found.values()))
+    answers = counted(len(found), "answer")
+    sentence = (
+        f"Ended before the budget because the context was full: {answers}, such as that to "
+        f"question {attempt.question} after {attempt.tokens} of {point.budget} tokens. What was "
+        "said until then is graded. A larger --context asks again."
+    )
+    return [sentence]
 
 
 def _table(series: Series) -> Rows:

@@ -12,15 +12,16 @@ from armload.core.errors import RunError, UsageError
 from armload.core.progress import Labelled
 from armload.core.values import counted
 from armload.engines.answers import Answer
+from armload.evaluation.disagreements import Disagreement, disagreements
 from armload.evaluation.evaluating import Note, evaluate_on
-from armload.evaluation.grading.every import Disagreement, check_grader, disagreements
+from armload.evaluation.grading.every import check_grader
 from armload.evaluation.preparing import Asked, prepare
 from armload.evaluation.record import Evaluated, find_evaluation
 from armload.evaluation.results import Point, is_right, points_of
 from armload.evaluation.way import Way
 from armload.report.evaluation.document import EvaluationDocument
 from armload.report.evaluation.page import write_page
-from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.series import standing_of, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent
 from armload.report.layout import whole
 from armload.runs.pipeline import Request
@@ -97,14 +98,7 @@ def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool
         evaluated.grade_by(grader)
         _present(evaluated, points, grader, as_json=as_json)
         return
-    by_id = {question.id: question for question in evaluated.questions}
-    answers = [
-        (by_id[attempt.question], attempt.graded_text)
-        for point in points
-        for attempt in point.attempts
-        if point.budget is not None
-    ]
-    differing = disagreements(answers, *graders)
+    differing = disagreements(evaluated.questions, points, points_of(evaluated, graders[1]))
     _present(evaluated, points, grader, as_json=as_json, differing=differing)
     if not as_json:
         _show_disagreements(differing, graders)
@@ -169,11 +163,14 @@ def _show_disagreements(differing: Sequence[Disagreement], graders: Sequence[str
     terminal.show(f"{' and '.join(graders)} disagree on {counted(len(differing), 'answer')}.")
     for each in differing:
         found = [
-            f"{name}: {'right' if grade.correct else 'wrong'} ({grade.extracted})"
+            f"{name}: {'right' if grade.correct else 'wrong'} "
+            f"({grade.failure or grade.extracted or 'nothing found'})"
             for name, grade in zip(graders, (each.a, each.b), strict=True)
         ]
         end = " ".join(each.text.split())[-60:]
+        way = way_words(each.prompt, is_told=each.is_told, concludes=each.concludes)
+        budgets = ", ".join(map(str, each.budgets))
         terminal.show(
-            f"question {each.question.id}, expected {each.question.expected}: "
-            f"{'; '.join(found)}: …{end}"
+            f"question {each.question.id} to {each.model.removesuffix('.gguf')}, {way}, budget "
+            f"{budgets}, expected {each.question.expected}: {'; '.join(found)}: …{end}"
         )

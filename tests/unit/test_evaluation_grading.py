@@ -9,7 +9,7 @@ import pytest
 
 from armload.core.errors import UsageError
 from armload.evaluation.data import load_questions
-from armload.evaluation.grading.every import disagreements, grade
+from armload.evaluation.grading.every import grade
 from armload.evaluation.question import Question
 from armload.evaluation.task import load_task
 
@@ -112,13 +112,6 @@ def test_thoughts_are_not_graded_even_if_the_prompt_opened_them() -> None:
     assert not grade("boxed", r"<think>\boxed{18}</think> I give up", question("18")).boxed
     assert grade("boxed", r"hm \boxed{17}</think>\boxed{18}", question("18")).correct
     assert grade("qwen", "<think>9", question("9")).extracted is None
-
-
-def test_disagreements_are_the_answers_on_which_two_graders_differ() -> None:
-    answers = [(question("18"), text) for text in (r"\boxed{18}", r"\boxed{18", "17")]
-    (found,) = disagreements(answers, "qwen", "boxed")
-    assert (found.text, found.a.correct, found.b.correct) == (r"\boxed{18", True, False)
-    assert (found.a.boxed, found.b.boxed) == (False, False)
 
 
 def test_an_unknown_grader_is_answered_with_those_that_exist() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from armload.cli.present_evaluation import regrade_and_present
 from armload.core.errors import UsageError
 from armload.evaluation.record import begin, load_evaluation
-from tests.unit.evaluations import QUESTIONS, evaluated
+from tests.unit.evaluations import QUESTIONS, answer, evaluated
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,28 @@ def test_one_grader_becomes_the_evaluations_own(capsys: pytest.CaptureFixture[st
     regrade_and_present("latest", ("number",), as_json=True)
     assert load_evaluation(made.folder).evaluation.grader == "number"
     capsys.readouterr()
+
+
+def test_an_answer_on_which_graders_disagree_is_listed_once_with_who_gave_it_to_what(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = evaluated(fails=False)
+    (made.folder / "answers-1.jsonl").unlink()
+    # What it says does not change between the budgets of 4 and 10 tokens.
+    texts = [r"It is \boxed{2}", "4", r"\boxed{5}"]
+    short = [answer(str(at), text, tokens=3) for at, text in enumerate(texts, start=1)]
+    load_evaluation(made.folder).add(1, short)
+    regrade_and_present("latest", ("qwen", "boxed"), as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "qwen and boxed disagree on 1 answer." in shown
+    assert (
+        "question 2 to b, prompt steps, not told the budget, budget 4, 10, expected 4: qwen: right "
+        "(4); boxed: wrong (nothing found): …4"
+    ) in shown
+    regrade_and_present("latest", ("qwen", "boxed"), as_json=True)
+    (listed,) = json.loads(capsys.readouterr().out)["disagreements"]
+    assert (listed["model"], listed["budgets"]) == ("b.gguf", [4, 10])
+    assert (listed["a"]["correct"], listed["b"]["correct"]) == (True, False)
 
 
 def test_an_unknown_grader_is_refused_also_where_there_is_nothing_to_grade() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from armload.core.errors import UsageError
-from armload.core.values import Value
 from armload.evaluation.grading import boxed, choice, exact, math_verify, number, qwen
 from armload.evaluation.grading.box import last_closed_box
 from armload.evaluation.grading.grade import Finding, Grade
@@ -21,21 +20,6 @@ GRADERS: Mapping[str, Callable[[str, Question], Finding]] = {
     "math_verify": math_verify.grade,
 }
 """A further grader is a line here."""
-
-
-class Disagreement(Value):
-    """An answer that one grader calls right and another wrong.
-
-    Attributes:
-        question: that was asked.
-        text: of the answer.
-        a, b: the grades.
-    """
-
-    question: Question
-    text: str
-    a: Grade
-    b: Grade
 
 
 def check_grader(name: str) -> None:
@@ -59,19 +43,3 @@ def grade(grader: str, text: str, question: Question) -> Grade:
     answer = without_thoughts(text)
     finding = GRADERS[grader](answer, question)
     return Grade(**finding.model_dump(), boxed=last_closed_box(answer) is not None)
-
-
-def disagreements(
-    answers: Iterable[tuple[Question, str]], grader_a: str, grader_b: str
-) -> tuple[Disagreement, ...]:
-    """Return the answers that two graders judge differently.
-
-    Raises:
-        UsageError, MissingToolError: as for ``grade``.
-    """
-    found = []
-    for question, text in answers:
-        a, b = grade(grader_a, text, question), grade(grader_b, text, question)
-        if a.correct != b.correct:
-            found.append(Disagreement(question=question, text=text, a=a, b=b))
-    return tuple(found)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from armload.analysis.accuracy import Accuracy
 from armload.core.values import Value
-from armload.evaluation.grading.every import Disagreement
+from armload.evaluation.disagreements import Disagreement
 from armload.evaluation.record import Evaluated
 from armload.evaluation.results import Point
 

@@ -79,6 +79,12 @@ def series_of(points: Sequence[Point]) -> list[Series]:
     ]
 
 
+def way_words(prompt: str, *, is_told: bool, concludes: bool) -> str:
+    """Say in which way a model was asked."""
+    told = TOLD if is_told else UNTOLD
+    return f"prompt {prompt}, {told}, {CONCLUDED}" if concludes else f"prompt {prompt}, {told}"
+
+
 def _systems_of(series: Sequence[Series]) -> list[Answers]:
     systems = [system_of(line.label, line.points) for line in series]
     common = on_common_questions(systems) if systems else []

@@ -1,4 +1,4 @@
-"""How long an answer would take on a board, from runs of the same model there.
+"""How long an answer would take on a board, from a run of the same model there.
 
 Nobody waits for a thousand answers at many seconds per token; a run of a hundred tokens tells what
 each of them would take.
@@ -7,7 +7,6 @@ each of them would take.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
 from armload.analysis.prediction import MICRO_BATCH_TOKENS
 from armload.analysis.run import Run
@@ -54,20 +53,12 @@ class Latency(Value):
         return self.prefill_s * prompt_tokens / self.prefill_tokens
 
 
-def latency_of(runs: Sequence[Run]) -> Latency:
-    """Return what runs of one model on one board say; with several, of the one in the middle.
+def latency_of(run: Run) -> Latency:
+    """Return what a run says.
 
     Raises:
-        UsageError: a run has no prompt, or too few tokens.
+        UsageError: it has no prompt, or too few tokens.
     """
-    if not runs:
-        raise UsageError("There is no run to take times from.", "See: armload show")
-    found = [_latency(run) for run in runs]
-    found.sort(key=lambda each: each.seconds(100, 100))
-    return found[(len(found) - 1) // 2]
-
-
-def _latency(run: Run) -> Latency:
     prompt, times_s = prompting(run.steps), token_times(run.steps)
     if not prompt or len(times_s) < FEWEST_TOKENS:
         raise UsageError(

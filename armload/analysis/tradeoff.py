@@ -50,6 +50,7 @@ class Answers(Value):
         latency_s: of each question, a row with the seconds from its start to the end of its answer
             at each budget.
         correct: likewise, whether that answer is right.
+        boxed: likewise, whether it has a closed box; empty where that is unknown.
     """
 
     name: str
@@ -57,12 +58,13 @@ class Answers(Value):
     budgets: tuple[int, ...]
     latency_s: tuple[tuple[float, ...], ...]
     correct: tuple[tuple[bool, ...], ...]
+    boxed: tuple[tuple[bool, ...], ...] = ()
 
     @model_validator(mode="after")
     def _rows_fit(self) -> Answers:
         if list(self.budgets) != sorted(set(self.budgets)) or not self.budgets:
             raise ValueError("budgets must be ascending")
-        for rows in (self.latency_s, self.correct):
+        for rows in (self.latency_s, self.correct, self.boxed or self.correct):
             if len(rows) != len(self.questions) or not rows:
                 raise ValueError("there must be a row for each question")
             if any(len(row) != len(self.budgets) for row in rows):
@@ -77,11 +79,13 @@ class BudgetPoint(Value):
         budget: in tokens.
         mean_latency_s: of the answers.
         accuracy: of them.
+        boxed_share: of them, those with a closed box; none where that is unknown.
     """
 
     budget: int
     mean_latency_s: float
     accuracy: Accuracy
+    boxed_share: float | None
 
 
 class DeadlinePoint(Value):
@@ -192,6 +196,7 @@ def by_budget(answers: Answers) -> tuple[BudgetPoint, ...]:
         answers.budgets,
         zip(*answers.latency_s, strict=True),
         zip(*answers.correct, strict=True),
+        zip(*answers.boxed, strict=True) if answers.boxed else (None,) * len(answers.budgets),
         strict=True,
     )
     return tuple(
@@ -199,8 +204,9 @@ def by_budget(answers: Answers) -> tuple[BudgetPoint, ...]:
             budget=budget,
             mean_latency_s=sum(latency_s) / len(latency_s),
             accuracy=accuracy_of(correct),
+            boxed_share=None if boxed is None else sum(boxed) / len(boxed),
         )
-        for budget, latency_s, correct in columns
+        for budget, latency_s, correct, boxed in columns
     )
 
 

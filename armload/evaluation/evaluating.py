@@ -17,6 +17,7 @@ from armload.evaluation.foreseeing import foresight
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated
+from armload.evaluation.sources import doubts_of, source_of
 from armload.evaluation.task import Task
 from armload.evaluation.way import Way
 from armload.models.model import Model
@@ -26,10 +27,6 @@ from armload.runs.pipeline import Request, Session, execute, session
 
 Note = Callable[[int, Sequence[Answer]], str]
 """Given a part and some more of its answers, says in a few words how it stands."""
-
-
-ABOUT_ANSWERS = ("exit", "output")
-"""Findings on how a run ended: what was answered until then is as good as any answer."""
 
 
 def evaluate_on(
@@ -97,9 +94,8 @@ def evaluate_there(
                 )
             finally:
                 harvest(evaluated, progress)
-            for finding in run.verdict.findings or ():
-                if finding.name not in ABOUT_ANSWERS:
-                    progress.say(f"Do not rely on the times: {finding.sentence}")
+            for doubt in doubts_of(run.verdict):
+                progress.say(f"Do not rely on the times: {doubt}")
             left = len(_shared(evaluated, part, share))
             if engine.time_is_up:
                 break
@@ -120,13 +116,17 @@ def harvest(evaluated: Evaluated, progress: Progress) -> None:
     """Take the answers from the runs of an evaluation that are on this machine."""
     for folder in _folders_since(evaluated.evaluation.id):
         try:
-            place = read_job(folder).place
+            job = read_job(folder)
         except ArmloadError:
             continue
+        place = job.place
         if place is None or place.sweep != evaluated.evaluation.id:
             continue
+        source = evaluated.source(folder.name)
+        if source is None or source.doubts is None:
+            source = source_of(folder, job, place.cell)
         try:
-            evaluated.add(place.cell, read_answers(folder / "stdout"))
+            evaluated.add(place.cell, read_answers(folder / "stdout"), source)
         except ArmloadError as error:
             progress.say(f"skipped: {error.message}")
 

@@ -2,7 +2,8 @@
 
 It lies in ``evaluations/<id>/``: ``evaluation.json`` says what is asked, ``questions.jsonl`` holds
 the questions, and ``answers-<part>.jsonl`` one line for each answer. The answers came from runs
-like any other, and stay when those are deleted.
+like any other, and stay when those are deleted; ``sources.jsonl`` says which runs, and why their
+times are not reliable.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Literal
 from armload import __version__
 from armload.core.disk import unreadable
 from armload.core.errors import DataError
-from armload.core.files import write_whole
+from armload.core.files import content, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.results import Results
@@ -27,11 +28,13 @@ from armload.core.values import Value
 from armload.core.workspace import evaluations_folder
 from armload.engines.answers import Answer, read_answers
 from armload.evaluation.question import Question
+from armload.evaluation.sources import Source
 
 Template = Literal["model", "chatml", "none"]
 """A chat template: the one in the model's file, ChatML's, or none at all."""
 
 EVALUATION_FILE, QUESTIONS_FILE, SHOWN_FILE = "evaluation.json", "questions.jsonl", ".shown"
+SOURCES_FILE = "sources.jsonl"
 
 EVALUATIONS = Results(
     noun="evaluation",
@@ -119,6 +122,7 @@ class Evaluated:
             {answer.id: answer for answer in _read_answers(self._answers_file(number))}
             for number in range(len(evaluation.parts))
         ]
+        self._sources = {source.run: source for source in _read_sources(folder)}
 
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
@@ -136,9 +140,25 @@ class Evaluated:
         """Return the questions of a part that have no answer yet."""
         return [each for each in self.questions if each.id not in self._answers[part]]
 
-    def add(self, part: int, answers: Sequence[Answer]) -> int:
-        """Keep answers durably; one that is there already stays. Return how many are new."""
+    def sources(self, part: int) -> list[Source]:
+        """Return the runs that answered a part, as far as that was noted."""
+        return [source for source in self._sources.values() if source.part == part]
+
+    def source(self, run: str) -> Source | None:
+        """Return what is noted of a run; none where nothing is."""
+        return self._sources.get(run)
+
+    def add(self, part: int, answers: Sequence[Answer], source: Source | None = None) -> int:
+        """Keep answers durably; one that is there already stays. Return how many are new.
+
+        Args:
+            source: the run that they came from.
+        """
         with self._writing:
+            if source is not None and answers and self._sources.get(source.run) != source:
+                self._sources[source.run] = source
+                noted = "".join(f"{each.model_dump_json()}\n" for each in self._sources.values())
+                write_whole(self.folder / SOURCES_FILE, noted.encode())
             known = self._answers[part]
             asked = {question.id for question in self.questions}
             new = {
@@ -260,6 +280,11 @@ def load_evaluation(folder: Path) -> Evaluated:
 
 def _write_evaluation(folder: Path, evaluation: Evaluation) -> None:
     write_whole(folder / EVALUATION_FILE, (evaluation.model_dump_json(indent=1) + "\n").encode())
+
+
+def _read_sources(folder: Path) -> list[Source]:
+    path = folder / SOURCES_FILE
+    return [EVALUATIONS.parse(path, line, Source) for line in content(path).splitlines()]
 
 
 def _read_answers(path: Path) -> tuple[Answer, ...]:

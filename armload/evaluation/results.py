@@ -9,6 +9,7 @@ from armload.analysis.accuracy import Accuracy, accuracy_of
 from armload.core.values import Value
 from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
 from armload.evaluation.choices import grade_choices
+from armload.evaluation.doubts import boards_of, doubts_about_answers
 from armload.evaluation.grading.every import grade
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.record import Evaluated, Part
@@ -71,6 +72,8 @@ class Point(Value):
         failed: why questions have no answer, by their ids.
         accuracy: share of answers that are right, with Wilson's interval.
         normalised: for choices, the same by log-likelihood per character.
+        boards: that answered.
+        doubts: why the times are not reliable.
     """
 
     model: str
@@ -82,6 +85,8 @@ class Point(Value):
     failed: Mapping[str, str] = {}
     accuracy: Accuracy | None = None
     normalised: Accuracy | None = None
+    boards: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def correct(self) -> int:
@@ -128,6 +133,18 @@ def points_of(evaluated: Evaluated, grader: str = "") -> list[Point]:
     ]
 
 
+def doubts_in(points: Sequence[Point]) -> tuple[str, ...]:
+    """Say of which models the times are not reliable, and why: each reason once."""
+    models: dict[str, list[str]] = {}
+    for point in points:
+        for doubt in point.doubts:
+            models.setdefault(doubt, []).append(point.model.removesuffix(".gguf"))
+    return tuple(
+        f"Do not rely on the times of {' and '.join(dict.fromkeys(names))}: {doubt}"
+        for doubt, names in models.items()
+    )
+
+
 def is_right(answer: object, question: Question, part: Part, grader: str) -> bool | None:
     """Say whether an answer is right at the largest budget; none for one that failed."""
     if isinstance(answer, GeneratedAnswer):
@@ -141,7 +158,10 @@ def _points(evaluated: Evaluated, number: int, part: Part, grader: str) -> list[
     questions = {question.id: question for question in evaluated.questions}
     answers = evaluated.answers(number)
     budgets: Sequence[int | None] = part.budgets or (None,)
-    return [_point(questions, part, answers, budget, grader) for budget in budgets]
+    points = [_point(questions, part, answers, budget, grader) for budget in budgets]
+    about = evaluated.evaluation, evaluated.sources(number)
+    found = {"boards": boards_of(*about), "doubts": doubts_about_answers(*about)}
+    return [point.model_copy(update=found) for point in points]
 
 
 def _point(

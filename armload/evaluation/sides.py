@@ -13,14 +13,14 @@ from armload.analysis.tradeoff import (
     at_deadline,
     crossover,
     on_one_axis,
-    require_same_questions,
 )
 from armload.core.errors import UsageError
 from armload.core.values import Value, counted
+from armload.evaluation.doubts import doubts_about_runs
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated, find_evaluation
-from armload.evaluation.results import Point, points_of
-from armload.evaluation.systems import system_of
+from armload.evaluation.results import Attempt, Point, doubts_in, points_of
+from armload.evaluation.systems import answered, on_common_questions, system_of
 
 
 class Side(Value):
@@ -28,7 +28,7 @@ class Side(Value):
 
     Attributes:
         evaluation: its id.
-        task: that was asked.
+        task, grader: by name.
         questions: that were asked.
         model, model_sha256: of the file.
         points: its own.
@@ -36,6 +36,7 @@ class Side(Value):
 
     evaluation: str
     task: str
+    grader: str
     questions: tuple[Question, ...]
     model: str
     model_sha256: str
@@ -66,6 +67,9 @@ class Tradeoff(Value):
     Attributes:
         prompt, is_told, concludes: the way.
         a, b: their graded answers with times.
+        left_out: questions that not both have answered at every budget; they count in no figure.
+        times_of: runs that the times are taken from; empty for those of the answers themselves.
+        doubts: why the times are not reliable.
         crossover: from when on the other one is right more often.
         deadlines: both compared at the deadlines that were asked for.
         axis: by one ratio of speeds, as it has been done elsewhere; none without tokens.
@@ -76,6 +80,9 @@ class Tradeoff(Value):
     concludes: bool
     a: Answers
     b: Answers
+    left_out: int = 0
+    times_of: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     crossover: Crossover
     deadlines: tuple[AtDeadline, ...]
     axis: SharedAxis | None
@@ -90,7 +97,7 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
 
     Raises:
         UsageError: an evaluation has several models and none is named, or has no second one;
-            or the two are of different tasks, or were asked different questions.
+            or the two are of different tasks or graders, or were asked different questions.
     """
     if b:
         sides = _side(a), _side(b)
@@ -109,15 +116,22 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
             f"{sides[1].task}.",
             "Compare evaluations of the same task.",
         )
-    _require_same_texts(*sides)
+    _require_same_questions(*sides)
+    if sides[0].grader != sides[1].grader:
+        raise UsageError(
+            f"{sides[0].evaluation} is graded by {sides[0].grader}, {sides[1].evaluation} by "
+            f"{sides[1].grader}.",
+            f"Grade both alike: armload eval --regrade {sides[1].evaluation} --grader "
+            f"{sides[0].grader}",
+        )
     return sides
 
 
-def _require_same_texts(a: Side, b: Side) -> None:
-    """Check that questions of one number are one question: data files may be different ones.
+def _require_same_questions(a: Side, b: Side) -> None:
+    """Check that both were asked the same; of one number, data files may have different questions.
 
     Raises:
-        UsageError: they are not; says which is the first.
+        UsageError: they were not; says which is the first that differs.
     """
     asked = {question.id: question for question in a.questions}
     for question in b.questions:
@@ -127,46 +141,72 @@ def _require_same_texts(a: Side, b: Side) -> None:
                 f"{question.id} is not the same in both.",
                 "Evaluate both with the same --task and --data.",
             )
+    if len(a.questions) != len(b.questions):
+        raise UsageError(
+            f"{a.evaluation} is of {counted(len(a.questions), 'question')}, {b.evaluation} of "
+            f"{len(b.questions)}.",
+            "Evaluate both with the same --limit.",
+        )
 
 
-def check_times(side: Side, runs: Sequence[Run]) -> Latency | None:
-    """Return the times that runs give for a model; none without runs.
+def check_times(sides: tuple[Side, Side], runs: tuple[Run, Run]) -> tuple[Latency, Latency]:
+    """Return the times that a run of each model gives.
 
     Raises:
-        UsageError: a run is of another model, or too short.
+        UsageError: a run is of another model, or too short; or they are from two boards.
     """
-    for run in runs:
+    for side, run in zip(sides, runs, strict=True):
         if run.model.sha256 != side.model_sha256:
             raise UsageError(
                 f"--times: {run.id} is a run of {run.model.name}, not of {side.model}.",
                 "Name a run of the same model file.",
             )
-    return latency_of(runs) if runs else None
+    a, b = (run.board.name for run in runs)
+    if a != b:
+        raise UsageError(
+            f"--times: {runs[0].id} ran on {a}, {runs[1].id} on {b}.",
+            "Name two runs on the same board.",
+        )
+    return latency_of(runs[0]), latency_of(runs[1])
 
 
 def trade(
     a: Side,
     b: Side,
     *,
-    times: tuple[Latency | None, Latency | None] = (None, None),
+    runs: tuple[Run, Run] | None = None,
     deadlines_s: Sequence[float] = (),
 ) -> list[Tradeoff]:
-    """Compare two models in each way in which both were asked.
+    """Compare two models in each way in which both were asked, on the questions of both.
 
     Args:
-        times: of another board; none for those of the answers themselves.
+        runs: of another board, one of each model, to take times from; none for those of the
+            answers themselves.
         deadlines_s: at which both are compared.
 
     Raises:
-        UsageError: they were never asked in the same way, or not the same questions.
+        UsageError: they were never asked in the same way, no question was answered by both, or
+            as for ``check_times``.
     """
+    times = check_times((a, b), runs) if runs else (None, None)
     ways = [way for way in _ways(a) if way in _ways(b)]
     if not ways:
         raise UsageError(
             f"{a.model} and {b.model} were not asked with the same prompts and budgets.",
             "Evaluate both with the same --prompt, --budget and --tell-budget.",
         )
-    return [_trade(a, b, way, times, deadlines_s) for way in ways]
+    traded = [_trade(a, b, way, times, deadlines_s) for way in ways]
+    found = [each for each in traded if each is not None]
+    if not found:
+        raise UsageError(
+            f"{a.model} and {b.model} have answered no question in common.",
+            "Repeat the commands of their evaluations, which ask the rest and say why questions "
+            "have no answer.",
+        )
+    if runs is None:
+        return found
+    about = {"times_of": tuple(run.id for run in runs), "doubts": doubts_about_runs(runs)}
+    return [each.model_copy(update=about) for each in found]
 
 
 _Way = tuple[str, bool, bool]
@@ -178,15 +218,19 @@ def _trade(
     way: _Way,
     times: tuple[Latency | None, Latency | None],
     deadlines_s: Sequence[float],
-) -> Tradeoff:
+) -> Tradeoff | None:
     names = (a.model.removesuffix(".gguf"), b.model.removesuffix(".gguf"))
     if a.model == b.model:
         names = (f"{names[0]} ({a.evaluation})", f"{names[1]} ({b.evaluation})")
-    one, other = (
-        system_of(name, _points(side, way), latency)
-        for name, side, latency in zip(names, (a, b), times, strict=True)
+    points = _points(a, way), _points(b, way)
+    if not set(answered(points[0])) & set(answered(points[1])):
+        return None
+    one, other = on_common_questions(
+        [
+            system_of(name, its, latency)
+            for name, its, latency in zip(names, points, times, strict=True)
+        ]
     )
-    require_same_questions(one, other)
     prompt, is_told, concludes = way
     return Tradeoff(
         prompt=prompt,
@@ -194,20 +238,38 @@ def _trade(
         concludes=concludes,
         a=one,
         b=other,
+        left_out=len(a.questions) - len(one.questions),
+        doubts=(*doubts_in([*points[0], *points[1]]), *_doubts_about_boards(*points)),
         crossover=crossover(one, other),
         deadlines=tuple(at_deadline(one, other, deadline) for deadline in deadlines_s),
-        axis=_shared_axis(one, other, _points(a, way), _points(b, way)),
+        axis=_shared_axis((one, other), points, times),
     )
 
 
+def _doubts_about_boards(a: Sequence[Point], b: Sequence[Point]) -> list[str]:
+    boards = [sorted({board for point in points for board in point.boards}) for points in (a, b)]
+    if boards[0] == boards[1]:
+        return []
+    found = [
+        f"{points[0].model.removesuffix('.gguf')} was evaluated on {', '.join(names)}"
+        for points, names in zip((a, b), boards, strict=True)
+    ]
+    return [f"The times are of different boards: {'; '.join(found)}."]
+
+
 def _shared_axis(
-    a: Answers, b: Answers, points_a: Sequence[Point], points_b: Sequence[Point]
+    systems: tuple[Answers, Answers],
+    points: tuple[Sequence[Point], Sequence[Point]],
+    times: tuple[Latency | None, Latency | None],
 ) -> SharedAxis | None:
-    tokens_s = [_token_s(system, points) for system, points in ((a, points_a), (b, points_b))]
+    tokens_s = [
+        _token_s([each for each in its[-1].attempts if each.question in system.questions], latency)
+        for system, its, latency in zip(systems, points, times, strict=True)
+    ]
     if not all(tokens_s):
         return None
     (fast_s, faster), (slow_s, slower) = sorted(
-        zip(tokens_s, (a, b), strict=True), key=lambda each: each[0]
+        zip(tokens_s, systems, strict=True), key=lambda each: each[0]
     )
     ratio = slow_s / fast_s
     fast, slow = on_one_axis(faster, slower, ratio)
@@ -221,9 +283,17 @@ def _shared_axis(
     )
 
 
-def _token_s(system: Answers, points: Sequence[Point]) -> float:
-    tokens = sum(attempt.tokens for attempt in points[-1].attempts)
-    return sum(row[-1] for row in system.latency_s) / tokens if tokens else 0.0
+def _token_s(attempts: Sequence[Attempt], latency: Latency | None) -> float:
+    """Return the time of a token after the first, which the prompt's time ends with."""
+    longer = [each for each in attempts if each.tokens > 1]
+    decoding_s = sum(
+        latency.seconds(each.prompt_tokens, each.tokens) - latency.seconds(each.prompt_tokens, 1)
+        if latency
+        else each.seconds - each.first_token_s
+        for each in longer
+    )
+    tokens = sum(each.tokens - 1 for each in longer)
+    return decoding_s / tokens if tokens else 0.0
 
 
 def _side(reference: str) -> Side:
@@ -250,6 +320,7 @@ def _of_model(evaluated: Evaluated, model: str) -> Side:
     return Side(
         evaluation=evaluation.id,
         task=evaluation.task,
+        grader=evaluation.grader,
         questions=tuple(evaluated.questions),
         model=model,
         model_sha256=part.model_sha256,

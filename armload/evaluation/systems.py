@@ -6,8 +6,17 @@ from collections.abc import Sequence
 
 from armload.analysis.latency import Latency
 from armload.analysis.tradeoff import Answers
-from armload.core.errors import UsageError
 from armload.evaluation.results import Point
+
+
+def answered(points: Sequence[Point]) -> list[str]:
+    """Return the questions that have an answer at every budget."""
+    columns = [{attempt.question for attempt in point.attempts} for point in points]
+    return [
+        attempt.question
+        for attempt in points[0].attempts
+        if all(attempt.question in column for column in columns)
+    ]
 
 
 def system_of(name: str, points: Sequence[Point], latency: Latency | None = None) -> Answers:
@@ -15,19 +24,11 @@ def system_of(name: str, points: Sequence[Point], latency: Latency | None = None
 
     Args:
         name: that tells it from others.
-        points: by budget, ascending.
+        points: by budget, ascending; at least one question has an answer at all of them.
         latency: times of a board other than the one that answered; none for the answers' own.
-
-    Raises:
-        UsageError: no question has an answer.
     """
+    questions = answered(points)
     columns = [{attempt.question: attempt for attempt in point.attempts} for point in points]
-    questions = [question for question in columns[0] if all(question in each for each in columns)]
-    if not questions:
-        raise UsageError(
-            f"{name}: no question has been answered.",
-            "Repeat the command of its evaluation, which says why if none can be.",
-        )
     rows = [[column[question] for column in columns] for question in questions]
     return Answers(
         name=name,
@@ -41,24 +42,26 @@ def system_of(name: str, points: Sequence[Point], latency: Latency | None = None
             for row in rows
         ),
         correct=tuple(tuple(each.is_correct for each in row) for row in rows),
+        boxed=tuple(tuple(each.is_boxed for each in row) for row in rows),
     )
 
 
 def on_common_questions(systems: Sequence[Answers]) -> list[Answers]:
     """Return the systems with the questions alone that all of them answered, in one order."""
-    common = set.intersection(*(set(system.questions) for system in systems))
-    return [_only(system, common) for system in systems]
+    first, *others = systems
+    common = set(first.questions).intersection(*(other.questions for other in others))
+    order = [question for question in first.questions if question in common]
+    return [_only(system, order) for system in systems]
 
 
-def _only(system: Answers, wanted: set[str]) -> Answers:
-    order = sorted(
-        (question, number) for number, question in enumerate(system.questions) if question in wanted
-    )
-    numbers = [number for _, number in order]
-    return system.model_copy(
-        update={
-            "questions": tuple(question for question, _ in order),
-            "latency_s": tuple(system.latency_s[number] for number in numbers),
-            "correct": tuple(system.correct[number] for number in numbers),
-        }
-    )
+def _only(system: Answers, order: Sequence[str]) -> Answers:
+    numbers = {question: number for number, question in enumerate(system.questions)}
+    rows = {
+        name: tuple(values[numbers[question]] for question in order) if values else ()
+        for name, values in (
+            ("latency_s", system.latency_s),
+            ("correct", system.correct),
+            ("boxed", system.boxed),
+        )
+    }
+    return system.model_copy(update={"questions": tuple(order), **rows})

@@ -37,16 +37,27 @@ def answer(question: str, text: str, *, tokens: int = 10, token_s: float = 0.1) 
     )
 
 
-def evaluated(*, fails: bool = True, questions: Sequence[Question] = QUESTIONS) -> Evaluated:
-    """An evaluation in which model a is right more often and slower, and b fails once."""
+def evaluated(
+    *,
+    fails: bool = True,
+    questions: Sequence[Question] = QUESTIONS,
+    parallel: int = 1,
+    ways: int = 1,
+) -> Evaluated:
+    """An evaluation in which model a is right more often and slower, and b fails once.
+
+    Args:
+        ways: prompts of which both are asked all.
+    """
     parts = [
         Part(
             model=f"{name}.gguf",
             model_sha256=name * 64,
             model_reference=name,
-            prompt="steps",
+            prompt=prompt,
             budgets=BUDGETS,
         )
+        for prompt in ("steps", *(f"prompt{number}" for number in range(2, ways + 1)))
         for name in "ab"
     ]
     evaluation = new_evaluation(
@@ -54,23 +65,23 @@ def evaluated(*, fails: bool = True, questions: Sequence[Question] = QUESTIONS) 
         task="sums",
         kind="generate",
         grader="boxed",
-        parallel=1,
+        parallel=parallel,
         questions=questions,
         parts=parts,
         decisive=(),
     )
     made = begin(evaluation, questions)
     boxes = [f"It is \\boxed{{{question.expected}}}" for question in QUESTIONS]
-    made.add(0, [answer(str(number), text) for number, text in enumerate(boxes, start=1)])
-    made.add(
-        1,
-        [
-            answer("1", boxes[0], token_s=0.05),
-            answer("2", "It is \\boxed{5}", token_s=0.05),
-            answer("3", "I do not know", token_s=0.05),
-            FailedAnswer(id="4", kind="generate", error="the prompt is too long")
-            if fails
-            else answer("4", boxes[3], token_s=0.05),
-        ],
-    )
+    of_a = [answer(str(number), text) for number, text in enumerate(boxes, start=1)]
+    of_b = [
+        answer("1", boxes[0], token_s=0.05),
+        answer("2", "It is \\boxed{5}", token_s=0.05),
+        answer("3", "I do not know", token_s=0.05),
+        FailedAnswer(id="4", kind="generate", error="the prompt is too long")
+        if fails
+        else answer("4", boxes[3], token_s=0.05),
+    ]
+    for part in range(0, 2 * ways, 2):
+        made.add(part, of_a)
+        made.add(part + 1, of_b)
     return made

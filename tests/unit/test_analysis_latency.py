@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from armload.analysis.latency import Latency, latency_of
-from armload.core.errors import UsageError
 from tests.unit.runs import quick_run
 
 
@@ -38,14 +37,9 @@ def test_a_prompt_that_reads_the_weights_takes_one_pass_for_each_micro_batch() -
     assert latency.seconds(513, 1) == pytest.approx(4.0)
 
 
-def test_without_a_run_there_is_no_time() -> None:
-    with pytest.raises(UsageError, match="no run"):
-        latency_of([])
-
-
 def test_a_runs_own_answer_takes_as_long_as_it_did() -> None:
     run = quick_run()
-    latency = latency_of([run])
+    latency = latency_of(run)
     summary = run.summary
     assert summary.prefill_tokens
     assert summary.decode_tokens

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.run import Finding, Verdict
 from armload.core.errors import DataError, UsageError
+from armload.core.files import write_whole
 from armload.core.progress import Silent
+from armload.core.workspace import runs_folder
+from armload.engines.job import Job, Place
+from armload.evaluation.evaluating import harvest
+from armload.evaluation.grading import grade
 from armload.evaluation.grading.every import GRADERS
-from armload.evaluation.grading.grade import Finding
 from armload.evaluation.question import Question
 from armload.evaluation.record import (
     EVALUATION_FILE,
@@ -19,11 +24,14 @@ from armload.evaluation.record import (
     unfinished,
 )
 from armload.evaluation.results import points_of
+from armload.evaluation.sources import Source
 from armload.report.evaluation.document import EvaluatedPoint
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
-from armload.report.evaluation.table import failures
+from armload.report.evaluation.table import notes
+from armload.runs import store
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
+from tests.unit.runs import quick_run
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +78,7 @@ def test_an_answer_that_the_context_ended_is_told_apart() -> None:
     assert [len(point.out_of_context) for point in points] == [0, 0, 0, 1]
     assert [point.attempts[0].stop for point in points[2:]] == ["budget", "context"]
     assert EvaluatedPoint.of(points[3]).out_of_context == 1
-    (said,) = failures(points)
+    (said,) = notes(points)
     assert "context was full: 1 answer, such as that to question 1 after 7 of 10 tokens" in said
     text = write_page(again, standing_of(points), "boxed").read_text()
     assert said in text
@@ -82,8 +90,10 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
 ) -> None:
     reason = "math-verify did not finish within 10 s and was ended"
 
-    def fails(text: str, question: Question) -> Finding:
-        return Finding(correct=False, extracted=None, failure=reason if "know" in text else "")
+    def fails(text: str, question: Question) -> grade.Finding:
+        return grade.Finding(
+            correct=False, extracted=None, failure=reason if "know" in text else ""
+        )
 
     monkeypatch.setattr(
         "armload.evaluation.grading.every.GRADERS", {**GRADERS, "math_verify": fails}
@@ -91,7 +101,7 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
     made = evaluated(fails=False)
     points = points_of(made, "math_verify")
     assert [EvaluatedPoint.of(point).ungraded for point in points] == [0, 0, 0, 1]
-    (said,) = failures(points)
+    (said,) = notes(points)
     assert f"no result on 1 answer, such as that to question 3: {reason}." in said
     text = write_page(made, standing_of(points), "math_verify").read_text()
     assert said in text
@@ -101,6 +111,28 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
 def test_another_grader_needs_no_board() -> None:
     last = points_of(evaluated(), "number")[-1]
     assert last.correct == 1
+
+
+def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() -> None:
+    made = evaluated(fails=False)
+    run = quick_run()
+    folder = runs_folder() / f"{made.evaluation.id.partition('-')[0]}-run"
+    place = Place(sweep=made.evaluation.id, cell=1, round=0)
+    job = Job(**{name: getattr(run, name) for name in Job.model_fields if name != "place"})
+    write_whole(
+        folder / "job.json", job.model_copy(update={"place": place}).model_dump_json().encode()
+    )
+    write_whole(folder / "stdout", f"{answer('1', 'again').model_dump_json()}\n".encode())
+    harvest(made, Silent())
+    assert made.sources(1) == [Source(run=folder.name, part=1, board=run.board.name)]
+    found = [Finding(name="output", sentence="Cut."), Finding(name="throttled", sentence="Hot.")]
+    store.save(run.model_copy(update={"verdict": Verdict.of(found)}), folder)
+    harvest(made, Silent())
+    again = load_evaluation(made.folder)
+    assert [source.doubts for source in again.sources(1)] == [("Hot.",)]
+    assert (again.sources(0), again.source("another")) == ([], None)
+    assert points_of(again)[-1].doubts == ("Hot.",)
+    assert EvaluatedPoint.of(points_of(again)[-1]).doubts == ("Hot.",)
 
 
 def test_answers_are_kept_once_and_in_the_order_of_the_questions() -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from armload.analysis.run import Finding, Run, Verdict
+from armload.analysis.tradeoff import by_budget
+from armload.cli import terminal
 from armload.core.errors import UsageError
 from armload.evaluation.record import load_evaluation
 from armload.evaluation.results import points_of
-from armload.evaluation.sides import check_times, find_sides, trade
+from armload.evaluation.sides import Side, find_sides, trade
+from armload.evaluation.sources import Source
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.table import notes
+from armload.report.evaluation.tradeoff import tradeoff_view
 from armload.report.evaluation.tradeoff_page import write_tradeoff_page
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.runs import quick_run
@@ -56,10 +63,96 @@ def test_one_of_several_models_is_named() -> None:
         find_sides("latest:c", "latest:a")
 
 
-def test_different_questions_are_not_compared() -> None:
+def test_what_not_both_have_answered_is_left_out_and_counted() -> None:
     evaluated()
-    with pytest.raises(UsageError, match="did not answer the same questions"):
+    sides = find_sides("latest", "")
+    (found,) = trade(*sides, deadlines_s=[0.7])
+    assert found.a.questions == found.b.questions == ("1", "2", "3")
+    assert found.left_out == 1
+    said = "3 of 4 questions; not both models have an answer to the other 1"
+    assert said in write_tradeoff_page(sides, [found]).read_text()
+
+
+def test_models_that_answered_no_question_in_common_are_not_compared() -> None:
+    made = evaluated()
+    (made.folder / "answers-1.jsonl").unlink()
+    with pytest.raises(UsageError, match="answered no question in common"):
         trade(*find_sides("latest", ""))
+
+
+def test_a_way_in_which_one_model_has_not_been_asked_yet_does_not_hide_the_others() -> None:
+    made = evaluated(ways=2)
+    (made.folder / "answers-3.jsonl").unlink()
+    (found,) = trade(*find_sides("latest", ""))
+    assert found.prompt == "steps"
+
+
+def test_evaluations_of_fewer_questions_are_not_compared() -> None:
+    first = evaluated(fails=False).evaluation.id
+    fewer = evaluated(fails=False, questions=QUESTIONS[:3]).evaluation.id
+    with pytest.raises(UsageError, match=r"is of 4 questions, .* of 3") as caught:
+        find_sides(f"{first}:a", f"{fewer}:b")
+    assert "--limit" in caught.value.remedy
+
+
+def test_evaluations_with_different_graders_are_not_compared() -> None:
+    first, other = evaluated(fails=False), evaluated(fails=False)
+    a, b = first.evaluation.id, other.evaluation.id
+    other.grade_by("number")
+    with pytest.raises(UsageError, match=f"{a} is graded by boxed, {b} by number") as caught:
+        find_sides(f"{a}:a", f"{b}:b")
+    assert f"armload eval --regrade {b} --grader boxed" in caught.value.remedy
+
+
+def test_times_that_are_known_to_be_wrong_are_called_so() -> None:
+    made = evaluated(fails=False)
+    (plain,) = trade(*find_sides("latest", ""))
+    assert plain.doubts == ()
+    for part, board in ((0, "x"), (1, "x"), (1, "y")):
+        doubts = ("The CPU was throttled.",) if (part, board) == (1, "x") else ()
+        source = Source(run=f"{part}-{board}", part=part, board=board, doubts=doubts)
+        made.add(part, [answer("1", "again")], source)
+    sides = find_sides("latest", "")
+    (found,) = trade(*sides)
+    assert found.doubts == (
+        "Do not rely on the times of b: The CPU was throttled.",
+        "Do not rely on the times of b: They are from several boards: x, y.",
+        "The times are of different boards: a was evaluated on x; b was evaluated on x, y.",
+    )
+    text = write_tradeoff_page(sides, [found]).read_text()
+    for words in (*found.doubts, "With --times RUN_A,RUN_B the times come from a run of each"):
+        assert words in text
+    assert found.doubts[0] in notes(points_of(load_evaluation(made.folder)))
+
+
+def test_times_of_answers_that_shared_the_board_are_called_so() -> None:
+    evaluated(fails=False, parallel=8)
+    (found,) = trade(*find_sides("latest", ""))
+    (doubt,) = found.doubts
+    assert doubt.startswith("Do not rely on the times of a and b: 8 questions were answered at a")
+
+
+def test_the_ratio_of_speeds_leaves_out_the_prompts() -> None:
+    made = evaluated(fails=False)
+    for part, factor in enumerate((1, 2)):
+        (made.folder / f"answers-{part}.jsonl").unlink()
+        slow = answer("1", "It is", token_s=0.05 * factor)
+        late = {"times_ns": tuple(each + 5_000_000_000 for each in slow.times_ns)}
+        load_evaluation(made.folder).add(part, [slow.model_copy(update=late)])
+    (found,) = trade(*find_sides("latest", ""))
+    assert found.axis is not None
+    assert found.axis.ratio == pytest.approx(2.0)
+
+
+def test_the_share_of_boxes_is_beside_each_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+    evaluated(fails=False)
+    sides = find_sides("latest", "")
+    found = trade(*sides)
+    shares = [point.boxed_share for point in by_budget(found[0].b)]
+    assert shares == [0, 0.75]
+    assert "<th>boxed</th>" in write_tradeoff_page(sides, found).read_text()
+    terminal.show(tradeoff_view(found))
+    assert "75 %" in capsys.readouterr().out
 
 
 def test_questions_of_one_number_must_be_the_same_question() -> None:
@@ -73,12 +166,40 @@ def test_questions_of_one_number_must_be_the_same_question() -> None:
     assert trade(*find_sides(f"{first}:a", f"{same}:b"))
 
 
+def _run_of(side: Side, *, board: str = "here", findings: Sequence[Finding] = ()) -> Run:
+    run = quick_run()
+    return run.model_copy(
+        update={
+            "id": f"run-{side.model}",
+            "model": run.model.model_copy(update={"sha256": side.model_sha256}),
+            "board": run.board.model_copy(update={"name": board}),
+            "verdict": Verdict.of(findings),
+        }
+    )
+
+
 def test_times_of_another_model_are_refused() -> None:
     evaluated(fails=False)
-    _, side = find_sides("latest", "")
+    a, b = find_sides("latest", "")
     with pytest.raises(UsageError, match=r"not of b\.gguf"):
-        check_times(side, [quick_run()])
-    assert check_times(side, []) is None
+        trade(a, b, runs=(_run_of(a), quick_run()))
+
+
+def test_times_from_two_boards_are_refused() -> None:
+    evaluated(fails=False)
+    a, b = find_sides("latest", "")
+    with pytest.raises(UsageError, match=r"run-a\.gguf ran on here, run-b\.gguf on there"):
+        trade(a, b, runs=(_run_of(a), _run_of(b, board="there")))
+
+
+def test_times_of_an_invalid_run_are_called_so_and_the_answers_own_are_not_judged() -> None:
+    evaluated(fails=False, parallel=8)
+    a, b = find_sides("latest", "")
+    contended = Finding(name="contended", sentence="The CPU was busy.")
+    text = Finding(name="text", sentence="The text repeats itself.")
+    (found,) = trade(a, b, runs=(_run_of(a, findings=[text]), _run_of(b, findings=[contended])))
+    assert found.times_of == ("run-a.gguf", "run-b.gguf")
+    assert found.doubts == ("Do not rely on the times of run-b.gguf: The CPU was busy.",)
 
 
 def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:

@@ -295,7 +295,7 @@ def tradeoff(
     from armload.cli.numbers import amount
     from armload.core.errors import UsageError
     from armload.core.values import ValueList
-    from armload.evaluation.sides import Tradeoff, check_times, find_sides, trade
+    from armload.evaluation.sides import Tradeoff, find_sides, trade
     from armload.report.evaluation.tradeoff import tradeoff_view
     from armload.report.evaluation.tradeoff_page import write_tradeoff_page
     from armload.report.layout import whole
@@ -307,10 +307,10 @@ def tradeoff(
         raise UsageError(
             f"--times {times}: must name two runs, one of each model.", "Example: --times RUN,RUN"
         )
-    runs = [[store.load(store.find(name))] for name in named] or [[], []]
+    runs = [store.load(store.find(name)) for name in named]
     found = trade(
         *sides,
-        times=(check_times(sides[0], runs[0]), check_times(sides[1], runs[1])),
+        runs=(runs[0], runs[1]) if runs else None,
         deadlines_s=[amount("deadline", each) for each in _listed(deadline)],
     )
     if json:

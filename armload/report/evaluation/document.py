@@ -24,6 +24,7 @@ class EvaluatedPoint(Value):
             count as they are.
         boxed_share: share of answers with a closed box.
         mean_tokens, mean_s: of an answer.
+        doubts: why the times are not reliable.
     """
 
     model: str
@@ -41,6 +42,7 @@ class EvaluatedPoint(Value):
     boxed_share: float
     mean_tokens: float
     mean_s: float
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, point: Point) -> EvaluatedPoint:
@@ -61,6 +63,7 @@ class EvaluatedPoint(Value):
             boxed_share=point.boxed_share,
             mean_tokens=point.mean_tokens,
             mean_s=point.mean_s,
+            doubts=point.doubts,
         )
 
 

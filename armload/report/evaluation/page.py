@@ -14,7 +14,7 @@ from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.graders import grader_rows
 from armload.report.evaluation.series import Series, Standing
-from armload.report.evaluation.table import between, failures, percent
+from armload.report.evaluation.table import between, notes, percent
 from armload.report.figures.figure import Figure
 from armload.report.html import render
 
@@ -55,7 +55,7 @@ def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
         "version": evaluation.armload,
         "series": standing.series,
         "figures": figures,
-        "sentences": [*([found.statement] if found else []), *failures(standing.points)],
+        "sentences": [*([found.statement] if found else []), *notes(standing.points)],
         "answers": answers,
         "filters": _filters(standing.series, answers),
         "grader": grader,

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from armload.analysis.statistics import Interval
 from armload.core.values import counted, percentage
-from armload.evaluation.results import Attempt, Point
+from armload.evaluation.results import Attempt, Point, doubts_in
 from armload.report import formatting as words
 from armload.report.evaluation.series import Series, Standing
 from armload.report.layout import Column, Prose, Rows
@@ -27,19 +27,27 @@ def between(interval: Interval) -> str:
 
 
 def evaluation_view(standing: Standing) -> Group:
-    """Lay out the points, one a line, and what became of questions without an answer."""
+    """Lay out the points, one a line, and notes on questions and times."""
     lines: list[RenderableType] = []
     for series in standing.series:
         if lines:
             lines.append(Text(""))
         lines += [Prose(series.label, "bold"), _table(series)]
-    lines += [Prose(sentence, "yellow") for sentence in failures(standing.points)]
+    lines += [Prose(sentence, "yellow") for sentence in notes(standing.points)]
     return Group(*lines)
 
 
-def failures(points: Sequence[Point]) -> list[str]:
-    """Say what became of questions without a whole, graded answer: each kind of reason once."""
-    return [*_unanswered(points), *_ungraded(points), *_out_of_context(points)]
+def notes(points: Sequence[Point]) -> list[str]:
+    """Say what became of questions without a whole, graded answer: each kind of reason once.
+
+    Last comes which times are not reliable, and why.
+    """
+    return [
+        *_unanswered(points),
+        *_ungraded(points),
+        *_out_of_context(points),
+        *doubts_in(points),
+    ]
 
 
 def _unanswered(points: Sequence[Point]) -> list[str]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.tradeoff import AtDeadline, by_budget
+from armload.analysis.tradeoff import AtDeadline, BudgetPoint, by_budget
+from armload.core.values import counted, percentage
 from armload.evaluation.sides import SharedAxis, Tradeoff
 from armload.report import formatting as words
 from armload.report.evaluation.series import CONCLUDED, TOLD, UNTOLD
@@ -17,7 +18,7 @@ from armload.report.layout import Column, Prose, Rows
 
 def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
     """Lay out each way in which both models were asked."""
-    lines: list[RenderableType] = []
+    lines: list[RenderableType] = [Prose(doubt, "yellow") for doubt in doubts(tradeoffs)]
     for each in tradeoffs:
         if lines:
             lines.append(Text(""))
@@ -29,11 +30,26 @@ def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
     return Group(*lines)
 
 
+def doubts(tradeoffs: Sequence[Tradeoff]) -> list[str]:
+    """Say why the times are not reliable, each reason once, and what to do."""
+    found = list(dict.fromkeys(doubt for each in tradeoffs for doubt in each.doubts))
+    if found and not tradeoffs[0].times_of:
+        found.append("With --times RUN_A,RUN_B the times come from a run of each model instead.")
+    return found
+
+
 def way_line(each: Tradeoff) -> str:
-    """Say in which way both were asked."""
+    """Say in which way both were asked, and how many questions count."""
     told = TOLD if each.is_told else UNTOLD
     concluded = f", {CONCLUDED}" if each.concludes else ""
-    return f"Prompt {each.prompt}, {told}{concluded}: {len(each.a.questions)} questions"
+    count = len(each.a.questions)
+    questions = counted(count, "question")
+    if each.left_out:
+        questions = (
+            f"{count} of {counted(count + each.left_out, 'question')}; not both models have an "
+            f"answer to the other {each.left_out}"
+        )
+    return f"Prompt {each.prompt}, {told}{concluded}: {questions}"
 
 
 def _table(each: Tradeoff) -> Rows:
@@ -43,6 +59,7 @@ def _table(each: Tradeoff) -> Rows:
         Column(heading="mean\ntime", is_number=True),
         Column(heading="accuracy", is_number=True),
         Column(heading="95 %\nsure", is_number=True),
+        Column(heading="boxed", is_number=True),
     )
     for system in (each.a, each.b):
         for point in by_budget(system):
@@ -52,8 +69,14 @@ def _table(each: Tradeoff) -> Rows:
                 words.seconds(point.mean_latency_s),
                 percent(point.accuracy.share),
                 between(point.accuracy.interval),
+                boxed_words(point),
             )
     return table
+
+
+def boxed_words(point: BudgetPoint) -> str:
+    """Write the share of answers with a closed box."""
+    return words.UNKNOWN if point.boxed_share is None else percentage(point.boxed_share)
 
 
 def deadline_line(each: Tradeoff, found: AtDeadline) -> str:

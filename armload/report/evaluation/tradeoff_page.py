@@ -13,7 +13,13 @@ from armload.core.workspace import reports_folder
 from armload.evaluation.sides import Side, Tradeoff
 from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.table import between, percent
-from armload.report.evaluation.tradeoff import axis_line, deadline_line, way_line
+from armload.report.evaluation.tradeoff import (
+    axis_line,
+    boxed_words,
+    deadline_line,
+    doubts,
+    way_line,
+)
 from armload.report.figures.figure import Figure
 from armload.report.html import render
 
@@ -37,6 +43,7 @@ def render_tradeoff_page(sides: tuple[Side, Side], tradeoffs: Sequence[Tradeoff]
         "headline": f"{sides[0].task}: {tradeoffs[0].a.name} or {tradeoffs[0].b.name}",
         "version": __version__,
         "sides": sides,
+        "doubts": doubts(tradeoffs),
         "ways": [
             {
                 "name": way_line(each),
@@ -52,6 +59,7 @@ def render_tradeoff_page(sides: tuple[Side, Side], tradeoffs: Sequence[Tradeoff]
         ],
         "percent": percent,
         "between": between,
+        "boxed_words": boxed_words,
     }
     return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
 

@@ -1,0 +1,46 @@
+"""The runs that an evaluation's answers came from, as far as their times depend on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.analysis.run import Verdict
+from armload.core.errors import ArmloadError
+from armload.core.values import Value
+from armload.engines.job import Job
+from armload.runs import store
+
+ABOUT_ANSWERS = ("exit", "output")
+"""Findings on how a run ended: what was answered until then is as good as any answer."""
+
+
+class Source(Value):
+    """A run that answered questions.
+
+    Attributes:
+        run: its id.
+        part: of the evaluation.
+        board: its name.
+        doubts: why its times are not reliable; none while it has no verdict.
+    """
+
+    run: str
+    part: int
+    board: str
+    doubts: tuple[str, ...] | None = None
+
+
+def source_of(folder: Path, job: Job, part: int) -> Source:
+    """Describe the run in a folder, whether it has ended or not."""
+    try:
+        doubts = doubts_of(store.load(folder).verdict)
+    except ArmloadError:
+        doubts = None
+    return Source(run=folder.name, part=part, board=job.board.name, doubts=doubts)
+
+
+def doubts_of(verdict: Verdict) -> tuple[str, ...]:
+    """Return the sentences of a verdict that are about times."""
+    return tuple(
+        finding.sentence for finding in verdict.findings or () if finding.name not in ABOUT_ANSWERS
+    )

@@ -152,8 +152,8 @@ def _present(
         return
     terminal.show(evaluation_view(standing))
     terminal.show("")
-    if standing.crossover:
-        terminal.show(standing.crossover.statement)
+    for statement in (each for group in standing.groups for each in group.statements):
+        terminal.show(statement)
     terminal.show(whole(f"evaluation  {evaluated.folder}"))
     terminal.show(whole(f"page        {page}"))
 

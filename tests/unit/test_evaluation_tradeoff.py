@@ -15,6 +15,7 @@ from armload.evaluation.record import load_evaluation
 from armload.evaluation.results import points_of
 from armload.evaluation.sides import Side, find_sides, trade
 from armload.evaluation.sources import Source
+from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
@@ -210,6 +211,44 @@ def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:
     assert "<h1>sums: 4 questions, 2 models</h1>" in text
     assert "right: a, wrong: b (2)" in text
     assert "I do not know" in text
+
+
+def test_each_way_of_asking_has_its_own_figures_with_its_own_crossover() -> None:
+    made = evaluated(fails=False, ways=4)
+    standing = standing_of(points_of(made))
+    assert [len(group.series) for group in standing.groups] == [2, 2, 2, 2]
+    assert all(group.crossover for group in standing.groups)
+    assert [line.label for line in standing.groups[3].series] == ["a", "b"]
+    text = write_page(made, standing, "boxed").read_text()
+    for prompt in ("steps", "prompt2", "prompt3", "prompt4"):
+        way = f"Prompt {prompt}, not told the budget"
+        assert f"<h2>Accuracy against time: {way}</h2>" in text
+        assert f"<h2>Accuracy against tokens: {way}</h2>" in text
+        assert f"{way}: 4 questions: too few to tell" in text
+
+
+def test_ways_of_asking_one_model_are_drawn_together_however_many_there_are() -> None:
+    made = evaluated(ways=8)
+    standing = standing_of([each for each in points_of(made) if each.model == "a.gguf"])
+    assert [len(group.series) for group in standing.groups] == [7, 1]
+    labels = {line.label for group in standing.groups for line in group.series}
+    assert labels == {"prompt steps", *(f"prompt prompt{number}" for number in range(2, 9))}
+    text = write_page(made, standing, "boxed").read_text()
+    assert text.count("<h2>Accuracy against time</h2>") == 2
+
+
+def test_a_line_that_lacks_answers_at_a_budget_does_not_hide_the_others() -> None:
+    points = points_of(evaluated(fails=False))
+    points[-1] = points[-1].model_copy(update={"attempts": ()})
+    (group,) = standing_of(points).groups
+    assert [line.label for line in group.series] == ["a"]
+
+
+def test_a_figure_says_over_how_many_questions_each_line_is() -> None:
+    (group,) = standing_of(points_of(evaluated())).groups
+    assert "(mean over 4, 3 questions)" in token_figure(group.series).sentence
+    (group,) = standing_of(points_of(evaluated(fails=False))).groups
+    assert "(mean over 4 questions)" in token_figure(group.series).sentence
 
 
 def test_a_page_names_questions_without_an_answer() -> None:

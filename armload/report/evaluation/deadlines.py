@@ -9,7 +9,6 @@ from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.drawing import (
     HEIGHT_PIXELS,
-    MOST_LINES,
     QUIET,
     WIDTH_PIXELS,
     Specification,
@@ -35,16 +34,15 @@ def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> 
     """Draw the share of right answers by each deadline, with its confidence band.
 
     Args:
-        systems: at least one.
+        systems: at least one, ``MOST_LINES`` at most.
         crossover: of two systems; none where it was not looked for.
     """
-    shown = systems[:MOST_LINES]
-    sentence = _sentence(shown)
+    sentence = _sentence(systems)
     return Figure(
         name=NAME,
         title=TITLE,
         sentence=sentence,
-        specification=_specification(shown, sentence, crossover),
+        specification=_specification(systems, sentence, crossover),
     )
 
 

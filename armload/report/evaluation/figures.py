@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from armload.core.values import counted
 from armload.report.drawing import (
     HEIGHT_PIXELS,
-    MOST_LINES,
     WIDTH_PIXELS,
     Specification,
     columns_for,
@@ -24,24 +23,25 @@ def token_figure(series: Sequence[Series]) -> Figure:
     """Draw the accuracy at each budget against the mean number of tokens that it took.
 
     Args:
-        series: at least one, each with budgets.
+        series: at least one, each with budgets; ``MOST_LINES`` at most.
     """
-    shown = series[:MOST_LINES]
-    sentence = _sentence(shown)
+    sentence = _sentence(series)
     return Figure(
-        name=NAME, title=TITLE, sentence=sentence, specification=_specification(shown, sentence)
+        name=NAME, title=TITLE, sentence=sentence, specification=_specification(series, sentence)
     )
 
 
 def _sentence(shown: Sequence[Series]) -> str:
-    parts = []
+    parts, counts = [], []
     for series in shown:
         best = max(series.points, key=lambda point: point.correct)
         if best.accuracy is not None:
             tokens = f"{best.mean_tokens:.0f} tokens"
             parts.append(f"{series.label}: {percent(best.accuracy.share)} with {tokens}")
-    questions = counted(len(shown[0].points[-1].attempts), "question")
-    return f"{'; '.join(parts)} (mean over {questions}). Bands are 95 % confidence intervals."
+            counts.append(best.accuracy.questions)
+    same = set(counts[:1]) == set(counts)
+    over = counted(counts[0], "question") if same else f"{', '.join(map(str, counts))} questions"
+    return f"{'; '.join(parts)} (mean over {over}). Bands are 95 % confidence intervals."
 
 
 def _specification(shown: Sequence[Series], sentence: str) -> Specification:

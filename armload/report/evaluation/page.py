@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from armload.core.files import write_whole
@@ -13,7 +14,7 @@ from armload.report.evaluation.answers import AnswerRow, answer_rows
 from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.graders import grader_rows
-from armload.report.evaluation.series import Series, Standing
+from armload.report.evaluation.series import Group, Series, Standing
 from armload.report.evaluation.table import between, notes, percent
 from armload.report.figures.figure import Figure
 from armload.report.html import render
@@ -35,18 +36,16 @@ def write_page(evaluated: Evaluated, standing: Standing, grader: str) -> Path:
 
 def figures_of(standing: Standing) -> list[Figure]:
     """Return the figures in the order in which a person reads them."""
-    if not standing.systems:
-        return []
     return [
-        deadline_figure(standing.systems, standing.crossover),
-        token_figure(standing.generated),
+        figure
+        for number, group in enumerate(standing.groups, start=1)
+        for figure in _figures(group, number)
     ]
 
 
 def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
     """Return the page of one evaluation."""
     answers = answer_rows(evaluated, standing.series, grader)
-    found = standing.crossover
     figures = figures_of(standing)
     evaluation = evaluated.evaluation
     values = {
@@ -55,7 +54,10 @@ def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
         "version": evaluation.armload,
         "series": standing.series,
         "figures": figures,
-        "sentences": [*([found.statement] if found else []), *notes(standing.points)],
+        "sentences": [
+            *(statement for group in standing.groups for statement in group.statements),
+            *notes(standing.points),
+        ],
         "answers": answers,
         "filters": _filters(standing.series, answers),
         "grader": grader,
@@ -64,6 +66,21 @@ def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
         "between": between,
     }
     return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
+
+
+def _figures(group: Group, number: int) -> list[Figure]:
+    """Draw a group of lines; of several groups, the title says which one it is."""
+    if not group.systems:
+        return []
+    figures = [deadline_figure(group.systems, group.crossover), token_figure(group.series)]
+    return [
+        replace(
+            figure,
+            name=f"{figure.name}-{number}",
+            title=": ".join(filter(None, [figure.title, group.heading])),
+        )
+        for figure in figures
+    ]
 
 
 def headline(evaluation: Evaluation, points: Sequence[Point]) -> str:

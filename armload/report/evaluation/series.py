@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from armload.analysis.tradeoff import Answers, Crossover, crossover
 from armload.evaluation.results import Point
-from armload.evaluation.systems import on_common_questions, system_of
+from armload.evaluation.systems import answered, on_common_questions, system_of
+from armload.report.drawing import MOST_LINES
 
 TOLD, UNTOLD, CONCLUDED = "told the budget", "not told the budget", "made to conclude"
 
@@ -26,8 +27,32 @@ class Series:
 
     @property
     def is_generated(self) -> bool:
-        """Whether its answers are texts, some of which are there, and not choices."""
-        return self.points[0].budget is not None and bool(self.points[0].attempts)
+        """Whether its answers are texts, some of which are there at every budget."""
+        return self.points[0].budget is not None and bool(answered(self.points))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Lines that are drawn together: models that were asked in one way, or one model in several.
+
+    Attributes:
+        heading: what tells it from other groups; empty where it is the only one.
+        series: the lines; those with budgets and answers at all of them.
+        systems: the same, with the questions that all of them answered; none without a common one.
+        crossover: of two systems; none for more or fewer.
+    """
+
+    heading: str
+    series: tuple[Series, ...]
+    systems: tuple[Answers, ...]
+    crossover: Crossover | None
+
+    @property
+    def statements(self) -> list[str]:
+        """What is said of the crossover, if it was looked for."""
+        if self.crossover is None:
+            return []
+        return [": ".join(filter(None, [self.heading, self.crossover.statement]))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,29 +62,21 @@ class Standing:
     Attributes:
         points: all of them.
         series: the lines that they make.
-        generated: of these, the ones that have budgets.
-        systems: these, with the questions that all of them answered; none without a common one.
-        crossover: of two systems; none for more or fewer.
+        groups: of these, what is drawn together.
     """
 
     points: tuple[Point, ...]
     series: tuple[Series, ...]
-    generated: tuple[Series, ...]
-    systems: tuple[Answers, ...]
-    crossover: Crossover | None
+    groups: tuple[Group, ...]
 
 
 def standing_of(points: Sequence[Point]) -> Standing:
-    """Return what points amount to; the crossover's interval takes half a second."""
+    """Return what points amount to; each crossover's interval takes half a second."""
     series = series_of(points)
-    generated = [line for line in series if line.is_generated]
-    systems = _systems_of(generated)
     return Standing(
         points=tuple(points),
         series=tuple(series),
-        generated=tuple(generated),
-        systems=tuple(systems),
-        crossover=crossover(*systems) if len(systems) == 2 else None,
+        groups=tuple(_groups_of([line for line in series if line.is_generated])),
     )
 
 
@@ -85,10 +102,35 @@ def way_words(prompt: str, *, is_told: bool, concludes: bool) -> str:
     return f"prompt {prompt}, {told}, {CONCLUDED}" if concludes else f"prompt {prompt}, {told}"
 
 
-def _systems_of(series: Sequence[Series]) -> list[Answers]:
-    systems = [system_of(line.label, line.points) for line in series]
-    common = on_common_questions(systems) if systems else []
-    return [] if any(not system.questions for system in common) else common
+def _groups_of(series: Sequence[Series]) -> list[Group]:
+    one_model = len({line.points[0].model for line in series}) == 1
+    lines: dict[str, list[Series]] = {}
+    for line in series:
+        if one_model:
+            lines.setdefault("", []).append(line)
+            continue
+        point = line.points[0]
+        way = way_words(point.prompt, is_told=point.is_told, concludes=point.concludes)
+        of_model = replace(line, label=point.model.removesuffix(".gguf"))
+        lines.setdefault(way[:1].upper() + way[1:], []).append(of_model)
+    drawn = [
+        (way, its[first : first + MOST_LINES])
+        for way, its in lines.items()
+        for first in range(0, len(its), MOST_LINES)
+    ]
+    return [_group(way if len(drawn) > 1 else "", its) for way, its in drawn]
+
+
+def _group(heading: str, series: Sequence[Series]) -> Group:
+    systems = on_common_questions([system_of(line.label, line.points) for line in series])
+    if not systems[0].questions:
+        systems = []
+    return Group(
+        heading=heading,
+        series=tuple(series),
+        systems=tuple(systems),
+        crossover=crossover(*systems) if len(systems) == 2 else None,
+    )
 
 
 def _ways(point: Point) -> tuple[str, ...]:

@@ -23,11 +23,13 @@ class Growth:
         steps: in its trace.
         lines: that it has written, whole ones.
         text: the end of what it has written.
+        new_lines: whole ones since the last time, however long; over a new connection, all again.
     """
 
     steps: int
     lines: int
     text: str
+    new_lines: tuple[str, ...] = ()
 
 
 Grown = Callable[[Growth], None]
@@ -170,6 +172,7 @@ class _Heard:
         self._rest = b""
         self._begun = b""
         self._text = b""
+        self._text_rest = b""
         self._text_bytes = 0
         self._text_lines = 0
         self._lines = 0
@@ -177,17 +180,26 @@ class _Heard:
         self._verdict = b""
 
     def take(self, stream: str, data: bytes) -> None:
+        new_lines: list[bytes] = []
         if stream == "stderr":
             self._seen.text(self._text_bytes, data)
             self._text_bytes += len(data)
             self._text_lines += data.count(b"\n")
             self._text = (self._text + data)[-_SHOWN_TEXT_BYTES:]
+            *new_lines, self._text_rest = (self._text_rest + data).split(b"\n")
         else:
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._take_line(line)
         text = self._text.decode("utf-8", "ignore")
-        self._grown(Growth(steps=self._steps, lines=self._text_lines, text=text))
+        self._grown(
+            Growth(
+                steps=self._steps,
+                lines=self._text_lines,
+                text=text,
+                new_lines=tuple(line.decode("utf-8", "replace") for line in new_lines),
+            )
+        )
 
     def _take_line(self, line: bytes) -> None:
         if line.endswith(b"#"):

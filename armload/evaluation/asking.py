@@ -46,7 +46,6 @@ class Asking(Scoring):
         self._max_time_s = max_time_s
         self._began_s: float | None = None
         self.time_is_up = False
-        self._lines = 0
 
     @property
     def fingerprint(self) -> str:
@@ -60,11 +59,7 @@ class Asking(Scoring):
 
     def note(self, now: Growth) -> str:
         """Return the accuracy so far."""
-        # Over a new connection, the board begins again.
-        new = now.lines - (self._lines if now.lines >= self._lines else 0)
-        self._lines = now.lines
-        whole = now.text.split("\n")[:-1]
-        return self._note(parse_answers(whole[-new:] if new else ()))
+        return self._note(parse_answers(now.new_lines))
 
     def is_done(self, now: Growth) -> bool:
         """Say whether its time is up; never before an answer, or repeating it would add nothing."""

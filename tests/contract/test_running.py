@@ -84,16 +84,18 @@ def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_pat
         'echo \'{"step":1}\' >>"$ARMLOAD_TRACE"; echo upon'
     )
     folder = launched(host, board.workdir, "sh", "-c", script)
-    seen = []
+    seen, lines = [], list[str]()
 
     def grown(now: Growth) -> None:
         seen.append((now.steps, now.lines, now.text))
+        lines.extend(now.new_lines)
         if now.steps and now.text:
             gate.touch()
 
     assert follow(host, folder, grown) == 0
     assert (1, 1, "Once\n") in seen
     assert seen[-1] == (2, 2, "Once\nupon\n")
+    assert lines == ["Once", "upon"]
 
 
 def test_memory_is_watched(host: Host, board: Board, tmp_path: Path) -> None:

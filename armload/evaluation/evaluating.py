@@ -13,7 +13,7 @@ from armload.engines.answers import Answer, read_answers
 from armload.engines.job import Place
 from armload.engines.scorer import SCORER
 from armload.evaluation.asking import Asking
-from armload.evaluation.foreseeing import foresight
+from armload.evaluation.foreseeing import foresight, say_duration
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated
@@ -40,7 +40,7 @@ def evaluate_on(
     share: tuple[int, int] = (0, 1),
     note: Note,
 ) -> None:
-    """Ask on one board what is missing, part by part.
+    """Say how long it takes, and ask on one board what is missing, part by part.
 
     A run that ends early is followed by another one for the rest, as long as each brings answers.
 
@@ -58,6 +58,15 @@ def evaluate_on(
     """
     harvest(evaluated, progress)
     with session(request, (SCORER,), progress) as where:
+        asked = [
+            (
+                _engine(where, evaluated, task, part, model, way, missing, note),
+                evaluated.evaluation.parts[part].max_tokens,
+            )
+            for part, model in enumerate(models)
+            if (missing := _shared(evaluated, part, share))
+        ]
+        say_duration(where, asked, way.max_time_s, progress)
         evaluate_there(
             where, evaluated, task, models, way, progress, new=request.new, share=share, note=note
         )

@@ -17,8 +17,8 @@ def doubts_about_answers(evaluation: Evaluation, sources: Sequence[Source]) -> t
     found = [doubt for source in sources for doubt in source.doubts or ()]
     if evaluation.parallel > 1:
         found.append(
-            f"{evaluation.parallel} questions were answered at a time, so that each took longer "
-            "than it would alone."
+            f"Answers shared the board (--parallel {evaluation.parallel}), so that each took "
+            "longer than it would alone."
         )
     boards = boards_of(evaluation, sources)
     if len(boards) > 1:

@@ -17,7 +17,7 @@ from armload.evaluation.foreseeing import foresight, say_duration
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated
-from armload.evaluation.sources import doubts_of, source_of
+from armload.evaluation.sources import source_of
 from armload.evaluation.task import Task
 from armload.evaluation.way import Way
 from armload.models.model import Model
@@ -103,8 +103,6 @@ def evaluate_there(
                 )
             finally:
                 harvest(evaluated, progress)
-            for doubt in doubts_of(run.verdict):
-                progress.say(f"Do not rely on the times: {doubt}")
             left = len(_shared(evaluated, part, share))
             if engine.time_is_up:
                 break

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 
 from armload.analysis.accuracy import Accuracy, accuracy_of
-from armload.core.values import Value
+from armload.core.values import Value, counted
 from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
 from armload.evaluation.choices import grade_choices
 from armload.evaluation.doubts import boards_of, doubts_about_answers
@@ -134,14 +135,18 @@ def points_of(evaluated: Evaluated, grader: str = "") -> list[Point]:
 
 
 def doubts_in(points: Sequence[Point]) -> tuple[str, ...]:
-    """Say of which models the times are not reliable, and why: each reason once."""
-    models: dict[str, list[str]] = {}
+    """Say of which models the times are not reliable, and why: each kind of reason once."""
+    kinds: dict[str, dict[str, None]] = {}
+    models: dict[str, dict[str, None]] = {}
     for point in points:
         for doubt in point.doubts:
-            models.setdefault(doubt, []).append(point.model.removesuffix(".gguf"))
+            kind = re.sub(r"\d.*", "", doubt, flags=re.DOTALL)
+            kinds.setdefault(kind, {})[doubt] = None
+            models.setdefault(kind, {})[point.model.removesuffix(".gguf")] = None
     return tuple(
-        f"Do not rely on the times of {' and '.join(dict.fromkeys(names))}: {doubt}"
-        for doubt, names in models.items()
+        f"Do not rely on the times of {' and '.join(models[kind])}: {next(iter(found))}"
+        + (f" ({counted(len(found) - 1, 'more finding')} like this.)" if len(found) > 1 else "")
+        for kind, found in kinds.items()
     )
 
 

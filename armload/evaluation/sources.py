@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
-from armload.analysis.run import Verdict
 from armload.core.errors import ArmloadError
 from armload.core.values import Value
 from armload.engines.job import Job
@@ -32,15 +32,8 @@ class Source(Value):
 
 def source_of(folder: Path, job: Job, part: int) -> Source:
     """Describe the run in a folder, whether it has ended or not."""
-    try:
-        doubts = doubts_of(store.load(folder).verdict)
-    except ArmloadError:
-        doubts = None
+    doubts = None
+    with contextlib.suppress(ArmloadError):
+        findings = store.load(folder).verdict.findings or ()
+        doubts = tuple(each.sentence for each in findings if each.name not in ABOUT_ANSWERS)
     return Source(run=folder.name, part=part, board=job.board.name, doubts=doubts)
-
-
-def doubts_of(verdict: Verdict) -> tuple[str, ...]:
-    """Return the sentences of a verdict that are about times."""
-    return tuple(
-        finding.sentence for finding in verdict.findings or () if finding.name not in ABOUT_ANSWERS
-    )

@@ -126,11 +126,25 @@ def test_times_that_are_known_to_be_wrong_are_called_so() -> None:
     assert found.doubts[0] in notes(points_of(load_evaluation(made.folder)))
 
 
+def test_runs_in_which_the_same_was_found_are_named_once() -> None:
+    made = evaluated(fails=False)
+    for part, share in ((0, "64%"), (1, "70%"), (1, "72%")):
+        doubts = (f"Contended: it had the CPU for {share} of the time.",)
+        source = Source(run=f"{part}-{share}", part=part, board="x", doubts=doubts)
+        made.add(part, [answer("1", "again")], source)
+    (found,) = trade(*find_sides("latest", ""))
+    (doubt,) = found.doubts
+    assert doubt.startswith(
+        "Do not rely on the times of a and b: Contended: it had the CPU for 64%"
+    )
+    assert doubt.endswith(" (2 more findings like this.)")
+
+
 def test_times_of_answers_that_shared_the_board_are_called_so() -> None:
     evaluated(fails=False, parallel=8)
     (found,) = trade(*find_sides("latest", ""))
     (doubt,) = found.doubts
-    assert doubt.startswith("Do not rely on the times of a and b: 8 questions were answered at a")
+    assert doubt.startswith("Do not rely on the times of a and b: Answers shared the board (--para")
 
 
 def test_the_ratio_of_speeds_leaves_out_the_prompts() -> None:

@@ -22,8 +22,8 @@ from gguf import GGMLQuantizationType
 from llama_cpp import Llama
 
 from armload.core.progress import Silent
-from armload.engines.answers import LikelihoodAnswer, read_answers
-from armload.engines.scorer import ANSWERS
+from armload.engines.answers import LikelihoodAnswer
+from armload.evaluation.answered import answers_in
 from armload.evaluation.answering import answer_items
 from armload.evaluation.way import Way
 from armload.models.find import model_called
@@ -106,7 +106,7 @@ def by_scorer(model: Model, way: Way, board: str) -> list[float]:
         for n, (context, continuations) in enumerate(QUESTIONS)
     ]
     folder = answer_items(Request(board=board), model, items, way, Silent())
-    answers = {answer.id: answer for answer in read_answers(folder / ANSWERS)}
+    answers = answers_in(folder)
     found = []
     for item in items:
         answer = answers[str(item["id"])]

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
-from armload.core.workspace import runs_folder
 from armload.engines.answers import Answer, read_answers
 from armload.engines.job import Place
 from armload.engines.scorer import SCORER
 from armload.evaluation.asking import Asking
 from armload.evaluation.foreseeing import foresight, say_duration
 from armload.evaluation.items import items_of, write_items
+from armload.evaluation.placed import placed_runs
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated
 from armload.evaluation.sources import source_of
 from armload.evaluation.task import Task
 from armload.evaluation.way import Way
 from armload.models.model import Model
-from armload.runs.assemble import read_job
-from armload.runs.describe import FILE_NAME
 from armload.runs.pipeline import Request, Session, execute, session
 
 Note = Callable[[int, Sequence[Answer]], str]
@@ -121,32 +118,16 @@ def evaluate_there(
 
 def harvest(evaluated: Evaluated, progress: Progress) -> None:
     """Take the answers from the runs of an evaluation that are on this machine."""
-    for folder in _folders_since(evaluated.evaluation.id):
-        try:
-            job = read_job(folder)
-        except ArmloadError:
-            continue
-        place = job.place
-        if place is None or place.sweep != evaluated.evaluation.id:
-            continue
+    name = evaluated.evaluation.id
+    # Both names begin with the time in UTC.
+    for folder, place in placed_runs(name, since=name.partition("-")[0]):
         source = evaluated.source(folder.name)
         if source is None or source.doubts is None:
-            source = source_of(folder, job, place.cell)
+            source = source_of(folder, place.cell)
         try:
             evaluated.add(place.cell, read_answers(folder / "stdout"), source)
         except ArmloadError as error:
             progress.say(f"skipped: {error.message}")
-
-
-def _folders_since(evaluation_id: str) -> list[Path]:
-    # Both names begin with the time in UTC.
-    since = evaluation_id.partition("-")[0]
-    try:
-        names = sorted(path.name for path in runs_folder().iterdir() if path.name >= since)
-    except OSError:
-        return []
-    folders = [runs_folder() / name for name in names]
-    return [folder for folder in folders if (folder / FILE_NAME).is_file()]
 
 
 def _shared(evaluated: Evaluated, part: int, share: tuple[int, int]) -> list[Question]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from armload.core.errors import ArmloadError
 from armload.core.values import Value
-from armload.engines.job import Job
 from armload.runs import store
+from armload.runs.assemble import read_job
 
 ABOUT_ANSWERS = ("exit", "output")
 """Findings on how a run ended: what was answered until then is as good as any answer."""
@@ -30,10 +30,10 @@ class Source(Value):
     doubts: tuple[str, ...] | None = None
 
 
-def source_of(folder: Path, job: Job, part: int) -> Source:
+def source_of(folder: Path, part: int) -> Source:
     """Describe the run in a folder, whether it has ended or not."""
     doubts = None
     with contextlib.suppress(ArmloadError):
         findings = store.load(folder).verdict.findings or ()
         doubts = tuple(each.sentence for each in findings if each.name not in ABOUT_ANSWERS)
-    return Source(run=folder.name, part=part, board=job.board.name, doubts=doubts)
+    return Source(run=folder.name, part=part, board=read_job(folder).board.name, doubts=doubts)

@@ -42,6 +42,10 @@ class Way(Value):
     resident_bytes: Resident | None = None
     max_time_s: float | None = None
 
+    def context_for(self, items: Sequence[dict[str, object]], model: Model) -> int:
+        """Return the length of the KV cache for each item: as asked, or what the longest needs."""
+        return self.context_tokens or min(context_tokens(items), model.context_length)
+
     def plan(self, items: Sequence[dict[str, object]], path: Path, model: Model) -> ScoringPlan:
         """Return the plan for items.
 
@@ -52,7 +56,7 @@ class Way(Value):
         return ScoringPlan(
             items_sha256=sha256,
             items_count=count,
-            context_tokens=self.context_tokens or min(context_tokens(items), model.context_length),
+            context_tokens=self.context_for(items, model),
             **self.model_dump(exclude={"context_tokens", "max_time_s"}),
         )
 

@@ -77,8 +77,9 @@ def test_arguments_of_generating_are_limits_and_stops_and_sampling_only_where_it
 def test_a_request_without_an_answer_says_why() -> None:
     items = generation_items([("a", {})])
     failed: Answer = FailedAnswer(id="0", kind="generate", error="it has 90 tokens")
-    with pytest.raises(RunError, match="it has 90 tokens"):
+    with pytest.raises(RunError, match=r"1 of 1 request of .* with 'a': it has 90") as e:
         texts(items, {"0": failed})
+    assert "--context" in e.value.remedy
     with pytest.raises(RunError, match="no answer"):
         likelihoods([("a", "b")], likelihood_items([("a", "b")]), {})
 

@@ -16,11 +16,11 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from armload.core.progress import Progress
 from armload.engines.answers import Answer
+from armload.evaluation.answered import answers_in
 from armload.evaluation.answering import answer_items
 from armload.evaluation.harness.requests import (
     Item,
     Window,
-    answers_in,
     generation_items,
     likelihood_items,
     likelihoods,

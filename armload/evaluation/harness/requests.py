@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from armload.core.errors import RunError
+from armload.core.values import counted
 from armload.engines.answers import (
     Answer,
     FailedAnswer,
     GeneratedAnswer,
     LikelihoodAnswer,
     TokenizedAnswer,
-    read_answers,
 )
-from armload.engines.scorer import ANSWERS
 
 DEFAULT_TOKENS = 256
 """What the harness's own models generate at most, where a task does not say."""
 
 _LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _SAMPLING = ("temperature", "top_p", "top_k")
+
+_SHOWN = 60
+"""Characters of a request that has no answer."""
 
 _Kind = TypeVar("_Kind", LikelihoodAnswer, TokenizedAnswer, GeneratedAnswer)
 
@@ -128,11 +129,6 @@ def texts(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[str]:
     return [answer.text for answer in _answered(items, answers, GeneratedAnswer)]
 
 
-def answers_in(folder: Path) -> dict[str, Answer]:
-    """Return a run's answers by their ids."""
-    return {answer.id: answer for answer in read_answers(folder / ANSWERS)}
-
-
 def _generation(name: str, context: str, arguments: Mapping[str, Any]) -> Item:
     until = arguments.get("until") or []
     item: Item = {
@@ -151,18 +147,20 @@ def _answered(
     items: Sequence[Item], answers: Mapping[str, Answer], kind: type[_Kind]
 ) -> list[_Kind]:
     """Return each item's answer, in order."""
-    found = []
-    for item in items:
-        answer = answers.get(str(item["id"]))
-        if not isinstance(answer, kind):
-            raise _unanswered(answer)
-        found.append(answer)
-    return found
-
-
-def _unanswered(answer: Answer | None) -> RunError:
+    found = [answers.get(str(item["id"])) for item in items]
+    known = [answer for answer in found if isinstance(answer, kind)]
+    if len(known) == len(found):
+        return known
+    item, answer = next(
+        (item, answer)
+        for item, answer in zip(items, found, strict=True)
+        if not isinstance(answer, kind)
+    )
     why = answer.error if isinstance(answer, FailedAnswer) else "the scorer gave no answer"
-    return RunError(
-        f"A request of the harness has no answer: {why}.",
-        "If the context is too short for it, use --context with more tokens.",
+    text = next(str(item[key]) for key in ("prompt", "context", "text") if key in item)
+    raise RunError(
+        f"No answer to {len(found) - len(known)} of {counted(len(found), 'request')} of the "
+        f"harness. The first begins with {text[:_SHOWN]!r}: {why}.",
+        "If the context is too short for it, use --context with more tokens. If the model was "
+        "not trained for more, use --limit to end before it.",
     )

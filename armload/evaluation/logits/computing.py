@@ -23,7 +23,7 @@ def compute_logits(
         prompts: as they are, without a chat template. They are numbered from 1.
 
     Raises:
-        ArmloadError: the run could not be started, or ended early.
+        ArmloadError: as for ``answer_items``.
     """
     return answer_items(request, model, logits_items(model, prompts, progress), way, progress)
 

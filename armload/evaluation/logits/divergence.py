@@ -17,6 +17,7 @@ from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
+from armload.evaluation.answered import folders_of
 from armload.evaluation.logits.agreement import agreement
 from armload.evaluation.logits.computing import compute_logits
 from armload.evaluation.logits.rows import Logits, logits_of_run
@@ -107,9 +108,10 @@ def _forget(request: Request, folders: Sequence[Path], progress: Progress) -> No
     """Remove the runs: their logits are large, and nobody asked for them."""
     board = load_board(request.board)
     layout = Layout(workdir=board.workdir)
-    there = {"folders": [layout.run(folder.name) for folder in folders]}
+    every = [each for folder in folders for each in folders_of(folder)]
+    there = {"folders": [layout.run(folder.name) for folder in every]}
     with closing(connect(board, progress)) as host:
         patiently(lambda: host.run(render("delete_folders.sh.j2", there)))
-    for folder in folders:
+    for folder in every:
         with suppress(OSError):
             shutil.rmtree(folder)

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armload.core.errors import DataError, UsageError
+from armload.core.errors import DataError, RunError, UsageError
+from armload.core.values import counted
 from armload.engines.answers import FailedAnswer, LogitsAnswer, read_answers
 from armload.engines.scorer import ANSWERS, LOGITS
+from armload.evaluation.answered import folders_of
 from armload.runs import store
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 FLOAT_BYTES = 4
+
+TOO_LONG = "If the context is too short for a prompt, use --context with more tokens."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,44 +41,58 @@ class Logits:
 
 
 def logits_of_run(folder: Path) -> Logits:
-    """Return the logits that a run of the scorer has left.
+    """Return the logits that a run of the scorer, and those that it continues, have left.
 
     Raises:
-        UsageError: it computed none.
+        RunError: every prompt failed; says why the first did.
+        UsageError: no logits were asked for.
         DataError: its files do not fit together.
     """
-    import numpy as np
-
-    answers = read_answers(folder / ANSWERS)
-    found = [each for each in answers if isinstance(each, LogitsAnswer)]
+    found: dict[str, LogitsAnswer] = {}
+    failed: dict[str, str] = {}
+    rows: dict[str, npt.NDArray[Any]] = {}
+    for each in folders_of(folder):
+        for answer in read_answers(each / ANSWERS):
+            if answer.id in found or answer.id in failed:
+                continue
+            if isinstance(answer, LogitsAnswer):
+                found[answer.id] = answer
+                rows |= _rows(answer, each / LOGITS)
+            elif isinstance(answer, FailedAnswer) and answer.kind == "logits":
+                failed[answer.id] = answer.error
+    if not found and failed:
+        number, why = next(iter(failed.items()))
+        raise RunError(
+            f"{folder.name}: none of {counted(len(failed), 'prompt')} has logits. Prompt {number}: "
+            f"{why}.",
+            TOO_LONG,
+        )
     if not found:
         raise UsageError(
             f"{folder.name} has no logits.", "Name a run of: armload eval --task logits"
         )
-    path = folder / LOGITS
-    size_bytes = path.stat().st_size if path.is_file() else 0
-    rows = {}
-    for answer in found:
-        if answer.offset_bytes is None or not answer.rows or not answer.columns:
-            continue
-        end = answer.offset_bytes + answer.rows * answer.columns * FLOAT_BYTES
-        if end > size_bytes:
-            raise DataError(
-                f"{path}: shorter than its run says.", "Compute the logits again with --new."
-            )
-        rows[answer.id] = np.memmap(
-            path,
-            dtype="<f4",
-            mode="r",
-            offset=answer.offset_bytes,
-            shape=(answer.rows, answer.columns),
-        )
     return Logits(
         name=folder.name,
         rows=rows,
-        tokens={answer.id: answer.tokens for answer in found},
-        failed={each.id: each.error for each in answers if isinstance(each, FailedAnswer)},
+        tokens={name: answer.tokens for name, answer in found.items()},
+        failed=failed,
     )
+
+
+def _rows(answer: LogitsAnswer, path: Path) -> dict[str, npt.NDArray[Any]]:
+    import numpy as np
+
+    if answer.offset_bytes is None or not answer.rows or not answer.columns:
+        return {}
+    size_bytes = path.stat().st_size if path.is_file() else 0
+    if answer.offset_bytes + answer.rows * answer.columns * FLOAT_BYTES > size_bytes:
+        raise DataError(
+            f"{path}: shorter than its run says.", "Compute the logits again with --new."
+        )
+    shape = (answer.rows, answer.columns)
+    return {
+        answer.id: np.memmap(path, dtype="<f4", mode="r", offset=answer.offset_bytes, shape=shape)
+    }
 
 
 def logits_of_files(folder: Path) -> Logits:

@@ -8,11 +8,12 @@ from pathlib import Path
 from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.core.errors import DifferentError, UsageError
-from armload.evaluation.logits.agreement import agreement
+from armload.core.values import counted
+from armload.evaluation.logits.agreement import Agreement, agreement
 from armload.evaluation.logits.binding import BINDING, logits_by_binding
 from armload.evaluation.logits.computing import compute_logits
 from armload.evaluation.logits.prompts import read_prompts
-from armload.evaluation.logits.rows import logits_called, logits_of_run
+from armload.evaluation.logits.rows import TOO_LONG, logits_called, logits_of_run
 from armload.evaluation.preparing import Asked
 from armload.evaluation.way import Way
 from armload.models.find import model_called
@@ -65,10 +66,16 @@ def logits_and_present(
         if found:
             terminal.show(agreement_view(found))
         for number, error in logits.failed.items():
-            terminal.show(f"Prompt {number} has no logits: {error}.")
+            terminal.show(f"Prompt {number} has no logits: {error}. {TOO_LONG}")
         terminal.show(whole(f"run  {folder}"))
-    if must_be_close and found and (found.close < len(found.prompts) or found.missing):
+    if must_be_close and found:
+        _require_close(found, len(prompts), folder.name)
+
+
+def _require_close(found: Agreement, prompts: int, run_id: str) -> None:
+    # A prompt that failed on both sides is missing on neither.
+    if found.close < prompts or found.missing:
         raise DifferentError(
-            f"--fail-unless-close: {sentence(found)}",
-            f"Look at the run: armload show {folder.name}",
+            f"--fail-unless-close: {counted(prompts, 'prompt')} must be close. {sentence(found)}",
+            f"Look at the run: armload show {run_id}",
         )

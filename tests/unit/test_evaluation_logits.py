@@ -7,11 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from armload.core.errors import DataError, UsageError
-from armload.engines.answers import LogitsAnswer
+from armload.cli import present_logits
+from armload.core.errors import DataError, DifferentError, RunError, UsageError
+from armload.engines.answers import FailedAnswer, LogitsAnswer
+from armload.evaluation.answered import Answered, note_earlier
 from armload.evaluation.logits.agreement import Agreement, agreement
 from armload.evaluation.logits.prompts import read_prompts
 from armload.evaluation.logits.rows import Logits, logits_of_files, logits_of_run
+from armload.evaluation.preparing import Asked
+from armload.evaluation.way import Way
+from armload.runs.pipeline import Request
+from tests.unit.samples import model
 
 MATRIX = np.array([[0.0, 1.0, 2.0], [3.0, 0.0, -1.0]], dtype=np.float32)
 
@@ -108,6 +114,58 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         logits_of_files(folder)
     with pytest.raises(UsageError, match=r"no \.npy files"):
         logits_of_files(tmp_path)
+
+
+def test_logits_of_a_run_are_also_those_of_the_runs_that_it_continues(tmp_path: Path) -> None:
+    first = _run(tmp_path / "first", MATRIX, MATRIX + 1)
+    last = _run(tmp_path / "last", MATRIX + 2)
+    note_earlier(Answered(folders=(last, first), answers={}))
+    found = logits_of_run(last)
+    assert {name: float(rows[0, 0]) for name, rows in found.rows.items()} == {"1": 2.0, "2": 1.0}
+    assert sorted(logits_of_run(first).rows) == ["1", "2"]
+
+
+def test_a_run_in_which_every_prompt_failed_says_why(tmp_path: Path) -> None:
+    why = "it has 300 tokens, but the context has only 256 (-c)"
+    failed = FailedAnswer(id="1", kind="logits", error=why)
+    (tmp_path / "stdout").write_text(failed.model_dump_json() + "\n")
+    with pytest.raises(RunError, match=r"none of 1 prompt has logits\. Prompt 1: it has 300") as e:
+        logits_of_run(tmp_path)
+    assert "--context" in e.value.remedy
+    (tmp_path / "stdout").write_text("")
+    with pytest.raises(UsageError, match="has no logits"):
+        logits_of_run(tmp_path)
+
+
+def test_a_prompt_that_failed_on_both_sides_is_not_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prompts.txt").write_text("short\nlong\n")
+    run = _run(tmp_path / "run", MATRIX)
+    failed = FailedAnswer(id="2", kind="logits", error="it has 300 tokens")
+    with (run / "stdout").open("a") as file:
+        file.write(failed.model_dump_json() + "\n")
+    monkeypatch.setattr(present_logits, "compute_logits", lambda *_: run)
+    monkeypatch.setattr(present_logits, "model_called", lambda *_: model())
+    asked = Asked(
+        boards=("here",),
+        models=("m.gguf",),
+        task="logits",
+        data=str(tmp_path / "prompts.txt"),
+    )
+    (run / "run.json").write_text("{}")
+
+    def compare(*, must_be_close: bool) -> None:
+        present_logits.logits_and_present(
+            *(Request(board="here"), asked, Way()),
+            reference=str(run),
+            must_be_close=must_be_close,
+            as_json=True,
+        )
+
+    compare(must_be_close=False)
+    with pytest.raises(DifferentError, match="2 prompts must be close"):
+        compare(must_be_close=True)
 
 
 def test_prompts_are_lines(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dic
         "temperature": 0,
         "template": part.template,
     }
+    if task.template_arguments:
+        item["template_arguments"] = dict(task.template_arguments)
+    if task.stop:
+        item["stop"] = list(task.stop)
     if part.concludes and task.conclude is not None:
         item["conclude"] = task.conclude.text
         item["conclude_tokens"] = task.conclude.tokens

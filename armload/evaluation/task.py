@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from armload.core.disk import require_file
 from armload.core.errors import UsageError
@@ -75,6 +75,8 @@ class Task(Value):
         prompts: by name; the first is the default.
         budget_sentence: as in ``Prompt``.
         conclude: what to append at the end of the budget.
+        template_arguments: variables of the chat template, such as ``enable_thinking``.
+        stop: texts at which an answer ends, and which are not part of it.
         grader: of free text.
         budgets: the default ones, in tokens.
     """
@@ -92,6 +94,8 @@ class Task(Value):
     budget_sentence: str = ""
     prompts: Annotated[Mapping[str, Prompt], Field(min_length=1)]
     conclude: Conclusion | None = None
+    template_arguments: Mapping[str, JsonValue] = {}
+    stop: tuple[Text, ...] = ()
     grader: str = "exact"
     budgets: tuple[Count, ...] = ()
 
@@ -130,6 +134,13 @@ class Task(Value):
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
         return prompts
+
+    @field_validator("template_arguments", "stop")
+    @classmethod
+    def _kind_generates(cls, found: object, info: ValidationInfo) -> object:
+        if found and info.data.get("kind") == "multiple-choice":
+            raise ValueError("a multiple-choice task has no chat, and its answers no end")
+        return found
 
     @field_validator("grader")
     @classmethod

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import ArmloadError, DataError, MissingToolError, UsageError
+from armload.core.progress import Silent
 from armload.core.workspace import data_names
 from armload.evaluation.data import load_questions
+from armload.evaluation.items import items_of
+from armload.evaluation.preparing import Asked, prepare
 from armload.evaluation.prompting import Message, context, continuations, render
 from armload.evaluation.question import Question
+from armload.evaluation.record import Part
 from armload.evaluation.task import TASKS, Task, load_task
 
 OWN = """\
@@ -221,6 +225,11 @@ def test_a_wrong_line_of_csv_is_named(text: str, said: str, tmp_path: Path) -> N
         ("{{ answer.", "{{ solution.", "line 5: expected: the template uses 'solution'"),
         (
             "grader: number",
+            "kind: multiple-choice\nchoices: [a, b]\nstop: [Q]",
+            "line 15: stop: a multiple-choice task has no chat",
+        ),
+        (
+            "grader: number",
             "kind: multiple-choice",
             "line 1: choices: a multiple-choice task needs them",
         ),
@@ -245,6 +254,33 @@ def test_a_template_reaches_nothing_but_its_values(expression: str, tmp_path: Pa
     task = load_task(written(tmp_path / "own.yaml", text))
     data = written(tmp_path / "q.csv", "problem,solution\n1,2\n")
     assert "line 2: the template fails" in error_of(task, data).message
+
+
+def test_template_arguments_and_stops_reach_the_scorer(tmp_path: Path) -> None:
+    more = 'template_arguments: {enable_thinking: false}\nstop: ["\\n\\n", "Q:"]\n'
+    plain, direct = (
+        load_task(written(tmp_path / "own.yaml", text)) for text in (OWN, f"{OWN}{more}")
+    )
+    part = Part(model="m", model_sha256="0", model_reference="m", prompt="short", budgets=(8,))
+    question = Question(id="1", fields={"question": "1 + 1", "answer": "2"}, expected="2")
+    (before,), (after,) = (items_of(task, part, [question]) for task in (plain, direct))
+    assert after == before | {
+        "template_arguments": {"enable_thinking": False},
+        "stop": ["\n\n", "Q:"],
+    }
+
+
+def test_an_evaluation_resumes_only_with_the_same_template_arguments(tmp_path: Path) -> None:
+    written(tmp_path / "questions.csv", "problem,solution\n1 + 1,2\n")
+    asked = Asked(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
+
+    def begun(more: str = "") -> str:
+        written(tmp_path / "own.yaml", OWN + more)
+        return prepare(asked, Silent(), new=False).evaluated.evaluation.id
+
+    first = begun()
+    assert begun() == first
+    assert begun("template_arguments: {enable_thinking: false}\n") != first
 
 
 def test_unknown_names_are_answered_with_those_that_exist() -> None:

@@ -114,6 +114,12 @@ class scorer {
             }
         }
         tasks_ = std::move(unfinished);
+        // The sequences of what has just finished are free for items that wait for one.
+        for (const auto & each : tasks_) {
+            if (each->waiting().empty()) {
+                each->advance();
+            }
+        }
     }
 
     answers                            answers_;

@@ -70,6 +70,48 @@ def test_logits_are_those_of_an_earlier_run_and_not_those_of_another_quantisatio
     assert json.loads(coarse.stdout)["agreement"]["close"] == 0
 
 
+CHOICES = [
+    ("Once upon a time, there was a little", ["girl named Lily.", "qx zv 77 kk"], 0),
+    ("Lily and her mom went to the", ["#4 = {9} ;; vx", "park to play."], 1),
+    ("Tom was happy. He said", ["thank you", "wq"], 1),
+]
+"""Of each question the choices and which one counts as right: in the last, the unlikely one."""
+
+
+def test_choices_are_compared_by_their_likelihoods(ann: Person) -> None:
+    command = ("eval", "--board", "here", "--model", str(shared("stories260K.gguf")), "--json")
+    rows = [
+        {"question": question, "choices": choices, "answer": "AB"[right]}
+        for question, choices, right in CHOICES
+    ]
+    (ann.folder / "choices.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    task = ("--task", "multiple-choice", "--data", "choices.jsonl", "--parallel", "2")
+    (found,) = json.loads(ann.types(*command, *task).stdout)["points"]
+    assert (found["questions"], found["correct"], found["accuracy"]["correct"]) == (3, 2, 2)
+    # By the definitions of the harness, from what the scorer wrote.
+    normalised = 0
+    for answer in answers(ann):
+        _, choices, right = CHOICES[int(answer["id"]) - 1]
+        sums = [sum(each["log_likelihoods"]) for each in answer["continuations"]]
+        by_length = [each / len(text) for each, text in zip(sums, choices, strict=True)]
+        normalised += by_length.index(max(by_length)) == right
+    assert found["normalised"]["correct"] == normalised
+    (items,) = ann.folder.glob("evaluations/*/items/*.jsonl")
+    first = json.loads(items.read_text().splitlines()[0])
+    assert first["context"] == f"Question: {CHOICES[0][0]}\nAnswer:"
+    assert first["continuations"] == [f" {choice}" for choice in CHOICES[0][1]]
+
+    pairs = [
+        {"goal": question, "sol1": choices[0], "sol2": choices[1], "label": right}
+        for question, choices, right in CHOICES
+    ]
+    (ann.folder / "piqa.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
+    same = ann.types(*command, "--task", "piqa", "--data", "piqa.jsonl", "--parallel", "2")
+    (again,) = json.loads(same.stdout)["points"]
+    for figure in ("questions", "correct", "accuracy", "normalised"):
+        assert again[figure] == found[figure]
+
+
 def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
     models = f"{MODEL},word-problems:Q2_K"
     budgets = ("--budget", "20,160")

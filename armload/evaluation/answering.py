@@ -63,8 +63,8 @@ def answer_items_there(
     found = _found(name, former, progress)
     if found.answers:
         progress.say(
-            f"Resuming {found.folders[0].name}: {counted(len(found.answers), 'answer')} of "
-            f"{len(items)} are there. (--new starts over.)"
+            f"{len(found.answers)} of {counted(len(items), 'answer')} are there already, the "
+            f"latest in {found.folders[0].name}. (--new starts over.)"
         )
     while missing := _without(items, found.answers):
         run = _run(where, model, missing, way, progress, new=new, name=name)

@@ -69,14 +69,14 @@ def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
 
 
 def _figures(group: Group, number: int) -> list[Figure]:
-    """Draw a group of lines; of several groups, the title says which one it is."""
+    """Draw a group of lines; of several groups, title and name say which one it is."""
     if not group.systems:
         return []
     figures = [deadline_figure(group.systems, group.crossover), token_figure(group.series)]
     return [
         replace(
             figure,
-            name=f"{figure.name}-{number}",
+            name=figure.name if number == 1 else f"{figure.name}-{number}",
             title=": ".join(filter(None, [figure.title, group.heading])),
         )
         for figure in figures

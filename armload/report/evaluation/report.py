@@ -6,6 +6,7 @@ from pathlib import Path
 
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
+from armload.core.values import percentage
 from armload.core.workspace import reports_folder
 from armload.evaluation.record import Evaluated
 from armload.evaluation.results import Point, points_of
@@ -51,6 +52,7 @@ def _point_table(standing: Standing) -> CellTable:
             Column(heading="budget", unit="tokens", is_number=True),
             Column(heading="right", unit="of the answered", is_number=True),
             Column(heading="accuracy", is_number=True),
+            Column(heading="boxed", is_number=True),
             Column(heading="mean time", is_number=True),
         ),
         rows=tuple(
@@ -66,6 +68,9 @@ def _entries(label: str, point: Point) -> tuple[Entry, ...]:
     if point.accuracy is not None:
         share = point.accuracy.share
         accuracy = Entry(text=percent(share), number=share, range=between(point.accuracy.interval))
+    boxed = Entry(text=words.UNKNOWN)
+    if point.budget is not None:
+        boxed = Entry(text=percentage(point.boxed_share), number=point.boxed_share)
     return (
         Entry(text=label),
         Entry(
@@ -73,5 +78,6 @@ def _entries(label: str, point: Point) -> tuple[Entry, ...]:
         ),
         Entry(text=f"{point.correct} / {len(point.attempts)}", number=point.correct),
         accuracy,
+        boxed,
         Entry(text=words.seconds(point.mean_s), number=point.mean_s),
     )

@@ -4,6 +4,7 @@
 
 #include "armload_reader.h"
 
+#include "armload_memory.h"
 #include "armload_window.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ static struct armload_piece * piece_at(uint64_t position) {
     return &reader.pieces->each[position % reader.pieces->count];
 }
 
-// Everything below is called with the lock held, unless it says otherwise.
+// These are called with the lock held; read_at gives it up meanwhile.
 
 // Everything before this position is in memory.
 static uint64_t arrived(void) {
@@ -72,7 +73,7 @@ static bool is_limited(size_t more_bytes) {
     struct rlimit limit;
     return errno == EPERM || errno == ENOSYS
         || (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
-            && (uint64_t) reader.held.bytes[ARMLOAD_LOCKED] + more_bytes > limit.rlim_cur);
+            && (uint64_t) armload_locked_bytes() + more_bytes > limit.rlim_cur);
 }
 
 // Returns whether there is memory for the piece, and notes how it is held. Without swap, anonymous memory

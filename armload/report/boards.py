@@ -140,10 +140,15 @@ def _memory_rate(board: Board, rates: Rates, why_not: str) -> str:
 
 def _storage_rate(board: Board, rates: Rates, why_not: str) -> str:
     if rates.storage_read_bytes_per_s:
-        how = "" if rates.storage_way == "direct" else ", through the page cache"
+        # The programs that stream weights choose in the same way.
+        how = (
+            "with direct I/O, as weights are streamed"
+            if rates.storage_way == "direct"
+            else "through the page cache, as weights are streamed: no direct I/O there"
+        )
         beside = "" if rates.storage_is_settled else _BESIDE_OTHERS
         rate = format_bytes(rates.storage_read_bytes_per_s)
-        return f"{rate}/s, measured in this boot{how}{beside}"
+        return f"{rate}/s, measured in this boot {how}{beside}"
     return _declared(board.facts.storage_read_bytes_per_s, why_not)
 
 

@@ -64,6 +64,16 @@ def is_whole(document: str) -> bool:
 
 
 @contextlib.contextmanager
+def in_place_of(person: Person) -> Iterator[None]:
+    """Work in this process as that person would."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(person.folder)
+        for name, value in person.environment.items():
+            patch.setenv(name, value)
+        yield
+
+
+@contextlib.contextmanager
 def serving(person: Person, *words: str, board: str = "here") -> Iterator[Serving]:
     """Serve in the foreground, until Ctrl-C where the block has not ended it."""
     service = Serving(person, *words, board=board)
@@ -97,7 +107,7 @@ def run_of(person: Person, run: str) -> dict[str, Any]:
 
 def holds_lease(person: Person) -> bool:
     """Whether the board is in use."""
-    return any((board_folder(person) / "lease").iterdir())
+    return any((board_folder(person) / "lease").glob("*"))
 
 
 def assert_nothing_is_left(person: Person, url: str) -> None:

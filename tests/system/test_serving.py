@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import socket
@@ -27,6 +26,7 @@ from tests.system.serving import (
     Serving,
     board_folder,
     holds_lease,
+    in_place_of,
     run_of,
     server_process,
     servers,
@@ -206,16 +206,6 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_done(ann: Person) ->
         refused = ann.types("serve", "--board", "here", *FAST, "--port", str(port), status=2)
     assert f"Port {port} of this machine cannot be used: " in refused.stderr
     assert not servers(ann)
-
-
-@contextlib.contextmanager
-def in_place_of(person: Person) -> Iterator[None]:
-    """Work in this process as that person would."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(person.folder)
-        for name, value in person.environment.items():
-            patch.setenv(name, value)
-        yield
 
 
 PLAN = ServingPlan(slots=2, context_tokens=256, threads=1)

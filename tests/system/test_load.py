@@ -159,6 +159,25 @@ def test_a_server_that_is_killed_ends_the_load_with_its_cause(ann: Person) -> No
     assert "here no longer serves word-problems-Q8_0.gguf: killed from outside" in said
 
 
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy", "deploy"])
+@pytest.mark.machine
+def test_a_board_that_restarts_ends_the_load_and_keeps_no_lease(ann: Person) -> None:
+    words = ("--model", "word-problems:Q8_0", "--slots", "2", "--context", "256", *SHORT)
+    try:
+        process = ann.start(
+            *("load", "--board", "mine", *words, "--rate", "5", "--requests", "2000"),
+            *("--slo", "ttft=60s", "--json"),
+        )
+        wait_for_requests(ann, process, 5)
+        ann.on_board("sync; (sleep 1; reboot -f) >/dev/null 2>&1 &")
+        said = assert_the_load_has_ended_with_its_server(ann, process, "restart")
+        assert "mine no longer serves word-problems-Q8_0.gguf: interrupted: the board" in said
+        assert json.loads(ann.types("board.release", "--board", "mine", "--json").stdout) == []
+        assert json.loads(ann.types("serve.list", "--board", "mine", "--json").stdout) == []
+    finally:
+        ann.types("board.down", "--board", "mine")
+
+
 BOARD_BYTES = 500 << 20
 
 

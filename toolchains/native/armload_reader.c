@@ -14,7 +14,10 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { MOST_THREADS = 4 }; // so many requests keep the storage busy
+enum {
+    MOST_THREADS  = 4,       // so many requests keep the storage busy
+    REQUEST_BYTES = 1 << 20, // each wakes a thread, for which one that computes has to make room
+};
 
 static const uint64_t NOTHING = UINT64_MAX;
 
@@ -103,6 +106,21 @@ static bool claim(struct armload_piece * piece) {
     return true;
 }
 
+// Takes the pieces that follow one in the file and in the window too, as far as there is room for them.
+static size_t take_more(const struct armload_piece * first) {
+    size_t bytes = (size_t) armload_piece_bytes(first);
+    for (const struct armload_piece * last = first; bytes < REQUEST_BYTES; last++) {
+        const struct armload_piece * piece = piece_at(reader.next);
+        if (piece != last + 1 || piece->place != ARMLOAD_IN_WINDOW || piece->begin != last->end
+            || piece->slot != last->slot + 1 || !is_free(piece->slot)) {
+            break;
+        }
+        reader.in_slot[piece->slot] = reader.next++;
+        bytes += (size_t) armload_piece_bytes(piece);
+    }
+    return bytes;
+}
+
 // Returns the next position that has to be read and can be; NOTHING if there is none now.
 static uint64_t take(void) {
     if (reader.next < reader.passed) {
@@ -131,11 +149,11 @@ static uint64_t take(void) {
 }
 
 static void read_at(uint64_t position) {
-    const struct armload_piece * piece     = piece_at(position);
-    const bool                   in_window = piece->place == ARMLOAD_IN_WINDOW;
+    const struct armload_piece * piece = piece_at(position);
+    const size_t                 bytes = piece->place == ARMLOAD_IN_WINDOW ? take_more(piece) : 0;
     pthread_mutex_unlock(&reader.lock);
-    if (in_window) {
-        armload_read_into_window(piece);
+    if (bytes > 0) {
+        armload_read_into_window(piece, bytes);
     } else {
         armload_read_into_memory(piece);
     }

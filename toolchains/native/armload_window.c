@@ -114,8 +114,7 @@ void armload_lock_edges(const struct armload_pieces * pieces) {
 }
 
 // Past the page cache where the file system can do that, and else through it.
-static void read_into(char * into, const struct armload_piece * piece) {
-    const size_t bytes = bytes_of(piece);
+static void read_into(char * into, const struct armload_piece * piece, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         const ssize_t count = pread(piece->file, into + done, bytes - done, piece->offset + (off_t) done);
         if (count > 0) {
@@ -130,8 +129,8 @@ static void read_into(char * into, const struct armload_piece * piece) {
     posix_fadvise(piece->file, piece->offset, (off_t) bytes, POSIX_FADV_DONTNEED);
 }
 
-void armload_read_into_window(const struct armload_piece * piece) {
-    read_into(slot_of(piece), piece);
+void armload_read_into_window(const struct armload_piece * piece, size_t bytes) {
+    read_into(slot_of(piece), piece, bytes);
 }
 
 bool armload_claim_memory(const struct armload_piece * piece) {
@@ -140,7 +139,7 @@ bool armload_claim_memory(const struct armload_piece * piece) {
 }
 
 void armload_read_into_memory(const struct armload_piece * piece) {
-    read_into(piece->begin, piece);
+    read_into(piece->begin, piece, bytes_of(piece));
     mprotect(piece->begin, bytes_of(piece), PROT_READ);
 }
 

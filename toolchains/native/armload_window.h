@@ -17,9 +17,9 @@ void armload_close_window(struct armload_pieces * pieces);
 // Keeps pages that tensors share in memory, as far as that is permitted.
 void armload_lock_edges(const struct armload_pieces * pieces);
 
-// Reads a piece into its slot, or into memory that was claimed for it. Ends the program where the
-// storage fails.
-void armload_read_into_window(const struct armload_piece * piece);
+// Reads from the file: so many bytes from a piece's beginning on into its slot and those that follow, or
+// the piece into memory that was claimed for it. Ends the program where the storage fails.
+void armload_read_into_window(const struct armload_piece * piece, size_t bytes);
 void armload_read_into_memory(const struct armload_piece * piece);
 
 // Puts anonymous memory in place of the file. Returns false where there is none.

@@ -52,6 +52,7 @@ def test_a_model_larger_than_memory_is_streamed_by_itself_and_says_the_same(ann:
     weights = streamed_weights(run.trace)
     assert weights is not None
     assert weights.locked_bytes > 0.3 * weights_bytes
+    assert weights.released_bytes == 0
     assert "streaming" not in {finding.name for finding in run.verdict.findings or ()}
     prompt, *decode = run.steps
     assert (prompt.read_bytes or 0) < 1.1 * weights_bytes

@@ -241,6 +241,14 @@ static int slots_of(const struct armload_pieces * pieces, const struct armload_t
     return slots;
 }
 
+static int most_slots_of(const struct armload_pieces * pieces) {
+    return pieces->most_slots / 2;
+}
+
+bool armload_window_takes_more(const struct armload_pieces * pieces, const struct armload_tensor * tensor) {
+    return slots_of(pieces, tensor) < most_slots_of(pieces);
+}
+
 // A tensor is needed as a whole, and what follows it is read meanwhile: of one that takes more than
 // half of the window, the rest is left to the kernel. So is one that several nodes use.
 static int choose_windowed(struct armload_pieces * pieces) {
@@ -248,7 +256,7 @@ static int choose_windowed(struct armload_pieces * pieces) {
     for (int index = 0; index < pieces->tensor_count; index++) {
         const struct armload_tensor * tensor = &pieces->tensors[index];
         const int                     slots  = slots_of(pieces, tensor);
-        const bool                    fits   = slots <= pieces->most_slots / 2 && !tensor->repeated;
+        const bool                    fits   = slots <= most_slots_of(pieces) && !tensor->repeated;
         for (size_t number = tensor->first_piece; number < tensor->end_piece; number++) {
             struct armload_piece * piece = &pieces->each[number];
             if (!stays(piece)) {
@@ -315,7 +323,8 @@ void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t
     for (int index = 0; index < pieces->tensor_count; index++) {
         cut_tensor(pieces, &pieces->tensors[index]);
     }
-    int64_t most_bytes = window_bytes / 2 - (int64_t) pieces->piece_bytes;
+    // A fraction of a piece may be carried over to a tensor, and its last piece may be a smaller one.
+    int64_t most_bytes = window_bytes / 2 - 2 * (int64_t) pieces->piece_bytes;
     if (resident_with(pieces, 0, most_bytes) > resident_bytes) {
         most_bytes = INT64_MAX;
     }

@@ -79,6 +79,9 @@ void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t
 // segments that fit there. A tensor that does not fit is left to the kernel.
 void armload_arrange(struct armload_pieces * pieces);
 
+// Whether a tensor's streamed part could be one piece larger and still fit into the window.
+bool armload_window_takes_more(const struct armload_pieces * pieces, const struct armload_tensor * tensor);
+
 // Looks up where this graph uses the tensors. What is in the window must be used segment by segment.
 enum armload_order armload_locate(struct ggml_cgraph * graph, struct armload_pieces * pieces);
 

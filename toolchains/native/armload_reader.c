@@ -296,16 +296,25 @@ static int64_t give_up_last(const struct armload_tensor * tensor) {
     return 0;
 }
 
-void armload_release_held(int64_t bytes) {
-    pthread_mutex_lock(&reader.lock);
-    reader.keeps_no_more = true;
+// Returns how many bytes are still wanted.
+static int64_t give_up_shares(int64_t bytes, bool of_all) {
     for (int64_t found = 1; bytes > 0 && found > 0;) {
         found = 0;
         for (int index = 0; index < reader.pieces->tensor_count && bytes > 0; index++) {
-            const int64_t given = give_up_last(&reader.pieces->tensors[index]);
-            bytes -= given;
-            found += given;
+            const struct armload_tensor * tensor = &reader.pieces->tensors[index];
+            if (of_all || armload_window_takes_more(reader.pieces, tensor)) {
+                const int64_t given = give_up_last(tensor);
+                bytes -= given;
+                found += given;
+            }
         }
     }
+    return bytes;
+}
+
+void armload_release_held(int64_t bytes) {
+    pthread_mutex_lock(&reader.lock);
+    reader.keeps_no_more = true;
+    give_up_shares(give_up_shares(bytes, false), true);
     pthread_mutex_unlock(&reader.lock);
 }

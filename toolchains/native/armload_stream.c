@@ -70,20 +70,30 @@ static int64_t buffer_bytes(ggml_backend_sched_t sched) {
     return bytes;
 }
 
+static int64_t held_bytes(void) {
+    const struct armload_held held  = armload_held();
+    int64_t                   bytes = 0;
+    for (int place = ARMLOAD_LOCKED; place < ARMLOAD_PLACES; place++) {
+        bytes += held.bytes[place];
+    }
+    return bytes;
+}
+
 // Gives memory back before the kernel kills somebody: as much as is missing, and what others will have
 // taken before it is back.
 static void * guard(void * unused) {
     (void) unused;
-    int64_t before = 0;
+    int64_t before = 0; // without what is held
     while (!__atomic_load_n(&stream.guard_stops, __ATOMIC_ACQUIRE)) {
         struct armload_memory memory;
         if (armload_read_memory(&memory)) {
-            const int64_t taken = before > memory.available_bytes ? before - memory.available_bytes : 0;
+            const int64_t others = memory.available_bytes + held_bytes();
+            const int64_t taken  = before > others ? before - others : 0;
             const int64_t soon  = memory.available_bytes - LOOKS_AHEAD * taken;
             if (soon < stream.reserve_bytes / 2) {
                 armload_release_held(stream.reserve_bytes - soon);
             }
-            before = memory.available_bytes;
+            before = others;
         }
         nanosleep(&(struct timespec) { .tv_nsec = LOOK_EVERY_NS }, NULL);
     }

@@ -163,6 +163,8 @@ def test_a_server_that_is_killed_ends_the_load_with_its_cause(ann: Person) -> No
 @pytest.mark.machine
 def test_a_board_that_restarts_ends_the_load_and_keeps_no_lease(ann: Person) -> None:
     words = ("--model", "word-problems:Q8_0", "--slots", "2", "--context", "256", *SHORT)
+    ann.types("build", "--target", "rk3568", "--programs", "llama-server")
+    ann.types("board.up", "--board", "mine")
     try:
         process = ann.start(
             *("load", "--board", "mine", *words, "--rate", "5", "--requests", "2000"),

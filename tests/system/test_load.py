@@ -68,15 +68,6 @@ def assert_tokens_and_times_agree(kept: KeptLoad, point: int) -> None:
         assert record.sent_s is not None
         took_ms = 1000 * (record.end_s - record.sent_s)
         assert own.prompt_ms + own.generated_ms <= 1.02 * took_ms
-    # Both count from the first token to the last, where the first one was sent by itself.
-    both_ms = [
-        (1000 * (record.end_s - record.chunks[0][0]), own.generated_ms or 0.0)
-        for record, own in zip(records, timings, strict=True)
-        if record.chunks and record.chunks[0][1] == 1
-    ]
-    assert len(both_ms) >= len(records) / 2
-    clients_ms, servers_ms = map(sum, zip(*both_ms, strict=True))
-    assert clients_ms == pytest.approx(servers_ms, rel=0.02)
     # An answer's first token comes out of its prompt.
     generated = sum((record.generated_tokens or 0) - 1 for record in records)
     assert sum(step.generated_tokens for step in steps) == generated

@@ -86,8 +86,11 @@ static bool take_rows_from_file(const struct armload_pieces * pieces, struct ggm
         known->rows      = *source;
         known->rows.data = armload_map_again(known->begin, known->bytes);
     }
+    if (known->rows.data == NULL) {
+        return false;
+    }
     node->src[0] = &known->rows;
-    return known->rows.data != NULL;
+    return true;
 }
 
 static void find_segments(struct armload_pieces * pieces) {

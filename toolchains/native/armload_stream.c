@@ -89,7 +89,7 @@ static void * guard(void * unused) {
         if (armload_read_memory(&memory)) {
             const int64_t others = memory.available_bytes + held_bytes();
             const int64_t taken  = before > others ? before - others : 0;
-            const int64_t soon  = memory.available_bytes - LOOKS_AHEAD * taken;
+            const int64_t soon   = memory.available_bytes - LOOKS_AHEAD * taken;
             if (soon < stream.reserve_bytes / 2) {
                 armload_release_held(stream.reserve_bytes - soon);
             }

@@ -41,7 +41,7 @@ def gathered(folders: Sequence[Path], progress: Progress) -> Answered:
     taken, answers = [], dict[str, Answer]()
     for folder in folders:
         try:
-            found = {each.id: each for each in read_answers(folder / ANSWERS)}
+            found = _by_id(folder)
         except DataError as error:
             progress.say(f"skipped: {error.message}")
             continue
@@ -86,5 +86,9 @@ def answers_in(folder: Path) -> dict[str, Answer]:
     """
     answers: dict[str, Answer] = {}
     for each in folders_of(folder):
-        answers = {answer.id: answer for answer in read_answers(each / ANSWERS)} | answers
+        answers = _by_id(each) | answers
     return answers
+
+
+def _by_id(folder: Path) -> dict[str, Answer]:
+    return {each.id: each for each in read_answers(folder / ANSWERS)}

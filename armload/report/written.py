@@ -10,6 +10,7 @@ from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress, Silent
 from armload.core.values import Value
+from armload.core.workspace import reports_folder
 from armload.report.cell_table import CellTable
 from armload.report.figures.figure import Figure
 from armload.report.pictures import Picture, pictured
@@ -35,6 +36,17 @@ def check_report_folder(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file.", "Name a folder for the report.")
+
+
+def report_place(folder: Path | None, name: str) -> Path:
+    """Return where the report on one thing goes: that folder, or one of its name among the reports.
+
+    Raises:
+        UsageError: it is a file.
+    """
+    place = folder or reports_folder() / name
+    check_report_folder(place)
+    return place
 
 
 def write_report(

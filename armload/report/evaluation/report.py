@@ -7,7 +7,6 @@ from pathlib import Path
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import percentage
-from armload.core.workspace import reports_folder
 from armload.evaluation.record import Evaluated
 from armload.evaluation.results import Point, points_of
 from armload.report import formatting as words
@@ -15,7 +14,7 @@ from armload.report.cell_table import CellTable, Column, Entry, Row
 from armload.report.evaluation.page import figures_of, headline, render_page
 from armload.report.evaluation.series import Standing, standing_of
 from armload.report.evaluation.table import between, percent
-from armload.report.written import Report, check_report_folder, write_report
+from armload.report.written import Report, report_place, write_report
 
 
 def write_evaluation_report(
@@ -33,8 +32,7 @@ def write_evaluation_report(
     points = points_of(evaluated)
     if not any(point.attempts for point in points):
         raise UsageError(f"{evaluation.id} has no answers.", "Repeat its armload eval command.")
-    place = folder or reports_folder() / evaluation.id
-    check_report_folder(place)
+    place = report_place(folder, evaluation.id)
     standing = standing_of(points)
     return write_report(
         *(place, figures_of(standing)),

@@ -102,6 +102,12 @@ def way_words(prompt: str, *, is_told: bool, concludes: bool) -> str:
     return f"prompt {prompt}, {told}, {CONCLUDED}" if concludes else f"prompt {prompt}, {told}"
 
 
+def way_heading(prompt: str, *, is_told: bool, concludes: bool) -> str:
+    """Say the same at the beginning of a sentence."""
+    words = way_words(prompt, is_told=is_told, concludes=concludes)
+    return words[:1].upper() + words[1:]
+
+
 def _groups_of(series: Sequence[Series]) -> list[Group]:
     one_model = len({line.points[0].model for line in series}) == 1
     lines: dict[str, list[Series]] = {}
@@ -110,9 +116,9 @@ def _groups_of(series: Sequence[Series]) -> list[Group]:
             lines.setdefault("", []).append(line)
             continue
         point = line.points[0]
-        way = way_words(point.prompt, is_told=point.is_told, concludes=point.concludes)
+        way = way_heading(point.prompt, is_told=point.is_told, concludes=point.concludes)
         of_model = replace(line, label=point.model.removesuffix(".gguf"))
-        lines.setdefault(way[:1].upper() + way[1:], []).append(of_model)
+        lines.setdefault(way, []).append(of_model)
     drawn = [
         (way, its[first : first + MOST_LINES])
         for way, its in lines.items()

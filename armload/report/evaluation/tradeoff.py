@@ -11,7 +11,7 @@ from armload.analysis.tradeoff import AtDeadline, BudgetPoint, by_budget
 from armload.core.values import counted, percentage
 from armload.evaluation.sides import SharedAxis, Tradeoff
 from armload.report import formatting as words
-from armload.report.evaluation.series import CONCLUDED, TOLD, UNTOLD
+from armload.report.evaluation.series import way_heading
 from armload.report.evaluation.table import between, percent
 from armload.report.layout import Column, Prose, Rows
 
@@ -40,8 +40,6 @@ def doubts(tradeoffs: Sequence[Tradeoff]) -> list[str]:
 
 def way_line(each: Tradeoff) -> str:
     """Say in which way both were asked, and how many questions count."""
-    told = TOLD if each.is_told else UNTOLD
-    concluded = f", {CONCLUDED}" if each.concludes else ""
     count = len(each.a.questions)
     questions = counted(count, "question")
     if each.left_out:
@@ -49,7 +47,8 @@ def way_line(each: Tradeoff) -> str:
             f"{count} of {counted(count + each.left_out, 'question')}; not both models have an "
             f"answer to the other {each.left_out}"
         )
-    return f"Prompt {each.prompt}, {told}{concluded}: {questions}"
+    way = way_heading(each.prompt, is_told=each.is_told, concludes=each.concludes)
+    return f"{way}: {questions}"
 
 
 def _table(each: Tradeoff) -> Rows:

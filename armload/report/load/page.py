@@ -15,7 +15,6 @@ from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import percentage
-from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
 from armload.report.html import render
@@ -25,7 +24,7 @@ from armload.report.load.parts import KINDS, parts_figure
 from armload.report.load.points import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.timeline import timeline
-from armload.report.written import PAGE_NAME, Report, check_report_folder, write_report
+from armload.report.written import PAGE_NAME, Report, report_place, write_report
 
 TEMPLATE_NAME = "load/page.html.j2"
 MOST_SLOW = 200
@@ -78,8 +77,7 @@ def write_load_report(
     """
     if not loaded.points:
         raise UsageError(f"{loaded.load.id} has no requests.", "Run the load again.")
-    place = folder or reports_folder() / loaded.load.id
-    check_report_folder(place)
+    place = report_place(folder, loaded.load.id)
     figures = figures_of(loaded)
     return write_report(
         *(place, figures, lambda: render_page(loaded, figures), progress),

@@ -11,7 +11,7 @@ from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import counted, format_bytes
-from armload.core.workspace import evaluations_folder, loads_folder, reports_folder, runs_folder
+from armload.core.workspace import evaluations_folder, loads_folder, runs_folder
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
 from armload.report.html import render
@@ -20,7 +20,7 @@ from armload.report.tuning.front import front_figure
 from armload.report.tuning.progress import progress_figure
 from armload.report.tuning.told import Step, Told
 from armload.report.tuning.trials import settings_table
-from armload.report.written import PAGE_NAME, Report, check_report_folder, write_report
+from armload.report.written import PAGE_NAME, Report, report_place, write_report
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import Tuned
 from armload.tuning.settings import words_of
@@ -67,8 +67,7 @@ def write_tuning_report(
     """
     if not told.steps:
         raise UsageError(f"{told.tuning.id} has no trials yet.", "Repeat its armload tune command.")
-    place = folder or reports_folder() / told.tuning.id
-    check_report_folder(place)
+    place = report_place(folder, told.tuning.id)
     figures = figures_of(told)
     return write_report(
         *(place, figures, lambda: render_page(told, figures, place), progress),

@@ -1,0 +1,72 @@
+"""The pages of an evaluation and a trade-off in a real browser that can reach no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from armload.evaluation.results import points_of
+from armload.evaluation.sides import find_sides, trade
+from armload.report.evaluation.page import write_page
+from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.tradeoff_page import write_tradeoff_page
+from tests.system.browser import PROGRAM, Tab, opened_browser
+from tests.unit.evaluations import evaluated
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    with pytest.MonkeyPatch.context() as context:
+        context.chdir(tmp_path_factory.mktemp("evaluations"))
+        made = evaluated(fails=False)
+        sides = find_sides(made.evaluation.id, "")
+        yield {
+            "evaluation": write_page(made, standing_of(points_of(made)), "boxed").absolute(),
+            "tradeoff": write_tradeoff_page(sides, trade(*sides, deadlines_s=[0.7])).absolute(),
+        }
+
+
+@pytest.fixture
+def tab(tmp_path: Path) -> Iterator[Tab]:
+    with opened_browser(tmp_path / "profile") as tab:
+        yield tab
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])
+@pytest.mark.parametrize("name", ["evaluation", "tradeoff"])
+def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
+    name: str, width: int, scheme: Literal["light", "dark"], pages: dict[str, Path], tab: Tab
+) -> None:
+    page = pages[name]
+    tab.open(page, width=width, scheme=scheme)
+    figures = {"evaluation": 2, "tradeoff": 1}[name]
+    assert tab.evaluate("document.querySelectorAll('.vega-embed svg').length") == figures
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    too_wide = """[...document.querySelectorAll(".chart svg")]
+        .filter((each) => each.getBoundingClientRect().right > innerWidth + 1).length"""
+    assert tab.evaluate(too_wide) == 0
+    assert tab.complaints == []
+    assert set(tab.asked) == {page.as_uri()}
+
+
+def test_questions_are_sorted_filtered_and_opened(pages: dict[str, Path], tab: Tab) -> None:
+    tab.open(pages["evaluation"], width=1200)
+    shown = """[...document.querySelectorAll("#answers tbody tr")].filter((row) => !row.hidden)
+        .map((row) => row.querySelector("summary").textContent)"""
+    assert tab.evaluate(shown) == ["1", "2", "3", "4"]
+    for _ in "12":
+        tab.evaluate("document.querySelector('#answers thead button').click()")
+    assert tab.evaluate(shown) == ["4", "3", "2", "1"]
+    tab.evaluate("document.querySelector(`[data-filters='answers'] [data-outcome='rw']`).click()")
+    assert tab.evaluate(shown) == ["3", "2"]
+    answer = "document.querySelector('#answers tbody tr:not([hidden]) td:last-child details')"
+    full = f"{answer}.querySelector('.text')"
+    assert tab.evaluate(f"{full}.checkVisibility()") is False
+    tab.evaluate(f"{answer}.querySelector('summary').click()")
+    assert tab.evaluate(f"{full}.checkVisibility()") is True
+    assert tab.evaluate(f"{full}.textContent") == "I do not know"

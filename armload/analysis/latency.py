@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import statistics
 
-from armload.analysis.prediction import MICRO_BATCH_TOKENS
 from armload.analysis.run import Run
 from armload.analysis.summary import prompting, token_times
 from armload.analysis.waiting import Waits, decoding
 from armload.core.errors import UsageError
 from armload.core.values import Value
+from armload.engines.llama_cpp import MICRO_BATCH_TOKENS
 
 FEWEST_TOKENS = 8
 

@@ -11,14 +11,11 @@ from armload.analysis.compute import Compute
 from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import KV_ROUNDING_TOKENS
+from armload.engines.llama_cpp import KV_ROUNDING_TOKENS, MICRO_BATCH_TOKENS
 from armload.engines.prediction import Bottleneck, Expected, MemoryParts, Prediction
 from armload.engines.weights import BoardMemory
 
 Streaming = Literal["never", "if needed", "always"]
-
-MICRO_BATCH_TOKENS = 512
-"""Prompt tokens for which the weights are read once."""
 
 STREAMING_OVERHEAD = Expected(value=1.03, low=1.0, high=1.10)
 """Time of streaming over the longer of computing and reading."""

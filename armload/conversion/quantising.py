@@ -25,7 +25,6 @@ from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.workspace import runs_folder
 from armload.engines import importance
-from armload.engines.model_engine import WORKING_BYTES
 from armload.engines.quantise import (
     LEAST_BUFFER_BYTES,
     PROGRAM,
@@ -40,6 +39,9 @@ from armload.models.gguf import read_model, read_outline
 from armload.models.header import Header
 from armload.models.model import Model
 from armload.runs.pipeline import Request, session
+
+_PROGRAM_BYTES = 64 << 20
+"""Of llama-quantize itself, with some to spare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +172,7 @@ class _Work:
         need_disk(folders, name, result_bytes)
 
         def foresee(found: Probe) -> None:
-            working_bytes = LEAST_BUFFER_BYTES + WORKING_BYTES + header_bytes(self._header)
+            working_bytes = LEAST_BUFFER_BYTES + _PROGRAM_BYTES + header_bytes(self._header)
             need_memory(found, board, PROGRAM, working_bytes)
             if not source.is_here:
                 host = source.where.connection.host

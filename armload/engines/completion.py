@@ -8,6 +8,7 @@ from armload.core.files import content
 from armload.engines.engine import MemoryNeed, Settings, Site
 from armload.engines.job import Job, Subject
 from armload.engines.llama_cpp import (
+    MICRO_BATCH_TOKENS,
     command,
     context_tokens,
     engine_times,
@@ -109,9 +110,12 @@ def settings_of(plan: Plan) -> Settings:
 
 def memory_need(plan: Plan, model: Model) -> MemoryNeed:
     """Return what a plan takes of a board's memory."""
+    # A token is at least one byte of text.
+    prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode()) + 1
     return memory_of(
         model,
         context_tokens(plan, model),
         plan.kv_share,
+        batch_tokens=min(prompt_tokens, plan.micro_batch_tokens or MICRO_BATCH_TOKENS),
         sequences=Sequences(least_tokens=least_context_tokens(plan)),
     )

@@ -19,6 +19,9 @@ MAX_PROMPT_BYTES = 100_000
 KV_ROUNDING_TOKENS = 256
 """llama.cpp makes the KV cache of a sequence a multiple of this."""
 
+MICRO_BATCH_TOKENS = 512
+"""Prompt tokens for which the weights are read once, if a plan says nothing."""
+
 
 class EngineSettings(Protocol):
     """How an engine computes, as a plan says it."""

@@ -23,8 +23,10 @@ from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
 from armload.models.model import Model
 
-WORKING_BYTES = 64 << 20
-"""Of the engine itself beside weights and cache, with some to spare."""
+PROGRAM_BYTES = 12 << 20
+BYTES_PER_VOCABULARY_ENTRY = 160
+"""Of the engine itself beside weights, cache and buffers, with some to spare; measured with
+vocabularies of 32,000 and 152,000 tokens."""
 
 _ONE = Sequences()
 
@@ -91,6 +93,7 @@ def memory_of(
     context_tokens: int,
     kv_share: float,
     *,
+    batch_tokens: int,
     sequences: Sequences = _ONE,
     more_bytes: int = 0,
 ) -> MemoryNeed:
@@ -98,20 +101,27 @@ def memory_of(
 
     Args:
         context_tokens: of each sequence.
-        sequences: that are computed at a time.
         kv_share: of a cache entry's size in 16 bits.
-        more_bytes: of the program, beyond ``WORKING_BYTES``.
+        batch_tokens: that go through the model at a time, at most.
+        sequences: that are computed at a time.
+        more_bytes: of the program, beyond ``working_bytes``.
     """
     all_tokens = context_tokens * sequences.count
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
         kv_bytes=round(all_tokens * model.kv_bytes_per_token * kv_share),
-        program_bytes=WORKING_BYTES + more_bytes,
+        program_bytes=working_bytes(model, min(batch_tokens, all_tokens)) + more_bytes,
         context_tokens=all_tokens,
         sequences=sequences,
         bytes_per_token=model.bytes_per_token,
     )
+
+
+def working_bytes(model: Model, batch_tokens: int) -> int:
+    """Return what the engine takes beside weights and cache."""
+    vocabulary_bytes = BYTES_PER_VOCABULARY_ENTRY * model.vocabulary
+    return PROGRAM_BYTES + vocabulary_bytes + batch_tokens * model.activation_bytes_per_token
 
 
 def peak_memory(steps: Sequence[Step]) -> Memory | None:

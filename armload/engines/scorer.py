@@ -26,6 +26,7 @@ from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
+    MICRO_BATCH_TOKENS,
     if_offered,
     settings_words,
 )
@@ -145,6 +146,7 @@ class Scoring(ModelEngine[ScoringPlan]):
             model,
             plan.context_tokens,
             kv_share(plan.kv_type),
+            batch_tokens=plan.micro_batch_tokens or MICRO_BATCH_TOKENS,
             sequences=Sequences(count=plan.parallel, kind="question"),
             more_bytes=MOST_LOGITS_BYTES,
         )

@@ -13,8 +13,8 @@ from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job, Subject
-from armload.engines.llama_cpp import check_architecture, command, offers
-from armload.engines.model_engine import WORKING_BYTES
+from armload.engines.llama_cpp import MICRO_BATCH_TOKENS, check_architecture, command, offers
+from armload.engines.model_engine import working_bytes
 from armload.engines.model_program import checksum, model_record
 from armload.engines.output import Output
 from armload.engines.plan import Plan
@@ -92,7 +92,8 @@ class Speculation(Completion):
                 "name": f"{need.name} with {self._draft.name}",
                 "weights_bytes": need.weights_bytes + self._draft.size_bytes,
                 "kv_bytes": need.kv_bytes + cache_bytes,
-                "program_bytes": need.program_bytes + WORKING_BYTES,
+                "program_bytes": need.program_bytes
+                + working_bytes(self._draft, MICRO_BATCH_TOKENS),
             }
         )
 

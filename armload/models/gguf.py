@@ -93,6 +93,7 @@ def _model(path: Path, header: Header) -> Model:
         vocabulary=metadata.vocabulary,
         bytes_per_token=metadata.bytes_per_token,
         kv_bytes_per_token=metadata.kv_bytes_per_token,
+        activation_bytes_per_token=metadata.activation_bytes_per_token,
         experts=metadata.number("expert_count", 0),
         sha256="",
     )

@@ -9,7 +9,7 @@ from armload.core.errors import DataError
 from armload.models.header import Header
 from armload.models.header_values import Array
 
-KV_BYTES_PER_VALUE = 2
+KV_BYTES_PER_VALUE, FLOAT_BYTES = 2, 4
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
@@ -89,6 +89,16 @@ class Metadata:
     def kv_bytes_per_token(self) -> int:
         """Keys and values of all layers; latent attention (MLA) is counted as it is stored."""
         return sum(self.kv_heads) * sum(self.head_widths) * KV_BYTES_PER_VALUE
+
+    @property
+    def activation_bytes_per_token(self) -> int:
+        """What llama.cpp's compute buffers hold of a token, at most.
+
+        Two vectors as wide as the feed-forward layers, and eight as wide as the model, as
+        ``armload_graph_bytes`` finds them in Llama and Qwen2.
+        """
+        inner, width = self.number("feed_forward_length", 0), self.number("embedding_length", 0)
+        return FLOAT_BYTES * (2 * inner + 8 * width)
 
     @property
     def kv_heads(self) -> tuple[int, ...]:

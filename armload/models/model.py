@@ -35,6 +35,7 @@ class Model(Value):
         vocabulary: number of tokens.
         bytes_per_token: weight bytes that one decode step reads.
         kv_bytes_per_token: KV-cache bytes per token of context, at 16 bits a value.
+        activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
         experts: of a mixture of experts, in each layer; else 0.
     """
 
@@ -49,6 +50,7 @@ class Model(Value):
     vocabulary: int
     bytes_per_token: int
     kv_bytes_per_token: int
+    activation_bytes_per_token: int = 0
     experts: int = 0
     parts: tuple[ModelPart, ...] = ()
 

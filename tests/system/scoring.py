@@ -38,12 +38,13 @@ def score(
     *extra: str,
     model: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    launcher: Sequence[str] = (),
 ) -> dict[str, Answer]:
     environment = {**os.environ, "ARMLOAD_TRACE": str(folder / "trace.jsonl"), **(variables or {})}
     (folder / "trace.jsonl").unlink(missing_ok=True)
     with (folder / "stdout").open("wb") as output:
         done = subprocess.run(
-            command(scorer, folder, items, *extra, model=model),
+            [*launcher, *command(scorer, folder, items, *extra, model=model)],
             cwd=folder,
             env=environment,
             stdout=output,

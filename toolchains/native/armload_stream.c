@@ -6,6 +6,7 @@
 
 #include "armload_stream.h"
 
+#include "armload_graph.h"
 #include "armload_mapping.h"
 #include "armload_memory.h"
 #include "armload_pieces.h"
@@ -39,6 +40,7 @@ static struct {
     struct armload_pieces pieces;
     struct armload_stream state;
     int64_t               reserve_bytes;
+    int64_t               graph_bytes; // of the largest graph so far
     pthread_t             guard;
     bool                  guard_stops;
 
@@ -60,14 +62,6 @@ static int64_t within(int64_t low, int64_t value, int64_t high) {
 static int64_t requested_bytes(void) {
     const char * text = getenv("ARMLOAD_RESIDENT");
     return text == NULL || text[0] == '\0' ? -1 : strtoll(text, NULL, 10);
-}
-
-static int64_t buffer_bytes(ggml_backend_sched_t sched) {
-    int64_t bytes = 0;
-    for (int index = 0; index < ggml_backend_sched_get_n_backends(sched); index++) {
-        bytes += (int64_t) ggml_backend_sched_get_buffer_size(sched, ggml_backend_sched_get_backend(sched, index));
-    }
-    return bytes;
 }
 
 static int64_t held_bytes(void) {
@@ -154,7 +148,7 @@ static const char no_window[] = "this kernel cannot share memory between mapping
 
 static const char copied[] = "the engine has copied them into memory (repacking, or no mmap)";
 
-static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+static bool begin(struct ggml_cgraph * graph) {
     struct armload_memory memory;
     stream.begun = true;
     switch (armload_collect(graph, &stream.pieces)) {
@@ -181,7 +175,8 @@ static bool begin(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     }
     const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
     stream.reserve_bytes = within(LEAST_RESERVE_BYTES, memory.total_bytes / RESERVE_SHARE, INT64_MAX);
-    const int64_t fits   = memory.available_bytes - stream.reserve_bytes - buffer_bytes(sched) - window - others;
+    stream.graph_bytes   = armload_graph_bytes(graph);
+    const int64_t fits   = memory.available_bytes - stream.reserve_bytes - stream.graph_bytes - window - others;
     const int64_t wanted = requested_bytes();
     armload_cut(&stream.pieces, within(0, wanted < 0 ? fits : wanted, weights_bytes), window);
     stream.state = (struct armload_stream) {
@@ -262,7 +257,22 @@ static enum ggml_status not_streamed(ggml_backend_sched_t sched, struct ggml_cgr
     return ggml_backend_sched_graph_compute_async(sched, graph);
 }
 
+// A longer prompt than any before takes more memory, at once: the guard might come too late.
+static void make_room_for(struct ggml_cgraph * graph) {
+    const int64_t         bytes = armload_graph_bytes(graph);
+    const int64_t         more  = bytes - stream.graph_bytes;
+    struct armload_memory memory;
+    if (more <= 0) {
+        return;
+    }
+    stream.graph_bytes = bytes;
+    if (armload_read_memory(&memory) && memory.available_bytes - more < stream.reserve_bytes) {
+        armload_release_held(stream.reserve_bytes - (memory.available_bytes - more));
+    }
+}
+
 static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    make_room_for(graph);
     if (armload_reader_lacks_slots()) {
         stop_streaming();
         if (!start_streaming()) {
@@ -296,7 +306,7 @@ enum ggml_status armload_backend_sched_graph_compute_async(ggml_backend_sched_t 
     }
     pthread_mutex_lock(&stream.lock);
     if (!stream.begun) {
-        stream.runs = begin(sched, graph);
+        stream.runs = begin(graph);
     }
     const enum ggml_status status = stream.runs ? compute_paced(sched, graph)
                                                 : ggml_backend_sched_graph_compute_async(sched, graph);

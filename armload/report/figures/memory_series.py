@@ -14,7 +14,7 @@ from armload.analysis.storage_share import storage_rate
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.waiting import Waits, decoding
 from armload.engines.engine import MemoryNeed
-from armload.engines.model_engine import WORKING_BYTES
+from armload.engines.model_engine import PROGRAM_BYTES
 from armload.engines.weights import BoardMemory
 from armload.report.cells import Cell, grouped
 from armload.report.figures.figure import legend_line
@@ -107,7 +107,8 @@ def _need(run: Run) -> MemoryNeed | None:
     if not weights_bytes:
         return None
     kv_bytes = kv_cache_bytes(run) or 0
-    program_bytes = WORKING_BYTES
+    foreseen = run.prediction.memory if run.prediction else None
+    program_bytes = foreseen.program_bytes if foreseen else PROGRAM_BYTES
     if weights and weights.requested_bytes is None and weights.resident_bytes < weights_bytes:
         taken = (
             weights.resident_bytes + weights.window_bytes + BoardMemory.of(run.before).reserve_bytes

@@ -23,7 +23,10 @@ class Rates(Value):
         memory_threads: that read at once.
         memory_buffer_bytes, memory_passes: how much they read, and how often.
         storage_read_bytes_per_s: reading a file in order; none when it was not measured.
-        storage_way: ``direct`` past the page cache, or after the file was dropped from it.
+        storage_way: how it was read: ``direct`` past the page cache, or through it, after the file
+            was dropped from it, where that was faster or there is nothing else.
+        storage_other_way_bytes_per_s: reading it in the way that was slower; none where there is no
+            direct I/O, and in what an older armload measured.
         storage_read_bytes: how much was read.
         memory_others_cpu, storage_others_cpu: how many cores other programs kept busy meanwhile;
             none in what an older armload measured.
@@ -36,6 +39,7 @@ class Rates(Value):
     memory_passes: int | None = None
     storage_read_bytes_per_s: Annotated[int, Field(gt=0)] | None = None
     storage_way: Literal["direct", "cache dropped"] | None = None
+    storage_other_way_bytes_per_s: Annotated[int, Field(gt=0)] | None = None
     storage_read_bytes: int | None = None
     memory_others_cpu: float | None = None
     storage_others_cpu: float | None = None

@@ -24,8 +24,9 @@ class Weights(Value):
         released_bytes: given up because memory ran short.
         window_bytes: read ahead of the computation at most.
         lock_refused: ``RLIMIT_MEMLOCK``, or a kernel that cannot lock, stopped the locking.
-        reads: ``direct`` into the program's own memory, or ``buffered`` by the page cache where the
-            file system cannot do that; none in what an older armload recorded.
+        reads: ``direct`` into the program's own memory, or ``buffered`` by the page cache, where
+            that is faster or the file system has nothing else; none in what an older armload
+            recorded.
     """
 
     weights: Literal["streamed", "mapped"]

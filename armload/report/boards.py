@@ -140,16 +140,20 @@ def _memory_rate(board: Board, rates: Rates, why_not: str) -> str:
 
 def _storage_rate(board: Board, rates: Rates, why_not: str) -> str:
     if rates.storage_read_bytes_per_s:
-        # The programs that stream weights choose in the same way.
-        how = (
-            "with direct I/O, as weights are streamed"
-            if rates.storage_way == "direct"
-            else "through the page cache, as weights are streamed: no direct I/O there"
-        )
         beside = "" if rates.storage_is_settled else _BESIDE_OTHERS
         rate = format_bytes(rates.storage_read_bytes_per_s)
-        return f"{rate}/s, measured in this boot {how}{beside}"
+        return f"{rate}/s, measured in this boot {_way_of_reading(rates)}{beside}"
     return _declared(board.facts.storage_read_bytes_per_s, why_not)
+
+
+def _way_of_reading(rates: Rates) -> str:
+    other = rates.storage_other_way_bytes_per_s
+    other_rate = f"{format_bytes(other)}/s" if other else ""
+    if rates.storage_way == "direct":
+        how = "with direct I/O, as weights are streamed"
+        return f"{how} (through the page cache: {other_rate})" if other else how
+    why = f"direct I/O: {other_rate}" if other else "no direct I/O there"
+    return f"through the page cache, as weights are streamed ({why})"
 
 
 def _declared(count: int | None, why_not: str) -> str:

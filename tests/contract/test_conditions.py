@@ -100,6 +100,7 @@ def test_rates_are_measured_once_per_boot(host: Host, board: Board, model: PureP
     assert rates.storage_read_bytes_per_s is not None
     assert rates.storage_way in ("direct", "cache dropped")
     assert host.run(f"[ -e {quote(former)} ]").status == 1
+    assert (rates.storage_other_way_bytes_per_s is None) <= (rates.storage_way != "direct")
     assert rates.memory_others_cpu is not None
     assert rates.storage_others_cpu is not None
     assert rates.storage_others_read_bytes is not None

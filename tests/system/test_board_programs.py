@@ -72,6 +72,11 @@ def test_storage_is_read_whatever_the_file_is_long(where: str, size: int, tmp_pa
     assert found["storage_way"] in ("direct", "cache dropped")
     assert found["storage_read_bytes_per_s"] > 0
     assert 0 < found["storage_read_bytes"] <= (256 << 20) + (1 << 20)
+    rate, other = found["storage_read_bytes_per_s"], found.get("storage_other_way_bytes_per_s")
+    if found["storage_way"] == "direct":
+        assert other <= 1.1 * rate + 2
+    else:
+        assert other is None or other <= rate / 1.1 + 2
 
 
 def test_a_file_is_put_out_of_the_page_cache(tmp_path: Path) -> None:

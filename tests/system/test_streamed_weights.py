@@ -13,10 +13,12 @@ import pytest
 from armload.analysis.streaming import streamed_weights
 from armload.build.binary import Binary
 from armload.core.progress import Silent
+from armload.engines.weights import READS_VARIABLE
 from armload.models.synth import synthesise
 from tests.split import in_two_parts
 from tests.system.engines import LAST_WITH_DECODE, engine
 from tests.system.lacking import with_meminfo, without_calls
+from tests.system.scoring import generated, score
 from tests.system.streaming import (
     COVERED,
     EXPERTS,
@@ -126,6 +128,43 @@ def test_where_a_file_system_has_no_direct_io_weights_are_read_through_the_page_
     assert text_of(process) == expected
     weights = traced(trace)[0].weights[-1]
     assert (weights.weights, weights.reads) == ("streamed", "buffered")
+
+
+def test_where_the_page_cache_is_faster_weights_are_read_through_it(
+    binary: Binary, wide: Path, tmp_path: Path
+) -> None:
+    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
+    trace = tmp_path / "trace.jsonl"
+    measured = {READS_VARIABLE: "buffered"}
+    assert text_of(starts(binary, wide, trace, streamed() | measured, *WORDS)) == expected
+    weights = traced(trace)[0].weights[-1]
+    assert (weights.weights, weights.reads) == ("streamed", "buffered")
+
+
+@as_root
+def test_a_longer_prompt_than_any_before_is_given_memory_of_the_resident_part(
+    scorer: Path, wide: Path, tmp_path: Path
+) -> None:
+    items = [
+        {"id": str(words), "kind": "generate", "prompt": " a" * words, "max_tokens": 2}
+        for words in (4, 200)
+    ]
+    # 20 kB more than the reserve: the first prompt takes less than the second needs.
+    machine = with_meminfo(
+        "MemTotal: 1048576 kB\nMemAvailable: 52448 kB\nSwapTotal: 0 kB\n", tmp_path
+    )
+    expected = score(scorer, tmp_path, items, "--no-repack", model=wide)
+    found = score(
+        *(scorer, tmp_path, items, "--no-repack", "--poll", "0"),
+        model=wide,
+        variables=streamed(),
+        launcher=machine,
+    )
+    for name, answer in expected.items():
+        assert generated(found[name]).tokens == generated(answer).tokens
+    steps = traced(tmp_path / "trace.jsonl")[1]
+    (long,) = (step for step in steps if step.tokens >= 200)
+    assert (steps[0].locked_bytes or 0) - (long.locked_bytes or 0) > 4 << 20
 
 
 def test_weights_that_all_stay_in_memory_are_read_once(

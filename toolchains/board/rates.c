@@ -2,12 +2,13 @@
  *
  *     rates memory THREADS AVAILABLE_BYTES   reads a buffer far larger than the caches, best of
  *                                            several passes
- *     rates storage FILE                     reads a file in order, past the page cache
+ *     rates storage FILE                     reads a file in order, as weights are streamed: with
+ *                                            direct I/O or through the page cache, what is faster
  *     rates evict FILE                       drops a file's clean pages, and looks whether they
  *                                            are gone
  *
  * Prints one JSON object. `memory` takes about 0.4 s and at most a quarter of the available memory,
- * `storage` little more than a second, or 256 MiB. Both say what other programs did meanwhile. */
+ * `storage` little more than two seconds, or 512 MiB. Both say what other programs did meanwhile. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -28,9 +29,15 @@
 
 enum { MOST_THREADS = 256, LEAST_PASSES = 3, BLOCK_BYTES = 1 << 20, BLOCK_ALIGNMENT = 4096 };
 
+/* As in armload_reader.c. */
+enum { READERS = 4 };
+
 static const size_t LEAST_BUFFER = 64 * MIB, LARGEST_BUFFER = 256 * MIB, READ_AT_MOST = 256 * MIB,
                     FIRST_BYTES = 32 * MIB;
 static const double MEMORY_S = 0.4, STORAGE_S = 1.0, FIRST_S = 0.25;
+
+/* The page cache costs CPU time for each page, so a little faster is not enough. */
+static const double CLEARLY_FASTER = 1.1;
 
 static double now_s(void)
 {
@@ -226,74 +233,140 @@ static int memory(const char *threads_text, const char *available_text)
     return fflush(stdout) != 0;
 }
 
-static ssize_t read_block(int file, void *block)
+/* One way of reading a file, by as many threads as read streamed weights. */
+static struct {
+    pthread_mutex_t lock;
+    int file, error;
+    bool direct, settled, done;
+    size_t size, next; /* of the file; where the next request begins */
+    size_t total;
+    double began_s, took_s;
+    struct others before;
+} reading = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static ssize_t read_block(size_t at, void *block)
 {
     ssize_t got;
     do
-        got = read(file, block, BLOCK_BYTES);
+        got = pread(reading.file, block, BLOCK_BYTES, (off_t)at);
     while (got < 0 && errno == EINTR);
     return got;
 }
 
-static int from_the_start(int file, int direct)
+static void drop_from_cache(int file)
 {
-    if (!direct) {
-        fdatasync(file);
-        posix_fadvise(file, 0, (off_t)READ_AT_MOST, POSIX_FADV_DONTNEED);
-        posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL);
+    fdatasync(file);
+    posix_fadvise(file, 0, (off_t)(READ_AT_MOST + 2 * FIRST_BYTES), POSIX_FADV_DONTNEED);
+}
+
+/* Called with the lock held. A short file is read again: quick storage needs more to be timed. */
+static size_t next_request(void)
+{
+    if (reading.next >= reading.size) {
+        reading.next = 0;
+        if (!reading.direct)
+            drop_from_cache(reading.file);
     }
-    return lseek(file, 0, SEEK_SET) < 0;
+    size_t at = reading.next;
+    reading.next += BLOCK_BYTES;
+    return at;
+}
+
+/* Called with the lock held, from the end of one request to the end of another. */
+static void note_request(ssize_t got)
+{
+    reading.error = got < 0 ? errno : reading.error;
+    reading.total += got > 0 ? (size_t)got : 0;
+    reading.took_s = now_s() - reading.began_s;
+    /* Storage that is awake, or has saved up a burst, begins quicker than it goes on. */
+    if (!reading.settled && (reading.total >= FIRST_BYTES || reading.took_s >= FIRST_S)) {
+        reading.settled = true;
+        reading.before = look_at_others();
+        reading.total = 0;
+        reading.began_s = now_s();
+        reading.took_s = 0;
+    }
+    reading.done = got <= 0 || reading.total >= READ_AT_MOST || reading.took_s >= STORAGE_S;
+}
+
+static void *read_blocks(void *block)
+{
+    pthread_mutex_lock(&reading.lock);
+    while (!reading.done) {
+        size_t at = next_request();
+        pthread_mutex_unlock(&reading.lock);
+        ssize_t got = read_block(at, block);
+        pthread_mutex_lock(&reading.lock);
+        if (!reading.done)
+            note_request(got);
+    }
+    pthread_mutex_unlock(&reading.lock);
+    return NULL;
+}
+
+struct read_rate {
+    double bytes_per_s, others_cpu;
+    size_t bytes;
+    unsigned long long others_bytes;
+};
+
+/* Returns false, with errno, where the file cannot be read in that way. */
+static bool measure_reading(const char *name, bool direct, char *blocks, struct read_rate *rate)
+{
+    struct stat facts;
+    pthread_t threads[READERS];
+    int started = 0;
+    reading.file = open(name, O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
+    if (reading.file < 0)
+        return false;
+    reading.size = fstat(reading.file, &facts) ? 0 : (size_t)facts.st_size;
+    reading.direct = direct;
+    reading.error = 0;
+    reading.settled = reading.done = false;
+    reading.next = reading.total = 0;
+    if (!direct)
+        drop_from_cache(reading.file);
+    reading.before = look_at_others();
+    reading.began_s = now_s();
+    for (; started < READERS; started++)
+        if (pthread_create(&threads[started], NULL, read_blocks, blocks + started * BLOCK_BYTES))
+            break;
+    for (int thread = 0; thread < started; thread++)
+        pthread_join(threads[thread], NULL);
+    struct others after = look_at_others();
+    close(reading.file);
+    errno = reading.error ? reading.error : ENODATA;
+    if (reading.error || !reading.total || reading.took_s <= 0)
+        return false;
+    unsigned long long every = after.read_bytes - reading.before.read_bytes;
+    *rate = (struct read_rate){
+        .bytes_per_s = (double)reading.total / reading.took_s,
+        .others_cpu = others_cpu(&reading.before, &after),
+        .bytes = reading.total,
+        .others_bytes = every > reading.total ? every - reading.total : 0,
+    };
+    return true;
 }
 
 static int storage(const char *name)
 {
-    void *block = aligned_alloc(BLOCK_ALIGNMENT, BLOCK_BYTES);
-    if (!block)
+    char *blocks = aligned_alloc(BLOCK_ALIGNMENT, (size_t)READERS * BLOCK_BYTES);
+    struct read_rate direct, cached;
+    if (!blocks)
         return fail("storage");
-    int direct = 1, file = open(name, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    if (file >= 0 && read_block(file, block) < 0) {
-        close(file);
-        file = -1;
-    }
-    if (file < 0) {
-        direct = 0;
-        file = open(name, O_RDONLY | O_CLOEXEC);
-    }
-    if (file < 0)
+    bool has_direct = measure_reading(name, true, blocks, &direct);
+    if (!measure_reading(name, false, blocks, &cached))
         return fail(name);
-    size_t total = 0;
-    if (from_the_start(file, direct))
-        return fail(name);
-    struct others before = look_at_others();
-    double began_s = now_s(), took_s = 0;
-    for (int first = 1; total < READ_AT_MOST && took_s < STORAGE_S;) {
-        ssize_t got = read_block(file, block);
-        if (got < 0)
-            return fail(name);
-        total += (size_t)got;
-        took_s = now_s() - began_s;
-        /* A short file is read again: quick storage needs more than that to be timed. */
-        if (got < BLOCK_BYTES && (!total || from_the_start(file, direct)))
-            break;
-        /* Storage that is awake, or has saved up a burst, begins quicker than it goes on. */
-        if (first && (total >= FIRST_BYTES || took_s >= FIRST_S)) {
-            first = 0;
-            total = 0;
-            before = look_at_others();
-            began_s = now_s();
-            took_s = 0;
-        }
-    }
-    if (!total || took_s <= 0) {
-        errno = ENODATA;
-        return fail(name);
-    }
-    struct others after = look_at_others();
-    unsigned long long every = after.read_bytes - before.read_bytes;
+    bool takes_direct = has_direct && cached.bytes_per_s <= CLEARLY_FASTER * direct.bytes_per_s;
+    const struct read_rate *taken = takes_direct ? &direct : &cached;
     printf("{\"storage_read_bytes_per_s\":%.0f,\"storage_way\":\"%s\",\"storage_read_bytes\":%zu,"
-           "\"storage_others_cpu\":%.3f,\"storage_others_read_bytes\":%llu}\n",
-           (double)total / took_s, direct ? "direct" : "cache dropped", total,
-           others_cpu(&before, &after), every > total ? every - total : 0);
+           "\"storage_others_cpu\":%.3f,\"storage_others_read_bytes\":%llu",
+           taken->bytes_per_s, takes_direct ? "direct" : "cache dropped", taken->bytes,
+           taken->others_cpu, taken->others_bytes);
+    if (has_direct)
+        printf(",\"storage_other_way_bytes_per_s\":%.0f",
+               takes_direct ? cached.bytes_per_s : direct.bytes_per_s);
+    puts("}");
     return fflush(stdout) != 0;
 }
 

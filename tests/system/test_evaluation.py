@@ -137,6 +137,27 @@ def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
     assert "boxed and number disagree on" in again.stdout
 
 
+@pytest.mark.machine
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/cli/verbs/evaluation.py"])
+def test_without_options_two_quantisations_are_evaluated_on_a_virtual_board(ann: Person) -> None:
+    try:
+        shown = json.loads(ann.types("eval", "--json").stdout)
+        traded = json.loads(ann.types("tradeoff", "latest", "--json").stdout)
+    finally:
+        ann.types("board.down", "--board", "virtual")
+    largest = {point["model"]: point for point in shown["points"]}
+    assert list(largest) == ["word-problems-Q8_0.gguf", "word-problems-Q2_K.gguf"]
+    for point in largest.values():
+        low, high = point["accuracy"]["interval"]
+        assert low < point["correct"] / point["questions"] < high
+        assert point["questions"] >= 20
+    q8_0, q2_k = (point["correct"] / point["questions"] for point in largest.values())
+    assert q8_0 > q2_k
+    assert len(traded) == 1
+    page = (ann.folder / "evaluations" / shown["evaluation"] / "report.html").read_text()
+    assert "Accuracy against time" in page
+
+
 def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
     options = ("--model", MODEL, "--budget", "20", "--limit", "3")
     task = ann.folder / "sums.yaml"

@@ -23,7 +23,7 @@ from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
 from armload.models.model import Model
 
-PROGRAM_BYTES = 12 << 20
+PROGRAM_BYTES = 24 << 20
 BYTES_PER_VOCABULARY_ENTRY = 160
 """Of the engine itself beside weights, cache and buffers, with some to spare; measured with
 vocabularies of 32,000 and 152,000 tokens."""

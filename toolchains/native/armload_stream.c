@@ -266,7 +266,7 @@ static void make_room_for(struct ggml_cgraph * graph) {
         return;
     }
     stream.graph_bytes = bytes;
-    if (armload_read_memory(&memory) && memory.available_bytes - more < stream.reserve_bytes) {
+    if (armload_read_memory(&memory) && memory.available_bytes - more < stream.reserve_bytes / 2) {
         armload_release_held(stream.reserve_bytes - (memory.available_bytes - more));
     }
 }

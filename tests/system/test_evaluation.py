@@ -148,8 +148,8 @@ def test_without_options_two_quantisations_are_evaluated_on_a_virtual_board(ann:
     largest = {point["model"]: point for point in shown["points"]}
     assert list(largest) == ["word-problems-Q8_0.gguf", "word-problems-Q2_K.gguf"]
     for point in largest.values():
-        low, high = point["accuracy"]["interval"]
-        assert low < point["correct"] / point["questions"] < high
+        interval = point["accuracy"]["interval"]
+        assert interval["low"] < point["correct"] / point["questions"] < interval["high"]
         assert point["questions"] >= 20
     q8_0, q2_k = (point["correct"] / point["questions"] for point in largest.values())
     assert q8_0 > q2_k

@@ -73,8 +73,14 @@ static int64_t held_bytes(void) {
     return bytes;
 }
 
-// Gives memory back before the kernel kills somebody: as much as is missing, and what others will have
-// taken before it is back.
+// Gives memory back where little of the reserve is left: as much as is missing of it.
+static void keep_reserve(int64_t available_bytes) {
+    if (available_bytes < stream.reserve_bytes / 2) {
+        armload_release_held(stream.reserve_bytes - available_bytes);
+    }
+}
+
+// Gives memory back before the kernel kills somebody: also what others will have taken before it is back.
 static void * guard(void * unused) {
     (void) unused;
     int64_t before = 0; // without what is held
@@ -83,10 +89,7 @@ static void * guard(void * unused) {
         if (armload_read_memory(&memory)) {
             const int64_t others = memory.available_bytes + held_bytes();
             const int64_t taken  = before > others ? before - others : 0;
-            const int64_t soon   = memory.available_bytes - LOOKS_AHEAD * taken;
-            if (soon < stream.reserve_bytes / 2) {
-                armload_release_held(stream.reserve_bytes - soon);
-            }
+            keep_reserve(memory.available_bytes - LOOKS_AHEAD * taken);
             before = others;
         }
         nanosleep(&(struct timespec) { .tv_nsec = LOOK_EVERY_NS }, NULL);
@@ -266,8 +269,8 @@ static void make_room_for(struct ggml_cgraph * graph) {
         return;
     }
     stream.graph_bytes = bytes;
-    if (armload_read_memory(&memory) && memory.available_bytes - more < stream.reserve_bytes / 2) {
-        armload_release_held(stream.reserve_bytes - (memory.available_bytes - more));
+    if (armload_read_memory(&memory)) {
+        keep_reserve(memory.available_bytes - more);
     }
 }
 

@@ -221,3 +221,14 @@ new Promise((done) => {
 })
 """
 """Gives the charts that are not drawn, or drawn so wide that they are shrunk to the room."""
+
+
+def assert_drawn(tab: Tab, page: Path, *, figures: int, width: int) -> None:
+    """All figures are drawn and fit the window, without a network or a complaint."""
+    assert tab.evaluate("document.querySelectorAll('.vega-embed svg').length") == figures
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    too_wide = """[...document.querySelectorAll(".chart svg")]
+        .filter((each) => each.getBoundingClientRect().right > innerWidth + 1).length"""
+    assert tab.evaluate(too_wide) == 0
+    assert tab.complaints == []
+    assert set(tab.asked) == {page.as_uri()}

@@ -13,7 +13,7 @@ from armload.evaluation.sides import find_sides, trade
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.tradeoff_page import write_tradeoff_page
-from tests.system.browser import PROGRAM, Tab, opened_browser
+from tests.system.browser import PROGRAM, Tab, assert_drawn, opened_browser
 from tests.unit.evaluations import evaluated
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
@@ -44,14 +44,7 @@ def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
 ) -> None:
     page = pages[name]
     tab.open(page, width=width, scheme=scheme)
-    figures = {"evaluation": 2, "tradeoff": 1}[name]
-    assert tab.evaluate("document.querySelectorAll('.vega-embed svg').length") == figures
-    assert tab.evaluate("document.documentElement.scrollWidth") == width
-    too_wide = """[...document.querySelectorAll(".chart svg")]
-        .filter((each) => each.getBoundingClientRect().right > innerWidth + 1).length"""
-    assert tab.evaluate(too_wide) == 0
-    assert tab.complaints == []
-    assert set(tab.asked) == {page.as_uri()}
+    assert_drawn(tab, page, figures={"evaluation": 2, "tradeoff": 1}[name], width=width)
 
 
 def test_questions_are_sorted_filtered_and_opened(pages: dict[str, Path], tab: Tab) -> None:

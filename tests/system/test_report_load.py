@@ -10,7 +10,7 @@ import pytest
 
 from armload.report.load.loaded import loaded_of
 from armload.report.load.page import write_page
-from tests.system.browser import PROGRAM, Tab, opened_browser
+from tests.system.browser import PROGRAM, Tab, assert_drawn, opened_browser
 from tests.unit.served_loads import keep, points
 from tests.unit.simulated_server import Simulated
 
@@ -36,14 +36,7 @@ def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
     width: int, scheme: Literal["light", "dark"], page: Path, tab: Tab
 ) -> None:
     tab.open(page, width=width, scheme=scheme)
-    drawn = "[...document.querySelectorAll('.vega-embed svg')].length"
-    assert tab.evaluate(drawn) == len(FIGURES)
-    assert tab.evaluate("document.documentElement.scrollWidth") == width
-    too_wide = """[...document.querySelectorAll(".chart svg")]
-        .filter((each) => each.getBoundingClientRect().right > innerWidth + 1).length"""
-    assert tab.evaluate(too_wide) == 0
-    assert tab.complaints == []
-    assert set(tab.asked) == {page.as_uri()}
+    assert_drawn(tab, page, figures=len(FIGURES), width=width)
 
 
 def test_the_tracks_of_the_timeline_share_one_time_axis(page: Path, tab: Tab) -> None:

@@ -21,6 +21,7 @@ from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
+    MICRO_BATCH_TOKENS,
     if_offered,
     settings_words,
 )
@@ -81,7 +82,7 @@ class ServingPlan(Value):
     threads: TokenCount | None = None
     cpus: Cores | None = None
     batch_tokens: TokenCount = 2048
-    micro_batch_tokens: TokenCount = 512
+    micro_batch_tokens: TokenCount = MICRO_BATCH_TOKENS
     kv_type: KvType = "f16"
     flash_attention: FlashAttention = "auto"
     weights: WeightsMode = "auto"

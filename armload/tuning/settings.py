@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from armload.bench.options import Options
 from armload.core.values import counted, format_bytes
+from armload.engines.llama_cpp import MICRO_BATCH_TOKENS
 from armload.engines.plan import NO_SPECULATION
 from armload.tuning.space import Choice, Setting
 
@@ -16,7 +17,7 @@ _BY_ITSELF: dict[str, Choice] = {
     "engine_args": "",
     "flash_attention": "auto",
     "kv_type": "f16",
-    "micro_batch": 512,
+    "micro_batch": MICRO_BATCH_TOKENS,
     "slots": 4,
     "speculate": NO_SPECULATION,
 }

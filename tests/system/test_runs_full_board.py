@@ -172,6 +172,7 @@ def test_a_run_on_storage_that_was_full_for_a_while_comes_home_and_says_so(
     with closing(Connection(board, Silent())) as connection:
         (left,) = list_runs(connection.host, board.workdir)
         run, folder = resumed(connection, left, tmp_path, progress)
+    assert run.exit.status == 0
     numbers = [step.step for step in run.steps]
     assert numbers[:FULL_AT] == [*range(FULL_AT)], "what was measured before is kept"
     assert numbers[-1] == STEPS - 1, "there was room again"

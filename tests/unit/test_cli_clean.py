@@ -7,8 +7,10 @@ import os
 import pty
 import signal
 import subprocess
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import command_line
@@ -131,6 +133,9 @@ def asked(cache: Path) -> tuple[subprocess.Popen[bytes], int]:
         heard = os.read(process.stderr.fileno(), 4096)
         assert heard, said
         said += heard
+    # Python forgets a signal that arrives between the prompt and the read of the answer.
+    while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
+        time.sleep(0.001)
     return process, person
 
 

@@ -26,7 +26,7 @@ enum {
     LEAST_WINDOW_BYTES  = 8 << 20,
     MOST_WINDOW_BYTES   = 64 << 20,
     WINDOW_SHARE        = 16, // of the available memory
-    LEAST_RESERVE_BYTES = 16 << 20,
+    LEAST_RESERVE_BYTES = 24 << 20,
     RESERVE_SHARE       = 20, // of all memory
     LOOK_EVERY_NS       = 10 * 1000 * 1000,
     LOOKS_AHEAD         = 4,
@@ -73,24 +73,35 @@ static int64_t held_bytes(void) {
     return bytes;
 }
 
-// Gives memory back where little of the reserve is left: as much as is missing of it.
-static void keep_reserve(int64_t available_bytes) {
-    if (available_bytes < stream.reserve_bytes / 2) {
-        armload_release_held(stream.reserve_bytes - available_bytes);
+// Gives memory back where little of the reserve is left or will soon be: as much as is missing of it.
+static bool keep_reserve(int64_t available_bytes, int64_t available_soon_bytes) {
+    if (available_bytes >= stream.reserve_bytes / 2 && available_soon_bytes >= stream.reserve_bytes / 4) {
+        return false;
     }
+    armload_release_held(stream.reserve_bytes - available_soon_bytes);
+    return true;
+}
+
+static int64_t smaller(int64_t one, int64_t other) {
+    return one < other ? one : other;
 }
 
 // Gives memory back before the kernel kills somebody: also what others will have taken before it is back.
+// A process that starts takes a few MB once; only what is taken in two looks running is expected to go on.
 static void * guard(void * unused) {
     (void) unused;
-    int64_t before = 0; // without what is held
+    int64_t before       = 0; // without what is held
+    int64_t taken_before = 0;
     while (!__atomic_load_n(&stream.guard_stops, __ATOMIC_ACQUIRE)) {
         struct armload_memory memory;
         if (armload_read_memory(&memory)) {
             const int64_t others = memory.available_bytes + held_bytes();
             const int64_t taken  = before > others ? before - others : 0;
-            keep_reserve(memory.available_bytes - LOOKS_AHEAD * taken);
-            before = others;
+            const int64_t soon   = memory.available_bytes - LOOKS_AHEAD * smaller(taken, taken_before);
+            const bool    gave   = keep_reserve(memory.available_bytes, soon);
+            // What is given back counts as available only some time later.
+            before       = gave ? 0 : others;
+            taken_before = gave ? 0 : taken;
         }
         nanosleep(&(struct timespec) { .tv_nsec = LOOK_EVERY_NS }, NULL);
     }
@@ -270,7 +281,7 @@ static void make_room_for(struct ggml_cgraph * graph) {
     }
     stream.graph_bytes = bytes;
     if (armload_read_memory(&memory)) {
-        keep_reserve(memory.available_bytes - more);
+        keep_reserve(memory.available_bytes - more, memory.available_bytes - more);
     }
 }
 

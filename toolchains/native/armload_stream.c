@@ -82,10 +82,6 @@ static bool keep_reserve(int64_t available_bytes, int64_t available_soon_bytes) 
     return true;
 }
 
-static int64_t smaller(int64_t one, int64_t other) {
-    return one < other ? one : other;
-}
-
 // Gives memory back before the kernel kills somebody: also what others will have taken before it is back.
 // A process that starts takes a few MB once; only what is taken in two looks running is expected to go on.
 static void * guard(void * unused) {
@@ -97,11 +93,10 @@ static void * guard(void * unused) {
         if (armload_read_memory(&memory)) {
             const int64_t others = memory.available_bytes + held_bytes();
             const int64_t taken  = before > others ? before - others : 0;
-            const int64_t soon   = memory.available_bytes - LOOKS_AHEAD * smaller(taken, taken_before);
-            const bool    gave   = keep_reserve(memory.available_bytes, soon);
+            const int64_t soon   = memory.available_bytes - LOOKS_AHEAD * within(0, taken, taken_before);
             // What is given back counts as available only some time later.
-            before       = gave ? 0 : others;
-            taken_before = gave ? 0 : taken;
+            before       = keep_reserve(memory.available_bytes, soon) ? 0 : others;
+            taken_before = taken;
         }
         nanosleep(&(struct timespec) { .tv_nsec = LOOK_EVERY_NS }, NULL);
     }
@@ -281,7 +276,8 @@ static void make_room_for(struct ggml_cgraph * graph) {
     }
     stream.graph_bytes = bytes;
     if (armload_read_memory(&memory)) {
-        keep_reserve(memory.available_bytes - more, memory.available_bytes - more);
+        const int64_t left = memory.available_bytes - more;
+        keep_reserve(left, left);
     }
 }
 

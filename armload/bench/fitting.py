@@ -22,8 +22,8 @@ from armload.models.foreseen import foreseen
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
-from armload.runs.pipeline import Request, session
 from armload.runs.predicting import predict_from_facts, predict_there
+from armload.runs.session import Request, session
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""

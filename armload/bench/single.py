@@ -16,9 +16,10 @@ from armload.engines.completion import Completion, settings_of
 from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.models.find import model_called
-from armload.runs.pipeline import Request, Session, execute, session
+from armload.runs.pipeline import execute
 from armload.runs.plain import find_plain
 from armload.runs.predicting import foresight
+from armload.runs.session import Request, Session, session
 
 Report = Callable[[Sequence[Run]], None]
 """Called with the runs so far after each of them."""

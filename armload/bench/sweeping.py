@@ -14,8 +14,9 @@ from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.pipeline import Request, execute, session
+from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight
+from armload.runs.session import Request, session
 
 Report = Callable[[Place, Run | ArmloadError], None]
 """Is called with how each run ended, or why it could not be started."""

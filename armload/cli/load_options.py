@@ -12,7 +12,7 @@ from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.server import ServingPlan
-from armload.runs.pipeline import Request
+from armload.runs.session import Request
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.find_rate import check_requests

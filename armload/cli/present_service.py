@@ -11,7 +11,7 @@ from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.engines.server import ServingPlan
 from armload.report.services import ServedModel, served_view
-from armload.runs.pipeline import Request
+from armload.runs.session import Request
 from armload.serving.front.app import Front
 from armload.serving.front.llm_serving import DataForm, FrontedModel
 from armload.serving.front.running import fronted

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
 
 
 def models_in(request: Request, names: Sequence[str], types: str) -> tuple[str, ...]:

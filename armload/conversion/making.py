@@ -24,7 +24,8 @@ from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.model_tool import AnyPlan, InPlace, ModelTool
 from armload.models.model import Model
-from armload.runs.pipeline import Session, execute
+from armload.runs.pipeline import execute
+from armload.runs.session import Session
 
 _COMPLAINT = re.compile(r"(?im)^.*\b(?:fail|error|you need|tokenizes to)\w*\b.*$")
 _MOST_COMPLAINTS = 2

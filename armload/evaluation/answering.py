@@ -19,8 +19,9 @@ from armload.evaluation.items import write_items
 from armload.evaluation.placed import placed_runs
 from armload.evaluation.way import Way, one_continuation
 from armload.models.model import Model
-from armload.runs.pipeline import Request, Session, execute, session
+from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight_of
+from armload.runs.session import Request, Session, session
 
 Item = dict[str, object]
 

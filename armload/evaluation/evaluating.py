@@ -20,7 +20,8 @@ from armload.evaluation.sources import source_of
 from armload.evaluation.task import Task
 from armload.evaluation.way import Way
 from armload.models.model import Model
-from armload.runs.pipeline import Request, Session, execute, session
+from armload.runs.pipeline import execute
+from armload.runs.session import Request, Session, session
 
 Note = Callable[[int, Sequence[Answer]], str]
 """Given a part and some more of its answers, says in a few words how it stands."""

@@ -11,8 +11,8 @@ from armload.core.values import counted
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
 from armload.evaluation.way import one_continuation
-from armload.runs.pipeline import Foresee, Session
 from armload.runs.predicting import foresight_of
+from armload.runs.session import Foresee, Session
 
 
 def foresight(where: Session, engine: Scoring, max_tokens: int, progress: Progress) -> Foresee:

@@ -21,7 +21,7 @@ from armload.engines.weights import BoardMemory
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
-from armload.runs.pipeline import Foresee, Session
+from armload.runs.session import Foresee, Session
 from armload.runs.slices import known_compute, measured_compute
 
 ASSUMED_AVAILABLE = 0.8

@@ -13,7 +13,8 @@ from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.engine import Engine
 from armload.runs.connection import Connection
-from armload.runs.fetch import fetch, is_here, tell_it_is_fetched
+from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.store import is_here
 
 OLDEST = timedelta(days=1)
 """What was measured longer ago is no answer to a command of now; ``pull`` fetches it."""

@@ -23,7 +23,8 @@ from armload.models.header import Header
 from armload.models.model import Model
 from armload.models.slices import Slice, slice_model, slice_path, slices_of
 from armload.runs import store
-from armload.runs.pipeline import Session, execute
+from armload.runs.pipeline import execute
+from armload.runs.session import Session
 
 PROMPT_TOKENS = 64
 OUTPUT_TOKENS = 24

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from armload.analysis.run import FORMAT, Run
 from armload.core.disk import unreadable
-from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
 from armload.core.files import file_name_of, write_whole
 from armload.core.mistakes import explain_mistake
 from armload.core.workspace import data_names, runs_folder
@@ -65,6 +65,17 @@ def load(folder: Path) -> Run:
             f"{path}: {explain_mistake(error, Run)}.",
             f"The file was changed, or is from another program. {_AGAIN}",
         ) from error
+
+
+def is_here(run_id: str) -> bool:
+    """Say whether a run lies on this machine and can be read, by a newer armload if not by us."""
+    try:
+        load(runs_folder() / run_id)
+    except NewerFormatError:
+        return True
+    except ArmloadError:
+        return False
+    return True
 
 
 def run_folders() -> list[Path]:

@@ -16,8 +16,9 @@ from armload.engines.server import SERVER, Serving, ServingPlan, plan_for
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.keys import key_on_board, new_key
-from armload.runs.pipeline import Foresee, Request, Session, session, underway
+from armload.runs.pipeline import underway
 from armload.runs.predicting import foresight_of
+from armload.runs.session import Foresee, Request, Session, session
 from armload.serving.listing import services_at
 from armload.serving.service import Service
 

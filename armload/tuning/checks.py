@@ -17,7 +17,7 @@ from armload.evaluation.preparing import Asked, prepare
 from armload.evaluation.results import points_of
 from armload.evaluation.way import Way
 from armload.models.model import Model
-from armload.runs.pipeline import Session
+from armload.runs.session import Session
 from armload.tuning.record import Quality
 from armload.tuning.settings import scored
 from armload.tuning.space import Setting

@@ -17,8 +17,9 @@ from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
-from armload.runs.pipeline import Session, execute
+from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight
+from armload.runs.session import Session
 from armload.tuning.foreseeing import Foreseeing
 from armload.tuning.measuring import Attempt
 from armload.tuning.prior import Prior

@@ -14,8 +14,8 @@ from armload.engines.plan import KV_BITS, Plan
 from armload.engines.prediction import Prediction
 from armload.models.gguf import read_outline
 from armload.models.model import Model
-from armload.runs.pipeline import Session
 from armload.runs.predicting import expected, given_by, known_compute_or_roofline
+from armload.runs.session import Session
 from armload.tuning.prior import Prior
 
 _HELD = ("fits", "unknown")

@@ -16,7 +16,7 @@ from armload.engines.model_engine import peak_memory
 from armload.engines.server import ServingPlan, plan_for, serving_need
 from armload.engines.trace import read_trace
 from armload.models.model import Model
-from armload.runs.pipeline import Session
+from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.every import dialect_named
 from armload.serving.lengths import read_lengths

@@ -17,7 +17,7 @@ from armload.engines.speculation import SPECULATING_PROGRAM
 from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.pipeline import Request, Session, session
+from armload.runs.session import Request, Session, session
 from armload.tuning.checks import Divergence, RightAnswers
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
 from armload.tuning.continuing import Continuations

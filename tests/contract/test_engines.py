@@ -17,8 +17,9 @@ from armload.deploy.claims import claims
 from armload.engines import every
 from armload.report.table import run_table
 from armload.runs import store
-from armload.runs.fetch import pull
-from armload.runs.pipeline import Request, execute, session
+from armload.runs.pipeline import execute
+from armload.runs.pull import pull
+from armload.runs.session import Request, session
 from tests import one_number as example
 from tests.contract.leases import SOMEBODY, put_up
 from tests.one_number import OneNumber, one_number

@@ -19,9 +19,9 @@ from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
 from armload.engines.job import Job
 from armload.runs.connection import Connection
-from armload.runs.fetch import pull
 from armload.runs.follow import stoppable
 from armload.runs.keys import keep_key
+from armload.runs.pull import pull
 from tests.contract.leases import taken
 from tests.resuming import resumed
 from tests.unit.runs import BEFORE, quick_run

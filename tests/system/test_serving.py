@@ -16,7 +16,7 @@ import requests
 
 from armload.core.progress import Silent
 from armload.engines.server import ServingPlan
-from armload.runs.pipeline import Request
+from armload.runs.session import Request
 from armload.serving.service import Service
 from armload.serving.starting import served
 from tests.faults import without_connection

@@ -14,7 +14,7 @@ import yaml
 from armload.core.progress import Silent
 from armload.engines.scorer import SCORER
 from armload.models.find import model_called
-from armload.runs.pipeline import Request, session
+from armload.runs.session import Request, session
 from armload.tuning.checks import Divergence
 from armload.tuning.space import Setting
 from tests.person import Person

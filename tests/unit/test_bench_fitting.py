@@ -9,7 +9,7 @@ import pytest
 from armload.bench.fitting import fit
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
-from armload.runs.pipeline import Request
+from armload.runs.session import Request
 
 BOARD = """extends: dayu200
 reach:

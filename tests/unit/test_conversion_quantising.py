@@ -28,7 +28,7 @@ from armload.engines.plan import Plan
 from armload.models.gguf import read_model, read_outline
 from armload.models.shape import load_shape
 from armload.models.synth import header_like, synthesise_like
-from armload.runs.pipeline import Request
+from armload.runs.session import Request
 from tests.unit.builds import held_elsewhere
 from tests.unit.test_cli_json import printed
 from tests.unit.test_engines_speculation import site

@@ -15,7 +15,7 @@ from armload.engines.scorer import SCORER, Scoring, ScoringPlan
 from armload.evaluation.foreseeing import say_duration
 from armload.models.find import model_called
 from armload.runs.connection import Connection
-from armload.runs.pipeline import Request, Session
+from armload.runs.session import Request, Session
 from tests.unit.samples import binary
 from tests.unit.test_engines_scorer import PROGRAM
 

@@ -13,7 +13,7 @@ from armload.analysis.run import FORMAT, Run
 from armload.bench.sides import read_side
 from armload.core.errors import DataError, UsageError
 from armload.runs import store
-from armload.runs.fetch import is_here
+from armload.runs.store import is_here
 from tests.unit.runs import quick_run
 
 MANY = 2000

@@ -14,7 +14,7 @@ from armload.core.errors import DataError, UsageError
 from armload.engines.cpu_set import cpu_numbers, cpu_words
 from armload.engines.plan import Plan
 from armload.engines.server import SERVER
-from armload.runs.pipeline import Session
+from armload.runs.session import Session
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
 from armload.tuning.continuing import outcome_of
 from armload.tuning.foreseeing import contradiction

@@ -117,8 +117,8 @@ def bench(
     from armload.cli.numbers import amount, share
     from armload.core.errors import UsageError
     from armload.runs import store
-    from armload.runs.pipeline import Request
     from armload.runs.prepare import BoardState
+    from armload.runs.session import Request
 
     options = typed_options(
         {
@@ -223,7 +223,7 @@ def pull(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.cli.document import show_document
     from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
     from armload.report.table import list_table
-    from armload.runs.fetch import pull as pull_runs
+    from armload.runs.pull import pull as pull_runs
 
     pulled = pull_runs(load_board(board), terminal.progress())
     if json:

@@ -43,7 +43,7 @@ def demo(
     from armload.bench.options import typed_options
     from armload.cli.numbers import amount
     from armload.cli.present import repeat_and_present
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
 
     (plan,) = typed_options({"n_predict": n_predict, "temperature": 0.8}).plans()
     wanted = Precision(

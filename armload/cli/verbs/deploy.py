@@ -55,8 +55,8 @@ def deploy(
     from armload.core.values import ValueList
     from armload.models.find import model_called
     from armload.report.failure import DeployedBoard
-    from armload.runs.pipeline import Request
     from armload.runs.placing import put_in_place
+    from armload.runs.session import Request
 
     names = board_names(board)
     for name in names:

@@ -110,7 +110,7 @@ def evaluate(
     from armload.engines.scorer import MOST_PARALLEL
     from armload.evaluation.preparing import Asked
     from armload.evaluation.way import Way
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
 
     if regrade:
         asking = {

@@ -60,7 +60,7 @@ def fit(
     from armload.core.disk import is_there
     from armload.models.file_types import read_file_types
     from armload.report.fitted import fit_view
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
 
     typed = {
         "context": context,

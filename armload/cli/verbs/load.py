@@ -128,7 +128,7 @@ def load(
     from armload.cli.serving_options import serving_plan
     from armload.cli.typed_models import model_in
     from armload.core.errors import UsageError
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
     from armload.serving.arrivals import LARGEST_SEED, read_arrivals
     from armload.serving.ask import Ask
     from armload.serving.dialects.every import dialect_named

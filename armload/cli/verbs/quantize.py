@@ -58,7 +58,7 @@ def quantize(
     from armload.cli.present_quantised import quantise_and_present
     from armload.core.errors import UsageError
     from armload.models.file_types import read_file_types
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
 
     if not type:
         raise UsageError("--type is missing: which file type?", "Example: --type Q4_K_M,Q2_K")

@@ -79,7 +79,7 @@ def serve(
     from armload.cli.serving_options import read_serving_file, serving_plan
     from armload.cli.typed_models import model_in
     from armload.core.errors import UsageError
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
 
     file = read_serving_file(plan)
     chosen = serving_plan(

@@ -101,7 +101,7 @@ def tune(
         work_typed,
     )
     from armload.evaluation.logits.prompts import read_prompts
-    from armload.runs.pipeline import Request
+    from armload.runs.session import Request
     from armload.serving.arrivals import LARGEST_SEED
     from armload.tuning.wish import Wish
 

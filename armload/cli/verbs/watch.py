@@ -72,7 +72,8 @@ def watch(
     from armload.core.errors import UsageError
     from armload.engines.watched.engine import WatchedProgram, WatchOrder, look_at
     from armload.engines.watched.mnn_wheel import with_wheel
-    from armload.runs.pipeline import Request, execute, session
+    from armload.runs.pipeline import execute
+    from armload.runs.session import Request, session
 
     if bool(command) == bool(mnn_python):
         raise UsageError(

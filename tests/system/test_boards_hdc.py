@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+import psutil
 import pytest
 
 from armload.boards.board import Board, HdcReach, load_board
@@ -15,6 +16,7 @@ from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, BoardError, ConnectError, MissingToolError
 from armload.core.progress import Silent
 from tests.devices import Hdc, hdc_device
+from tests.waiting import wait_until
 
 KEY = "7001005458323933328a01bce01c3800"
 
@@ -123,6 +125,21 @@ def test_nothing_is_left_on_the_board(hdc: Hdc) -> None:
         list(host.stream("sleep 2", silence_s=0.3))
     host.close()
     assert not folder.exists()
+
+
+def test_a_closed_connection_ends_its_commands(hdc: Hdc, tmp_path: Path) -> None:
+    host = HdcHost(reach(hdc), "my-board")
+    words = f"echo $$ >{tmp_path}/pid; while :; do sleep 0.1; done"
+    with pytest.raises(ConnectError, match="no data for"):
+        list(host.stream(words, silence_s=0.5))
+    folder = host._folder()
+    host.close()
+    wait_until(lambda: not psutil.pid_exists(int((tmp_path / "pid").read_text())))
+    wait_until(lambda: not [each for each in command_lines() if str(folder) in each])
+
+
+def command_lines() -> list[str]:
+    return [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
 
 
 def test_a_transfer_that_breaks_goes_on_from_what_arrived(hdc: Hdc, tmp_path: Path) -> None:

@@ -38,6 +38,19 @@ doc_to_choice: "{{{{choices}}}}"
 doc_to_target: "{{{{label}}}}"
 metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
 """
+AS_OURS = """
+task: asked
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: "{{{{label}}}}"
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
+"""
+"""The harness's definition of armload's task ``multiple-choice``."""
+
 TEXTS = """
 task: tales
 dataset_path: json
@@ -94,7 +107,7 @@ class Plain(LM):
 
 model, folder = sys.argv[1:3]
 found = lm_eval.simple_evaluate(
-    Plain(model), tasks=["sums", "tales"], task_manager=TaskManager(include_path=folder)
+    Plain(model), tasks=sys.argv[4].split(","), task_manager=TaskManager(include_path=folder)
 )
 print(json.dumps(found, default=str), file=open(sys.argv[2] + "/plain.json", "w"))
 """
@@ -170,9 +183,7 @@ def test_likelihoods_and_accuracy_are_those_of_the_harness_without_armload(ann: 
     words += ["--context", str(WINDOW), "--json", *EXACT]
     shown = json.loads(ann.types("eval", "--task", "lm-eval:sums,tales", *words).stdout)
     ours = json.loads(Path(shown["results"]).read_text())
-    plain = [sys.executable, "-c", PLAIN_HARNESS, str(MODEL), str(folder), str(WINDOW)]
-    subprocess.run(plain, env=ann.environment, cwd=folder, check=True, timeout=600)
-    theirs = json.loads((folder / "plain.json").read_text())
+    theirs = plain_harness(ann, folder, "sums,tales")
     assert likelihoods_of(ours) == pytest.approx(likelihoods_of(theirs), abs=1e-3)
     for metric in ("acc,none", "acc_norm,none"):
         assert ours["results"]["sums"][metric] == theirs["results"]["sums"][metric]
@@ -183,6 +194,40 @@ def test_likelihoods_and_accuracy_are_those_of_the_harness_without_armload(ann: 
     assert (texts["name"], texts["samples"]) == ("tales", 3)
     assert (task["name"], task["samples"]) == ("sums", len(questions))
     assert task["metrics"]["acc"] == theirs["results"]["sums"]["acc,none"]
+
+
+def test_our_task_of_choices_gives_what_the_harness_does_without_armload(ann: Person) -> None:
+    folder = ann.folder / "asked"
+    folder.mkdir()
+    questions = [
+        {
+            "question": f"Ann has {a} apples and buys {b} more. What has she now?",
+            "choices": [f"{a + b} apples", f"only {a} apples", f"{abs(a - b)}", "none"],
+            "label": (a * b) % 4,
+            "answer": "ABCD"[(a * b) % 4],
+        }
+        for a in range(2, 12)
+        for b in range(3, 8)
+    ]
+    data = folder / "asked.jsonl"
+    data.write_text("\n".join(map(json.dumps, questions)))
+    (folder / "asked.yaml").write_text(AS_OURS.format(data=data))
+    found = plain_harness(ann, folder, "asked")["results"]["asked"]
+    words = ["--task", "multiple-choice", "--data", str(data), "--model", str(MODEL)]
+    shown = json.loads(ann.types("eval", *words, "--board", "here", "--json", *EXACT).stdout)
+    (figures,) = shown["points"]
+    for ours, metric in (("accuracy", "acc,none"), ("normalised", "acc_norm,none")):
+        assert figures[ours]["questions"] == len(questions)
+        assert figures[ours]["correct"] / len(questions) == found[metric]
+    assert 0 < found["acc,none"] != found["acc_norm,none"] > 0
+
+
+def plain_harness(person: Person, folder: Path, tasks: str) -> dict[str, Any]:
+    words = [str(MODEL), str(folder), str(WINDOW), tasks]
+    plain = [sys.executable, "-c", PLAIN_HARNESS, *words]
+    subprocess.run(plain, env=person.environment, cwd=folder, check=True, timeout=600)
+    found: dict[str, Any] = json.loads((folder / "plain.json").read_text())
+    return found
 
 
 def likelihoods_of(found: dict[str, Any]) -> list[float]:

@@ -1,7 +1,7 @@
 """The way of every run, from an engine and a board to a run that is kept.
 
-build, reach: ``session.session``, once for all runs of a command. A board is reached before anything is
-built, so that what is wrong with it is said at once.
+build, reach: ``session.session``, once for all runs of a command. A board is reached before
+anything is built, so that what is wrong with it is said at once.
 
 lease, deploy, prepare, launch: ``underway``.
 

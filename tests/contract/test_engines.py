@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import multiprocessing
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from tests import one_number as example
 from tests.contract.leases import SOMEBODY, put_up
 from tests.one_number import OneNumber, one_number
 from tests.unit.test_report_layout import shown
+from tests.waiting import wait_until
 
 BOARD = "here"
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
@@ -85,8 +85,7 @@ def test_a_run_that_a_killed_command_left_is_resumed(folder: Path) -> None:
     )
     killed.start()
     runs = Path(load_board(BOARD).workdir) / "runs"
-    while not [*runs.glob("*/pid")]:
-        time.sleep(0.05)
+    wait_until(lambda: bool([*runs.glob("*/pid")]))
     killed.kill()
     killed.join()
     (left,) = runs.iterdir()

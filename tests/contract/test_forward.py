@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.services import (
     posted,
     service,
 )
+from tests.waiting import wait_until
 
 IN_PYTHON = "without the system's ssh"
 
@@ -59,18 +59,10 @@ def drop_connections(host: Host) -> None:
         state = Path(host._tool._program).with_name("state.json")
         attached = state.read_text()
         state.write_text('{"devices": {}}')
-        wait_for(lambda: not list(state.parent.glob("rule-*")))
+        wait_until(lambda: not list(state.parent.glob("rule-*")))
         state.write_text(attached)
     if isinstance(host, SshHost):
         end_sessions(host._address.port)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it has not come true within 10 s")
 
 
 def test_the_way_is_told(host: Host) -> None:
@@ -186,7 +178,7 @@ def test_nothing_but_the_loopback_listens_and_nothing_is_left_in_the_end(host: H
         if not isinstance(host, LocalHost):
             assert not is_listening(forward.port)
         host.close()
-    wait_for(lambda: resources() <= before)
+    wait_until(lambda: resources() <= before)
     if isinstance(host, HdcHost):
         assert not list(Path(host._tool._program).parent.glob("rule-*"))
 

@@ -24,6 +24,7 @@ from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import SOMEBODY, put_up, taken, uptime_s
+from tests.waiting import wait_until
 
 SILENT = Silent()
 
@@ -66,8 +67,7 @@ def launched_under_a_lease(
     gate = tmp_path / "gate"
     with taken(host, workdir) as lease:
         folder = launched(host, workdir, *waiting_for(gate), lease=lease)
-    while not any(claim.run == "run" for claim in claims(host, workdir)):
-        time.sleep(0.05)
+    wait_until(lambda: any(claim.run == "run" for claim in claims(host, workdir)))
     return folder, gate
 
 
@@ -76,8 +76,9 @@ def test_a_run_renews_its_lease(host: Host, workdir: PurePosixPath, tmp_path: Pa
     with taken(host, workdir) as lease:
         folder = launched(host, workdir, *waiting_for(gate), lease=lease, renew_every_s=1)
         first = uptime_s() + lease_module.TERM_S
-        while not any(claim.left_s + uptime_s() > first + 1 for claim in claims(host, workdir)):
-            time.sleep(0.2)
+        wait_until(
+            lambda: any(each.left_s + uptime_s() > first + 1 for each in claims(host, workdir))
+        )
         gate.touch()
     assert follow(host, folder, nothing) == 0
 
@@ -110,9 +111,9 @@ def test_the_program_of_a_dead_run_is_ended_when_its_lease_is_taken_over(
 ) -> None:
     with taken(host, workdir) as lease:
         folder = launched(host, workdir, "sleep", "600", lease=lease)
-    while not Path(folder, "pid").exists() or not Path(folder, "pid").read_text().strip():
-        time.sleep(0.05)
-    program = Started.of(int(Path(folder, "pid").read_text()))
+    pid_file = Path(folder, "pid")
+    wait_until(lambda: pid_file.exists() and bool(pid_file.read_text().strip()))
+    program = Started.of(int(pid_file.read_text()))
     assert program is not None
     killed = [int(Path(folder, "wrapper").read_text())]
     killed += [pid for pid in children(killed[0]) if pid != program.pid]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -30,6 +28,7 @@ from armload.runs.assemble import assemble
 from tests.engine_stand_in import compiled_engine
 from tests.programs import without_loader
 from tests.unit.watched import watched_job
+from tests.waiting import wait_until
 
 TOKENS = 30
 LEAST_BYTES = 39 << 20
@@ -105,13 +104,6 @@ def ending(local: Path) -> Exit:
     return explain(local, memory_total_bytes=1 << 40)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONGEST_WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def descendants(pid: int) -> list[int]:
     """Return the processes below one, by what the kernel says of each process's parent."""
     parents = {}
@@ -158,10 +150,10 @@ def test_memory_is_the_program_s_and_not_that_of_watch(watched: Watching) -> Non
     assert run.memory is not None
     assert LEAST_BYTES <= run.memory.max_rss_bytes < 5 * LEAST_BYTES
     slow = watched.launched("ask")
-    until(lambda: Path(slow / "memory").exists() and Path(slow / "watched").exists())
+    wait_until(lambda: Path(slow / "memory").exists() and Path(slow / "watched").exists())
     status = Path(f"/proc/{Path(slow / 'watched').read_text().strip()}/status").read_text()
     peak_kib = status.partition("VmPeak:")[2].split()[0]
-    until(lambda: Path(slow / "memory").read_text().startswith(f"{peak_kib} "))
+    wait_until(lambda: Path(slow / "memory").read_text().startswith(f"{peak_kib} "))
     stop(watched.host, slow)
 
 
@@ -200,19 +192,23 @@ def test_an_exit_status_is_the_program_s(watched: Watching) -> None:
 
 def test_a_program_that_hangs_is_ended_at_its_limit_with_its_children(watched: Watching) -> None:
     folder = watched.launched("hang", limit_s=2)
-    until(lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10)
+    wait_until(
+        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
+    )
     program = int(Path(folder / "watched").read_text())
-    until(lambda: len(descendants(program)) == 1)
+    wait_until(lambda: len(descendants(program)) == 1)
     processes = [program, *descendants(program)]
     follow(watched.host, folder, lambda now: None)
     assert ending(watched.brought(folder)).kind == "time limit"
     for process in processes:
-        until(lambda process=process: is_gone(process))  # type: ignore[misc]
+        wait_until(lambda process=process: is_gone(process))  # type: ignore[misc]
 
 
 def test_a_stopped_program_ends_at_once_where_it_listens(watched: Watching) -> None:
     folder = watched.launched("ask")
-    until(lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10)
+    wait_until(
+        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
+    )
     program = int(Path(folder / "watched").read_text())
     stop(watched.host, folder)
     local = watched.brought(folder)
@@ -224,13 +220,15 @@ def test_a_stopped_program_ends_at_once_where_it_listens(watched: Watching) -> N
 
 def test_a_watch_that_is_killed_takes_the_program_along(watched: Watching) -> None:
     folder = watched.launched("hang")
-    until(lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10)
+    wait_until(
+        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
+    )
     program = int(Path(folder / "watched").read_text())
-    until(lambda: len(descendants(program)) == 1)
+    wait_until(lambda: len(descendants(program)) == 1)
     processes = [program, *descendants(program)]
     os.kill(int(Path(folder / "pid").read_text()), 9)
     for process in processes:
-        until(lambda process=process: is_gone(process))  # type: ignore[misc]
+        wait_until(lambda process=process: is_gone(process))  # type: ignore[misc]
     follow(watched.host, folder, lambda now: None)
     local = watched.brought(folder)
     assert ending(local).status == 137
@@ -239,13 +237,15 @@ def test_a_watch_that_is_killed_takes_the_program_along(watched: Watching) -> No
 
 def test_a_run_without_its_script_loses_the_program_too(watched: Watching) -> None:
     folder = watched.launched("hang")
-    until(lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10)
+    wait_until(
+        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
+    )
     program = int(Path(folder / "watched").read_text())
     os.kill(int(Path(folder / "wrapper").read_text()), 9)
     with pytest.raises(CutShortError):
         follow(watched.host, folder, lambda now: None)
     end_orphan(watched.host, folder)
-    until(lambda: is_gone(program))
+    wait_until(lambda: is_gone(program))
 
 
 def test_a_program_that_cannot_start_is_told_apart(watched: Watching, tmp_path: Path) -> None:

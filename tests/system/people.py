@@ -7,8 +7,7 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -114,12 +113,6 @@ def held_engine(person: Person, *, steps: int = 0) -> Iterator[HeldEngine]:
 def checked(run: dict[str, Any], tokens: int) -> None:
     assert run["exit"]["kind"] == "done"
     assert [step["step"] for step in run["steps"]] == list(range(tokens))
-
-
-def waits_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
 
 
 def said_by(process: subprocess.Popen[str], pattern: str) -> None:

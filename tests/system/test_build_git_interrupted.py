@@ -21,6 +21,7 @@ from tests.repositories import (
     kept,
     provided,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -100,8 +101,7 @@ def test_one_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_done(
     with monkeypatch.context() as slow:
         slow.setenv("GIT_CONFIG_GLOBAL", str(settings))
         with beside(PROVIDE, repository.url, commit) as process:
-            while not list(place.parent.glob("*/many/1*")):
-                assert process.poll() is None
+            wait_until(lambda: bool(list(place.parent.glob("*/many/1*"))), process)
             below = psutil.Process(process.pid).children(recursive=True)
             process.kill()
             for child in below:

@@ -21,6 +21,7 @@ from tests.faults import listener, small_disk, without_connection
 from tests.memory_groups import fill_until_gone, limited_group, moved
 from tests.person import Person
 from tests.system.serving import assert_nothing_is_left, holds_lease, run_of, servers
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
@@ -318,12 +319,10 @@ def test_two_minutes_of_load_on_a_virtual_board_have_no_error(ann: Person) -> No
 def wait_for_requests(person: Person, process: Any, count: int) -> None:
     """Wait until that many requests of a new load have ended."""
     before = set((person.folder / "loads").glob("*"))
-    began = time.monotonic()
-    while True:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() - began < 300
+
+    def have_ended() -> bool:
         new = sorted(set((person.folder / "loads").glob("*")) - before)
         files = [folder / "requests-0.jsonl" for folder in new]
-        if files and files[0].is_file() and files[0].read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.1)
+        return bool(files) and files[0].is_file() and files[0].read_bytes().count(b"\n") >= count
+
+    wait_until(have_ended, process)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.faults import At, small_disk
 from tests.programs import traced
 from tests.resuming import resumed
 from tests.unit.runs import planned, quick_run
+from tests.waiting import wait_until
 
 STEPS, FULL_AT, LOST = 120, 40, 50
 NAME = "20261121T110000Z-my-board-m-0001"
@@ -109,12 +109,12 @@ class Filled:
     def fill(self) -> None:
         """Let the program write on storage that is full, up to where it waits again."""
         before, fill, after, _ = self._gates
-        _exists(before)
+        wait_until(before.exists)
         with suppress(OSError), self._filling.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
         fill.touch()
-        _exists(after)
+        wait_until(after.exists)
 
     def go_through(self) -> None:
         """Let the program go on to its end, with room for all of it."""
@@ -126,11 +126,6 @@ class Filled:
         """Make room, and let the program go on to its end."""
         self._filling.unlink()
         self._gates[-1].touch()
-
-
-def _exists(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("by", ["pull", "the same command"])

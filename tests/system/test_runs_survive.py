@@ -21,8 +21,8 @@ from tests.system.people import (
     held_engine,
     power_cut,
     said_by,
-    waits_until,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 
@@ -144,7 +144,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     with ExitStack() as stack:
         stack.enter_context(held_engine(ann, steps=wanted))
         process = ann.start(*words, "--new")
-        waits_until(lambda: steps_seen(ann, here) >= wanted and text_seen(ann, here) != "", process)
+        wait_until(lambda: steps_seen(ann, here) >= wanted and text_seen(ann, here) != "", process)
         seen, text = steps_seen(ann, here), text_seen(ann, here)
         if workstation == "killed":
             process.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from tests.system.streaming import (
     text_of,
     traced,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
@@ -57,10 +57,7 @@ def a_folder_of_nobodys(folder: Path) -> Path:
 
 
 def await_steps(trace: Path, count: int) -> None:
-    until_s = time.monotonic() + 120
-    while not (trace.exists() and trace.read_bytes().count(b'"step":') >= count):
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
+    wait_until(lambda: trace.exists() and trace.read_bytes().count(b'"step":') >= count)
 
 
 @pytest.fixture(scope="module", params=["llama_process", pytest.param("llama_decode", marks=older)])

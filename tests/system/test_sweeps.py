@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from armload.core.values import counted
 from tests.person import Person
+from tests.waiting import wait_until
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
@@ -49,13 +49,10 @@ def runs(person: Person) -> dict[str, dict[str, Any]]:
 def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]:
     """Kill a command when so many runs are done; return the journal."""
     process = person.start(*words)
-    until = time.monotonic() + 300
-    while not list((person.folder / "sweeps").glob("*/journal.jsonl")) or (
-        len(journal(person)) < done
-    ):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    sweeps = person.folder / "sweeps"
+    wait_until(
+        lambda: bool(list(sweeps.glob("*/journal.jsonl"))) and len(journal(person)) >= done, process
+    )
     process.kill()
     process.communicate()
     return journal(person)

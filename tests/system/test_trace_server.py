@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from armload.build.target import load_target
 from armload.engines.trace import Step, read_trace
 from tests.recurrent import recurrent_model
 from tests.system.engines import LAST_WITH_DECODE, shared
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.build,
@@ -81,11 +81,7 @@ def serving(
         subprocess.Popen([*words, *options], env=environment, stdout=log, stderr=log) as process,
     ):
         try:
-            deadline = time.monotonic() + 60
-            while not _is_ready(address):
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            wait_until(lambda: _is_ready(address), process)
             yield Server(address)
         finally:
             process.terminate()

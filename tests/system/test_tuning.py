@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from armload.tuning.checks import Divergence
 from armload.tuning.space import Setting
 from tests.person import Person
 from tests.system.serving import in_place_of, serving
+from tests.waiting import wait_until
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
@@ -61,11 +61,7 @@ def journal(person: Person) -> list[dict[str, Any]]:
 
 def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]:
     process = person.start(*words)
-    until = time.monotonic() + 300
-    while len(journal(person)) < done:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: len(journal(person)) >= done, process)
     process.kill()
     process.communicate()
     return journal(person)

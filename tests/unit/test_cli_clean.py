@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -15,6 +14,7 @@ import pytest
 
 from tests import command_line
 from tests.unit.builds import finished_build, held_elsewhere, unfinished_build
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,8 +134,8 @@ def asked(cache: Path) -> tuple[subprocess.Popen[bytes], int]:
         assert heard, said
         said += heard
     # Python forgets a signal that arrives between the prompt and the read of the answer.
-    while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
-        time.sleep(0.001)
+    started = psutil.Process(process.pid)
+    wait_until(lambda: started.status() == psutil.STATUS_SLEEPING)
     return process, person
 
 

@@ -22,6 +22,12 @@ from armload.core.progress import Labelled
 from tests.command_line import run
 
 
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be on a terminal that can show bars, wherever the tests run."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 def test_bars_of_parallel_steps_share_one_display() -> None:
     console = Console(force_terminal=True, width=120, file=io.StringIO())
     bars = Bars(console)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from armload.deploy.governor import check_governor
 from armload.deploy.launch import Beforehand
 from tests.contract.launching import launched, nothing, ran
 from tests.contract.settings.kernel import CPUS, Kernel, board_host
+from tests.waiting import wait_until
 
 PERFORMANCE = Beforehand(governor="performance")
 
@@ -67,7 +66,7 @@ def test_governors_come_back_after_a_program_that_fails_is_stopped_or_not_there(
     assert follow(host, absent, nothing) == 127
     assert kernel.governors() == ["schedutil", "powersave"]
     stopped = launched(host, board.workdir, "sleep", "600", name="stopped", beforehand=PERFORMANCE)
-    wait_for(lambda: kernel.governors() == ["performance", "performance"])
+    wait_until(lambda: kernel.governors() == ["performance", "performance"])
     stop(host, stopped)
     assert kernel.governors() == ["schedutil", "powersave"]
 
@@ -77,7 +76,7 @@ def test_governors_come_back_when_nobody_is_there_any_more(
 ) -> None:
     folder = launched(host, board.workdir, "sleep", "1", beforehand=PERFORMANCE)
     host.close()
-    wait_for(lambda: Path(folder / "exit").exists())
+    wait_until(lambda: Path(folder / "exit").exists())
     assert kernel.governors() == ["schedutil", "powersave"]
 
 
@@ -85,7 +84,7 @@ def test_governors_come_back_with_the_end_of_a_run_that_lost_its_script(
     host: Host, board: Board, kernel: Kernel
 ) -> None:
     folder = launched(host, board.workdir, "sleep", "600", beforehand=PERFORMANCE)
-    wait_for(lambda: Path(folder / "pid").exists() and Path(folder / "pid").read_text() != "")
+    wait_until(lambda: Path(folder / "pid").exists() and Path(folder / "pid").read_text() != "")
     os.kill(int(Path(folder / "wrapper").read_text()), signal.SIGKILL)
     with pytest.raises(CutShortError):
         follow(host, folder, nothing)
@@ -130,11 +129,3 @@ def test_a_governor_that_cannot_be_had_is_refused_in_words(
         pytest.raises(BoardError, match="exposes no CPU frequency governors"),
     ):
         check_governor(host, "performance")
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    pytest.fail("it never came to that")

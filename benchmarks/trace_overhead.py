@@ -1,10 +1,12 @@
 """How much the trace costs: the same program with and without it, in pairs.
 
-    python benchmarks/trace_overhead.py [--pairs 40] [--tokens 128]
+    python benchmarks/trace_overhead.py [--of trace|weights] [--pairs 40] [--tokens 128]
 
 Builds the pinned engine for this machine's own CPU (minutes, the first time), makes a random
 model whose tokens take 10 ms or more, and runs the program in pairs, one of each pair traced,
-in random order, all on one core. Other work on the machine can only make a run slower, so the
+in random order, all on one core. With ``--of weights``, one of each pair decides by itself whether
+the weights are to be streamed, as every run of armload does, and leaves them as they are, because
+they fit into memory. Other work on the machine can only make a run slower, so the
 quickest tenth of each kind's runs are compared: it prints the difference of the two kinds' tenth
 percentiles with an interval of 95 % confidence from the bootstrap over pairs, for the time from
 prompt to end and for CPU time.
@@ -20,6 +22,7 @@ import resource
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from small_model import SHAPE
@@ -27,6 +30,7 @@ from small_model import SHAPE
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
+from armload.engines.weights import MODE_VARIABLE
 from armload.models.synth import synthesise
 
 RESAMPLES = 2_000
@@ -38,21 +42,21 @@ def native_engine() -> Path:
     return binary.path
 
 
-def run(program: Path, model: Path, tokens: int, trace: Path | None) -> tuple[float, float]:
+def run(
+    program: Path, model: Path, tokens: int, variables: Mapping[str, str]
+) -> tuple[float, float]:
     """Return wall and CPU time per token in milliseconds, of prompt and generation together.
 
     Wall time is the engine's own, without loading; CPU time is the whole process's.
     """
-    environment = {name: value for name, value in os.environ.items() if name != "ARMLOAD_TRACE"}
-    if trace is not None:
-        environment["ARMLOAD_TRACE"] = str(trace)
+    environment = {name: value for name, value in os.environ.items() if "ARMLOAD" not in name}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [
             *(str(program), "-m", str(model), "-p", "one two three", "-n", str(tokens)),
             *("-t", "1", "--temp", "0", "-no-cnv", "--ignore-eos", "--perf", "--no-warmup"),
         ],
-        env=environment,
+        env={**environment, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -74,12 +78,12 @@ def tenth_percentile(samples: list[float]) -> float:
 def interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
     """Return the difference of the kinds' tenth percentiles and its 95 % interval.
 
-    The interval comes from resampling the pairs (plain, traced) with replacement.
+    The interval comes from resampling the pairs (plain, other) with replacement.
     """
 
     def difference(drawn: list[tuple[float, float]]) -> float:
-        plain, traced = zip(*drawn, strict=True)
-        return tenth_percentile(list(traced)) - tenth_percentile(list(plain))
+        plain, others = zip(*drawn, strict=True)
+        return tenth_percentile(list(others)) - tenth_percentile(list(plain))
 
     chance = random.Random(1)
     drawn = sorted(difference(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
@@ -89,6 +93,7 @@ def interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
 def main() -> None:
     """Run the benchmark and print its result."""
     parser = argparse.ArgumentParser(description="Measure what the trace costs.")
+    parser.add_argument("--of", choices=("trace", "weights"), default="trace")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=128)
     wanted = parser.parse_args()
@@ -99,22 +104,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "model.gguf")
         synthesise(SHAPE, model, quantisation="Q8_0", seed=1, progress=Silent())
-        run(program, model, wanted.tokens, None)
+        measured = {
+            "trace": {"ARMLOAD_TRACE": str(Path(folder, "trace.jsonl"))},
+            "weights": {MODE_VARIABLE: "auto"},
+        }[wanted.of]
+        run(program, model, wanted.tokens, {})
         plain: list[tuple[float, float]] = []
-        traced: list[tuple[float, float]] = []
+        others: list[tuple[float, float]] = []
         for _ in range(wanted.pairs):
-            kinds = [("plain", None), ("traced", Path(folder, "trace.jsonl"))]
+            kinds: list[tuple[list[tuple[float, float]], Mapping[str, str]]] = [
+                (plain, {}),
+                (others, measured),
+            ]
             chance.shuffle(kinds)
-            pair = {kind: run(program, model, wanted.tokens, trace) for kind, trace in kinds}
-            plain.append(pair["plain"])
-            traced.append(pair["traced"])
+            for figures, variables in kinds:
+                figures.append(run(program, model, wanted.tokens, variables))
     print(f"{wanted.pairs} pairs of {wanted.tokens} tokens")
     for index, name in enumerate(("wall", "CPU")):
         token_ms = tenth_percentile([result[index] for result in plain])
-        pairs = [(one[index], other[index]) for one, other in zip(plain, traced, strict=True)]
+        pairs = [(one[index], other[index]) for one, other in zip(plain, others, strict=True)]
         added, low, high = (1000 * value for value in interval(pairs))
         print(
-            f"{name} time: {token_ms:.2f} ms per token; the trace adds {added:+.1f} us "
+            f"{name} time: {token_ms:.2f} ms per token; {wanted.of}: {added:+.1f} us "
             f"({low:+.1f} to {high:+.1f}), that is {added / token_ms / 10:+.3f} % "
             f"({low / token_ms / 10:+.3f} to {high / token_ms / 10:+.3f})"
         )

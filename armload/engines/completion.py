@@ -14,6 +14,7 @@ from armload.engines.llama_cpp import (
     engine_times,
     generated_text,
     least_context_tokens,
+    most_prompt_tokens,
 )
 from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
 from armload.engines.model_program import binary_record, model_record
@@ -110,12 +111,10 @@ def settings_of(plan: Plan) -> Settings:
 
 def memory_need(plan: Plan, model: Model) -> MemoryNeed:
     """Return what a plan takes of a board's memory."""
-    # A token is at least one byte of text.
-    prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode()) + 1
     return memory_of(
         model,
         context_tokens(plan, model),
         plan.kv_share,
-        batch_tokens=min(prompt_tokens, plan.micro_batch_tokens or MICRO_BATCH_TOKENS),
+        batch_tokens=min(most_prompt_tokens(plan), plan.micro_batch_tokens or MICRO_BATCH_TOKENS),
         sequences=Sequences(least_tokens=least_context_tokens(plan)),
     )

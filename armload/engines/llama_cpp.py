@@ -62,10 +62,13 @@ def least_context_tokens(plan: Plan) -> int:
     return (plan.prompt_tokens or 1) + plan.n_predict
 
 
+def most_prompt_tokens(plan: Plan) -> int:
+    """Return the tokens of the prompt at most: one per byte of a text, and one that begins it."""
+    return plan.prompt_tokens or len(plan.prompt.encode()) + 1
+
+
 def context_tokens(plan: Plan, model: Model) -> int:
     """Return the length of the KV cache in tokens: as planned, else enough for prompt and output.
-
-    A token is at least one byte of text, which bounds the prompt's length.
 
     Raises:
         UsageError: the plan asks for more than the model was trained for, or has no room for
@@ -92,8 +95,7 @@ def context_tokens(plan: Plan, model: Model) -> int:
                 f"Use --context {model.context_length} or less.",
             )
         return plan.context_tokens
-    prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
-    needed = prompt_tokens + plan.n_predict + 16
+    needed = most_prompt_tokens(plan) + plan.n_predict + 16
     rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
     return min(rounded, model.context_length)
 

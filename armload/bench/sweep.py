@@ -7,9 +7,7 @@ one line for each run that is done. The runs themselves are runs like any other.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import random
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,6 +21,7 @@ from armload.analysis.repeats import Precision, Stop, judged_together, stop
 from armload.analysis.run import Run
 from armload.core.errors import ArmloadError, DataError, DiskError, UsageError
 from armload.core.files import write_whole
+from armload.core.ids import fingerprint_of, new_id, time_of_id
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.results import Results, fitting, write_lines
@@ -151,8 +150,8 @@ def new_sweep(
     now = datetime.now(UTC)
     kind = "sweep" if precision is None else "repeats"
     return Sweep(
-        id=f"{now:%Y%m%dT%H%M%SZ}-{kind}-{board}-{secrets.token_hex(2)}",
-        fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16],
+        id=new_id(now, kind, board),
+        fingerprint=fingerprint_of(parts),
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
         board=board,
@@ -243,7 +242,7 @@ def unfinished(sweep: Sweep, progress: Progress) -> Journal | None:
 
 def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | None:
     """Return the latest interrupted sweep of the same command whose repeats are adaptive."""
-    oldest = f"{datetime.now(UTC) - OLDEST_TO_GROW:%Y%m%dT%H%M%SZ}"
+    oldest = time_of_id(datetime.now(UTC) - OLDEST_TO_GROW)
     journal = _latest(sweep, progress, since=oldest)
     if journal is None:
         return None

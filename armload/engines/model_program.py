@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
+from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.deploy.deployment import check_fit
 from armload.deploy.payload import Payload
@@ -49,7 +48,7 @@ class ModelProgram(Engine, Generic[AnyDocument]):
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and model."""
-        return checksum((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
+        return fingerprint_of((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
 
     @property
     def subject(self) -> Subject:
@@ -69,11 +68,6 @@ class ModelProgram(Engine, Generic[AnyDocument]):
         """Refuse a board whose CPU lacks what the program uses."""
         del progress
         check_fit(board, self._binary, found, emulated=bool(host.launcher))
-
-
-def checksum(parts: Sequence[str]) -> str:
-    """Return a checksum over what decides a run."""
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def binary_record(binary: Binary) -> BinaryRecord:

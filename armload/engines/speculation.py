@@ -8,6 +8,7 @@ from typing import ClassVar
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import content
+from armload.core.ids import fingerprint_of
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
@@ -15,7 +16,7 @@ from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job, Subject
 from armload.engines.llama_cpp import MICRO_BATCH_TOKENS, check_architecture, command, offers
 from armload.engines.model_engine import working_bytes
-from armload.engines.model_program import checksum, model_record
+from armload.engines.model_program import model_record
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.models.model import Model
@@ -60,7 +61,7 @@ class Speculation(Completion):
     def fingerprint(self) -> str:
         """A checksum over plan, program and both models."""
         draft = self._draft.sha256 if self._draft else ""
-        return checksum((super().fingerprint, draft))
+        return fingerprint_of((super().fingerprint, draft))
 
     @property
     def subject(self) -> Subject:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from armload.analysis.run import Run
 from armload.core.errors import RunError
+from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.job import Place
-from armload.engines.model_program import checksum
 from armload.engines.scorer import SCORER, Scoring
 from armload.evaluation.answered import Answered, gathered, note_earlier
 from armload.evaluation.items import write_items
@@ -78,7 +78,7 @@ def _name(where: Session, model: Model, items: Sequence[Item], way: Way) -> str:
     """Return an id that runs share if their answers are to the same items, computed alike."""
     board, program = where.connection.board.name, where.binaries[SCORER].sha256
     asked = json.dumps(items)
-    return f"items-{checksum((board, program, model.sha256, way.model_dump_json(), asked))}"
+    return f"items-{fingerprint_of((board, program, model.sha256, way.model_dump_json(), asked))}"
 
 
 def _folders(name: str) -> list[Path]:

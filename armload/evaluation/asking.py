@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from armload.build.binary import Binary
+from armload.core.ids import fingerprint_of
 from armload.deploy.follow import Growth
 from armload.engines.answers import Answer, parse_answers
-from armload.engines.model_program import checksum
 from armload.engines.scorer import Scoring, ScoringPlan
 from armload.models.model import Model
 
@@ -50,7 +50,7 @@ class Asking(Scoring):
     @property
     def fingerprint(self) -> str:
         """A checksum over what is asked, and for which evaluation."""
-        return checksum((super().fingerprint, self._evaluation))
+        return fingerprint_of((super().fingerprint, self._evaluation))
 
     @property
     def total(self) -> int | None:

@@ -8,8 +8,6 @@ times are not reliable.
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from armload import __version__
 from armload.core.disk import unreadable
 from armload.core.errors import DataError
 from armload.core.files import content, write_whole
+from armload.core.ids import fingerprint_of, new_id
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.results import Results
@@ -216,8 +215,8 @@ def new_evaluation(
     words = (task, kind, *asked, *(part.model_dump_json() for part in parts), *decisive)
     now = datetime.now(UTC)
     return Evaluation(
-        id=f"{now:%Y%m%dT%H%M%SZ}-eval-{task}-{secrets.token_hex(2)}",
-        fingerprint=hashlib.sha256("\n".join(words).encode()).hexdigest()[:16],
+        id=new_id(now, "eval", task),
+        fingerprint=fingerprint_of(words),
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
         boards=tuple(boards),

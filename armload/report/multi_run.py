@@ -10,6 +10,7 @@ from pathlib import Path
 from armload import __version__
 from armload.analysis.run import Run
 from armload.core.files import file_name_of
+from armload.core.ids import time_of_id
 from armload.core.progress import Progress
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
@@ -67,7 +68,7 @@ def new_folder(runs: Sequence[Run]) -> Path:
         names[0] if len(names) == 1 else f"{len(names)}-{kind}"
         for names, kind in ((boards, "boards"), (subjects, kind_of_subject))
     )
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{file_name_of(what)}"
+    name = f"{time_of_id(datetime.now(UTC))}-{file_name_of(what)}"
     folder = reports_folder() / name
     number = 2
     while folder.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from datetime import UTC, datetime
 
 from armload import __version__
@@ -11,17 +10,13 @@ from armload.boards.board import Board, Facts, RealReach
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.core.files import file_name_of
+from armload.core.ids import new_id
 from armload.engines.engine import Engine, Site
 from armload.engines.job import BoardRecord, Job, Place, Workstation
 from armload.engines.prediction import Prediction
 
 FILE_NAME = "job.json"
 """The job lies under this name in the run's folder, on the board and on this machine."""
-
-
-def new_id(now: datetime, board_name: str, stem: str) -> str:
-    """Return a name for a run that no other has, with when, where and what in it."""
-    return f"{now:%Y%m%dT%H%M%SZ}-{board_name}-{file_name_of(stem)}-{secrets.token_hex(2)}"
 
 
 def board_record(board: Board, probe: Probe) -> BoardRecord:
@@ -63,7 +58,7 @@ def new_job(
     stem = subject.model.name.removesuffix(".gguf") or subject.binary.program
     return Job(
         **dict(subject),
-        id=new_id(now, board.name, stem),
+        id=new_id(now, board.name, file_name_of(stem)),
         fingerprint=engine.fingerprint,
         place=place,
         started_utc=now.isoformat(timespec="seconds"),

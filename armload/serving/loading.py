@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.point import ClockOffset, Load, LoadPoint
 from armload.analysis.load.request import RequestRecord
 from armload.core.errors import RunError
+from armload.core.ids import new_id
 from armload.core.progress import Progress
 from armload.serving import loads
 from armload.serving.arrivals import Arrivals
@@ -144,7 +144,7 @@ class Loading:
         target = self._target
         where = target.board or urlsplit(target.url).hostname or "service"
         return Load(
-            id=f"{now:%Y%m%dT%H%M%SZ}-load-{where}-{secrets.token_hex(2)}",
+            id=new_id(now, "load", where),
             started_utc=now.isoformat(timespec="seconds"),
             armload=__version__,
             url=target.url,

@@ -7,9 +7,7 @@ and evaluations like any other.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,6 +19,7 @@ from armload.analysis.statistics import Interval, Ratio
 from armload.core.disk import is_there
 from armload.core.errors import DataError, DiskError
 from armload.core.files import write_whole
+from armload.core.ids import fingerprint_of, new_id
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.results import Results, write_lines
@@ -276,8 +275,8 @@ def new_tuning(
     )
     now = datetime.now(UTC)
     return Tuning(
-        id=f"{now:%Y%m%dT%H%M%SZ}-tune-{board}-{secrets.token_hex(2)}",
-        fingerprint=hashlib.sha256("\n".join(decisive).encode()).hexdigest()[:16],
+        id=new_id(now, "tune", board),
+        fingerprint=fingerprint_of(decisive),
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
         board=board,

@@ -5,7 +5,7 @@
 Builds the pinned engine for this machine's own CPU (minutes, the first time) and makes a random
 model. llama-bench and llama-completion with the trace run in turn, in random order within each
 pair, all on the same cores, one for each thread. Prints the medians of both, and the ratio of
-times with its interval of 95 % confidence.
+times with its interval of 95% confidence.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ in random order, all on one core. With ``--of weights``, one of each pair decide
 the weights are to be streamed, as every run of armload does, and leaves them as they are, because
 they fit into memory. Other work on the machine can only make a run slower, so the
 quickest tenth of each kind's runs are compared: it prints the difference of the two kinds' tenth
-percentiles with an interval of 95 % confidence from the bootstrap over pairs, for the time from
+percentiles with an interval of 95% confidence from the bootstrap over pairs, for the time from
 prompt to end and for CPU time.
 """
 
@@ -76,7 +76,7 @@ def tenth_percentile(samples: list[float]) -> float:
 
 
 def interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return the difference of the kinds' tenth percentiles and its 95 % interval.
+    """Return the difference of the kinds' tenth percentiles and its 95% interval.
 
     The interval comes from resampling the pairs (plain, other) with replacement.
     """
@@ -126,7 +126,7 @@ def main() -> None:
         added, low, high = (1000 * value for value in interval(pairs))
         print(
             f"{name} time: {token_ms:.2f} ms per token; {wanted.of}: {added:+.1f} us "
-            f"({low:+.1f} to {high:+.1f}), that is {added / token_ms / 10:+.3f} % "
+            f"({low:+.1f} to {high:+.1f}), that is {added / token_ms / 10:+.3f}% "
             f"({low / token_ms / 10:+.3f} to {high / token_ms / 10:+.3f})"
         )
 

@@ -125,7 +125,7 @@ def drawn_counts(questions: int) -> npt.NDArray[np.float64]:
 
 
 def percentiles(figures: npt.NDArray[np.float64]) -> Interval:
-    """Return the interval that holds the middle 95 % of the resamples' figures."""
+    """Return the interval that holds the middle 95% of the resamples' figures."""
     import numpy as np
 
     tail = (1 - CONFIDENCE) / 2

@@ -183,7 +183,7 @@ def _storage(
     target = ROOM_TO_STAY * free
     advice = (
         f"Use a model file smaller than {format_bytes(target)} ({ROOM_TO_STAY:.0%} of the free "
-        "memory): then no token needs to be read from storage."
+        "memory): then no weights need to be read again from storage."
     )
     if streamed is not None:
         why = (

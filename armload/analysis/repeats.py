@@ -53,7 +53,7 @@ class Known(Value):
     Attributes:
         runs: how many count.
         p50_s: the median of their medians.
-        interval_s: where that lies with 95 % confidence; none for too few runs.
+        interval_s: where that lies with 95% confidence; none for too few runs.
     """
 
     runs: int
@@ -81,7 +81,7 @@ class Stop(Value):
 
 
 def interval_of_batches(times: Sequence[float]) -> Interval | None:
-    """Return the 99 % interval of one run's median by the medians of five batches of its tokens.
+    """Return the 99% interval of one run's median by the medians of five batches of its tokens.
 
     Student's t over batch medians, as for batch means (Schmeiser, "Batch Size Effects in the
     Analysis of Simulation Output", 1982).
@@ -104,7 +104,7 @@ def rank(runs: int) -> int:
     0 means that there is no interval yet. The number of figures below the true median is a
     random walk with equal steps, whatever their distribution. Each rank is the largest for which
     the probability that the walk has left any interval up to here stays within what may be spent
-    up to here, 4 % of (1 - 3 / runs). So the intervals of all numbers of runs hold together, and
+    up to here, 4% of (1 - 3 / runs). So the intervals of all numbers of runs hold together, and
     one may stop at any of them: a confidence sequence for the median (Darling and Robbins 1967),
     with error spending (Lan and DeMets 1983), computed exactly instead of by an inequality.
     """

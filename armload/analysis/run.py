@@ -49,7 +49,7 @@ class TokenTimes(Value):
     """Quantiles of the time per output token, in seconds.
 
     Attributes:
-        p50_low, p50_high: the median's 95 % confidence interval, over this run's tokens; none
+        p50_low, p50_high: the median's 95% confidence interval, over this run's tokens; none
             for few tokens, and in a run that was kept before they were computed.
     """
 

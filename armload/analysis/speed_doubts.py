@@ -31,7 +31,7 @@ CONTENDED_BELOW = 0.80
 """Share of wall time that the engine's threads must run, when nothing is read from storage."""
 
 THROTTLED_BELOW, THROTTLED_FROM = 0.95, 0.10
-"""A tenth of the time below 95 % of the frequency that the run has reached is throttling."""
+"""A tenth of the time below 95% of the frequency that the run has reached is throttling."""
 
 BELOW_THE_MAXIMUM = 0.90
 """A core that stays below this share of its maximum frequency is throttled."""

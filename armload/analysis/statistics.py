@@ -26,7 +26,7 @@ FEWEST_TOKENS = 8
 
 FEWEST_RUNS = 4
 """Of each side. All of four lie by chance below all of four others in 1 of 35 draws; of three
-and three in 1 of 10, so three could not be told apart with 95 % confidence by any method."""
+and three in 1 of 10, so three could not be told apart with 95% confidence by any method."""
 
 RUN_TO_RUN = 0.05
 """Assumed variation between repeated runs, where no repeats show it."""
@@ -44,7 +44,7 @@ _DETECTION = 0.8
 
 
 class Interval(Value):
-    """Where the true value lies with 95 % confidence."""
+    """Where the true value lies with 95% confidence."""
 
     low: float
     high: float
@@ -227,7 +227,7 @@ def runs_to_see(share: float, spread: float) -> int:
     From the normal approximation of a median's error, sqrt(pi / 2) times that of a mean.
 
     Args:
-        share: the difference, 0.03 for 3 %.
+        share: the difference, 0.03 for 3%.
         spread: of repeated runs, as ``spread_of`` gives it.
     """
     normal = NormalDist()

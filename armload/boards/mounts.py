@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from armload.core.values import Value
 
-# Linux, fs/ext4/super.c, ext4_calculate_resv_clusters: 2 % and at most 4096 clusters, mostly of
+# Linux, fs/ext4/super.c, ext4_calculate_resv_clusters: 2% and at most 4096 clusters, mostly of
 # 4 KiB, that nobody's files get, root's neither.
 _EXT4_SHARE = 50
 _EXT4_MOST_KIB = 16_384

@@ -64,7 +64,7 @@ def inspect(path: Path) -> Inspection:
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
-    require_file(path, "program", "Give the file of a program.")
+    require_file(path, "program", "Correct the path.")
     try:
         with path.open("rb") as file:
             _check_magic(path, file.read(len(_MAGIC)))

@@ -67,7 +67,7 @@ def _chosen(source: str, wanted: str, offered: Sequence[str]) -> str:
     if other in offered:
         return other
     raise UsageError(
-        f"{source}: this llama.cpp has no program {wanted!r}.",
+        f"The llama.cpp of {source} has no program {wanted!r}.",
         f"It has: {nearest_first(wanted, offered)}.",
     )
 

@@ -176,6 +176,8 @@ def _meant(error: ParseError) -> str:
         )
     if meant := did_you_mean(quoted[1], names):
         return meant
+    if switch := re.search(rf"(--[\w-]+)={re.escape(quoted[1])}(?:$| )", " ".join(sys.argv)):
+        return f"{switch[1]} takes no value. "
     takes_more = error.context is not None and "--engine-args" in error.context.flags
     return 'Options of llama.cpp itself go into --engine-args "...". ' if takes_more else ""
 

@@ -15,14 +15,14 @@ SERVING_HELP = {
     "context": "tokens of KV cache for each slot: prompt and answer (2048, or the model's)",
     "threads": "worker threads (as many as cores)",
     "cpus": "run on these cores only, such as 4-7 or 0,2 (all cores)",
-    "batch": "prompt tokens taken at a time (2048)",
-    "micro-batch": "tokens per pass over the weights (512)",
+    "batch": "logical batch size: prompt tokens per call of the engine (2048)",
+    "micro-batch": "physical batch size: tokens per pass through the model (512)",
     "kv-type": "type of the KV cache: f16, q8_0, q4_0, ...; keys and values apart: q8_0/q4_0 (f16)",
     "flash-attention": "on, off or auto (auto)",
-    "weights": "mapped, streamed or auto (auto)",
+    "weights": "mapped, streamed or auto, as for bench (auto)",
     "resident": "part of streamed weights to lock in memory, such as 400MB (what fits)",
     "prompt-cache": "memory for prompts that later requests may begin with, such as 256MiB (0)",
-    "temperature": "of requests that say none; 0 is greedy (0)",
+    "temperature": "default for requests that set none; 0 is greedy (0)",
 }
 """Help of each option; the names are those of the verbs' arguments."""
 

@@ -75,8 +75,8 @@ def counted(count: int, thing: str) -> str:
 
 
 def percentage(share: float, *, digits: int = 0) -> str:
-    """Write a share of one in percent: ``97 %``."""
-    return f"{100 * share:.{digits}f} %"
+    """Write a share of one in percent: ``97%``."""
+    return f"{100 * share:.{digits}f}%"
 
 
 def format_bytes(count: float) -> str:

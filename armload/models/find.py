@@ -119,9 +119,10 @@ def header_of(reference: str, progress: Progress) -> Path:
 
 def _likeness(reference: str) -> tuple[Shape, str, Path]:
     name, separator, file_type = reference.removeprefix(LIKE).partition(":")
+    shape = load_shape(name)
     if not separator:
         raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")
-    shape, file_type = load_shape(name), check_file_type(file_type)
+    file_type = check_file_type(file_type)
     # A person's own shape may change under its name.
     sizes = shape.model_dump_json(exclude={"name", "description"})
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:8]

@@ -37,7 +37,7 @@ KNOWN_WITHIN = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A median over runs, and where it lies with 95 % confidence."""
+    """A median over runs, and where it lies with 95% confidence."""
 
     value: float
     low: float

@@ -33,12 +33,12 @@ def sentence(compared: Comparison) -> str:
         )
     if compared.finding == "no difference":
         return (
-            f"No significant difference: B takes {figures}; the 95 % confidence interval is "
+            f"No significant difference: B takes {figures}; the 95% confidence interval is "
             f"{interval}."
         )
     return (
         f"B is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
-        f"({interval}, 95 % confidence).{_doubt(compared)}"
+        f"({interval}, 95% confidence).{_doubt(compared)}"
     )
 
 
@@ -64,7 +64,7 @@ def advice(compared: Comparison) -> str:
     runs = min(len(compared.a.names), len(compared.b.names))
     if needed <= runs:
         return ""
-    return f"At this spread, {needed} runs per side are needed to detect a difference of 3 %."
+    return f"At this spread, {needed} runs per side are needed to detect a difference of 3%."
 
 
 def comparison_view(compared: Comparison) -> Group:

@@ -222,7 +222,7 @@ def median_range(run: Run) -> str:
     times = run.summary.token_s
     if times is None or times.p50_low is None or times.p50_high is None:
         return ""
-    return f"{seconds(times.p50)}, 95 % CI {seconds(times.p50_low)} to {seconds(times.p50_high)}"
+    return f"{seconds(times.p50)}, 95% CI {seconds(times.p50_low)} to {seconds(times.p50_high)}"
 
 
 def prediction_line(run: Run) -> str:

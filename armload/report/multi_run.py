@@ -143,7 +143,7 @@ def rivals(cells: Sequence[Cell]) -> str:
     if not alike:
         return ""
     others = "one other" if len(alike) == 1 else f"{len(alike)} others"
-    return f"Not clearly the fastest: {others} may be as fast (95 % confidence)."
+    return f"Not clearly the fastest: {others} may be as fast (95% confidence)."
 
 
 def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
@@ -179,12 +179,12 @@ def verdict(cells: Sequence[Cell]) -> str:
 def table_sentence(cells: Sequence[Cell]) -> str:
     """Say what the table's figures are."""
     if all(len(cell.runs) == 1 for cell in cells):
-        return "Each row is one run; below a rate is its 95 % confidence interval."
+        return "Each row is one run; below a rate is its 95% confidence interval."
     doubtful = " (of all with figures, where all were disturbed)"
     without = any(cell.counted and not cell.is_valid for cell in cells)
     return (
         f"Each row is the median of its undisturbed runs{doubtful if without else ''}; below a "
-        "rate is its 95 % confidence interval. Maximum and peak memory are those of the worst run."
+        "rate is its 95% confidence interval. Maximum and peak memory are those of the worst run."
     )
 
 

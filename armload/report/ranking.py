@@ -29,7 +29,7 @@ def fastest(cells: Iterable[Cell], measure: Measure = "decode") -> Cell | None:
 
 
 def as_fast_as(best: Cell, cells: Iterable[Cell], measure: Measure = "decode") -> list[Cell]:
-    """Return the other valid cells that may be as fast, with 95 % confidence."""
+    """Return the other valid cells that may be as fast, with 95% confidence."""
     return [
         cell
         for cell in cells

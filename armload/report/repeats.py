@@ -20,7 +20,7 @@ class Combined(Value):
         runs: their ids, in order.
         counted: how many of them count; the others were disturbed, or did not end well.
         p50_s: median of their medians of the time per token; none where no run counts.
-        p50_low_s, p50_high_s: its 95 % confidence interval; none where that takes more runs.
+        p50_low_s, p50_high_s: its 95% confidence interval; none where that takes more runs.
         precision: how far the interval may reach from the median, as a share of it.
         known_within: how far it does.
         reached: that is no more than ``precision``.
@@ -65,7 +65,7 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
     if found:
         interval = found.interval_s
         between = (
-            f", 95 % CI {words.seconds(interval.low)} to {words.seconds(interval.high)}"
+            f", 95% CI {words.seconds(interval.low)} to {words.seconds(interval.high)}"
             if interval
             else ""
         )

@@ -18,7 +18,7 @@ STYLES = {"faster": "green", "slower": "red", "no difference": "bold", NOT_COMPA
 
 
 def change(ratio: float) -> str:
-    """Say how much longer or shorter B takes: ``3.1 % longer``, ``2.73 times as long``."""
+    """Say how much longer or shorter B takes: ``3.1% longer``, ``2.73 times as long``."""
     if ratio >= TIMES_FROM or ratio <= 1 / TIMES_FROM:
         return f"{ratio:.3g} times as long"
     return f"{percentage(abs(ratio - 1), digits=1)} {'longer' if ratio >= 1 else 'less'}"
@@ -38,7 +38,7 @@ def figures_table(heading: str = "") -> Rows:
         Column(heading="A"),
         Column(heading="B"),
         Column(heading="B takes"),
-        Column(heading="95 % confidence", below="95 % confidence: "),
+        Column(heading="95% confidence", below="95% confidence: "),
         Column(heading="finding"),
     )
 

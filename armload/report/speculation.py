@@ -108,7 +108,7 @@ def _gain(found: WithoutSpeculation, s_per_token: float, *, valid: bool) -> tupl
     how = f"{max(ratio.ratio, 1 / ratio.ratio):.2f} times {'slower' if slower else 'faster'}"
     times = [words.seconds(each) for each in (s_per_token, median(found.s_per_token))]
     low, high = sorted((ratio.low, ratio.high) if slower else (1 / ratio.low, 1 / ratio.high))
-    basis = "95 % CI" if ratio.unit == "runs" else "with an allowance for too few repeats"
+    basis = "95% CI" if ratio.unit == "runs" else "with an allowance for too few repeats"
     return (
         (
             f"{opening}: {how} than without, {times[0]} instead of {times[1]} per "

@@ -155,7 +155,7 @@ def sweep_table(results: Sequence[CellResult]) -> Rows:
                 "valid\nruns",
                 "prefill\ntok/s",
                 "decode\ntok/s",
-                "95 %\nCI",
+                "95%\nCI",
                 "p50 per\ntoken",
                 *guessing,
                 "first\ntoken",

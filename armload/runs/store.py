@@ -109,7 +109,7 @@ def find(reference: str) -> Path:
     folders = run_folders()
     if not folders:
         raise UsageError(
-            f"No runs in {runs_folder()} yet.",
+            f"There is no run {reference!r}: no runs in {runs_folder()} yet.",
             "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf.",
         )
     before, colon, wanted = reference.partition(":")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -76,7 +77,7 @@ class Client:
         except asyncio.CancelledError:
             answer.fail("cancelled", "the load was ended")
         except aiohttp.ClientConnectorError as error:
-            answer.fail("refused", str(error.os_error or error))
+            answer.fail("refused", _reason(error))
         except (aiohttp.ClientError, OSError) as error:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -205,3 +206,9 @@ async def _error_of(response: ClientResponse) -> str:
     error = content.get("error", content) if isinstance(content, dict) else text
     message = error.get("message", error) if isinstance(error, dict) else error
     return str(message)[:_LONGEST_ERROR] or str(response.reason)
+
+
+def _reason(error: aiohttp.ClientConnectorError) -> str:
+    """Return the system's reason; asyncio puts the address into its text."""
+    number = error.os_error.errno
+    return os.strerror(number) if number else str(error.os_error or error)

@@ -23,7 +23,7 @@ from armload.serving.loads import KeptLoad
 from armload.serving.target import Extent, Pace
 
 FEWEST_REQUESTS = 40
-"""Of fewer, not even all within the objectives show nine of ten with 95 % confidence."""
+"""Of fewer, not even all within the objectives show nine of ten with 95% confidence."""
 
 NARROW_FROM = 1.15
 """Ratio of the lowest rate that failed to the highest that did not, at which the search ends."""
@@ -182,7 +182,7 @@ def check_requests(requests: int, warmup: int) -> None:
         after = f" with --warmup {warmup}" if warmup else ""
         raise UsageError(
             f"--requests {requests}{after}: --find-rate needs {FEWEST_REQUESTS} or more at each "
-            f"rate{', not counting the warm-up,' if warmup else ''} for 95 % confidence.",
+            f"rate{', not counting the warm-up,' if warmup else ''} for 95% confidence.",
             "More requests find the rate more exactly: 100 by default.",
         )
 

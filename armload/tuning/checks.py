@@ -134,7 +134,7 @@ class RightAnswers:
             return quality, ""
         return quality, (
             f"{accuracy.correct} of {accuracy.questions} answers to {wanted.task} are right: with "
-            f"95 % confidence {low:.1%} or more, which is less than {wanted.share:.1%}."
+            f"95% confidence {low:.1%} or more, which is less than {wanted.share:.1%}."
         )
 
 
@@ -152,7 +152,7 @@ def require_reachable(wanted: LeastAccuracy) -> None:
         enough += 1
     raise UsageError(
         f"--min-accuracy {wanted.share:g}:{wanted.task}:{wanted.questions}: even if all "
-        f"{wanted.questions} questions are answered right, the 95 % interval begins at "
+        f"{wanted.questions} questions are answered right, the 95% interval begins at "
         f"{reached:.3f}.",
         f"Ask {enough} questions or more, or for a smaller share.",
     )

@@ -89,7 +89,7 @@ class Estimate(Value):
 
     Attributes:
         cost: on the highest rung that any setting has reached.
-        interval: where the cost lies with 95 % confidence.
+        interval: where the cost lies with 95% confidence.
         trials: how many it was estimated from.
         rung: the highest of them.
     """

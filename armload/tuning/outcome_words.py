@@ -42,7 +42,7 @@ def sentence_of(
     speed = confirmation.speed
     doubt = _doubt(confirmation)
     times = f"{times_words(speed.ratio)} times as fast"
-    sure = f"(95 %: {times_words(speed.low)} to {times_words(speed.high)})"
+    sure = f"(95%: {times_words(speed.low)} to {times_words(speed.high)})"
     if confirmation.is_faster:
         before = cost_words(tuning.objective, leader.cost * speed.ratio)
         return f"{times} as the defaults {sure}, {words}: {now} instead of {before}.{doubt}"

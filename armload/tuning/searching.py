@@ -30,7 +30,7 @@ Report = Callable[[Entry, Standing], None]
 """Is called with every trial, and how the search stands after it."""
 
 _WHY: Mapping[Ended, str] = {
-    "separated": "No other setting may be faster by more than 2 %.",
+    "separated": "No other setting may be faster by more than 2%.",
     "equal": "The best settings are equally fast, as far as repeated trials show.",
     "all tried": "Every setting was tried.",
     "trials used": "--max-trials is used up.",

@@ -50,7 +50,7 @@ def leader_of(able: Sequence[Estimate]) -> Estimate | None:
 
 
 def rivals_of(leader: Estimate, able: Sequence[Estimate]) -> list[Estimate]:
-    """Return what may be faster by more than the margin, with 95 % confidence each.
+    """Return what may be faster by more than the margin, with 95% confidence each.
 
     The most promising come first: those with the lowest bound of how many times as slow they are.
     """

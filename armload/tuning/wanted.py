@@ -41,7 +41,7 @@ class LeastAccuracy(Value):
     """How often a model must be right.
 
     Attributes:
-        share: that the lower bound of the 95 % interval (Wilson) must reach.
+        share: that the lower bound of the 95% interval (Wilson) must reach.
         task, data: as ``eval`` takes them.
         questions: the first so many of the task.
     """

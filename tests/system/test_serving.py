@@ -171,7 +171,7 @@ def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> 
     assert (stopped["id"], stopped["exit"]["kind"]) == (started["run"], "done")
     again.leaves_nothing(ann)
     none = ann.types("serve.stop", "--board", "here", status=2)
-    assert "here serves nothing." in none.stderr
+    assert "here has no service." in none.stderr
     assert json.loads(ann.types("serve.list", "--board", "here", "--json").stdout) == []
 
 

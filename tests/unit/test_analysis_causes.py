@@ -46,7 +46,7 @@ def a_step(
 
 
 def a_run(odd: Step | None = None, *, count: int = 60) -> list[Step]:
-    """Return steps that differ by 1 %, one of them replaced."""
+    """Return steps that differ by 1%, one of them replaced."""
     chance = random.Random(1)
     steps = [a_step(0, 0.4, tokens=8)]
     steps += [a_step(n, USUAL_S * chance.gauss(1, 0.01)) for n in range(1, count)]

@@ -24,7 +24,7 @@ from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO
 def repeats(
     label: str, count: int, times: float = 1.0, run: Run | None = None
 ) -> list[Measurement]:
-    """Return figures of runs that differ by 1 %, all of them so many times as slow."""
+    """Return figures of runs that differ by 1%, all of them so many times as slow."""
     chance = random.Random(label)
     base = measurement_of(run or quick_run())
     assert base.decode_tps is not None
@@ -288,7 +288,7 @@ def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:
 def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
     said = sentence(one(repeats("a", 6), repeats("b", 6, 1.05)))
     assert said.startswith("B is slower: ")
-    assert "95 % confidence" in said
+    assert "95% confidence" in said
     none = one(repeats("a", 6), repeats("b", 6))
     assert sentence(none).startswith("No significant difference")
 
@@ -299,7 +299,7 @@ def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -
         each.model_copy(update={"token_s": tuple(t * (0.925 + n / 20) for t in each.token_s)})
         for n, each in enumerate(repeats("a", 4))
     ]
-    assert "runs per side are needed to detect a difference of 3 %" in advice(
+    assert "runs per side are needed to detect a difference of 3%" in advice(
         one(wild, repeats("b", 4))
     )
     assert advice(one(repeats("a", 6), repeats("b", 6, 1.1))) == ""
@@ -308,10 +308,10 @@ def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -
 @pytest.mark.parametrize(
     ("ratio", "text"),
     [
-        (1.031, "3.1 % longer"),
-        (0.95, "5.0 % less"),
+        (1.031, "3.1% longer"),
+        (0.95, "5.0% less"),
         (2.73, "2.73 times as long"),
-        (1.0, "0.0 % longer"),
+        (1.0, "0.0% longer"),
     ],
 )
 def test_a_ratio_is_said_as_a_change(ratio: float, text: str) -> None:
@@ -321,7 +321,7 @@ def test_a_ratio_is_said_as_a_change(ratio: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (0.95, 1.031, "5.0 % less to 3.1 % longer"),
+        (0.95, 1.031, "5.0% less to 3.1% longer"),
         (0.111, 0.584, "0.111 to 0.584 times as long"),
         (1.8, 2.2, "1.8 to 2.2 times as long"),
     ],

@@ -50,7 +50,7 @@ def test_a_server_whose_slots_are_taken_lets_requests_queue() -> None:
     capacity = found(points(Simulated(slots=4), (0.5, 1, 4)))
     assert (capacity.rate, capacity.bottleneck) == (1, "queued")
     assert capacity.sentence.startswith(
-        "Sustains 1 request/s within the SLO (100 % of the requests). At 4 requests/s ("
+        "Sustains 1 request/s within the SLO (100% of the requests). At 4 requests/s ("
     )
     assert "requests queue: all four slots were busy 9" in capacity.sentence
     assert "a decode step took 140 ms for 4.0 requests." in capacity.sentence
@@ -60,14 +60,14 @@ def test_a_server_that_is_never_overloaded_sustains_the_highest_rate_or_more() -
     capacity = found(points(Simulated(), (0.1, 0.2)))
     assert (capacity.rate, capacity.bottleneck) == (0.2, None)
     assert capacity.sentence == (
-        "Sustains 0.2 requests/s or more within the SLO (100 % of the requests)."
+        "Sustains 0.2 requests/s or more within the SLO (100% of the requests)."
     )
 
 
 def test_a_server_that_is_too_slow_for_one_request_sustains_nothing() -> None:
     capacity = found(points(Simulated(step_s=0.5), (0.01, 0.02)))
     assert (capacity.rate, capacity.bottleneck) == (None, "own length")
-    assert capacity.sentence.startswith("Does not sustain 0.01 requests/s within the SLO (0 % of")
+    assert capacity.sentence.startswith("Does not sustain 0.01 requests/s within the SLO (0% of")
 
 
 def test_a_rate_above_one_that_is_not_sustained_does_not_count() -> None:

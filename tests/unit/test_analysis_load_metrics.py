@@ -134,7 +134,7 @@ def test_a_point_without_a_success_is_not_valid() -> None:
 
 @pytest.mark.parametrize(("late_s", "doubts"), [(0.005, 0), (0.024, 0), (0.026, 1)])
 def test_a_client_that_is_late_makes_a_point_invalid(late_s: float, doubts: int) -> None:
-    # The median time to first token is 0.5 s, of which 5 % are 25 ms.
+    # The median time to first token is 0.5 s, of which 5% are 25 ms.
     found = figures(*(record(n, begun_s=n + late_s) for n in range(5)))
     assert (len(found.reasons), found.valid) == (doubts, not doubts)
     assert all("26 ms" in reason for reason in found.reasons)

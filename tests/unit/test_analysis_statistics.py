@@ -42,7 +42,7 @@ def busy_host_rows(chance: random.Random, runs: int) -> Rows:
 
 
 def dayu200_rows(chance: random.Random, runs: int) -> Rows:
-    """Runs made of the board's tokens, each run as a whole 1 % faster or slower than another."""
+    """Runs made of the board's tokens, each run as a whole 1% faster or slower than another."""
     rows = []
     for _ in range(runs):
         level = chance.gauss(1.0, 0.01)

@@ -139,7 +139,11 @@ REFUSED = {
     "eval --type Q2_K": (2, "needs a model to quantise", "--model"),
     "eval --model F16.gguf --type IQ1_S": (2, "an importance matrix", "model.quantize"),
     "serve --model F16.gguf --type Q2_K,Q8_0": (2, "one model is served", "one type"),
-    "load --url http://127.0.0.1:9 --type Q2_K --rate 1": (2, "excludes --board, --type", "out"),
+    "load --url http://127.0.0.1:9 --type Q2_K --rate 1": (
+        2,
+        "combined with --board, --type",
+        "out",
+    ),
     "fit --model F16.gguf --type Q4KM": (2, "no type 'Q4KM'", ""),
 }
 

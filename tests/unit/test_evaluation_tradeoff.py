@@ -167,7 +167,7 @@ def test_the_share_of_boxes_is_beside_each_accuracy(capsys: pytest.CaptureFixtur
     assert shares == [0, 0.75]
     assert "<th>boxed</th>" in write_tradeoff_page(sides, found).read_text()
     terminal.show(tradeoff_view(found))
-    assert "75 %" in capsys.readouterr().out
+    assert "75%" in capsys.readouterr().out
 
 
 def test_questions_of_one_number_must_be_the_same_question() -> None:

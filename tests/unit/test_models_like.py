@@ -335,7 +335,8 @@ def test_a_persons_own_shape_extends_a_shipped_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "part"),
     [
-        ("like:llama-3.1-8", "llama-3.1-8:Q4_0"),
+        ("like:llama-3.1-8", "Did you mean 'llama-3.1-8b'"),
+        ("like:llama-3.1-8b", "llama-3.1-8b:Q4_0"),
         ("like:llama-3.1-8:Q2_K", "llama-3.1-8b"),
         ("like:stories260k:Q9_K", "Q4_K_M"),
     ],

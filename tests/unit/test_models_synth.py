@@ -67,7 +67,7 @@ def test_weights_have_mean_zero_and_the_deviation_that_keeps_activations(
         (tensor,) = [each for each in reader.tensors if each.name == f"{name}.weight"]
         weights = dequantize(tensor.data, tensor.tensor_type)
         assert np.isfinite(weights).all()
-        # The few numbers of Q3_K, -4 to 3, are 2.4 % wider with a random sign.
+        # The few numbers of Q3_K, -4 to 3, are 2.4% wider with a random sign.
         assert weights.std() == pytest.approx(deviation, rel=0.03)
         assert abs(weights.mean()) < 6 * deviation / math.sqrt(weights.size / 32)
 

@@ -104,7 +104,7 @@ def test_colours_and_shapes_are_one_each_for_every_line() -> None:
 def test_the_best_number_of_threads_is_said_and_marked() -> None:
     figure = threads(SWEEP, "decode")
     assert said(figure) == (
-        "Q4_0 is fastest with 4 threads: 6.98 tokens/s (6.93 to 7.02, 95 % CI), 2.9 times as "
+        "Q4_0 is fastest with 4 threads: 6.98 tokens/s (6.93 to 7.02, 95% CI), 2.9 times as "
         "fast as with 1 thread; Q8_0 with 4 threads (4.15)."
     )
     best = [
@@ -275,7 +275,7 @@ def test_a_distribution_runs_from_none_to_all_and_marks_the_median() -> None:
     assert times is not None
     assert mark["time"] == pytest.approx(times.p50 * 1000)
     assert said(figure) == (
-        f"Half of the tokens took {seconds(times.p50)} or less, 99 % of them "
+        f"Half of the tokens took {seconds(times.p50)} or less, 99% of them "
         f"{seconds(times.p99)} or less, the slowest {seconds(times.max)}."
     )
 
@@ -307,14 +307,14 @@ def test_memory_is_drawn_over_time_beside_what_was_free() -> None:
     assert [row["last"] for row in steps].count(True) == 1
     assert rows(figure, "boards") == [{"mb": 1870.0, "text": "free: 1.9 GB"}]
     assert said(figure) == (
-        "At its peak the program took 837.1 MB, 45 % of the 1.9 GB that were free before."
+        "At its peak the program took 837.1 MB, 45% of the 1.9 GB that were free before."
     )
 
 
 def test_much_more_free_memory_than_was_taken_presses_no_line_to_the_ground() -> None:
     figure = memory(cells_of([quick_run()]))
     assert rows(figure, "boards") == []
-    assert said(figure).endswith("131.0 MB, 7 % of the 1.9 GB that were free before.")
+    assert said(figure).endswith("131.0 MB, 7% of the 1.9 GB that were free before.")
 
 
 def test_more_memory_than_was_free_is_said() -> None:

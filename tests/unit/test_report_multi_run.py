@@ -180,7 +180,7 @@ def test_settings_that_may_be_as_fast_as_the_best_are_counted() -> None:
     run = made_run()
     twin = planned(run, seed=2).model_copy(update={"id": "twin"})
     assert rivals(cells_of([run, twin])) == (
-        "Not clearly the fastest: one other may be as fast (95 % confidence)."
+        "Not clearly the fastest: one other may be as fast (95% confidence)."
     )
 
 

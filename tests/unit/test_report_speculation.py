@@ -117,4 +117,4 @@ def test_a_cell_is_compared_with_the_one_that_differs_in_nothing_else() -> None:
     assert compared.without.ratio is not None
     assert compared.without.ratio.unit == "runs"
     (line,) = gains({cell.label: cell for cell in cells})
-    assert "95 % CI" in line
+    assert "95% CI" in line

@@ -85,14 +85,14 @@ def test_each_token_s_time_is_what_computing_and_waiting_make_together() -> None
         assert waiting["low"] == computing["high"]
         assert waiting["high"] == pytest.approx(STREAMED_S)
     assert tokens[0]["tokens"] == "2"
-    assert said(figure) == "Of 3.63 s per token (mean), 1.43 s or 39 % passed waiting for storage."
+    assert said(figure) == "Of 3.63 s per token (mean), 1.43 s or 39% passed waiting for storage."
 
 
 def test_waiting_that_nobody_timed_is_said_to_be_estimated() -> None:
     assert said(storage_wait(cells_of([storage_run()]))).endswith(", estimated from what was read.")
     both = said(storage_wait(cells_of([streamed_run(), mapped_run()])))
     assert both == (
-        "Waiting for storage took 39 % of the time with weights streamed, 73 % with weights "
+        "Waiting for storage took 39% of the time with weights streamed, 73% with weights "
         "mapped. Estimated from what was read: weights mapped."
     )
 

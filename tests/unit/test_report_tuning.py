@@ -38,11 +38,11 @@ RESULT = Result(
     winner=setting(4),
     cost=0.205,
     interval=Interval(low=0.19, high=0.22),
-    ended="No other setting may be faster by more than 2 %.",
+    ended="No other setting may be faster by more than 2%.",
     trials=len(ENTRIES),
     took_s=80.0,
     violation=Violation(setting=setting(4, "q4_0"), cost=0.05, reason="not text"),
-    sentence="1.95 times as fast as the defaults (95 %: 1.90 to 2.01), 4 threads.",
+    sentence="1.95 times as fast as the defaults (95%: 1.90 to 2.01), 4 threads.",
     plan="tuned-kitchen-m.yaml",
 )
 

@@ -106,7 +106,7 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     assert rates == sorted(rates)
     assert found["capacity"]["rate"] == rates[-1]
     assert found["capacity"]["sentence"].startswith(
-        f"Sustains {rates[-1]:g} requests/s, with 95 % confidence, or more within the SLO"
+        f"Sustains {rates[-1]:g} requests/s, with 95% confidence, or more within the SLO"
     )
     probe, search = sorted(
         (read_load(folder).load for folder in (tmp_path / "loads").iterdir()),
@@ -174,9 +174,7 @@ def test_what_each_rate_has_shown_is_said_when_it_ends(tmp_path: Path) -> None:
     with stub_service(header_s=0.02) as service:
         done = typed(tmp_path, "load", "--url", service.url, *words)
     assert done.returncode == 0, done.stderr
-    lines = re.findall(
-        r"requests/s: 0 % of the requests within the SLO, not sustained", done.stderr
-    )
+    lines = re.findall(r"requests/s: 0% of the requests within the SLO, not sustained", done.stderr)
     assert len(lines) >= 4
     assert "Does not sustain" in done.stdout
 

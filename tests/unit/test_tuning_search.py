@@ -256,7 +256,7 @@ def test_good_guesses_come_before_those_by_chance() -> None:
 
 def test_short_trials_that_are_all_quicker_do_not_make_a_leader() -> None:
     def growing(trial: Trial) -> Outcome:
-        # What a short trial misses, such as a longer context, costs 40 % more.
+        # What a short trial misses, such as a longer context, costs 40% more.
         outcome = measured(8)(trial)
         factor = (1.0, 1.2, 1.4)[trial.rung]
         return outcome.model_copy(update={"cost": outcome.cost and outcome.cost * factor})

@@ -37,7 +37,7 @@ def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Board:
-    """Costs of settings, with 1 % of noise that depends on the place of a run alone.
+    """Costs of settings, with 1% of noise that depends on the place of a run alone.
 
     Attributes:
         garbage, failing: settings whose runs end so.
@@ -123,7 +123,7 @@ def test_what_is_faster_wins_and_is_confirmed_beside_the_defaults() -> None:
     assert 1.9 < result.confirmation.speed.low <= result.confirmation.speed.ratio < 2.1
     assert len(result.confirmation.defaults_runs) == len(result.confirmation.leader_runs) == 4
     assert result.sentence.startswith("2.0")
-    assert "times as fast as the defaults (95 %: " in result.sentence
+    assert "times as fast as the defaults (95%: " in result.sentence
     assert "3 threads, KV cache q8_0" in result.sentence
     sides = [setting for setting, _ in board.made[-8:]]
     assert sides == [SPACE.defaults, BEST, BEST, SPACE.defaults] * 2

@@ -32,7 +32,7 @@ def load(objective: Objective, **typed: str) -> Requests | None:
         ("total-time", {"rate": "6", "requests": "9", "slo": "ttft=1s"}, "--slo is an option"),
         ("rate", {}, "--slo is missing"),
         ("rate", {"slo": "ttft=1s", "rate": "2"}, "excludes --rate"),
-        ("rate", {"slo": "speed=1s"}, "is not an objective"),
+        ("rate", {"slo": "speed=1s"}, "is not a latency metric"),
         ("decode", {"rate": "6"}, "times single runs, and excludes --rate"),
         ("ttft", {"timeout": "9"}, "times single runs, and excludes --timeout"),
         ("total-time", {"rate": "0", "duration": "5"}, "--rate '0': must be above 0"),

@@ -42,7 +42,7 @@ def capacity_of(points: Sequence[AssessedPoint], *, surely: bool = False) -> Cap
     because the client sent requests late.
 
     Args:
-        surely: a point counts as sustained only if that is sure with 95 % confidence.
+        surely: a point counts as sustained only if that is sure with 95% confidence.
     """
     ordered = sorted(filter(_shows_something, points), key=lambda point: point.pace)
     if not ordered or any(point.metrics.goodput is None for point in ordered):
@@ -86,7 +86,7 @@ def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool)
     else:
         reason = "" if cause is None else _reason(point, cause)
     if below is None:
-        sure = " with 95 % confidence" if surely else ""
+        sure = " with 95% confidence" if surely else ""
         start = f"Does not sustain {point.label} within the SLO{sure} ({_share(point)})."
         sentence = f"{start} {_sentence(reason)}" if reason else start
     else:
@@ -122,7 +122,7 @@ def is_the_clients_fault(found: Goodput) -> bool:
 
 
 def _sustains(point: AssessedPoint, *, surely: bool) -> str:
-    return f"Sustains {point.label}{', with 95 % confidence,' if surely else ''}"
+    return f"Sustains {point.label}{', with 95% confidence,' if surely else ''}"
 
 
 def _goodput(point: AssessedPoint) -> Goodput:

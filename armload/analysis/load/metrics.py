@@ -19,7 +19,7 @@ from armload.analysis.statistics import Interval
 from armload.core.values import Value, counted
 
 MOST_LATENESS_S = 0.010
-"""What a client may be late for 99 % of its requests without a doubt about the figures..."""
+"""What a client may be late for 99% of its requests without a doubt about the figures..."""
 
 MOST_LATENESS_SHARE = 0.05
 """...or as a share of the median time to first token, where that is more."""
@@ -40,7 +40,7 @@ class Goodput(Value):
         good: requests that did.
         share: of all after the warm-up, failures and those without a record included.
         share_if_on_time: the share if those that the client sent late were within them, too.
-        interval: of the share, with 95 % confidence; none of no request.
+        interval: of the share, with 95% confidence; none of no request.
         requests_per_s: of the good ones.
     """
 
@@ -174,7 +174,7 @@ def _doubts(lateness: Distribution | None, ttft: Distribution | None) -> list[st
     if lateness is None or lateness.p99.value_s <= allowed_s:
         return []
     doubt = (
-        f"The client was late: 1 % of the requests began {lateness.p99.value_s * 1000:.0f} ms or "
+        f"The client was late: 1% of the requests began {lateness.p99.value_s * 1000:.0f} ms or "
         f"more after their time, and {allowed_s * 1000:.0f} ms would be acceptable. This machine "
         "is too busy, or too slow for this rate."
     )

@@ -45,8 +45,8 @@ def read_objectives(text: str) -> Objectives | None:
         name, equals, time = part.strip().partition("=")
         if name not in ("ttft", "tpot", "e2e"):
             raise UsageError(
-                f"--slo {text!a}: {name!a} is not an objective.",
-                f"The objectives are ttft, tpot and e2e. {_EXAMPLE}",
+                f"--slo {text!a}: {name!a} is not a latency metric.",
+                f"Use ttft, tpot or e2e. {_EXAMPLE}",
             )
         if f"{name}_s" in limits:
             raise UsageError(f"--slo {text!a}: {name} is given twice.", _EXAMPLE)

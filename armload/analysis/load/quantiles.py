@@ -19,7 +19,7 @@ class Quantile(Value):
 
     Attributes:
         value_s: such that so many of the samples are not above it.
-        low_s, high_s: where that of the service lies with 95 % confidence; none where there are
+        low_s, high_s: where that of the service lies with 95% confidence; none where there are
             too few samples to say.
     """
 

@@ -39,7 +39,8 @@ from armload.engines.defaults import (
         "kv-type": "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0; list",
         "flash-attention": "flash attention: on, off or auto; list",
         "weights": "mapped: the kernel reads what is missing; streamed: read ahead of the "
-        "computation, with a part locked in memory; auto: streamed if they exceed it; list (auto)",
+        "computation, with a part locked in memory; auto: streamed if the "
+        "weights exceed the memory; list (auto)",
         "resident": "part of streamed weights to lock in memory, such as 400MB; list (what fits)",
         "speculate": "guess tokens and verify several in one pass: none, ngram (from the text so "
         "far) or draft:MODEL (a small model of the same family); list (none)",
@@ -60,7 +61,7 @@ from armload.engines.defaults import (
         "time-limit": f"stop a run on the board after this many seconds ({DEFAULT_TIME_LIMIT_S})",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         "new": "start over instead of resuming an interrupted run or sweep",
-        "reference": "run whose text is the expected output, given as for show",
+        "reference": "run whose text is the expected output, named as for show",
         **SOURCE_HELP,
         "json": "print one JSON document: the run (of repeats, the median one), or the sweep",
     },

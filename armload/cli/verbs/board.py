@@ -207,8 +207,10 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
     Example: armload board.release --board dayu200
     """
     del c
+    from contextlib import closing
+
     from armload.boards.board import load_board
-    from armload.boards.connect import connect
+    from armload.boards.connect import connect, is_off
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.core.errors import UsageError
@@ -219,13 +221,12 @@ def release(c: Context, board: str = "", force: bool = False, json: bool = False
     if not board:
         raise UsageError("--board is missing.", "Example: armload board.release --board dayu200")
     chosen = load_board(board)
-    host = connect(chosen, terminal.progress())
-    try:
-        ended = end_lease(host, chosen.workdir, force=force)
-    finally:
-        host.close()
+    ended: tuple[Claim, ...] = ()
+    if not is_off(chosen):
+        with closing(connect(chosen, terminal.progress())) as host:
+            ended = end_lease(host, chosen.workdir, force=force)
     if json:
-        show_document(ValueList[Claim](tuple(ended)))
+        show_document(ValueList[Claim](ended))
         return
     for each in ended:
         terminal.show(f"Released: {each.words}.")

@@ -21,13 +21,13 @@ _DEFAULT = "builds"
 @task(
     klass=Verb,
     help={
-        "what": "kinds from the table to remove, comma-separated",
+        "what": f"kinds from the table to remove, comma-separated ({_DEFAULT})",
         "yes": "remove without asking",
         **JSON_HELP,
     },
 )
 def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = False) -> None:
-    """Show what the cache holds, and remove what is not in use.
+    """Show what the cache holds, and remove kinds of it that are not in use.
 
     Asks for confirmation first. Example: armload clean --what builds,sources
     """
@@ -45,7 +45,7 @@ def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = Fals
     plan = decide(chosen)
     if not json:
         terminal.show(kinds_table(shown, chosen))
-    is_meant = _is_meant(plan, yes=yes)
+    is_meant = _is_meant(plan, what, yes=yes)
     done = free_all(plan, progress) if is_meant else plan
     if json:
         show_document(cleaned_cache(shown, done))
@@ -54,7 +54,7 @@ def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = Fals
     _complain(done, what)
 
 
-def _is_meant(plan: Sequence[Decision], *, yes: bool) -> bool:
+def _is_meant(plan: Sequence[Decision], what: str, *, yes: bool) -> bool:
     """Say what goes and what stays, and ask."""
     from armload.cli import terminal
     from armload.core.values import format_bytes
@@ -64,7 +64,7 @@ def _is_meant(plan: Sequence[Decision], *, yes: bool) -> bool:
         line = f"{decision.kind}: {decision.item.label}, {format_bytes(decision.item.size_bytes)}"
         say(f"stays  {line}: {decision.reason}" if decision.reason else f"goes   {line}")
     if all(decision.reason for decision in plan):
-        say("There is nothing to free of these kinds; --what names others.")
+        say(f"Nothing to remove: {what}. Choose other kinds of the table with --what.")
         return False
     return yes or terminal.confirm(f"Free {_size(plan, 'goes')}?")
 

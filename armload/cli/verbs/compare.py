@@ -38,7 +38,7 @@ class _Judged:
     help={
         "a": f"the baseline: {_SIDE}",
         "b": "what to compare with it, given in the same way",
-        "fail-if-slower": "exit with 11 if B is slower by more than this, such as 3%, with 95 % "
+        "fail-if-slower": "exit with 11 if B is slower by more than this, such as 3%, with 95% "
         "confidence; with 12 if runs that are not valid leave that open",
         **JSON_HELP,
     },

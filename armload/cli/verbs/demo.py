@@ -35,7 +35,7 @@ def demo(
     """Run everything on a virtual board, from source to the time of every token.
 
     Builds, boots a virtual ARM board, deploys, runs until the median time per token is known
-    within 5 % or a minute of repeats has passed, and says what limited the run.
+    within 5% or a minute of repeats has passed, and says what limited the run.
     Example: armload demo
     """
     del c

@@ -25,15 +25,16 @@ _DEMO_TIME_S = 120
     iterable=["cpus"],
     help={
         "board": "a board, such as virtual or dayu200; several share the questions: a,b (virtual)",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or word-problems:TYPE; list "
+        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, or word-problems:TYPE; several: a,b "
         "(word-problems:Q8_0 and word-problems:Q2_K)",
-        "type": "quantise the models to these file types first, such as Q4_K_M; list (as they are)",
+        "type": "quantise the models to these file types first, such as Q4_K_M; several: "
+        "a,b (as they are)",
         "task": "gsm8k, piqa, multiple-choice, word-problems, a YAML file, logits, or a task of "
         f"lm-evaluation-harness: lm-eval:NAME ({_TASK})",
         "data": "the task's questions: a file or hf:ORG/REPO/FILE (the task's own); for logits a "
         "file with a prompt on each line; for lm-eval a folder with more tasks",
-        "prompt": "names of the task's prompts; list (its first)",
-        "budget": "tokens after which an answer counts as it is then; list (the task's)",
+        "prompt": "names of the task's prompts; several: a,b (its first)",
+        "budget": "limits in tokens; the answer so far is graded at each: 50,100 (the task's)",
         "tell-budget": "no, yes or both: whether the prompt states the budget (no)",
         "conclude": "at the end of the budget, append a sentence that makes the model answer",
         "template": "the chat template: model (its own), chatml or none (model)",
@@ -45,11 +46,11 @@ _DEMO_TIME_S = 120
         "context": "tokens of KV cache for each question (enough for the longest)",
         "kv-type": "type of the KV cache, such as f32 or q8_0 (f16)",
         "flash-attention": "on, off or auto; off: likelihoods depend less on the batch (auto)",
-        "weights": "mapped, streamed or auto (auto)",
+        "weights": "mapped, streamed or auto, as for bench (auto)",
         "resident": "part of streamed weights to lock in memory, such as 400MB (what fits)",
         "max-time": "stop asking after this time, such as 90s or 30m, shared by models and prompts "
         f"(none; {_DEMO_TIME_S}s without --model)",
-        "reference": "for logits: a run of the same prompts, given as for show, a folder of .npy "
+        "reference": "for logits: a run of the same prompts, named as for show, a folder of .npy "
         "files, or llama-cpp-python, which then computes them on this machine",
         "fail-unless-close": "for logits: exit with 13 unless all are close to the reference's",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
@@ -94,11 +95,11 @@ def evaluate(
     on: str = "",
     json: bool = False,
 ) -> None:
-    """Measure how often models answer right, within budgets of tokens and of time.
+    """Measure the accuracy of models within budgets of tokens and of time.
 
     Answers are kept: an interrupted evaluation resumes when the command is repeated, and grading
     again needs no board. Without options, a small model is evaluated in two quantisations.
-    Example: armload eval --board dayu200 --model a.gguf,b.gguf --task gsm8k --data gsm8k.jsonl
+    Example: armload eval --board dayu200 --model a.gguf,b.gguf --task gsm8k --data q.jsonl
     """
     del c
     from armload.bench.options import typed_options
@@ -268,12 +269,12 @@ def _listed(text: str) -> list[str]:
     klass=Verb,
     positional=["a", "b"],
     help={
-        "a": "an evaluation: an id, part of one, a folder or latest; of several models: "
+        "a": "an evaluation: an id, its beginning or end, a folder or latest; of several models: "
         "EVALUATION:MODEL",
-        "b": "another, given in the same way (the second model of A)",
+        "b": "another, named in the same way (the second model of A)",
         "times": "runs of the two models, a,b, whose times count in place of the answers' own; "
-        "given as for show",
-        "deadline": "compare after this many seconds; list",
+        "named as for show",
+        "deadline": "compare after this many seconds; several: 30,60",
         **JSON_HELP,
     },
 )
@@ -285,7 +286,7 @@ def tradeoff(
     deadline: str = "",
     json: bool = False,
 ) -> None:
-    """Say which of two models is right more often within the same time.
+    """Say which of two models is more accurate within the same time.
 
     Example: armload tradeoff latest --deadline 30,60
     """

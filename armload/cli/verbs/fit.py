@@ -17,9 +17,9 @@ _PROMPT_TOKENS = 128
     help={
         **BOARD_HELP,
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or "
-        "demo; list (demo)",
-        "type": "predict the models as they would be in these file types, such as Q4_K_M; list (as "
-        "they are)",
+        "demo; several: a,b (demo)",
+        "type": "predict the models as they would be in these file types, such as Q4_K_M; several: "
+        "a,b (as they are)",
         "context": "size of the KV cache in tokens (enough for prompt and 128 tokens of output)",
         "prompt-tokens": f"length of the prompt ({_PROMPT_TOKENS})",
         "threads": "worker threads (chosen by the engine)",
@@ -45,9 +45,9 @@ def fit(
 ) -> None:
     """Predict whether models fit on a board, and how fast they would be there.
 
-    No model is uploaded: slices of it run on the board. Of a model on the hub, only the header is
-    downloaded. Without the board, the facts in its file are used.
-    Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,like:llama-3.2-1b:Q4_0
+    No model is uploaded: slices of it run on the board. For models on the hub, only the header is
+    downloaded. If the board does not answer, the facts in its file are used.
+    Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
     """
     del c
     from pathlib import Path

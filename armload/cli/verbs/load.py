@@ -33,14 +33,16 @@ _TIMEOUT_S = f"{REQUEST_TIMEOUT_S:g}"
         "model": f"what to serve, as for bench ({_MODEL}); with --url, the name to ask for (the "
         "first that the service lists)",
         "type": "quantise the model to this file type first, such as Q4_K_M (as it is)",
-        "rate": "requests per second, sent on time whether earlier ones are answered or not; list",
-        "find-rate": "find the highest rate that meets --slo for nine of ten requests, with 95 % "
-        f"confidence; --requests at each rate ({_FIND_REQUESTS})",
-        "concurrency": "clients that each wait for an answer before they send again; list",
+        "rate": "requests per second, sent on time whether earlier ones are answered or not; "
+        "several: 1,2,4",
+        "find-rate": "find the highest rate that meets --slo for nine of ten requests, with 95% "
+        f"confidence; sends --requests ({_FIND_REQUESTS}) at each rate",
+        "concurrency": "clients that each wait for an answer before they send again; several: "
+        "1,2,4",
         "duration": f"seconds in which requests are sent ({_DURATION_S}, unless --requests)",
         "requests": "number of requests at most (as many as fit in --duration)",
         "arrivals": "gaps between requests: poisson, constant, gamma:SHAPE, or seed, as the test "
-        f"client of llm-serving makes them ({_ARRIVALS})",
+        f"client of MindSpore's llm-serving makes them ({_ARRIVALS})",
         "seed": f"seed of arrivals and synthetic requests ({_SEED})",
         "data": "file of requests: JSON lines with prompt or messages, or Alpaca's instruction, "
         "input and output (synthetic requests)",
@@ -53,8 +55,8 @@ _TIMEOUT_S = f"{REQUEST_TIMEOUT_S:g}"
         "timeout": f"seconds after which a request has failed ({_TIMEOUT_S})",
         "slo": "latencies that a request must stay within, such as ttft=2s,tpot=500ms,e2e=30s "
         "(none)",
-        "export": "also write vllm, csv or seed (result_X_x.json) into the load's folder; list "
-        "(none)",
+        "export": "also write vllm, csv or seed (result_X_x.json) into the load's folder; several: "
+        "vllm,csv (none)",
         "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
         **{name: text for name, text in SERVING_HELP.items() if name != "temperature"},
         **SOURCE_HELP,
@@ -102,12 +104,12 @@ def load(
     on: str = "",
     json: bool = False,
 ) -> None:
-    """Put a service under load, and record what became of each request.
+    """Put a service under load, and record the outcome of each request.
 
     Requests are sent at random times (--rate), or by clients that wait for their answers
-    (--concurrency); lists make a sweep. Latency counts from the time at which a request was to be
-    sent.
-    Example: armload load --board dayu200 --model llama.gguf --rate 0.5,1,2 --slo ttft=2s
+    (--concurrency); several rates or numbers of clients make a sweep. Latency counts from the
+    time at which a request was to be sent.
+    Example: armload load --board dayu200 --model m.gguf --rate 1,2 --slo ttft=2s
     """
     del c
     from contextlib import AbstractContextManager, nullcontext
@@ -190,7 +192,8 @@ def load(
     )
     if url and (board or plan or type):
         raise UsageError(
-            "--url names a service that runs, and excludes --board, --type and its settings.",
+            "--url (a service that is already running) cannot be combined with --board, --type or "
+            "the settings of a service.",
             "Leave one out.",
         )
     first = Ask(prompt="Once upon a time", max_tokens=1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from armload.analysis.run import Run
 
 _RUN = (
-    "id of a run, sweep, evaluation, load or tuning, or the end of one; latest, latest:TEXT, "
+    "id of a run, sweep, evaluation, load or tuning, or its beginning or end; latest, latest:TEXT, "
     "BOARD:MODEL, latest-sweep, latest-eval, latest-load, or latest-tune"
 )
 _SHOWN = 20

@@ -20,18 +20,18 @@ _SEED = "1"
         **BOARD_HELP,
         "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or "
         "demo (demo)",
-        "for": "what is to be fast: decode, prefill, ttft (time to first token), total-time (of "
+        "for": "what to optimize: decode, prefill, ttft (time to first token), total-time (of "
         "--rate requests per second, as load --arrivals seed sends them), or rate (requests "
         "answered within --slo)",
         "space": "a YAML file whose keys are options, such as threads: [2, 4]; each list replaces "
         "what would be searched (what board, model and engine offer)",
         "max-time": "begin no trial after this time, such as 30m or 2h; interruptions do not count "
         "(until the best is clear)",
-        "max-trials": "likewise after this number of trials (until the best is clear)",
+        "max-trials": "begin no more trials than this (until the best is clear)",
         "max-kld": "mean KL divergence from the defaults that a setting may have (none)",
-        "kld-prompts": "file with a text on each line to measure it on (what the defaults write)",
-        "min-accuracy": "SHARE:TASK or SHARE:TASK:QUESTIONS: the 95 % interval of right answers "
-        "must lie above, such as 0.5:gsm8k:200 (none)",
+        "kld-prompts": "texts for --max-kld, one on each line (what the defaults write)",
+        "min-accuracy": "SHARE:TASK or SHARE:TASK:QUESTIONS: lower bound of the accuracy's 95% "
+        "interval, such as 0.5:gsm8k:200 (none)",
         "task-data": "the questions of --min-accuracy, as --data of eval (the task's own)",
         "max-memory": "peak resident memory that a setting may take, such as 1.5GB (the board's)",
         "prompt": f"for decode, the text to continue ({SEED_PROMPT!r})",

@@ -28,9 +28,9 @@ _PYTHON = "python3"
     iterable=["command", "put"],
     help={
         "command": "after --: the program and its arguments; files of --put by their names",
-        "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
+        "board": "a board: the name of a file in boards/ (virtual, which is started)",
         "put": "a file or folder to copy to the board under its own name; can be repeated",
-        "reads": "whose output to parse: mnn (llm_demo, cli_demo), llm_bench (-j), or text (text)",
+        "reads": "format of the output: mnn (llm_demo, cli_demo), llm_bench (-j), or text (text)",
         "name": "name of the model (the largest file or folder of --put besides the program)",
         "mnn-python": "folder of an MNN model to run with MNN's Python wheel on the board",
         "prompt": f"with --mnn-python: text to answer ({SEED_PROMPT!r})",
@@ -60,7 +60,7 @@ def watch(
 ) -> None:
     """Run any program on a board, timing each write and sampling its memory.
 
-    Example: armload watch --board kitchen --put llm_demo --put qwen -- llm_demo qwen/config.json
+    Example: armload watch --board kitchen --put llm_demo --put qwen -- llm_demo qwen
     """
     del c
     import tempfile

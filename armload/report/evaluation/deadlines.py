@@ -54,7 +54,7 @@ def _sentence(shown: Sequence[Answers]) -> str:
         parts.append(f"{system.name}: {percent(point.accuracy.share)} by {words.seconds(last_s)}")
     questions = counted(len(shown[0].questions), "question")
     return (
-        f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95 % confidence "
+        f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95% confidence "
         "intervals."
     )
 

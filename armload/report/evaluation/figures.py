@@ -41,7 +41,7 @@ def _sentence(shown: Sequence[Series]) -> str:
             counts.append(best.accuracy.questions)
     same = set(counts[:1]) == set(counts)
     over = counted(counts[0], "question") if same else f"{', '.join(map(str, counts))} questions"
-    return f"{'; '.join(parts)} (mean over {over}). Bands are 95 % confidence intervals."
+    return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
 
 
 def _specification(shown: Sequence[Series], sentence: str) -> Specification:
@@ -65,7 +65,7 @@ def _specification(shown: Sequence[Series], sentence: str) -> Specification:
             alt.Tooltip("line:N", title="model"),
             alt.Tooltip("budget:Q", title="budget in tokens"),
             alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
-            alt.Tooltip("low:Q", title="95 % from", format=".1f"),
+            alt.Tooltip("low:Q", title="95% from", format=".1f"),
             alt.Tooltip("high:Q", title="to", format=".1f"),
             alt.Tooltip("tokens:Q", title="mean tokens", format=",.4~g"),
         ],

@@ -23,7 +23,7 @@ def percent(share: float) -> str:
 
 def between(interval: Interval) -> str:
     """Write an interval of shares."""
-    return f"{100 * interval.low:.1f}–{100 * interval.high:.1f} %"  # noqa: RUF001
+    return f"{100 * interval.low:.1f}–{100 * interval.high:.1f}%"  # noqa: RUF001
 
 
 def evaluation_view(standing: Standing) -> Group:
@@ -104,7 +104,7 @@ def _table(series: Series) -> Rows:
         Column(heading="budget\ntokens", is_number=True),
         Column(heading="right", is_number=True),
         Column(heading="accuracy", is_number=True),
-        Column(heading="95 %\nsure", is_number=True),
+        Column(heading="95%\nsure", is_number=True),
         Column(heading="boxed", is_number=True),
         Column(heading="ended by\nitself", is_number=True),
         Column(heading="mean\ntokens", is_number=True),
@@ -136,9 +136,9 @@ def _choices(series: Series) -> Rows:
     table = Rows(
         Column(heading="right", is_number=True),
         Column(heading="acc", is_number=True),
-        Column(heading="95 %\nsure", is_number=True),
+        Column(heading="95%\nsure", is_number=True),
         Column(heading="acc_norm", is_number=True),
-        Column(heading="95 %\nsure", is_number=True),
+        Column(heading="95%\nsure", is_number=True),
         Column(heading="mean\ntime", is_number=True),
     )
     for point in series.points:

@@ -57,7 +57,7 @@ def _table(each: Tradeoff) -> Rows:
         Column(heading="budget\ntokens", is_number=True),
         Column(heading="mean\ntime", is_number=True),
         Column(heading="accuracy", is_number=True),
-        Column(heading="95 %\nsure", is_number=True),
+        Column(heading="95%\nsure", is_number=True),
         Column(heading="boxed", is_number=True),
     )
     for system in (each.a, each.b):
@@ -84,7 +84,7 @@ def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
     return (
         f"After {words.seconds(found.deadline_s)}: {each.a.name} {percent(found.a.share)}, "
         f"{each.b.name} {percent(found.b.share)}; difference "
-        f"{100 * found.difference.difference:+.1f} points (95 %: {100 * low:+.1f} to "
+        f"{100 * found.difference.difference:+.1f} points (95%: {100 * low:+.1f} to "
         f"{100 * high:+.1f}); right alone: {found.mcnemar.only_a} and {found.mcnemar.only_b} "
         f"questions, p = {found.mcnemar.p_value:.3g} (exact McNemar test)."
     )

@@ -52,7 +52,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
     whose = f"Fastest is {first.doubted_label}: " if len(cells) > 1 else ""
     sentence = (
         f"{whose}half of the tokens took "
-        f"{words.seconds(first.token_s('p50'))} or less, 99 % of them "
+        f"{words.seconds(first.token_s('p50'))} or less, 99% of them "
         f"{words.seconds(first.token_s('p99'))} or less, the slowest "
         f"{words.seconds(first.token_s('max'))}."
     )
@@ -63,7 +63,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
             else f"Steadiest is {steady.doubted_label}:"
         )
         sentence += (
-            f" {steadiest} 99 % of its tokens take at most {_tail(steady):.2f} times the median."
+            f" {steadiest} 99% of its tokens take at most {_tail(steady):.2f} times the median."
         )
     return sentence[0].upper() + sentence[1:]
 

@@ -171,7 +171,7 @@ def _specification(pairs: Sequence[Pair], sentence: str) -> Specification:
         width=WIDTH_PIXELS, height=step * len(order) + gap
     )
     specification = finish(
-        chart, title=TITLE, subtitle=f"{sentence} Black lines: 95 % confidence intervals."
+        chart, title=TITLE, subtitle=f"{sentence} Black lines: 95% confidence intervals."
     )
     specification["datasets"] = {
         "ratios": rows,

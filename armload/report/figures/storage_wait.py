@@ -19,7 +19,7 @@ TITLE = "Waiting for storage"
 COMPUTING, WAITING = "computing", "waiting for storage"
 
 NOTHING_BELOW = 0.005
-"""Share of the time that would be written as 0 %."""
+"""Share of the time that would be written as 0%."""
 
 MOST_BARS = 120
 """Of more tokens, a bar is the mean of several in a row."""

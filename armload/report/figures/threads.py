@@ -105,7 +105,7 @@ def _in_words(rate: Estimate | None) -> str:
     if rate is None:
         return words.UNKNOWN
     low, high = words.rate(rate.low), words.rate(rate.high)
-    return f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95 % CI)"
+    return f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95% CI)"
 
 
 def _specification(
@@ -158,7 +158,7 @@ def _specification(
     specification = finish(
         chart,
         title=title,
-        subtitle=f"{sentence} Medians of the runs, with 95 % confidence intervals; circled: best.",
+        subtitle=f"{sentence} Medians of the runs, with 95% confidence intervals; circled: best.",
         legend_columns=columns_for([*series, NOT_VALID]),
     )
     specification["datasets"] = {"rates": points, "doubtful": doubtful}

@@ -27,13 +27,13 @@ def sentence(compared: LoadComparison) -> str:
         )
     if compared.finding == "no difference":
         return (
-            f"{where}No significant difference: B takes {figures}; the 95 % confidence interval "
+            f"{where}No significant difference: B takes {figures}; the 95% confidence interval "
             f"is {interval}."
         )
     doubt = " But not all requests are beyond doubt." if compared.doubts else ""
     return (
         f"{where}B is {compared.finding}: {figures}, {change(first.ratio.ratio)} ({interval}, "
-        f"95 % confidence).{doubt}"
+        f"95% confidence).{doubt}"
     )
 
 

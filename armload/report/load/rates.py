@@ -82,7 +82,7 @@ def _latency_sentence(loaded: Loaded) -> str:
     (label, ttft), *others = known
     said = (
         f"{label}: half of the requests had their first token within "
-        f"{words.seconds(ttft.p50.value_s)} of their scheduled time, 99 % within "
+        f"{words.seconds(ttft.p50.value_s)} of their scheduled time, 99% within "
         f"{words.seconds(ttft.p99.value_s)}."
     )
     for label, ttft in others:
@@ -122,7 +122,7 @@ def _latencies(loaded: Loaded, title: str, sentence: str) -> Specification:
             alt.Tooltip("percentile:N"),
             alt.Tooltip("pace:Q", title=_pace_name(loaded)),
             alt.Tooltip("value:Q", title="latency (s)", format=",.4~g"),
-            alt.Tooltip("low:Q", title="95 % from", format=",.4~g"),
+            alt.Tooltip("low:Q", title="95% from", format=",.4~g"),
             alt.Tooltip("high:Q", title="to", format=",.4~g"),
         ],
     )
@@ -139,7 +139,7 @@ def _latencies(loaded: Loaded, title: str, sentence: str) -> Specification:
     specification = finish(
         chart,
         title=title,
-        subtitle=f"{sentence} Bands are 95 % confidence intervals.{dashed}",
+        subtitle=f"{sentence} Bands are 95% confidence intervals.{dashed}",
         legend_columns=columns_for(PERCENTILES),
     )
     specification["datasets"] = {"latencies": rows}

@@ -21,13 +21,13 @@ def sentence(compared: TuningComparison) -> str:
     interval = span(first.ratio.low, first.ratio.high)
     if compared.finding == "no difference":
         return (
-            f"{what} No significant difference: B's winner has {figures}; the 95 % confidence "
+            f"{what} No significant difference: B's winner has {figures}; the 95% confidence "
             f"interval of its time is {interval}."
         )
     doubt = " But not all runs are beyond doubt." if compared.doubts else ""
     return (
         f"{what} B's winner is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
-        f"({interval}, 95 % confidence).{doubt}"
+        f"({interval}, 95% confidence).{doubt}"
     )
 
 
@@ -44,7 +44,7 @@ def tuning_comparison_view(compared: TuningComparison) -> Group:
 def _side(side: TunedSide) -> str:
     speed = side.speed
     gain = (
-        f"; {times_words(speed.ratio)} times as fast as the defaults (95 %: "
+        f"; {times_words(speed.ratio)} times as fast as the defaults (95%: "
         f"{times_words(speed.low)} to {times_words(speed.high)})"
         if speed
         else ""

@@ -107,7 +107,7 @@ def _sentence(effects: Sequence[Effect]) -> str:
             said.append(f"{name}: {own[0].choice} is {times}")
     words = "; ".join(said)
     if slight:
-        less = f"{', '.join(slight)}: less than 2 %"
+        less = f"{', '.join(slight)}: less than 2%"
         words = f"{words}; {less}" if words else less
     settings = sum(each.settings for each in effects if each.parameter == names[0])
     return (

@@ -182,7 +182,7 @@ def _constraints(constraints: Constraints) -> str:
         parts.append(f"KL divergence of at most {constraints.max_kld:g}")
     if constraints.min_accuracy is not None:
         least = constraints.min_accuracy
-        share = f"{100 * least.share:g} %"
+        share = f"{100 * least.share:g}%"
         parts.append(f"surely {share} right of {least.questions} questions of {least.task}")
     if constraints.max_rss_bytes is not None:
         parts.append(f"memory of at most {format_bytes(constraints.max_rss_bytes)}")

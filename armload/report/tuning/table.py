@@ -20,7 +20,7 @@ def settings_view(told: Told) -> Group:
     table = Rows(
         Column(heading="setting", is_prose=True),
         Column(heading=told.scale.unit, is_number=True),
-        Column(heading="95 % CI", is_number=True),
+        Column(heading="95% CI", is_number=True),
         Column(heading="trials", is_number=True),
         Column(heading="memory", is_number=True),
     )

@@ -60,7 +60,7 @@ def ordered(told: Told) -> list[Candidate]:
 
 
 def interval_words(told: Told, candidate: Candidate) -> str:
-    """Write where the cost lies with 95 % confidence; empty for one that was not measured."""
+    """Write where the cost lies with 95% confidence; empty for one that was not measured."""
     if candidate.estimate is None:
         return ""
     interval = candidate.estimate.interval

@@ -181,7 +181,7 @@ def test_a_cut_file_is_described_and_its_lack_is_an_error_with_status_3(tmp_path
 
 
 def test_the_verbs_make_a_model_and_say_what_it_is(tmp_path: Path) -> None:
-    make = ("model.synth", "--like", "stories260k", "--quant", "q8_0")
+    make = ("model.synth", "--like", "stories260k", "--type", "q8_0")
     made = run("armload", *make, cwd=tmp_path)
     assert (made.returncode, made.stdout) == (0, "stories260k-Q8_0-random.gguf\n"), made.stderr
     again = run("armload", *make, cwd=tmp_path)
@@ -201,7 +201,7 @@ def test_the_verbs_make_a_model_and_say_what_it_is(tmp_path: Path) -> None:
     [
         (("model.synth",), 2, "llama-3.1-8b"),
         (("model.synth", "--like", "qwen3-0.6"), 2, "Available: qwen3-0.6b"),
-        (("model.synth", "--like", "stories260k", "--quant", "Q7"), 2, "Q4_K_M"),
+        (("model.synth", "--like", "stories260k", "--type", "Q7"), 2, "Q4_K_M"),
         (("model.synth", "--like", "stories260k", "--seed", "-1"), 2, "whole number"),
         (("model.synth", "--like", "stories260k", "--output", "."), 2, "is a folder"),
         (("model.synth", "--like", "stories260k", "-o", "a/b/c.gguf"), 2, "no folder a/b."),

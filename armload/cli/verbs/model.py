@@ -42,7 +42,7 @@ def inspect(c: Context, file: str, json: bool = False) -> None:
     klass=Verb,
     help={
         "like": "shape: the name of a file in shapes/, such as llama-3.1-8b",
-        "quant": "file type, such as Q2_K or Q4_K_M",
+        "type": "file type, such as Q2_K or Q4_K_M",
         "output": "file to write (SHAPE-TYPE-random.gguf in the current folder)",
         "seed": "seed of the weights",
     }
@@ -51,14 +51,14 @@ def inspect(c: Context, file: str, json: bool = False) -> None:
 def synth(
     c: Context,
     like: str = "",
-    quant: str = "Q4_0",
+    type: str = "Q4_0",  # noqa: A002 - the name of the option
     output: str = "",
     seed: str = "1",
     json: bool = False,
 ) -> None:
     """Generate a model with random weights and the tensors of a published one.
 
-    Example: armload model.synth --like llama-3.1-8b --quant Q2_K
+    Example: armload model.synth --like llama-3.1-8b --type Q2_K
     """
     del c
     from armload.cli import terminal
@@ -69,7 +69,7 @@ def synth(
     from armload.models.synth import synthesise_like
     from armload.report.layout import whole
 
-    shape, file_type = load_shape(_given(like)), check_file_type(quant)
+    shape, file_type = load_shape(_given(like)), check_file_type(type)
     path = output_file(output or f"{like}-{file_type}-random.gguf")
     progress = terminal.progress()
     synthesise_like(shape, path, file_type=file_type, seed=_seed(seed), progress=progress)

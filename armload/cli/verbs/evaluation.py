@@ -99,7 +99,7 @@ def evaluate(
 
     Answers are kept: an interrupted evaluation resumes when the command is repeated, and grading
     again needs no board. Without options, a small model is evaluated in two quantisations.
-    Example: armload eval --board dayu200 --model a.gguf,b.gguf --task gsm8k --data q.jsonl
+    Example: armload eval --board dayu200 --model a.gguf --task gsm8k --data q.jsonl
     """
     del c
     from armload.bench.options import typed_options

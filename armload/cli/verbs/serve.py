@@ -71,7 +71,7 @@ def serve(
     """Serve a model on a board, and forward a local port to it.
 
     Prints an OpenAI-compatible URL and follows the server's log until Ctrl-C, which stops it.
-    Example: armload serve --board dayu200 --model llama.gguf --slots 2 --context 1024
+    Example: armload serve --board dayu200 --model m.gguf --slots 2 --context 1024
     """
     del c
     from armload.cli.numbers import amount, whole_number

@@ -88,7 +88,7 @@ def tune(
 
     Short trials come first; longer ones go to the best. The winner is compared with the defaults
     in alternating runs, and written to a plan file. Repeating an interrupted command resumes it.
-    Example: armload tune --board dayu200 --model llama.gguf --for decode --max-time 30m
+    Example: armload tune --board dayu200 --model m.gguf --for decode --max-time 30m
     """
     del c
     from armload.cli.numbers import amount, duration_s, whole_number

@@ -60,7 +60,7 @@ def watch(
 ) -> None:
     """Run any program on a board, timing each write and sampling its memory.
 
-    Example: armload watch --board kitchen --put llm_demo --put qwen -- llm_demo qwen
+    Example: armload watch --board kitchen --put demo --put qwen -- demo qwen
     """
     del c
     import tempfile

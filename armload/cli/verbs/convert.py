@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     help={
         "checkpoint": "a folder with config.json and *.safetensors, or hf:ORG/REPO",
         "to": "gguf, or mnn",
-        "type": "type of the weights: F32, F16, BF16, Q8_0; for mnn 4-bit or 8-bit (16 bits; 4-bit)",
+        "type": "type of weights: F32, F16, BF16, Q8_0; for mnn 4-bit or 8-bit (16 bits; 4-bit)",
         "output": "file or folder to write (NAME-TYPE.gguf or NAME-mnn-TYPE in the current folder)",
         "yes": "install the converters without asking",
     }

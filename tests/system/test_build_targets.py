@@ -65,10 +65,10 @@ def test_a_version_that_could_not_be_asked_for_is_asked_for_when_it_can_be(
     record = read_record(built.path.parent)
     folder = tmp_path / "builds" / record.build_id
     folder.mkdir(parents=True)
-    for program in record.programs:
-        shutil.copy2(built.path.with_name(program.name), folder)
-    unknown = tuple(each.model_copy(update={"version": None}) for each in record.programs)
-    write_record(folder, record.model_copy(update={"programs": unknown}))
+    shutil.copy2(built.path, folder)
+    (program,) = (each for each in record.programs if each.name == built.program)
+    unknown = program.model_copy(update={"version": None})
+    write_record(folder, record.model_copy(update={"programs": (unknown,)}))
 
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
     with monkeypatch.context() as without_emulator:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import altair as alt
 
 IN_MEMORY, FROM_STORAGE, PROMPT = "output token", "output token, storage read", "prompt, per token"
-THROTTLED, CONTENDED = "slow: lower frequency", "slow: CPU shared"
-GROWN, UNEXPLAINED = "slow: longer context", "slow: unexplained"
+THROTTLED, CONTENDED = "slow: throttling", "slow: contention"
+GROWN, UNEXPLAINED = "slow: context growth", "slow: unexplained"
 
 COLOURS = {
     IN_MEMORY: "#0072B2",

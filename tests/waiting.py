@@ -12,7 +12,7 @@ def wait_until(
     condition: Callable[[], bool],
     process: subprocess.Popen[Any] | None = None,
     *,
-    within_s: float = 300.0,
+    within_s: float = 60.0,
 ) -> None:
     """Ask until a condition holds.
 

@@ -176,8 +176,10 @@ def _meant(error: ParseError) -> str:
         )
     if meant := did_you_mean(quoted[1], names):
         return meant
-    if switch := re.search(rf"(--[\w-]+)={re.escape(quoted[1])}(?:$| )", " ".join(sys.argv)):
-        return f"{switch[1]} takes no value. "
+    for word in sys.argv:
+        switch, equals, value = word.partition("=")
+        if switch.startswith("--") and equals and value == quoted[1]:
+            return f"{switch} takes no value. "
     takes_more = error.context is not None and "--engine-args" in error.context.flags
     return 'Options of llama.cpp itself go into --engine-args "...". ' if takes_more else ""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
+
+_TIME = "%Y%m%dT%H%M%SZ"
 
 
 def new_id(now: datetime, *names: str) -> str:
@@ -15,7 +17,15 @@ def new_id(now: datetime, *names: str) -> str:
 
 def time_of_id(now: datetime) -> str:
     """Return the beginning of an id, by which ids sort."""
-    return f"{now:%Y%m%dT%H%M%SZ}"
+    return now.strftime(_TIME)
+
+
+def begun(result_id: str) -> datetime | None:
+    """Return when a result began, by its id; none if a person has renamed its folder."""
+    try:
+        return datetime.strptime(result_id.partition("-")[0], _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def fingerprint_of(parts: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from armload.core.errors import BoardError, DataError, TransferError
+from armload.core.ids import begun
 from armload.core.progress import Progress
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
@@ -91,8 +92,5 @@ def cut_runs(runs: Sequence[StoredRun], fingerprint: str) -> list[StoredRun]:
 
 
 def _is_recent(run_id: str, now: datetime) -> bool:
-    try:
-        began = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    except ValueError:
-        return False
-    return now - began < OLDEST
+    began = begun(run_id)
+    return began is not None and now - began < OLDEST

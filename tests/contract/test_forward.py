@@ -59,7 +59,7 @@ def drop_connections(host: Host) -> None:
         state = Path(host._tool._program).with_name("state.json")
         attached = state.read_text()
         state.write_text('{"devices": {}}')
-        wait_until(lambda: not list(state.parent.glob("rule-*")))
+        wait_until(lambda: not list(state.parent.glob("rule-*")), within_s=10)
         state.write_text(attached)
     if isinstance(host, SshHost):
         end_sessions(host._address.port)
@@ -178,7 +178,7 @@ def test_nothing_but_the_loopback_listens_and_nothing_is_left_in_the_end(host: H
         if not isinstance(host, LocalHost):
             assert not is_listening(forward.port)
         host.close()
-    wait_until(lambda: resources() <= before)
+    wait_until(lambda: resources() <= before, within_s=10)
     if isinstance(host, HdcHost):
         assert not list(Path(host._tool._program).parent.glob("rule-*"))
 

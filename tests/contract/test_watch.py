@@ -33,7 +33,6 @@ from tests.waiting import wait_until
 TOKENS = 30
 LEAST_BYTES = 39 << 20
 """Of the stand-in's 40 MiB; the kernel counts pages a little late."""
-LONGEST_WAIT_S = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +101,11 @@ def assembled(local: Path, reads: Reads) -> Run:
 
 def ending(local: Path) -> Exit:
     return explain(local, memory_total_bytes=1 << 40)
+
+
+def wait_for_output(folder: PurePosixPath) -> None:
+    stdout = Path(folder / "stdout")
+    wait_until(lambda: stdout.exists() and stdout.stat().st_size > 10)
 
 
 def descendants(pid: int) -> list[int]:
@@ -192,23 +196,18 @@ def test_an_exit_status_is_the_program_s(watched: Watching) -> None:
 
 def test_a_program_that_hangs_is_ended_at_its_limit_with_its_children(watched: Watching) -> None:
     folder = watched.launched("hang", limit_s=2)
-    wait_until(
-        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
-    )
+    wait_for_output(folder)
     program = int(Path(folder / "watched").read_text())
     wait_until(lambda: len(descendants(program)) == 1)
     processes = [program, *descendants(program)]
     follow(watched.host, folder, lambda now: None)
     assert ending(watched.brought(folder)).kind == "time limit"
-    for process in processes:
-        wait_until(lambda process=process: is_gone(process))  # type: ignore[misc]
+    wait_until(lambda: all(map(is_gone, processes)))
 
 
 def test_a_stopped_program_ends_at_once_where_it_listens(watched: Watching) -> None:
     folder = watched.launched("ask")
-    wait_until(
-        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
-    )
+    wait_for_output(folder)
     program = int(Path(folder / "watched").read_text())
     stop(watched.host, folder)
     local = watched.brought(folder)
@@ -220,15 +219,12 @@ def test_a_stopped_program_ends_at_once_where_it_listens(watched: Watching) -> N
 
 def test_a_watch_that_is_killed_takes_the_program_along(watched: Watching) -> None:
     folder = watched.launched("hang")
-    wait_until(
-        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
-    )
+    wait_for_output(folder)
     program = int(Path(folder / "watched").read_text())
     wait_until(lambda: len(descendants(program)) == 1)
     processes = [program, *descendants(program)]
     os.kill(int(Path(folder / "pid").read_text()), 9)
-    for process in processes:
-        wait_until(lambda process=process: is_gone(process))  # type: ignore[misc]
+    wait_until(lambda: all(map(is_gone, processes)))
     follow(watched.host, folder, lambda now: None)
     local = watched.brought(folder)
     assert ending(local).status == 137
@@ -237,9 +233,7 @@ def test_a_watch_that_is_killed_takes_the_program_along(watched: Watching) -> No
 
 def test_a_run_without_its_script_loses_the_program_too(watched: Watching) -> None:
     folder = watched.launched("hang")
-    wait_until(
-        lambda: Path(folder / "stdout").exists() and Path(folder / "stdout").stat().st_size > 10
-    )
+    wait_for_output(folder)
     program = int(Path(folder / "watched").read_text())
     os.kill(int(Path(folder / "wrapper").read_text()), 9)
     with pytest.raises(CutShortError):

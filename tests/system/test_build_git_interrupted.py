@@ -101,7 +101,7 @@ def test_one_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_done(
     with monkeypatch.context() as slow:
         slow.setenv("GIT_CONFIG_GLOBAL", str(settings))
         with beside(PROVIDE, repository.url, commit) as process:
-            wait_until(lambda: bool(list(place.parent.glob("*/many/1*"))), process)
+            wait_until(lambda: bool(list(place.parent.glob("*/many/1*"))), process, within_s=300)
             below = psutil.Process(process.pid).children(recursive=True)
             process.kill()
             for child in below:

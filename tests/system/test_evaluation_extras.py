@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,29 +29,16 @@ MODEL = DATA / "stories260K.gguf"
 """Of 32 bits: where activations are rounded to 8, other kernels differ by up to 0.1."""
 
 CHOICES = """
-task: sums
+task: {name}
 dataset_path: json
 dataset_kwargs: {{data_files: {{test: {data}}}}}
 test_split: test
 output_type: multiple_choice
-doc_to_text: "{{{{question}}}}"
+doc_to_text: "{text}"
 doc_to_choice: "{{{{choices}}}}"
 doc_to_target: "{{{{label}}}}"
 metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
 """
-AS_OURS = """
-task: asked
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {data}}}}}
-test_split: test
-output_type: multiple_choice
-doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
-doc_to_choice: "{{{{choices}}}}"
-doc_to_target: "{{{{label}}}}"
-metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
-"""
-"""The harness's definition of armload's task ``multiple-choice``."""
-
 TEXTS = """
 task: tales
 dataset_path: json
@@ -172,9 +160,7 @@ def test_likelihoods_and_accuracy_are_those_of_the_harness_without_armload(ann: 
         for a in range(2, 6)
         for b in range(3, 6)
     ]
-    data = folder / "sums.jsonl"
-    data.write_text("\n".join(map(json.dumps, questions)))
-    (folder / "sums.yaml").write_text(CHOICES.format(data=data))
+    write_choices(folder, "sums", questions, text="{{question}}")
     tales = folder / "tales.jsonl"
     tale = shared("stories260K.expected.txt").read_text()
     tales.write_text("".join(f"{json.dumps({'text': tale[cut:]})}\n" for cut in (0, 100, 500)))
@@ -209,9 +195,8 @@ def test_our_task_of_choices_gives_what_the_harness_does_without_armload(ann: Pe
         for a in range(2, 12)
         for b in range(3, 8)
     ]
-    data = folder / "asked.jsonl"
-    data.write_text("\n".join(map(json.dumps, questions)))
-    (folder / "asked.yaml").write_text(AS_OURS.format(data=data))
+    # The prompt of the task multiple-choice.
+    data = write_choices(folder, "asked", questions, text="Question: {{question}}\\nAnswer:")
     found = plain_harness(ann, folder, "asked")["results"]["asked"]
     words = ["--task", "multiple-choice", "--data", str(data), "--model", str(MODEL)]
     shown = json.loads(ann.types("eval", *words, "--board", "here", "--json", *EXACT).stdout)
@@ -220,6 +205,16 @@ def test_our_task_of_choices_gives_what_the_harness_does_without_armload(ann: Pe
         assert figures[ours]["questions"] == len(questions)
         assert figures[ours]["correct"] / len(questions) == found[metric]
     assert 0 < found["acc,none"] != found["acc_norm,none"] > 0
+
+
+def write_choices(
+    folder: Path, name: str, questions: Sequence[dict[str, Any]], *, text: str
+) -> Path:
+    """Write questions and the harness's task that asks them; return the questions' file."""
+    data = folder / f"{name}.jsonl"
+    data.write_text("\n".join(map(json.dumps, questions)))
+    (folder / f"{name}.yaml").write_text(CHOICES.format(name=name, data=data, text=text))
+    return data
 
 
 def plain_harness(person: Person, folder: Path, tasks: str) -> dict[str, Any]:

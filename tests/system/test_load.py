@@ -247,10 +247,7 @@ def test_a_client_that_is_killed_leaves_its_records_and_a_service_that_ends(ann:
     assert len(recorded) >= 5
     assert {record.outcome for record in recorded} == {"ok"}
 
-    began_s = time.monotonic()
-    while servers(ann) or holds_lease(ann):
-        assert time.monotonic() - began_s < 120
-        time.sleep(0.5)
+    wait_until(lambda: not (servers(ann) or holds_lease(ann)), within_s=120)
     assert_nothing_is_left(ann, kept.load.url)
 
     found = json.loads(ann.types("show", kept.load.id, "--json").stdout)
@@ -325,4 +322,4 @@ def wait_for_requests(person: Person, process: Any, count: int) -> None:
         files = [folder / "requests-0.jsonl" for folder in new]
         return bool(files) and files[0].is_file() and files[0].read_bytes().count(b"\n") >= count
 
-    wait_until(have_ended, process)
+    wait_until(have_ended, process, within_s=300)

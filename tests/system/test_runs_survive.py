@@ -144,7 +144,11 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     with ExitStack() as stack:
         stack.enter_context(held_engine(ann, steps=wanted))
         process = ann.start(*words, "--new")
-        wait_until(lambda: steps_seen(ann, here) >= wanted and text_seen(ann, here) != "", process)
+        wait_until(
+            lambda: steps_seen(ann, here) >= wanted and text_seen(ann, here) != "",
+            process,
+            within_s=300,
+        )
         seen, text = steps_seen(ann, here), text_seen(ann, here)
         if workstation == "killed":
             process.kill()

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +37,7 @@ from tests.system.scoring import (
     steps,
     story,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
@@ -278,9 +278,7 @@ def test_a_killed_scorer_leaves_whole_lines_and_the_rest_can_follow(
     with output.open("wb") as file:
         words = command(scorer, tmp_path, items, "--parallel", "4")
         running = subprocess.Popen(words, cwd=tmp_path, stdout=file, stderr=subprocess.DEVNULL)
-    while output.read_bytes().count(b"\n") < 4:
-        assert running.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: output.read_bytes().count(b"\n") >= 4, running, within_s=300)
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert output.read_bytes().endswith(b"\n")

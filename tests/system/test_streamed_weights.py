@@ -57,7 +57,9 @@ def a_folder_of_nobodys(folder: Path) -> Path:
 
 
 def await_steps(trace: Path, count: int) -> None:
-    wait_until(lambda: trace.exists() and trace.read_bytes().count(b'"step":') >= count)
+    wait_until(
+        lambda: trace.exists() and trace.read_bytes().count(b'"step":') >= count, within_s=120
+    )
 
 
 @pytest.fixture(scope="module", params=["llama_process", pytest.param("llama_decode", marks=older)])

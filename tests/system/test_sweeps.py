@@ -51,7 +51,9 @@ def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]
     process = person.start(*words)
     sweeps = person.folder / "sweeps"
     wait_until(
-        lambda: bool(list(sweeps.glob("*/journal.jsonl"))) and len(journal(person)) >= done, process
+        lambda: bool(list(sweeps.glob("*/journal.jsonl"))) and len(journal(person)) >= done,
+        process,
+        within_s=300,
     )
     process.kill()
     process.communicate()

@@ -61,7 +61,7 @@ def journal(person: Person) -> list[dict[str, Any]]:
 
 def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]:
     process = person.start(*words)
-    wait_until(lambda: len(journal(person)) >= done, process)
+    wait_until(lambda: len(journal(person)) >= done, process, within_s=300)
     process.kill()
     process.communicate()
     return journal(person)

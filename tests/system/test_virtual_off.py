@@ -35,6 +35,7 @@ from tests.virtual_boards import (
     switched_off_at_the_end,
     virtual_board,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.machine
 similar = pytest.mark.exhaustive(covers=["armload/boards", "armload/cli/verbs", "armload/deploy"])
@@ -142,9 +143,7 @@ def test_each_verb_names_the_board_that_went_off_and_how_it_is_switched_on(
     (pid_file,) = (person.folder / "cache" / "machines").glob("mine-*/qemu.pid")
     os.kill(int(pid_file.read_text()), signal.SIGSTOP)
     process = person.start(verb, "--board", "mine")
-    while not is_connected(process.pid, shown["port"]):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    wait_until(lambda: is_connected(process.pid, shown["port"]), process)
     power_cut(person)
     _, err = process.communicate(timeout=PATIENCE_S / 2)
     assert process.returncode == 6, err

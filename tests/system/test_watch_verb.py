@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.faults import Relay
 from tests.person import Person
 from tests.programs import without_loader
 from tests.servers import openssh
+from tests.waiting import wait_until
 
 HERE = "target: host\nreach: {{kind: local}}\nworkdir: {workdir}\n"
 TOKENS = 24
@@ -173,9 +173,7 @@ def test_a_run_that_a_killed_command_left_is_taken_over(person: Person) -> None:
     words = ("watch", "--board", "here", "--json", "--", "sh", "-c", line)
     known = {path.name for path in (person.folder / "here" / "runs").iterdir()}
     process = person.start(*words)
-    while not begun(person.folder / "here" / "runs", known):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    wait_until(lambda: bool(begun(person.folder / "here" / "runs", known)), process)
     process.kill()
     process.communicate()
     go_on.touch()
@@ -190,9 +188,7 @@ def test_ctrl_c_ends_the_program_and_keeps_what_it_wrote(person: Person) -> None
     runs = person.folder / "here" / "runs"
     known = {path.name for path in runs.iterdir()}
     process = person.start("watch", "--board", "here", "--put", "engine", "--", "engine", "ask")
-    while not begun(runs, known):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    wait_until(lambda: bool(begun(runs, known)), process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130, said

@@ -20,6 +20,7 @@ from armload.cli.verbs.serve import serve
 from armload.serving.loads import read_load
 from tests.command_line import BIN, typed
 from tests.stub_service import stub_service
+from tests.waiting import wait_until
 
 
 def the_load(folder: Path) -> Path:
@@ -72,9 +73,7 @@ def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_pa
             text=True,
         ) as process,
     ):
-        while len(service.bodies) < 10:
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: len(service.bodies) >= 10, process)
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
@@ -101,9 +100,7 @@ def test_a_client_that_is_killed_leaves_what_it_has_recorded(tmp_path: Path) -> 
             stderr=subprocess.DEVNULL,
         ) as process,
     ):
-        while len(service.bodies) < 10:
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: len(service.bodies) >= 10, process)
         process.kill()
     kept = read_load(the_load(tmp_path))
     records = kept.requests(0)

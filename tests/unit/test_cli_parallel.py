@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -18,6 +17,7 @@ from invoke.exceptions import Exit
 from armload.cli.parallel import at_once, board_names
 from armload.cli.verbs.serve import list_services
 from armload.core.errors import BoardError, UsageError
+from tests.waiting import wait_until
 
 WORK = """
 import subprocess, sys
@@ -67,9 +67,7 @@ def test_an_interruption_leaves_no_program_that_was_started(tmp_path: Path) -> N
     mark = f"child of {tmp_path}"
     code = f"MARK = {mark!r}\nFOLDER = {str(tmp_path)!r}\n{WORK}"
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
-        while len(list(tmp_path.iterdir())) < 2:
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: len(list(tmp_path.iterdir())) >= 2, process)
         process.send_signal(2)
         process.wait(timeout=60)
     children = [each for each in psutil.process_iter(["cmdline"]) if _is_marked(each, mark)]

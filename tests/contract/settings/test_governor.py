@@ -66,7 +66,7 @@ def test_governors_come_back_after_a_program_that_fails_is_stopped_or_not_there(
     assert follow(host, absent, nothing) == 127
     assert kernel.governors() == ["schedutil", "powersave"]
     stopped = launched(host, board.workdir, "sleep", "600", name="stopped", beforehand=PERFORMANCE)
-    wait_until(lambda: kernel.governors() == ["performance", "performance"])
+    wait_until(lambda: kernel.governors() == ["performance", "performance"], within_s=30)
     stop(host, stopped)
     assert kernel.governors() == ["schedutil", "powersave"]
 
@@ -76,7 +76,7 @@ def test_governors_come_back_when_nobody_is_there_any_more(
 ) -> None:
     folder = launched(host, board.workdir, "sleep", "1", beforehand=PERFORMANCE)
     host.close()
-    wait_until(lambda: Path(folder / "exit").exists())
+    wait_until(lambda: Path(folder / "exit").exists(), within_s=30)
     assert kernel.governors() == ["schedutil", "powersave"]
 
 
@@ -84,7 +84,10 @@ def test_governors_come_back_with_the_end_of_a_run_that_lost_its_script(
     host: Host, board: Board, kernel: Kernel
 ) -> None:
     folder = launched(host, board.workdir, "sleep", "600", beforehand=PERFORMANCE)
-    wait_until(lambda: Path(folder / "pid").exists() and Path(folder / "pid").read_text() != "")
+    wait_until(
+        lambda: Path(folder / "pid").exists() and Path(folder / "pid").read_text() != "",
+        within_s=30,
+    )
     os.kill(int(Path(folder / "wrapper").read_text()), signal.SIGKILL)
     with pytest.raises(CutShortError):
         follow(host, folder, nothing)

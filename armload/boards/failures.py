@@ -199,7 +199,7 @@ def _way_to_address(connection: fabric.Connection, board_name: str) -> str:
         return f"Correct the HostName of {alias!r} in ~/.ssh/config."
     entry = ["printf", r"%s\n", f"Host {alias}", "  HostName ADDRESS", "  User USER"]
     return (
-        f"Add its address to ~/.ssh/config: {join(entry)} >> ~/.ssh/config\n"
+        f"Add its address to ~/.ssh/config: mkdir -p ~/.ssh; {join(entry)} >> ~/.ssh/config\n"
         f"Or set it as 'host' under 'reach' in your own boards/{board_name}.yaml."
     )
 

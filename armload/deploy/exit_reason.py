@@ -43,6 +43,9 @@ _BUS_ERROR_STATUS = 128 + 7
 _UNREADABLE_STATUS = 74
 """Of programs that stream weights and can read no more of them (``armload_storage_error.c``)."""
 
+_NOT_STARTED_STATUS = 75
+"""Of a run that found another user on the board (``deploy/run.sh.j2``)."""
+
 _FULL_BELOW_BYTES = 64 << 10
 _MEMORY_GONE_BELOW = 0.1
 LESS_MEMORY = "Use a smaller model or context."
@@ -100,7 +103,7 @@ def explain(
         return Exit(kind="done", status=0, meaning="done")
     if record.finished and not record.limit:
         return Exit(kind="done", status=0, meaning="done: stopped after its work was done")
-    if record.unleased:
+    if record.unleased and status == _NOT_STARTED_STATUS:
         return Exit(
             kind="no lease",
             status=status,

@@ -56,6 +56,7 @@ def test_a_run_keeps_the_board_without_this_machine_and_frees_it_at_its_end(
         pytest.fail("a run is under way")
     gate.touch()
     assert follow(host, folder, nothing) == 0
+    assert not Path(folder, "unleased").exists()
     with taken(host, workdir, wait_s=10):
         assert [claim.run for claim in claims(host, workdir)] == [""]
 
@@ -143,6 +144,7 @@ def test_a_lease_that_ones_own_run_keeps_is_released_only_by_force(
     assert [claim.run for claim in release(host, workdir, force=True)] == ["run"]
     gate.touch()
     assert follow(host, folder, nothing) == 0
+    assert Path(folder, "unleased").exists()
 
 
 def test_a_lease_of_ones_own_run_that_has_ended_is_released_as_any_other(

@@ -48,6 +48,7 @@ THERE = "#program there\n#program executable\n"
         ({"exit": "143\n", "stopped": ""}, "stopped", "on request"),
         ({"exit": "143\n"}, "signal", "SIGTERM"),
         ({"exit": "75\n", "unleased": ""}, "no lease", "another user has the board"),
+        ({"exit": "1\n", "unleased": ""}, "exit status", "no reason"),
         (
             {"exit": "1\n", "stderr": "a\n\nfailed to load\nb\n"},
             "exit status",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,6 +97,15 @@ def test_a_board_and_a_model_name_the_latest_of_both(here: Path) -> None:
     kept(here, 4, board="cellar", model="llama-q4_0")
     for model in ("llama-q4_0", "llama-q4_0.gguf", "Llama", "q4_0"):
         assert store.find(f"kitchen:{model}").name == wanted.id
+
+
+def test_of_two_runs_of_one_second_the_last_to_be_kept_is_the_latest(here: Path) -> None:
+    first = kept(here, 1, board="kitchen")
+    last = kept(here, 1, board="cellar")
+    for run, kept_s in ((first, 2_000_000_001), (last, 2_000_000_002)):
+        os.utime(here / run.id / "run.json", (kept_s, kept_s))
+    assert [folder.name for folder in store.run_folders()] == [first.id, last.id]
+    assert store.find("latest").name == last.id
 
 
 def test_an_exact_model_goes_before_a_newer_one_that_holds_its_name(here: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -147,12 +147,15 @@ class Seen:
             self._trace_lines = former.count(b"\n")
             self._text_bytes = text.stat().st_size if text.exists() else 0
 
-    def line(self, number: int, content: bytes) -> None:
-        """Keep a line of the trace, of which ``number`` came before it over this connection."""
-        if self._folder is not None and number == self._trace_lines:
-            self._trace_lines += 1
+    def lines(self, number: int, lines: Sequence[bytes]) -> None:
+        """Keep lines of the trace, of which ``number`` came before them over this connection."""
+        if number > self._trace_lines:
+            return
+        new = lines[self._trace_lines - number :]
+        if self._folder is not None and new:
+            self._trace_lines += len(new)
             with (self._folder / SEEN_TRACE).open("ab") as file:
-                file.write(content + b"\n")
+                file.write(b"\n".join([*new, b""]))
 
     def text(self, offset: int, content: bytes) -> None:
         """Keep output, of which ``offset`` bytes came before it over this connection."""
@@ -189,8 +192,10 @@ class _Heard:
             *new_lines, self._text_rest = (self._text_rest + data).split(b"\n")
         else:
             *lines, self._rest = (self._rest + data).split(b"\n")
-            for line in lines:
-                self._take_line(line)
+            whole = [each for line in lines if (each := self._whole(line)) is not None]
+            self._seen.lines(self._lines, whole)
+            self._lines += len(whole)
+            self._steps += sum(each.startswith(b'{"step"') for each in whole)
         text = self._text.decode("utf-8", "ignore")
         self._grown(
             Growth(
@@ -201,17 +206,17 @@ class _Heard:
             )
         )
 
-    def _take_line(self, line: bytes) -> None:
+    def _whole(self, line: bytes) -> bytes | None:
+        """Return the line of the trace that is complete now; none of another kind of line."""
         if line.endswith(b"#"):
             # Each look at the trace ends so, even in the middle of a line.
             self._begun += line[:-1]
-        elif line.startswith(b"#"):
+            return None
+        if line.startswith(b"#"):
             self._verdict = line
-        else:
-            whole, self._begun = self._begun + line, b""
-            self._seen.line(self._lines, whole)
-            self._lines += 1
-            self._steps += whole.startswith(b'{"step"')
+            return None
+        whole, self._begun = self._begun + line, b""
+        return whole
 
     def status(self, board_name: str, run_folder: PurePosixPath) -> int:
         word, _, number = self._verdict.partition(b" ")

@@ -148,26 +148,25 @@ def test_a_server_killed_ten_times_in_a_run_loses_and_doubles_nothing(
 
 
 def test_what_was_seen_before_a_restart_is_kept_once(tmp_path: Path) -> None:
-    def line(word: str) -> bytes:
-        return json.dumps({"step": word}).encode()
+    def lines(words: str) -> list[bytes]:
+        return [json.dumps({"step": word}).encode() for word in words]
 
     seen = Seen(tmp_path)
-    for number, word in enumerate("abc"):
-        seen.line(number, line(word))
-    for number, word in enumerate("ab"):
-        seen.line(number, line(word))
-    seen.line(3, line("d"))
+    seen.lines(0, lines("ab"))
+    seen.lines(2, lines("c"))
+    seen.lines(0, lines("a"))
+    seen.lines(1, lines("b"))
+    seen.lines(3, lines("d"))
     seen.text(0, b"One")
     seen.text(3, b" two")
     with (tmp_path / SEEN_TRACE).open("ab") as file:
         file.write(b'{"half": "a l')
     again = Seen(tmp_path)
-    for number, word in enumerate("abcde"):
-        again.line(number, line(word))
+    again.lines(0, lines("abc"))
+    again.lines(3, lines("de"))
     again.text(0, b"One t")
     again.text(5, b"wo three")
-    lines = (tmp_path / SEEN_TRACE).read_bytes().splitlines()
-    assert lines == [line(word) for word in "abcde"]
+    assert (tmp_path / SEEN_TRACE).read_bytes().splitlines() == lines("abcde")
     assert (tmp_path / SEEN_TEXT).read_bytes() == b"One two three"
 
 

@@ -33,7 +33,9 @@ LET_ENGINE_GO = """
 {{ kill $(cat {held}.catcher); kill -CONT $(cat {held}); }} 2>/dev/null
 rm -f {held} {held}.catcher
 """
-RUNS = "/data/local/tmp/armload/runs"
+WORKDIR = "/data/local/tmp/armload"
+RUNS = f"{WORKDIR}/runs"
+MODELS = f"{WORKDIR}/models"
 HELD = "/data/local/tmp/held"
 
 
@@ -58,7 +60,9 @@ def switched_on(person: Person) -> dict[str, Any]:
     return shown
 
 
-def add_by_ssh(person: Person, name: str, shown: dict[str, Any], *, port: int = 0) -> None:
+def add_by_ssh(
+    person: Person, name: str, shown: dict[str, Any], *, port: int = 0, workdir: str = WORKDIR
+) -> None:
     """Give a person a virtual board that is up as one that is reached by SSH.
 
     Args:
@@ -66,10 +70,11 @@ def add_by_ssh(person: Person, name: str, shown: dict[str, Any], *, port: int = 
         name: that it has there.
         shown: how it is reached.
         port: another one that leads there.
+        workdir: a folder there that the user may write.
     """
     person.add_board(
         name,
-        "target: rk3568\nworkdir: /data/local/tmp/armload\nreach:\n  kind: ssh\n"
+        f"target: rk3568\nworkdir: {workdir}\nreach:\n  kind: ssh\n"
         f"  host: {shown['host']}\n  port: {port or shown['port']}\n  user: {shown['user']}\n"
         f"  key: {shown['key']}\n",
     )

@@ -15,6 +15,7 @@ from tests.faults import Relay, TwoOfThree
 from tests.person import Person
 from tests.system.engines import shared
 from tests.system.people import (
+    MODELS,
     add_by_ssh,
     benches,
     board_is_clean,
@@ -26,7 +27,6 @@ from tests.system.people import (
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 
-MODELS = "/data/local/tmp/armload/models"
 PADDING_BYTES = 20_000_000
 
 

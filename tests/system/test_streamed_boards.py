@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from armload.models.synth import synthesise
 from armload.runs import store
 from tests.person import Person
 from tests.split import in_two_parts
+from tests.system.people import MODELS, RUNS, add_by_ssh, switched_on
 from tests.system.streaming import COVERED, EXPERTS, LARGE
 
 pytestmark = [pytest.mark.build, pytest.mark.machine]
@@ -66,7 +68,7 @@ def test_a_model_larger_than_memory_is_streamed_by_itself_and_says_the_same(ann:
 def test_memory_that_others_take_meanwhile_is_given_up_before_a_kill(ann: Person) -> None:
     words = ("--model", "large.gguf", "-n", "12", "--repeats", "1", "--json")
     process = ann.start("bench", "--board", "mine", *words)
-    count = "cat /data/local/tmp/armload/runs/*/trace.jsonl 2>/dev/null | wc -l"
+    count = f"cat {RUNS}/*/trace.jsonl 2>/dev/null | wc -l"
     ann.waits_on_board(f'[ "$({count})" -ge 4 ]', process)
     # That folder of the board is in memory.
     ann.on_board("head -c 52428800 /dev/zero >/tmp/taken")
@@ -105,7 +107,7 @@ def sectors_of(model: Path, disk: Path) -> list[int]:
 @contextmanager
 def bad_sectors(ann: Person, model: Path) -> Iterator[None]:
     """Let the storage of the board ``mine`` fail to read parts of a model."""
-    shown = json.loads(ann.types("board.up", "--board", "mine", "--json").stdout)
+    shown = switched_on(ann)
     machine = Path(shown["key"]).parent
     sectors = sectors_of(model, machine / "disk.img")
     assert len(sectors) > 20
@@ -125,18 +127,23 @@ def bad_sectors(ann: Person, model: Path) -> Iterator[None]:
             control.execute("blockdev-del", {"node-name": "faulty"})
 
 
+def in_mid_run(ann: Person, *more: str) -> subprocess.Popen[str]:
+    """Start a run of the large model, and return when its trace has a token."""
+    words = ("--model", "large.gguf", "-n", "6", "--threads", "1", "--repeats", "1", "--json")
+    process = ann.start("bench", "--board", "mine", *words, *more)
+    running = "! [ -e exit ] && tail -n 1 trace.jsonl 2>/dev/null | grep -q step"
+    ann.waits_on_board(
+        f"(for run in {RUNS}/*; do cd $run && {running} && exit; done; false)", process
+    )
+    return process
+
+
 @pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
 @pytest.mark.parametrize("weights", ["mapped", "streamed"])
 def test_storage_that_reports_errors_ends_the_run_with_what_the_kernel_says(
     ann: Person, weights: str
 ) -> None:
-    words = ("--model", "large.gguf", "-n", "12", "--weights", weights, "--repeats", "1", "--json")
-    process = ann.start("bench", "--board", "mine", *words)
-    running = "! [ -e exit ] && tail -n 1 trace.jsonl 2>/dev/null | grep -q step"
-    runs = "/data/local/tmp/armload/runs"
-    ann.waits_on_board(
-        f"(for run in {runs}/*; do cd $run && {running} && exit; done; false)", process
-    )
+    process = in_mid_run(ann, "--weights", weights)
     with bad_sectors(ann, ann.folder / "large.gguf"):
         out, log = process.communicate(timeout=600)
     run = Run.model_validate(json.loads(out))
@@ -146,6 +153,58 @@ def test_storage_that_reports_errors_ends_the_run_with_what_the_kernel_says(
     assert run.steps
     if weights == "streamed":
         assert "armload: the model cannot be read" in (ann.runs / run.id / "stderr").read_text()
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
+def test_a_model_that_is_truncated_on_the_board_ends_the_run_and_is_sent_again(ann: Person) -> None:
+    whole = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    process = in_mid_run(ann)
+    ann.on_board(
+        f"cd $(dirname {MODELS}/*/large.gguf) && head -c 20000000 large.gguf >part && "
+        "cat part >large.gguf && rm part"
+    )
+    out, log = process.communicate(timeout=600)
+    run = Run.model_validate(json.loads(out))
+    assert run.exit.kind == "storage error", log
+    assert "was truncated, or the storage reported an error" in run.exit.meaning
+    assert not run.verdict.valid
+    again = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    assert (again.text, again.exit.status) == (whole.text, 0)
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
+def test_a_model_that_is_replaced_on_the_board_is_read_on_and_sent_again(ann: Person) -> None:
+    whole = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    process = in_mid_run(ann)
+    ann.on_board(
+        f"cd $(dirname {MODELS}/*/large.gguf) && head -c 20000000 /dev/zero >other && "
+        "mv other large.gguf"
+    )
+    out, log = process.communicate(timeout=600)
+    run = Run.model_validate(json.loads(out))
+    assert (run.text, run.exit.status) == (whole.text, 0), log
+    again = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    assert (again.text, again.exit.status) == (whole.text, 0)
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_who_may_not_lock_memory_keeps_weights_there_and_is_told_what_to_set(ann: Person) -> None:
+    locked = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "3"))
+    ann.on_board(
+        "mkdir -p /data/nobody/.ssh && cp /root/.ssh/authorized_keys /data/nobody/.ssh && "
+        "chown -R 65534:65534 /data/nobody && { cat /etc/passwd && "
+        "echo nobody:x:65534:65534::/data/nobody:/bin/sh; } >/tmp/passwd && "
+        "mount --bind /tmp/passwd /etc/passwd"
+    )
+    add_by_ssh(ann, "modest", switched_on(ann) | {"user": "nobody"}, workdir="/data/nobody/armload")
+    run = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "3", board="modest"))
+    weights = streamed_weights(run.trace)
+    assert weights is not None
+    assert weights.lock_refused
+    assert weights.anonymous_bytes > 0.2 * weights.weights_bytes
+    assert weights.locked_bytes <= 8 << 20  # the kernel's own limit
+    assert run.text == locked.text
+    assert any("ulimit -l" in note for note in run.notes), run.notes
 
 
 @pytest.fixture

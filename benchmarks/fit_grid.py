@@ -59,6 +59,14 @@ CELLS = (
         model="like:tinyllama-1.1b:Q8_0",
         weights="mapped",
     ),
+    Cell(
+        kind="group",
+        memory="400MB",
+        rate="400MB",
+        model="like:tinyllama-1.1b:Q8_0",
+        weights="mapped",
+    ),
+    Cell(kind="group", memory="400MB", rate="400MB", model="like:tinyllama-1.1b:Q8_0"),
     Cell(kind="group", memory="2GB", rate="165MB", model="like:tinyllama-1.1b:Q8_0"),
     Cell(kind="group", memory="500MB", rate="60MB", model="like:tinyllama-1.1b:Q4_0"),
     Cell(
@@ -80,6 +88,14 @@ CELLS = (
         model="like:qwen2.5-0.5b:Q4_0",
         weights="mapped",
     ),
+    Cell(
+        kind="virtual",
+        memory="192MB",
+        rate="60MB",
+        model="like:qwen2.5-0.5b:Q8_0",
+        weights="mapped",
+    ),
+    Cell(kind="virtual", memory="192MB", rate="60MB", model="like:qwen2.5-0.5b:Q8_0"),
     Cell(kind="virtual", memory="1GB", rate="60MB", model="like:qwen2.5-0.5b:Q4_0"),
 )
 

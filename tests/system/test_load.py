@@ -40,7 +40,8 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
     person.add_board("here", f"extends: qemu-user\nworkdir: {person.folder / 'here-board'}\n")
     yield person
-    person.types("board.down", "--board", "here")
+    for board in ("here", "mine"):
+        person.types("board.down", "--board", board)
 
 
 def port_of(person: Person) -> int:
@@ -157,20 +158,17 @@ def test_a_board_that_restarts_ends_the_load_and_keeps_nobody_waiting(ann: Perso
     words = ("--model", "word-problems:Q8_0", "--slots", "2", "--context", "256", *SHORT)
     ann.types("build", "--target", "rk3568", "--programs", "llama-server")
     ann.types("board.up", "--board", "mine")
-    try:
-        process = ann.start(
-            *("load", "--board", "mine", *words, "--rate", "5", "--requests", "2000"),
-            *("--slo", "ttft=60s", "--json"),
-        )
-        wait_for_requests(ann, process, 5)
-        ann.on_board("sync; (sleep 1; reboot -f) >/dev/null 2>&1 &")
-        said = assert_the_load_has_ended_with_its_server(ann, process, "restart")
-        assert "mine no longer serves word-problems-Q8_0.gguf: interrupted: the board" in said
-        # The lease of a run that ended with its board keeps nobody waiting.
-        ann.types("deploy", "--board", "mine", "--model", "word-problems:Q8_0", "--wait", "5")
-        assert json.loads(ann.types("serve.list", "--board", "mine", "--json").stdout) == []
-    finally:
-        ann.types("board.down", "--board", "mine")
+    process = ann.start(
+        *("load", "--board", "mine", *words, "--rate", "5", "--requests", "2000"),
+        *("--slo", "ttft=60s", "--json"),
+    )
+    wait_for_requests(ann, process, 5)
+    ann.on_board("sync; (sleep 1; reboot -f) >/dev/null 2>&1 &")
+    said = assert_the_load_has_ended_with_its_server(ann, process, "restart")
+    assert "mine no longer serves word-problems-Q8_0.gguf: interrupted: the board" in said
+    # The lease of a run that ended with its board keeps nobody waiting.
+    ann.types("deploy", "--board", "mine", "--model", "word-problems:Q8_0", "--wait", "5")
+    assert json.loads(ann.types("serve.list", "--board", "mine", "--json").stdout) == []
 
 
 BOARD_BYTES = 500 << 20

@@ -72,6 +72,11 @@ class Conditions(Value):
     celsius: float | None = None
     sensors: tuple[Sensor, ...] = ()
 
+    @property
+    def memory_and_swap_bytes(self) -> int:
+        """All of the memory and of the swap: what a program can reserve at most."""
+        return self.memory_total_bytes + (self.swap_total_bytes or 0)
+
 
 def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) -> Conditions:
     """Read the parts that the probing script wrote of a board's state.

@@ -85,6 +85,7 @@ class Completion(ModelEngine[Plan]):
             self._binary.path,
             on_board=program,
             model_on_board=model,
+            memory_bytes=site.found.conditions.memory_and_swap_bytes,
             memory_available_bytes=site.found.conditions.memory_available_bytes,
             streamed=self._are_streamed(site),
         )

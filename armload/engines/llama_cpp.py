@@ -12,6 +12,7 @@ from armload.core.errors import UsageError
 from armload.engines.cpu_set import cpu_numbers
 from armload.engines.output import EngineTimes
 from armload.engines.plan import FlashAttention, Plan
+from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
 from armload.models.prompt import prompt_of
 
@@ -21,6 +22,11 @@ KV_ROUNDING_TOKENS = 256
 
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens for which the weights are read once, if a plan says nothing."""
+
+
+LEAST_MICRO_BATCH_TOKENS = 16
+_RESERVED_AT_MOST = 0.75
+"""Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one."""
 
 
 class EngineSettings(Protocol):
@@ -156,6 +162,30 @@ def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
 
 
+def micro_batch_words(
+    plan: EngineSettings, model: Model, context: int, memory_bytes: int
+) -> list[str]:
+    """Return the option for a smaller micro-batch where a board cannot reserve the usual one.
+
+    llama.cpp reserves buffers for a micro-batch in which every token has logits.
+
+    Args:
+        context: tokens of the KV cache.
+        memory_bytes: all of the board's memory and swap.
+    """
+    bytes_per_token = FLOAT_BYTES * model.vocabulary + model.activation_bytes_per_token
+    tokens = min(MICRO_BATCH_TOKENS, context)
+    if plan.micro_batch_tokens is not None:
+        return []
+    if tokens * bytes_per_token <= _RESERVED_AT_MOST * memory_bytes:
+        return []
+    while tokens > LEAST_MICRO_BATCH_TOKENS and (
+        tokens * bytes_per_token > _RESERVED_AT_MOST * memory_bytes
+    ):
+        tokens //= 2
+    return ["-ub", str(tokens)]
+
+
 NO_REPACK = "--no-repack"
 _REPACK, _NO_REPACK = ("--repack",), (NO_REPACK, "-nr")
 REPACK_OPTIONS = (*_REPACK, *_NO_REPACK)
@@ -174,6 +204,7 @@ def command(
     *,
     on_board: PurePosixPath,
     model_on_board: PurePosixPath,
+    memory_bytes: int,
     memory_available_bytes: int,
     streamed: bool,
     drafting: tuple[str, ...] = (),
@@ -184,6 +215,7 @@ def command(
         program: the same program on this machine, asked for the options that it knows.
         on_board: the program's path on the board.
         model_on_board: the model's path on the board.
+        memory_bytes: all of the board's memory and swap.
         memory_available_bytes: on the board, before the run.
         streamed: the weights exceed it, and are read from storage for every token.
         drafting: options of ``llama-speculative-simple``, where that is the program.
@@ -203,6 +235,7 @@ def command(
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
     words += settings_words(plan, program)
+    words += micro_batch_words(plan, model, context, memory_bytes)
     if not plan.stop_at_end:
         words.append("--ignore-eos")
     if streamed or not repacks(model, memory_available_bytes, context):

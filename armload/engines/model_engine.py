@@ -14,6 +14,7 @@ from armload.engines.llama_cpp import (
     check_architecture,
     check_options,
     if_offered,
+    micro_batch_words,
     repacks,
 )
 from armload.engines.model_program import ModelProgram, PlanDocument
@@ -71,12 +72,12 @@ class ModelEngine(ModelProgram[AnyPlan]):
         """Say how the weights are held, where that is not as llama.cpp does it."""
         return environment(self.plan, site.found.rates, streamed=self._are_streamed(site))
 
-    def _weights_words(self, site: Site) -> list[str]:
-        """Return the options that follow from how the weights are held on a board."""
-        available_bytes = site.found.conditions.memory_available_bytes
+    def _memory_words(self, site: Site) -> list[str]:
+        """Return the options that follow from a board's memory."""
+        now, context = site.found.conditions, self.memory.context_tokens
         is_streamed = self._are_streamed(site)
-        words = []
-        if is_streamed or not repacks(self.model, available_bytes, self.memory.context_tokens):
+        words = micro_batch_words(self.plan, self.model, context, now.memory_and_swap_bytes)
+        if is_streamed or not repacks(self.model, now.memory_available_bytes, context):
             words += if_offered(self._binary.path, NO_REPACK)
         if is_streamed:
             # Threads that wait for the storage would keep their cores busy.

@@ -158,7 +158,7 @@ class Scoring(ModelEngine[ScoringPlan]):
         words = [on_board, "-m", model, "--items", items, "--logits", LOGITS]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
         words += settings_words(plan, program)
-        words += self._weights_words(site)
+        words += self._memory_words(site)
         return (*site.launcher, *words, *if_offered(program, "--offline"))
 
     def progress(self, now: Growth) -> int:

@@ -112,6 +112,7 @@ class Speculation(Completion):
             self._binary.path,
             on_board=program,
             model_on_board=model,
+            memory_bytes=site.found.conditions.memory_and_swap_bytes,
             memory_available_bytes=available_bytes,
             streamed=self._are_streamed(site),
             drafting=drafting,

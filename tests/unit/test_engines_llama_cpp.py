@@ -30,7 +30,12 @@ def program(tmp_path: Path) -> Path:
 
 
 def words(
-    plan: Plan, program: Path, memory_available_bytes: int = 10**9, *, streamed: bool = False
+    plan: Plan,
+    program: Path,
+    memory_available_bytes: int = 10**9,
+    *,
+    memory_bytes: int = 2 * 10**9,
+    streamed: bool = False,
 ) -> tuple[str, ...]:
     return command(
         plan,
@@ -38,6 +43,7 @@ def words(
         program,
         on_board=PurePosixPath("/w/bin/llama-completion"),
         model_on_board=PurePosixPath("/w/models/m.gguf"),
+        memory_bytes=memory_bytes,
         memory_available_bytes=memory_available_bytes,
         streamed=streamed,
     )
@@ -64,6 +70,18 @@ def test_a_measurement_does_not_stop_at_the_end_of_the_text(program: Path) -> No
 def test_weights_are_rearranged_only_where_two_copies_fit(program: Path) -> None:
     assert "--no-repack" not in words(Plan(), program, memory_available_bytes=10**9)
     assert "--no-repack" in words(Plan(), program, memory_available_bytes=80_000_000)
+
+
+def test_a_micro_batch_is_one_whose_buffers_the_board_can_reserve(program: Path) -> None:
+    per_token = 4 * model().vocabulary + model().activation_bytes_per_token
+    plan = Plan(context_tokens=512)
+    assert "-ub" not in words(plan, program, memory_bytes=700 * per_token)
+    for memory, tokens in ((600, "256"), (200, "128"), (100, "64"), (1, "16")):
+        line = words(plan, program, memory_bytes=memory * per_token)
+        assert line[line.index("-ub") + 1] == tokens
+    asked = words(Plan(micro_batch_tokens=512), program, memory_bytes=per_token)
+    assert asked.count("-ub") == 1
+    assert asked[asked.index("-ub") + 1] == "512"
 
 
 def test_streamed_weights_are_neither_rearranged_nor_read_for_a_warm_up(program: Path) -> None:

@@ -110,11 +110,11 @@ def foresight_of(
 
     def foresee(found: Probe) -> Prediction | None:
         within = within_group(found.conditions)
-        gives = given_by(board, found.conditions, found.rates)
-        compute = _roofline(board, model, gives)
         if plan.speculate is None:
-            _, header = read_outline(model.path)
-            compute = known_compute_or_roofline(where, model, header, plan, gives)
+            gives, compute = known_there(where, found, model, plan)
+        else:
+            gives = given_by(board, found.conditions, found.rates)
+            compute = _roofline(board, model, gives)
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
@@ -126,12 +126,18 @@ def foresight_of(
     return foresee
 
 
-def known_compute_or_roofline(
-    where: Session, model: Model, header: Header, plan: Plan, gives: BoardGives
-) -> Compute | None:
-    """Return what computing takes: as timed there before, or as the board's file lets expect."""
+def known_there(
+    where: Session, found: Probe, model: Model, plan: Plan
+) -> tuple[BoardGives, Compute | None]:
+    """Return what a board gives and what computing takes, without a run for it.
+
+    Both as measured there before, be it in an earlier boot, or as the board's file says.
+    """
+    board, (_, header) = where.connection.board, read_outline(model.path)
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
-    return known or _roofline(where.connection.board, model, gives)
+    compute, slice_run = known or (None, None)
+    gives = given_by(board, found.conditions, found.rates, slice_run)
+    return gives, compute or _roofline(board, model, gives)
 
 
 def expected(

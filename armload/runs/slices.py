@@ -69,7 +69,7 @@ def measured_compute(
 
 def known_compute(
     where: Session, model: Model, header: Header, plan: Plan, context: int
-) -> Compute | None:
+) -> tuple[Compute, Run] | None:
     """Return the same from slices that were timed there before; none without them.
 
     They were timed with a program that a session of others, such as the scorer, does not have.
@@ -90,7 +90,7 @@ def known_compute(
     times = [times_of(run) for run in runs]
     if len(times) < 2 or times[0] is None or times[1] is None:
         return None
-    return from_slices(planned, times[1], times[0])
+    return from_slices(planned, times[1], times[0]), runs[-1]
 
 
 def _engine(where: Session, path: Path, plan: Plan, *, is_repacked: bool) -> Completion:

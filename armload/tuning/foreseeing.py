@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armload.analysis.compute import Compute
 from armload.analysis.recommendation import refusal
 from armload.boards.conditions import within_group
 from armload.core.values import counted, format_bytes
@@ -12,9 +11,8 @@ from armload.engines.cpu_set import cpu_numbers
 from armload.engines.engine import MemoryNeed
 from armload.engines.plan import KV_BITS, Plan
 from armload.engines.prediction import Prediction
-from armload.models.gguf import read_outline
 from armload.models.model import Model
-from armload.runs.predicting import expected, given_by, known_compute_or_roofline
+from armload.runs.predicting import expected, known_there
 from armload.runs.session import Session
 from armload.tuning.prior import Prior
 
@@ -48,11 +46,7 @@ class Foreseeing:
         self._where = where
         self._model = model
         self._most_rss_bytes = most_rss_bytes
-        found = where.found
-        self._gives = given_by(where.connection.board, found.conditions, found.rates)
-        self._compute: Compute | None = known_compute_or_roofline(
-            where, model, read_outline(model.path)[1], usual, self._gives
-        )
+        self._gives, self._compute = known_there(where, where.found, model, usual)
         self._usual = self._predicted(usual, None)
 
     def prior(

@@ -61,12 +61,12 @@ CELLS = (
     ),
     Cell(
         kind="group",
-        memory="400MB",
+        memory="1.2GB",
         rate="400MB",
-        model="like:tinyllama-1.1b:Q8_0",
+        model="like:llama-3.2-3b:Q8_0",
         weights="mapped",
     ),
-    Cell(kind="group", memory="400MB", rate="400MB", model="like:tinyllama-1.1b:Q8_0"),
+    Cell(kind="group", memory="1.2GB", rate="400MB", model="like:llama-3.2-3b:Q8_0"),
     Cell(kind="group", memory="2GB", rate="165MB", model="like:tinyllama-1.1b:Q8_0"),
     Cell(kind="group", memory="500MB", rate="60MB", model="like:tinyllama-1.1b:Q4_0"),
     Cell(

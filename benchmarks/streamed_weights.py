@@ -28,6 +28,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,6 +102,8 @@ def limited(folder: Path, limits: Limits) -> Iterator[str]:
         yield " && ".join(f"echo $$ >{group}/cgroup.procs" for group in (memory, blkio))
     finally:
         for group in (memory, blkio):
+            while (group / "cgroup.procs").read_text():  # the last command's sleep may be there
+                time.sleep(0.1)
             group.rmdir()
 
 

@@ -1,9 +1,10 @@
 """Write a sweep as a grid that ``tune_replay.py`` replays: every run of every cell, token by token.
 
-    python benchmarks/tune_grid.py SWEEP PLAN.yaml FILE.json
+    python benchmarks/tune_grid.py SWEEP [SWEEP ...] PLAN.yaml FILE.json
 
-SWEEP is the sweep's folder, and its runs lie in ``runs/`` beside its parent. PLAN.yaml is the plan
-file that it was made from: options that list several values are what was varied.
+SWEEP is a sweep's folder, and its runs lie in ``runs/`` beside its parent; of several sweeps of the
+same command, each cell has the runs of all. PLAN.yaml is the plan file that they were made from:
+options that list several values are what was varied.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +54,18 @@ def rounded(seconds: float) -> float:
     return float(f"{seconds:.4g}")
 
 
-def grid_of(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the grid of a whole sweep."""
-    sweep = Sweep.model_validate_json((folder / "sweep.json").read_bytes())
+def grid_of(folders: Sequence[Path], plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the grid of whole sweeps of the same command."""
+    sweep, *others = (
+        Sweep.model_validate_json((folder / "sweep.json").read_bytes()) for folder in folders
+    )
+    assert all(other.fingerprint == sweep.fingerprint for other in others)
     runs = defaultdict(list)
-    for line in (folder / "journal.jsonl").read_text().splitlines():
-        entry = Entry.model_validate_json(line)
-        run = store.load(folder.parent.parent / "runs" / entry.run)
-        runs[entry.cell].append(figures_of(run))
+    for folder in folders:
+        for line in (folder / "journal.jsonl").read_text().splitlines():
+            entry = Entry.model_validate_json(line)
+            run = store.load(folder.parent.parent / "runs" / entry.run)
+            runs[entry.cell].append(figures_of(run))
     return {
         "recorded_utc": sweep.started_utc,
         "command": "armload bench --plan PLAN.yaml",
@@ -77,13 +83,13 @@ def grid_of(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read a sweep and write a grid, a line for each cell."""
+    """Read sweeps and write a grid, a line for each cell."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("sweep", type=Path)
+    arguments.add_argument("sweeps", type=Path, nargs="+")
     arguments.add_argument("plan", type=Path)
     arguments.add_argument("grid", type=Path)
     chosen = arguments.parse_args()
-    grid = grid_of(chosen.sweep, yaml.safe_load(chosen.plan.read_text()))
+    grid = grid_of(chosen.sweeps, yaml.safe_load(chosen.plan.read_text()))
     cells = ",\n".join(json.dumps(cell, separators=(",", ":")) for cell in grid.pop("cells"))
     head = json.dumps(grid, indent=1).removesuffix("\n}")
     chosen.grid.write_text(f'{head},\n "cells": [\n{cells}\n]}}\n')

@@ -3,9 +3,10 @@
     python benchmarks/tune_replay.py [GRID.json ...] [--replays 10] [--share 0.25]
 
 Every trial takes one of the cell's recorded runs, each only once until none is left; the shortest
-trials see the first half of its tokens. A trial of any length counts as a run. A quarter of the
-grid's runs may be used. Random search takes the runs of that many random cells, or of all cells
-again and again, and chooses the lowest cost. What a cell is worth is the median of its runs.
+trials see the first half of its tokens. A trial of any length counts as a run. A quarter of two
+runs of each cell may be used, however many were recorded. Random search takes the runs of that many
+random cells, or of all cells again and again, and chooses the lowest cost. What a cell is worth is
+the median of its runs.
 
 Without a grid it replays both that lie in ``grids/``; ``tune_grid.py`` writes others.
 """
@@ -162,7 +163,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     for path in chosen.grids or sorted(GRIDS.glob("*.json")):
         grid = read(path)
-        budget = int(grid.total * chosen.share)
+        budget = int(min(grid.total, 2 * len(grid.runs)) * chosen.share)
         print(f"{path.name}: {len(grid.runs)} cells, {grid.total} runs, {budget} may be used")
         for objective in OBJECTIVES:
             speeds = speeds_of(grid, objective)

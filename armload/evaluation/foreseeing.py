@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from armload.boards.probe import Probe
 from armload.core.errors import ArmloadError
@@ -48,12 +49,13 @@ def say_duration(
         return
     questions = counted(sum(engine.plan.items_count for engine, _ in asked), "question")
     most_tokens = max(max_tokens for _, max_tokens in asked)
-    times_s = [_longest_s(where, engine, max_tokens) for engine, max_tokens in asked]
-    known_s = [time_s for time_s in times_s if time_s is not None]
+    times = [_longest(where, engine, max_tokens) for engine, max_tokens in asked]
+    known = [time for time in times if time is not None]
     longest = f"{questions} of up to {most_tokens} tokens" if most_tokens else questions
     condition = " if all answers are that long" if most_tokens else ""
-    if len(known_s) == len(times_s):
-        said = f"{longest} take about {_words(sum(known_s))}{condition}."
+    if len(known) == len(times):
+        about = "at least" if any(time.is_bound for time in known) else "about"
+        said = f"{longest} take {about} {_words(sum(time.s for time in known))}{condition}."
     elif max_time_s is None:
         board = where.connection.board.name
         said = (
@@ -66,7 +68,12 @@ def say_duration(
     progress.say(said + limit)
 
 
-def _longest_s(where: Session, engine: Scoring, max_tokens: int) -> float | None:
+class _Time(NamedTuple):
+    s: float
+    is_bound: bool  # by what the board can do at most: nothing was timed there
+
+
+def _longest(where: Session, engine: Scoring, max_tokens: int) -> _Time | None:
     scoring = engine.plan
     foresee = foresight_of(
         *(where, engine.model, one_continuation(scoring), engine.memory, Silent())
@@ -81,7 +88,8 @@ def _longest_s(where: Session, engine: Scoring, max_tokens: int) -> float | None
     prompt_s = max(0.0, prediction.ttft_s.value - load_s)
     # As where reading the weights decides; computing is not shared by the items of a pass.
     token_s = prediction.token_s.value / scoring.parallel
-    return load_s + scoring.items_count * (prompt_s + max_tokens * token_s)
+    time_s = load_s + scoring.items_count * (prompt_s + max_tokens * token_s)
+    return _Time(time_s, is_bound=prediction.compute == "roofline")
 
 
 def _words(seconds: float) -> str:

@@ -20,6 +20,10 @@ from armload.tuning.trial import Outcome, Trial
 Z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2)
 """Standard errors on each side of an estimate."""
 
+_OFFSET_FROM = 2
+"""Settings that must have been tried on two rungs before these count as different. A setting that
+leads by luck costs more in its next trial, and all others would seem to cost as much more."""
+
 _ASSUMED_TRIALS = 4
 """How much the assumed variation from run to run weighs beside what repeats show."""
 
@@ -145,7 +149,7 @@ def _offsets(known: Sequence[Tried]) -> dict[int, float]:
             for each in known
             if each.rung == top and any(one.rung == rung for one in each.measured)
         ]
-        offsets[rung] = median(changes) if changes else 0.0
+        offsets[rung] = median(changes) if len(changes) >= _OFFSET_FROM else 0.0
     return offsets
 
 

@@ -70,14 +70,14 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_parts_are_one_estimate(tmp_path: Path) -> None:
     said = said_of(tmp_path, facts=FAST)
-    assert said.startswith("200 questions of up to 160 tokens take about ")
+    assert said.startswith("200 questions of up to 160 tokens take at least ")
     assert said.endswith(" if all answers are that long.")
 
 
 def test_short_times_are_said_too(tmp_path: Path) -> None:
     said = said_of(tmp_path, facts=FAST, parts=1, questions=2)
-    assert " take about " in said
-    assert said.split(" take about ")[1].split()[1] == "s"
+    assert " take at least " in said
+    assert said.split(" take at least ")[1].split()[1] == "s"
 
 
 def test_an_unknown_time_is_called_unknown_with_what_would_tell(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
     report = write_tuning_report(told, tmp_path / "out")
     assert [picture.figure.name for picture in report.pictures] == ["best-so-far", "effects"]
     text = Page(report.page.read_text()).shown
-    assert "The search has not ended. Best so far: 0.21 s with 4 threads." in text
+    assert "The search has not ended. Best so far: 0.205 s with 4 threads." in text
 
 
 def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from armload.tuning.estimating import Tried, estimates_of
 from armload.tuning.prior import Prior
 from armload.tuning.search import MOST_OF_ONE, PATIENCE, Search
 from armload.tuning.space import Parameter, Setting, Space
-from armload.tuning.standing import MARGIN, Standing
+from armload.tuning.standing import MARGIN, Standing, rivals_of
 from armload.tuning.trial import Outcome, Trial
 
 THREADS = Parameter(name="threads", choices=(1, 2, 3, 4), is_ordered=True)
@@ -265,6 +265,17 @@ def test_short_trials_that_are_all_quicker_do_not_make_a_leader() -> None:
     assert standing.leader is not None
     assert true_cost(standing.leader.setting) <= 1.05 * true_cost(FASTEST)
     assert standing.leader.cost == pytest.approx(1.4 * true_cost(standing.leader.setting), rel=0.08)
+
+
+def test_a_leader_by_luck_does_not_make_the_others_seem_slow() -> None:
+    first, second = itertools.islice(SPACE.settings(), 2)
+    lucky, other = Tried(setting=first, order=0), Tried(setting=second, order=1)
+    lucky.add(Trial(number=0, setting=first, rung=0), Outcome(status="measured", cost=1.0))
+    lucky.add(Trial(number=1, setting=first, rung=1), Outcome(status="measured", cost=1.36))
+    other.add(Trial(number=2, setting=second, rung=0), Outcome(status="measured", cost=1.1))
+    leader, rival = estimates_of([lucky, other])
+    assert rival.cost == pytest.approx(1.1)
+    assert rivals_of(leader, [leader, rival]) == [rival]
 
 
 def test_an_interval_holds_the_true_cost_nearly_always() -> None:

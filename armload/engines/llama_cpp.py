@@ -23,7 +23,6 @@ KV_ROUNDING_TOKENS = 256
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens for which the weights are read once, if a plan says nothing."""
 
-
 LEAST_MICRO_BATCH_TOKENS = 16
 _RESERVED_AT_MOST = 0.75
 """Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one."""
@@ -173,17 +172,15 @@ def micro_batch_words(
         context: tokens of the KV cache.
         memory_bytes: all of the board's memory and swap.
     """
-    bytes_per_token = FLOAT_BYTES * model.vocabulary + model.activation_bytes_per_token
-    tokens = min(MICRO_BATCH_TOKENS, context)
     if plan.micro_batch_tokens is not None:
         return []
-    if tokens * bytes_per_token <= _RESERVED_AT_MOST * memory_bytes:
-        return []
+    bytes_per_token = FLOAT_BYTES * model.vocabulary + model.activation_bytes_per_token
+    usual = tokens = min(MICRO_BATCH_TOKENS, context)
     while tokens > LEAST_MICRO_BATCH_TOKENS and (
         tokens * bytes_per_token > _RESERVED_AT_MOST * memory_bytes
     ):
         tokens //= 2
-    return ["-ub", str(tokens)]
+    return [] if tokens == usual else ["-ub", str(tokens)]
 
 
 NO_REPACK = "--no-repack"

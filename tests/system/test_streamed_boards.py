@@ -127,6 +127,13 @@ def bad_sectors(ann: Person, model: Path) -> Iterator[None]:
             control.execute("blockdev-del", {"node-name": "faulty"})
 
 
+def text_of_large(ann: Person) -> str:
+    """Return what the large model writes, in a run that ends well."""
+    run = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    assert run.exit.status == 0
+    return run.text
+
+
 def in_mid_run(ann: Person, *more: str) -> subprocess.Popen[str]:
     """Start a run of the large model, and return when its trace has a token."""
     words = ("--model", "large.gguf", "-n", "6", "--threads", "1", "--repeats", "1", "--json")
@@ -157,7 +164,7 @@ def test_storage_that_reports_errors_ends_the_run_with_what_the_kernel_says(
 
 @pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
 def test_a_model_that_is_truncated_on_the_board_ends_the_run_and_is_sent_again(ann: Person) -> None:
-    whole = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    whole = text_of_large(ann)
     process = in_mid_run(ann)
     ann.on_board(
         f"cd $(dirname {MODELS}/*/large.gguf) && head -c 20000000 large.gguf >part && "
@@ -168,13 +175,12 @@ def test_a_model_that_is_truncated_on_the_board_ends_the_run_and_is_sent_again(a
     assert run.exit.kind == "storage error", log
     assert "was truncated, or the storage reported an error" in run.exit.meaning
     assert not run.verdict.valid
-    again = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
-    assert (again.text, again.exit.status) == (whole.text, 0)
+    assert text_of_large(ann) == whole
 
 
 @pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
 def test_a_model_that_is_replaced_on_the_board_is_read_on_and_sent_again(ann: Person) -> None:
-    whole = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
+    whole = text_of_large(ann)
     process = in_mid_run(ann)
     ann.on_board(
         f"cd $(dirname {MODELS}/*/large.gguf) && head -c 20000000 /dev/zero >other && "
@@ -182,9 +188,8 @@ def test_a_model_that_is_replaced_on_the_board_is_read_on_and_sent_again(ann: Pe
     )
     out, log = process.communicate(timeout=600)
     run = Run.model_validate(json.loads(out))
-    assert (run.text, run.exit.status) == (whole.text, 0), log
-    again = Run.model_validate(ann.benches("--model", "large.gguf", "-n", "6"))
-    assert (again.text, again.exit.status) == (whole.text, 0)
+    assert (run.text, run.exit.status) == (whole, 0), log
+    assert text_of_large(ann) == whole
 
 
 @pytest.mark.exhaustive(covers=COVERED)

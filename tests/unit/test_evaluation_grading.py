@@ -64,7 +64,7 @@ def test_every_reference_solution_in_a_box_is_right(grader: str) -> None:
 
 @needs_gsm8k
 @pytest.mark.parametrize(
-    ("share", "by_the_rules", "exactly"), [(0.5, 29, 27), (0.75, 95, 91), (0.9, 388, 382)]
+    ("share", "by_the_rules", "exactly"), [(0.5, 29, 27), (0.75, 95, 93), (0.9, 388, 389)]
 )
 def test_a_solution_cut_short_is_right_by_luck_as_often_as_documented(
     share: float, by_the_rules: int, exactly: int
@@ -78,24 +78,75 @@ def test_a_solution_cut_short_is_right_by_luck_as_often_as_documented(
     assert right == {"qwen": by_the_rules, "number": exactly, "boxed": 0}
 
 
+CHOICES = re.findall(r"^\| `([^`]*)` \| ([A-D]|none) \|", PAGE.read_text(), re.MULTILINE)
+
+
+def test_the_documented_choices_are_read_whole() -> None:
+    assert len(CHOICES) > 20
+    assert {letter for _, letter in CHOICES} == {"A", "B", "C", "none"}
+
+
 @pytest.mark.parametrize(
     ("answer", "letter"),
     [
+        *CHOICES,
         (r"\boxed{B}", "B"),
-        (r"A would do, but \boxed{\text{B}}.", "B"),
+        (r"\boxed{\textbf{(D)}\ 7}", "D"),
+        (r"The answer is \(\text{B}\)", "B"),
         ("The answer is (B), not A.", "B"),
-        ("Answer: B", "B"),
+        ("The answer is B and C is wrong.", "B"),
+        ("The best answer is B, since A and C are wrong.", "B"),
         ("A dog has four legs, so B", "B"),
         ("I think that B is right. A cat has none.", "B"),
+        ("Among A, B and C, only B works", "B"),
+        ("A is wrong, C is too large. B fits.", "B"),
+        ("B is not correct. D is.", "D"),
+        ("B isn't right, so A.", "A"),
         ("**B**", "B"),
         ("B) a dog", "B"),
-        ("The answer is a dog.", None),
-        ("", None),
+        ("b)", "B"),
+        ("### Answer\n\nB", "B"),
+        ("A) a dog\nB) a cat\n\nThe answer is B", "B"),
+        ("A) a dog\nB) a cat\nB", "B"),
+        ("A. Because B is smaller.", "A"),
+        ("I would choose option (d).", "D"),
+        ("\u7b54\u6848\u662fB", "B"),
+        ("Vitamin C is needed, so the answer is A", "A"),
+        ("It is either A or C.", "none"),
+        ("A is incorrect.", "none"),
+        ("As an AI I can't say", "none"),
+        ("", "none"),
     ],
 )
-def test_a_choice_is_the_letter_that_the_answer_commits_to(answer: str, letter: str | None) -> None:
+def test_a_choice_is_the_letter_that_the_answer_commits_to(answer: str, letter: str) -> None:
     found = grade("choice", answer, question("B"))
-    assert (found.extracted, found.correct) == (letter, letter == "B")
+    assert (found.extracted or "none", found.correct) == (letter, letter == "B")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "correct"),
+    [
+        ("it is \u22125", "-5", True),
+        ("it is \u22125", "5", False),
+        ("3\u20135", "5", True),
+        ("1\u00a0000", "1000", True),
+        ("1\u202f234\u202f567", "1234567", True),
+        ("\u0661\u0668", "18", True),
+        ("2", "1/2", False),
+        ("3/2", "1/2", False),
+        ("0.5", "1/2", True),
+        ("1\u00bd", "1.5", True),
+        ("2\u20443", "2/3", True),
+        (r"-\frac{1}{2}", "-0.5", True),
+        ("-$5", "-5", True),
+        ("1.8e3", "1800", True),
+        ("1/0", "1", False),
+        ("9" * 6000, "9" * 6000, True),
+        ("9" * 6000, "9" * 5999, False),
+    ],
+)
+def test_a_number_is_read_as_it_was_meant(answer: str, expected: str, *, correct: bool) -> None:
+    assert grade("number", answer, question(expected)).correct is correct
 
 
 def test_only_letters_of_existing_choices_count() -> None:

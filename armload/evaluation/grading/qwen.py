@@ -12,6 +12,7 @@ import re
 
 from armload.evaluation.grading.box import box_from
 from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.numerals import in_ascii
 from armload.evaluation.grading.qwen_text import normalised
 from armload.evaluation.question import Question
 
@@ -27,14 +28,20 @@ _BRACKET = re.compile(r"[{}()]")
 
 def grade(text: str, question: Question) -> Finding:
     """Compare what the rules extract."""
-    return compared(extracted(text), question)
+    return compared(extracted(in_ascii(text)), question)
 
 
 def compared(text: str, question: Question) -> Finding:
-    """Compare a text that holds an answer and nothing else."""
+    """Compare a text that holds an answer and nothing else.
+
+    Typographic minus signs, spaces and digits count as the ASCII ones, which the published program
+    does not know.
+    """
     # Twice, as the published program does: what is removed first may hide something else.
-    answer = normalised(normalised(_tidied(text)))
-    return Finding(correct=agree(answer, normalised(question.expected)), extracted=answer or None)
+    answer = normalised(normalised(_tidied(in_ascii(text))))
+    return Finding(
+        correct=agree(answer, normalised(in_ascii(question.expected))), extracted=answer or None
+    )
 
 
 def extracted(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -69,20 +68,48 @@ def test_mcnemar_gives_the_textbook_value_and_ignores_what_both_do() -> None:
     assert mcnemar(*answers(0, 0, 3000, 0)).p_value < 1e-300
 
 
-def test_the_bootstrap_agrees_with_all_resamples_counted() -> None:
-    a, b = answers(1, 3, 1, 1)
-    each = np.array(a, dtype=int) - np.array(b, dtype=int)
-    exact = [each[list(chosen)].mean() for chosen in itertools.product(range(6), repeat=6)]
-    low, high = np.quantile(exact, [0.025, 0.975])
+@pytest.mark.parametrize(
+    ("table", "low", "high"),
+    [
+        ((36, 12, 2, 0), 0.0569, 0.3404),
+        ((0, 54, 0, 0), 0.9061, 1),
+        ((54, 0, 0, 0), -0.0664, 0.0664),
+    ],
+)
+def test_a_difference_has_the_interval_of_newcombe_1998(
+    table: tuple[int, int, int, int], low: float, high: float
+) -> None:
+    a, b = answers(*table)
     found = difference_of(a, b)
-    assert found.difference == pytest.approx(1 / 3)
-    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+    assert found.difference == pytest.approx((table[1] - table[2]) / sum(table))
+    assert (round(found.interval.low, 4), round(found.interval.high, 4)) == (low, high)
+    mirrored = difference_of(b, a)
+    assert (mirrored.interval.low, mirrored.interval.high) == pytest.approx((-high, -low), abs=1e-4)
 
 
-def test_the_bootstrap_is_paired_and_the_same_each_time() -> None:
-    a, b = answers(500, 60, 40, 400)
-    found = difference_of(a, b)
-    deviation = math.sqrt((100 - 400 / 1000) / 1000) / math.sqrt(1000)
-    assert found.interval.low == pytest.approx(0.02 - 1.96 * deviation, abs=0.002)
-    assert found.interval.high == pytest.approx(0.02 + 1.96 * deviation, abs=0.002)
-    assert difference_of(a, b) == found
+def test_equal_answers_leave_a_difference_uncertain() -> None:
+    for agreeing in (10, 6, 1):
+        for right in range(agreeing + 1):
+            found = difference_of(*answers(right, 0, 0, agreeing - right)).interval
+            assert found.low < 0 < found.high
+    all_differ = difference_of(*answers(0, 6, 0, 0)).interval
+    assert all_differ.low < 0.6
+    assert all_differ.high == 1
+
+
+@pytest.mark.parametrize("questions", [6, 10, 20, 50, 200])
+def test_the_interval_of_a_difference_covers_the_truth(questions: int) -> None:
+    """Over systems from nearly always wrong to nearly always right, unrelated to nearly equal."""
+    generator = np.random.default_rng(2)
+    covered = []
+    for _ in range(4000):
+        share_a, share_b = generator.uniform(0.02, 0.98, 2)
+        most = min(share_a, share_b)
+        least = max(0.0, share_a + share_b - 1)
+        both = share_a * share_b + generator.uniform(0, 0.98) * (most - share_a * share_b)
+        assert both >= least
+        cells = [both, share_a - both, share_b - both, 1 - share_a - share_b + both]
+        counts = generator.multinomial(questions, np.clip(cells, 0, 1))
+        found = difference_of(*answers(*counts.tolist())).interval
+        covered.append(found.low <= share_a - share_b <= found.high)
+    assert 0.94 < np.mean(covered) < 0.99

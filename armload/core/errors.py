@@ -23,6 +23,7 @@ ErrorKind = Literal[
     "slower",
     "inconclusive",
     "different",
+    "memory",
     "interrupted",
 ]
 
@@ -153,6 +154,13 @@ class DifferentError(ArmloadError):
 
     kind = "different"
     exit_status = 13
+
+
+class LocalMemoryError(ArmloadError):
+    """This machine has not enough memory for what is asked."""
+
+    kind = "memory"
+    exit_status = 14
 
 
 class InterruptionError(ArmloadError):

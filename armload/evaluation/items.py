@@ -66,6 +66,8 @@ def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dic
         "temperature": 0,
         "template": part.template,
     }
+    if part.template == "model":
+        item["date"] = task.date.isoformat()
     if task.template_arguments:
         item["template_arguments"] = dict(task.template_arguments)
     if task.stop:

@@ -103,6 +103,7 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
         parallel=asked.parallel,
         questions=questions,
         parts=parts,
+        template_date=task.date if task.kind == "generate" else None,
         decisive=(task.model_dump_json(), str(asked.parallel), *asked.computed),
     )
     found = None if new else unfinished(evaluation, progress)

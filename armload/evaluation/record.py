@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -87,6 +87,7 @@ class Evaluation(Value):
         grader: that judges generated answers; it may be changed later.
         parallel: items per pass over the weights.
         questions: how many.
+        template_date: that chat templates were given; none where no answers are generated.
     """
 
     format: Literal[1] = 1
@@ -100,6 +101,7 @@ class Evaluation(Value):
     grader: str
     parallel: int
     questions: int
+    template_date: date | None
     parts: tuple[Part, ...]
 
 
@@ -204,6 +206,7 @@ def new_evaluation(
     parallel: int,
     questions: Sequence[Question],
     parts: Sequence[Part],
+    template_date: date | None,
     decisive: Sequence[str],
 ) -> Evaluation:
     """Describe an evaluation that starts now.
@@ -225,6 +228,7 @@ def new_evaluation(
         grader=grader,
         parallel=parallel,
         questions=len(questions),
+        template_date=template_date,
         parts=tuple(parts),
     )
 
@@ -242,11 +246,13 @@ def unfinished(evaluation: Evaluation, progress: Progress) -> Evaluated | None:
     """Return the latest evaluation of the same command, unless it is complete and was shown."""
     for folder in reversed(EVALUATIONS.folders()):
         try:
+            earlier = EVALUATIONS.read(folder / EVALUATION_FILE, Evaluation)
+            if earlier.fingerprint != evaluation.fingerprint:
+                continue
             found = load_evaluation(folder)
         except DataError as error:
             progress.say(f"skipped: {error.message}")
-            continue
-        if found.evaluation.fingerprint == evaluation.fingerprint:
+        else:
             return None if found.is_complete and found.was_shown else found
     return None
 

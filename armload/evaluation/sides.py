@@ -300,7 +300,8 @@ def _side(reference: str) -> Side:
     name, _, model = reference.partition(":")
     evaluated = find_evaluation(name)
     names = _models(evaluated)
-    found = [each for each in names if model in each]
+    exactly = [each for each in names if model in {each, each.removesuffix(".gguf")}]
+    found = exactly or [each for each in names if model in each]
     if len(found) != 1:
         raise UsageError(
             f"{reference}: {evaluated.evaluation.id} has the models {', '.join(names)}.",

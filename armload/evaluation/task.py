@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +16,9 @@ from armload.core.workspace import data_file
 from armload.evaluation.data_files import Format
 from armload.evaluation.grading.every import GRADERS
 from armload.evaluation.templates import check_template
+
+DEFAULT_DATE = datetime.date(2026, 1, 1)
+"""Any would do; that it stays the same keeps evaluations comparable."""
 
 TASKS = "tasks"
 """The folder of task files."""
@@ -76,6 +80,7 @@ class Task(Value):
         budget_sentence: as in ``Prompt``.
         conclude: what to append at the end of the budget.
         template_arguments: variables of the chat template, such as ``enable_thinking``.
+        date: that a chat template is given, so that prompts are the same on any day.
         stop: texts at which an answer ends, and which are not part of it.
         grader: of free text.
         budgets: the default ones, in tokens.
@@ -95,6 +100,7 @@ class Task(Value):
     prompts: Annotated[Mapping[str, Prompt], Field(min_length=1)]
     conclude: Conclusion | None = None
     template_arguments: Mapping[str, JsonValue] = {}
+    date: datetime.date = DEFAULT_DATE
     stop: tuple[Text, ...] = ()
     grader: str = "exact"
     budgets: tuple[Count, ...] = ()

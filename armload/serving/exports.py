@@ -76,7 +76,8 @@ def export(kept: KeptLoad, formats: Sequence[str], objectives: Objectives | None
 
 def _csv(points: Sequence[tuple[LoadPoint, Sequence[RequestRecord]]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, _CSV, restval="", extrasaction="ignore", lineterminator="\n")
+    # RFC 4180's ends of lines: with others, the module leaves a carriage return unquoted.
+    writer = csv.DictWriter(text, _CSV, restval="", extrasaction="ignore")
     writer.writeheader()
     for number, (point, records) in enumerate(points):
         for record in records:
@@ -86,6 +87,7 @@ def _csv(points: Sequence[tuple[LoadPoint, Sequence[RequestRecord]]]) -> str:
                 "concurrency": point.concurrency,
                 "first_token_s": record.chunks[0][0] if record.chunks else None,
                 "lateness_s": latency.lateness_s(record),
+                "error": _as_text(record.error),
             }
             if record.outcome == "ok":
                 row |= {
@@ -96,6 +98,11 @@ def _csv(points: Sequence[tuple[LoadPoint, Sequence[RequestRecord]]]) -> str:
                 }
             writer.writerow(row)
     return text.getvalue()
+
+
+def _as_text(error: str) -> str:
+    """Return what a server said so that no spreadsheet takes it for a formula."""
+    return f"'{error}" if error.startswith(("=", "+", "-", "@", "\t", "\r")) else error
 
 
 def _seed(records: Sequence[RequestRecord]) -> list[dict[str, Any]]:

@@ -127,6 +127,46 @@ def test_messages_are_given_in_the_models_own_template(
     assert told["loud"] != told["soft"]
 
 
+DATED = (
+    "{{ strftime_now('%d %b %Y') }}, {{ date_string | default('') }}: "
+    "{% for message in messages %}{{ message.content }}{% endfor %}"
+)
+
+
+def test_a_template_is_given_the_items_date_and_not_the_boards(
+    scorer: Path, stories: Path, tmp_path: Path
+) -> None:
+    model = with_chat_template(stories, tmp_path / "chat.gguf", DATED)
+    messages = [{"role": "user", "content": "Hi"}]
+    items = [
+        story("dated", prompt=None, messages=messages, date="2019-03-07"),
+        story("written", prompt="07 Mar 2019, 07 Mar 2019: Hi"),
+        story("today", prompt=None, messages=messages),
+        story("dated again", prompt=None, messages=messages, date="2019-03-07"),
+        story(
+            "overridden",
+            prompt=None,
+            messages=messages,
+            date="2019-03-07",
+            template_arguments={"date_string": "today"},
+        ),
+        story("as overridden", prompt="07 Mar 2019, today: Hi"),
+        *(story(each, prompt=None, messages=messages, date=each) for each in NO_DATES),
+    ]
+    answers = score(scorer, tmp_path, items, model=model, variables={"TZ": "Pacific/Kiritimati"})
+    told = {
+        name: generated(answer).tokens for name, answer in answers.items() if name not in NO_DATES
+    }
+    assert told["dated"] == told["written"] == told["dated again"]
+    assert told["today"] != told["dated"]
+    assert told["overridden"] == told["as overridden"]
+    for each in NO_DATES:
+        assert "such as 2026-01-31" in refused(answers[each])
+
+
+NO_DATES = ("tomorrow", "2026-02-30", "2026-01-31T00:00", "2026-13-01")
+
+
 def test_a_template_that_cannot_be_read_is_not_replaced_by_another(
     scorer: Path, stories: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from armload.engines.answers import FailedAnswer, GeneratedAnswer
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluated, Part, begin, new_evaluation
+from armload.evaluation.task import DEFAULT_DATE
 
 QUESTIONS = tuple(
     Question(
@@ -43,8 +44,9 @@ def evaluated(
     questions: Sequence[Question] = QUESTIONS,
     parallel: int = 1,
     ways: int = 1,
+    models: tuple[str, str] = ("a", "b"),
 ) -> Evaluated:
-    """An evaluation in which model a is right more often and slower, and b fails once.
+    """An evaluation in which the first model is right more often and slower, the other fails once.
 
     Args:
         ways: prompts of which both are asked all.
@@ -52,13 +54,13 @@ def evaluated(
     parts = [
         Part(
             model=f"{name}.gguf",
-            model_sha256=name * 64,
+            model_sha256=name[0] * 64,
             model_reference=name,
             prompt=prompt,
             budgets=BUDGETS,
         )
         for prompt in ("steps", *(f"prompt{number}" for number in range(2, ways + 1)))
-        for name in "ab"
+        for name in models
     ]
     evaluation = new_evaluation(
         boards=("virtual",),
@@ -68,6 +70,7 @@ def evaluated(
         parallel=parallel,
         questions=questions,
         parts=parts,
+        template_date=DEFAULT_DATE,
         decisive=(),
     )
     made = begin(evaluation, questions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +13,14 @@ import pytest
 from armload.build.source import pinned_source
 from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_outline
 from armload.conversion.checkpoints.converting import convert
+from armload.conversion.checkpoints.environment import Environment
 from armload.conversion.checkpoints.forms import check_type, memory_bytes, result_bytes
 from armload.conversion.checkpoints.known import gguf_architectures
 from armload.conversion.checkpoints.packages import pinned_packages
+from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
-from armload.core.errors import ArmloadError, DataError, UsageError
+from armload.core.errors import ArmloadError, DataError, LocalMemoryError, UsageError
 from armload.core.progress import Silent
 from armload.models.shipped import word_problems_model
 from tests.checkpoints import checkpoint_of
@@ -249,6 +252,30 @@ def test_too_little_space_or_memory_is_told_before_anything_is_installed(
     with pytest.raises(ArmloadError, match=part):
         convert(found, path, form="mnn", type_name="4-bit", agree=agree, progress=Silent())
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("bytearray(1 << 62)", "could get no more memory"),
+        ("import os; os.kill(os.getpid(), 9)", "was killed, probably for lack of memory"),
+    ],
+)
+def test_a_converter_without_memory_has_an_exit_status_of_its_own(
+    program: str, said: str, checkpoint: Path, tmp_path: Path
+) -> None:
+    with (
+        (tmp_path / "lock").open("w") as lock,
+        pytest.raises(LocalMemoryError, match=said) as caught,
+    ):
+        run_converter(
+            ["-c", program],
+            checkpoint=read_checkpoint(checkpoint),
+            held=Environment(python=Path(sys.executable), lock=lock.fileno()),
+            folder=tmp_path,
+            watch=lambda _: None,
+        )
+    assert caught.value.exit_status == 14
 
 
 def test_versions_are_pinned_and_name_the_environment() -> None:

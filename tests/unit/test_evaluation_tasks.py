@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from armload.evaluation.items import items_of
 from armload.evaluation.preparing import Asked, prepare
 from armload.evaluation.prompting import Message, context, continuations, render
 from armload.evaluation.question import Question
-from armload.evaluation.record import Part
-from armload.evaluation.task import TASKS, Task, load_task
+from armload.evaluation.record import Evaluation, Part
+from armload.evaluation.task import DEFAULT_DATE, TASKS, Task, load_task
 
 OWN = """\
 data: questions.csv
@@ -281,6 +282,39 @@ def test_an_evaluation_resumes_only_with_the_same_template_arguments(tmp_path: P
     first = begun()
     assert begun() == first
     assert begun("template_arguments: {enable_thinking: false}\n") != first
+
+
+def test_answers_of_other_evaluations_are_not_read(tmp_path: Path) -> None:
+    written(tmp_path / "questions.csv", "problem,solution\n1 + 1,2\n")
+    written(tmp_path / "own.yaml", OWN)
+    asked = Asked(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
+    earlier = prepare(asked, Silent(), new=False).evaluated
+    (earlier.folder / "answers-0.jsonl").write_text("damaged\n")
+    said: list[str] = []
+
+    class Listening(Silent):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    prepare(asked.model_copy(update={"budgets": (8,)}), Listening(), new=False)
+    assert said == []
+    prepare(asked, Listening(), new=False)
+    assert "answers-0.jsonl" in said[0]
+
+
+def test_the_date_that_templates_are_given_belongs_to_the_evaluation(tmp_path: Path) -> None:
+    written(tmp_path / "questions.csv", "problem,solution\n1 + 1,2\n")
+    asked = Asked(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
+
+    def begun(more: str = "") -> Evaluation:
+        written(tmp_path / "own.yaml", OWN + more)
+        return prepare(asked, Silent(), new=False).evaluated.evaluation
+
+    first, other = begun(), begun("date: 2019-03-07\n")
+    assert first.template_date == DEFAULT_DATE
+    assert other.template_date == date(2019, 3, 7)
+    assert other.id != first.id
+    assert begun("date: 2019-03-07\n").id == other.id
 
 
 def test_unknown_names_are_answered_with_those_that_exist() -> None:

@@ -64,6 +64,15 @@ def test_one_of_several_models_is_named() -> None:
         find_sides("latest:c", "latest:a")
 
 
+def test_a_model_whose_name_is_part_of_the_others_can_be_named() -> None:
+    evaluated(models=("qwen", "qwen-tuned"))
+    for name in ("qwen", "qwen.gguf"):
+        a, b = find_sides(f"latest:{name}", "latest:tuned")
+        assert (a.model, b.model) == ("qwen.gguf", "qwen-tuned.gguf")
+    with pytest.raises(UsageError, match=r"has the models qwen\.gguf, qwen-tuned\.gguf"):
+        find_sides("latest:q", "latest:tuned")
+
+
 def test_what_not_both_have_answered_is_left_out_and_counted() -> None:
     evaluated()
     sides = find_sides("latest", "")

@@ -110,6 +110,22 @@ def test_csv_has_a_line_for_each_request() -> None:
     assert rows[1]["error"] == "gone"
 
 
+@pytest.mark.parametrize("error", ["=HYPERLINK(0)", "@SUM(1)", "-1", 'a "b", c\r\nd\re'])
+def test_csv_keeps_an_error_in_one_field_and_makes_it_no_formula(error: str) -> None:
+    made = kept("20260101T000000Z-load-kitchen-bbbb")
+    point = made.load.points[0]
+    with made.recording(point) as file:
+        file.add(record(3, outcome="dropped", error=error, prompt="q"))
+    made.update(point, "0" * 64)
+    (path,) = export(made, ("csv",), None)
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(None not in row for row in rows)
+    found = rows[-1]["error"]
+    assert found in {error, f"'{error}"}
+    assert found[0] not in "=+-@"
+
+
 def test_vllms_keys_have_vllms_meaning() -> None:
     (path,) = export(kept(), ("vllm",), Objectives(ttft_s=1.0))
     found = json.loads(path.read_text())

@@ -20,7 +20,7 @@ from armload.conversion.checkpoints.packages import pinned_packages
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
 from armload.core.disk import free_space
-from armload.core.errors import ArmloadError, DiskError
+from armload.core.errors import DiskError, LocalMemoryError
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 
@@ -87,7 +87,7 @@ def convert(
         UsageError: the converters are not installed, and ``agree`` did not say so.
         DiskError: there is not enough space.
         DataError: the converter refused the checkpoint.
-        ArmloadError: there is not enough memory.
+        LocalMemoryError: there is not enough memory.
         MissingToolError, ConnectError: as for ``environment``.
     """
     _check_room(checkpoint, path, form, type_name)
@@ -126,7 +126,7 @@ def _check_memory(checkpoint: Checkpoint, form: Form) -> None:
     needed = memory_bytes(form, checkpoint)
     available = psutil.virtual_memory().available
     if needed > available * _MOST_OF_MEMORY:
-        raise ArmloadError(
+        raise LocalMemoryError(
             f"Converting {checkpoint.name} takes about {format_bytes(needed)} of memory, but "
             f"{format_bytes(available)} are available on this machine.",
             "Close other programs, or convert on a machine with more memory.",

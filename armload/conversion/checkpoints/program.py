@@ -10,7 +10,15 @@ from pathlib import Path
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment
 from armload.conversion.checkpoints.running import FailedProgramError, run_checked
-from armload.core.errors import ArmloadError, DataError, DiskError, MissingToolError
+from armload.core.errors import (
+    ArmloadError,
+    DataError,
+    DiskError,
+    LocalMemoryError,
+    MissingToolError,
+)
+
+_NO_MEMORY = re.compile(r"^\s*MemoryError\b|[Cc](?:annot|an't) allocate memory", re.MULTILINE)
 
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -51,7 +59,7 @@ def run_converter(
         DataError: it refused the checkpoint.
         DiskError: the disk is full.
         MissingToolError: the environment is incomplete.
-        ArmloadError: it was killed, as for want of memory.
+        LocalMemoryError: it was killed, as for want of memory.
     """
     try:
         run_checked(
@@ -67,9 +75,11 @@ def run_converter(
 
 def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
     where = checkpoint.folder
-    if error.status == -signal.SIGKILL:
-        return ArmloadError(
-            f"{where}: the converter was killed, probably because memory ran out.",
+    refused = _NO_MEMORY.search(error.shown)
+    if error.status == -signal.SIGKILL or refused:
+        how = "could get no more memory" if refused else "was killed, probably for lack of memory"
+        return LocalMemoryError(
+            f"{where}: the converter {how}.",
             "Close other programs, or convert on a machine with more memory.",
         )
     if "No space left on device" in error.shown:

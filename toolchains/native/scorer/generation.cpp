@@ -21,7 +21,7 @@ generation::generation(item from, const vocabulary & words, prompts & renders, s
     : task(std::move(from)), words_(words), sampling_(item_, words.size()),
       context_tokens_(context_tokens), limit_(item_.count("max_tokens", 1, INT32_MAX)),
       stop_texts_(item_.get<std::vector<std::string>>("stop", {})), start_ns_(now_ns()) {
-    item_.allow({ "prompt", "messages", "template", "template_arguments", "max_tokens", "temperature",
+    item_.allow({ "prompt", "messages", "template", "template_arguments", "date", "max_tokens", "temperature",
                   "top_p", "top_k", "seed", "stop", "conclude", "conclude_tokens" });
     if (item_.has("conclude") != item_.has("conclude_tokens")) {
         throw item_error("conclude and conclude_tokens: give both or none");

@@ -7,7 +7,7 @@ raw_logits::raw_logits(item from, const vocabulary & words, prompts & renders, s
                        int32_t context_tokens, logits_file * file)
     : task(std::move(from)), words_(words), file_(file),
       top_k_(item_.has("top_k") ? item_.count("top_k", 1, words.size()) : 0) {
-    item_.allow({ "prompt", "messages", "template", "template_arguments", "positions", "top_k" });
+    item_.allow({ "prompt", "messages", "template", "template_arguments", "date", "positions", "top_k" });
     tokens_ = words.begin(renders.render(item_));
     check_length(tokens_.size(), context_tokens);
     find_positions(static_cast<int32_t>(tokens_.size()));

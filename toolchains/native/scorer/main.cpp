@@ -10,6 +10,7 @@
 #include "tokenization.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -142,6 +143,8 @@ class scorer {
 int main(int argc, char ** argv) {
     const options wanted = parse_options(argc, argv);
     llama_log_set(log_doubts, nullptr);
+    // Templates ask for the local date.
+    setenv("TZ", "UTC0", 1);
     try {
         return scorer(wanted).run() ? 0 : 1;
     } catch (const std::exception & error) {

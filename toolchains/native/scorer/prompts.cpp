@@ -1,5 +1,9 @@
 #include "prompts.h"
 
+#include "clock.h"
+
+#include <chrono>
+
 static std::vector<common_chat_msg> messages_of(const item & from) {
     if (!from.has("messages")) {
         common_chat_msg only;
@@ -35,6 +39,38 @@ static std::string joined(const std::vector<common_chat_msg> & messages) {
     return text;
 }
 
+namespace {
+
+// For as long as it exists, templates are given an item's date: by the functions that they call for
+// it, and by the variables that llama.cpp sets to it.
+class item_date {
+  public:
+    item_date(const item & from, common_chat_templates_inputs & inputs) {
+        const auto date = from.get<std::string>("date", "");
+        if (date.empty()) {
+            return;
+        }
+        if (!armload_clock_fix(date.c_str())) {
+            throw item_error("date: must be a date such as 2026-01-31");
+        }
+        const time_t now = time(nullptr);
+        inputs.now       = std::chrono::system_clock::from_time_t(now);
+        inputs.chat_template_kwargs.emplace("date_string", formatted(now, "%d %b %Y"));
+        inputs.chat_template_kwargs.emplace("datetime", formatted(now, "%b %d %Y"));
+    }
+    item_date(const item_date &) = delete;
+    ~item_date() { armload_clock_release(); }
+
+  private:
+    static std::string formatted(time_t now, const char * format) {
+        char text[32];
+        strftime(text, sizeof(text), format, gmtime(&now));
+        return json(text).dump();
+    }
+};
+
+}  // namespace
+
 std::string prompts::render(const item & from) {
     common_chat_templates_inputs inputs;
     inputs.messages = messages_of(from);
@@ -60,6 +96,7 @@ std::string prompts::render(const item & from) {
     inputs.add_bos            = llama_vocab_get_add_bos(vocab);
     inputs.add_eos            = llama_vocab_get_add_eos(vocab);
     const common_chat_templates * wanted = templates(name);
+    const item_date               date(from, inputs);
     try {
         return common_chat_templates_apply(wanted, inputs).prompt;
     } catch (const std::exception & error) {

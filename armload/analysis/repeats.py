@@ -1,8 +1,7 @@
 """How long to repeat a run: until the median time per token is known as exactly as was asked.
 
-A single run counts by its own tokens, if they show its median exactly enough. Otherwise runs are
-added and each gives one figure, its median; how tokens of one run resemble each other does not
-matter then.
+Each run gives one figure, its median; how the tokens of one run resemble each other does not matter
+then. One run alone tells nothing of the next, however alike its tokens are.
 """
 
 from __future__ import annotations
@@ -10,23 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from statistics import fmean, median, stdev
+from statistics import median
 
-from armload.analysis.run import Run, Verdict
+from armload.analysis.run import Finding, Run, Verdict
 from armload.analysis.speed_doubts import MEDIAN_WITHIN
-from armload.analysis.statistics import CONFIDENCE, Interval, t_quantile
-from armload.analysis.summary import token_times
+from armload.analysis.statistics import CONFIDENCE, Interval
 from armload.core.values import Value, counted
 from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
-BATCHES, FEWEST_TOKENS_A_BATCH = 5, 16
-"""Few long batches of neighbouring tokens are nearly independent, however alike neighbours are."""
-
-FIRST_LOOK = 0.01
-"""The part of the error probability that goes to the tokens of the first run."""
-
-_LATER_LOOKS = 1 - CONFIDENCE - FIRST_LOOK
-_SPENDS_FROM = 3
+_SPENDS_FROM = 2
 _DISTURBED_IN_A_ROW = 3
 DISTURBANCES = frozenset(("throttled", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
@@ -80,23 +71,6 @@ class Stop(Value):
     why: str
 
 
-def interval_of_batches(times: Sequence[float]) -> Interval | None:
-    """Return the 99% interval of one run's median by the medians of five batches of its tokens.
-
-    Student's t over batch medians, as for batch means (Schmeiser, "Batch Size Effects in the
-    Analysis of Simulation Output", 1982).
-
-    Args:
-        times: seconds of every output token, in order; none is returned for fewer than 80.
-    """
-    length = len(times) // BATCHES
-    if length < FEWEST_TOKENS_A_BATCH:
-        return None
-    medians = [median(times[start * length :][:length]) for start in range(BATCHES)]
-    reach = t_quantile(1 - FIRST_LOOK / 2, BATCHES - 1) * stdev(medians) / math.sqrt(BATCHES)
-    return Interval(low=max(0.0, fmean(medians) - reach), high=fmean(medians) + reach)
-
-
 @cache
 def rank(runs: int) -> int:
     """Return which figure from below and from above bounds the median after so many runs.
@@ -104,7 +78,7 @@ def rank(runs: int) -> int:
     0 means that there is no interval yet. The number of figures below the true median is a
     random walk with equal steps, whatever their distribution. Each rank is the largest for which
     the probability that the walk has left any interval up to here stays within what may be spent
-    up to here, 4% of (1 - 3 / runs). So the intervals of all numbers of runs hold together, and
+    up to here, 5% of (1 - 2 / runs). So the intervals of all numbers of runs hold together, and
     one may stop at any of them: a confidence sequence for the median (Darling and Robbins 1967),
     with error spending (Lan and DeMets 1983), computed exactly instead of by an inequality.
     """
@@ -112,7 +86,7 @@ def rank(runs: int) -> int:
     chosen = 0
     for count in range(1, runs + 1):
         walks = [(one + other) / 2 for one, other in zip([0.0, *walks], [*walks, 0.0], strict=True)]
-        spent = _LATER_LOOKS * max(0.0, 1 - _SPENDS_FROM / count)
+        spent = (1 - CONFIDENCE) * max(0.0, 1 - _SPENDS_FROM / count)
         chosen = next(
             place
             for place in range(min(chosen + 1, count // 2), -1, -1)
@@ -134,16 +108,11 @@ def known(runs: Sequence[Run]) -> Known | None:
     figures = [run.summary.token_s.p50 for run in counting if run.summary.token_s]
     if not figures:
         return None
-    interval = (
-        interval_of_batches(token_times(counting[0].steps))
-        if len(figures) == 1
-        else interval_of_figures(figures)
-    )
-    return Known(runs=len(figures), p50_s=median(figures), interval_s=interval)
+    return Known(runs=len(figures), p50_s=median(figures), interval_s=interval_of_figures(figures))
 
 
 def interval_of_figures(figures: Sequence[float]) -> Interval | None:
-    """Return the interval of the median over runs; none for fewer than 7."""
+    """Return the interval of the median over runs; none for fewer than 6."""
     place = rank(len(figures))
     if place == 0:
         return None
@@ -208,17 +177,19 @@ def judged_together(runs: Sequence[Run]) -> list[Run]:
     """Return runs with verdicts that take their repeats into account.
 
     A run with too few tokens for its spread is valid if it and its repeats determine the median
-    as precisely as a single run must, or as was requested. Others are returned unchanged.
+    as precisely as a single run must, or as was requested; otherwise its finding says how well all
+    of them do. Others are returned unchanged.
     """
     groups: dict[str, dict[str, Run]] = {}
     for run in runs:
         if run.place is not None and run.place.precision is not None:
             groups.setdefault(run.place.sweep, {})[run.id] = run
-    notes = {sweep: _note(list(group.values())) for sweep, group in groups.items()}
+    together = {sweep: known(list(group.values())) for sweep, group in groups.items()}
     return [
-        run.model_copy(update={"verdict": Verdict.of(()), "notes": (*run.notes, note)})
+        _judged(run, found)
         if run.place is not None
-        and (note := notes.get(run.place.sweep))
+        and (found := together.get(run.place.sweep))
+        and found.runs > 1
         and not run.verdict.valid
         and counts(run)
         else run
@@ -226,14 +197,19 @@ def judged_together(runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _note(group: Sequence[Run]) -> str:
-    found, place = known(group), group[0].place
-    if found is None or found.within is None or found.runs == 1 or place is None:
-        return ""
-    if found.within > max(MEDIAN_WITHIN, place.precision or 0):
-        return ""
-    of_all = f"the median of {found.runs} runs is known within {found.within:.1%}"
-    return f"Valid with its repeats: {of_all}."
+def _judged(run: Run, found: Known) -> Run:
+    wanted = max(MEDIAN_WITHIN, (run.place.precision if run.place else None) or 0)
+    of_all = f"the median of {found.runs} runs is known"
+    if found.within is not None and found.within <= wanted:
+        note = f"Valid with its repeats: {of_all} within {found.within:.1%}."
+        return run.model_copy(update={"verdict": Verdict.of(()), "notes": (*run.notes, note)})
+    sentence = (
+        f"Too few repeats: {found.runs} of at least {FEWEST_FIGURES}."
+        if found.within is None
+        else f"Too few repeats for their spread: {of_all} only within {found.within:.1%}."
+    )
+    finding = Finding(name="few tokens", sentence=f"{sentence} Allow more (--precision-time).")
+    return run.model_copy(update={"verdict": Verdict.of([finding])})
 
 
 def _out_of_time(
@@ -244,12 +220,11 @@ def _out_of_time(
     a_run_s: float | None,
 ) -> Stop | None:
     have = found.runs if found else 0
-    # One run alone is known by its tokens or not at all; of repeats it takes so many.
-    fewest = max(1, _FEWEST_FIGURES - have)
+    fewest = max(1, FEWEST_FIGURES - have)
     if a_run_s is None or added_s + fewest * a_run_s <= wanted.added_s:
         return None
     more = fewest
-    if found and found.runs > 1 and found.within is not None:
+    if found and found.within is not None:
         more = max(fewest, math.ceil(have * ((found.within / wanted.share) ** 2 - 1)))
     seconds = math.ceil((added_s + more * a_run_s) / 10) * 10
     why = (
@@ -269,4 +244,5 @@ def _names(run: Run) -> set[str]:
     return {finding.name for finding in run.verdict.findings or ()}
 
 
-_FEWEST_FIGURES = next(count for count in range(1, 100) if rank(count))
+FEWEST_FIGURES = next(count for count in range(1, 100) if rank(count))
+"""Of fewer runs there is no interval."""

@@ -218,11 +218,18 @@ def in_all(run: Run) -> str:
 
 
 def median_range(run: Run) -> str:
-    """Say between which bounds the median time per token lies; nothing where it is unknown."""
+    """Say what the run's median time per token is, and between which bounds its tokens place it.
+
+    The bounds say nothing of another run, so one that is repeated to know the median is shown
+    without them.
+    """
     times = run.summary.token_s
     if times is None or times.p50_low is None or times.p50_high is None:
         return ""
-    return f"{seconds(times.p50)}, 95% CI {seconds(times.p50_low)} to {seconds(times.p50_high)}"
+    if run.place is not None and run.place.precision is not None:
+        return f"{seconds(times.p50)} (median of this run)"
+    low, high = seconds(times.p50_low), seconds(times.p50_high)
+    return f"{seconds(times.p50)}, 95% CI within this run {low} to {high}"
 
 
 def prediction_line(run: Run) -> str:

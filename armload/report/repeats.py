@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.repeats import Known, Precision, Stop, counts, known
+from armload.analysis.repeats import FEWEST_FIGURES, Known, Precision, Stop, counts, known
 from armload.analysis.run import Run
 from armload.bench.sweep import Sweep
 from armload.core.values import Value
@@ -50,7 +50,7 @@ def progress_line(runs: Sequence[Run]) -> str:
     latest = runs[-1]
     median_s = latest.summary.token_s.p50 if latest.summary.token_s else None
     found = known(runs)
-    together = f"; {_width(found)}" if found and found.runs > 1 else ""
+    together = f"; {_width(found)}" if found and found.within is not None else ""
     if not counts(latest):
         together = (
             f"; not counted: {', '.join(each.name for each in latest.verdict.findings or ())}"
@@ -101,5 +101,5 @@ def _counts(runs: Sequence[Run], found: Known | None) -> str:
 
 def _width(found: Known) -> str:
     if found.within is None:
-        return "an interval needs more runs"
+        return f"an interval takes {FEWEST_FIGURES} runs"
     return f"known within {found.within:.1%}"

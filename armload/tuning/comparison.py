@@ -9,8 +9,7 @@ from typing import Literal
 from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
 from armload.core.errors import UsageError
 from armload.core.values import Value
-from armload.tuning.confirming import Compared, runs_compared
-from armload.tuning.record import Result, Tuned, Tuning
+from armload.tuning.record import Confirmation, Result, Tuned, Tuning
 from armload.tuning.settings import differing, words_of
 from armload.tuning.space import Choice, Setting
 from armload.tuning.wanted import SERVED, Objective
@@ -111,12 +110,12 @@ def compare_tunings(a: Tuned, b: Tuned) -> TuningComparison:
     results = _result(a), _result(b)
     winners = [each.winner for each in results]
     defaults = [each.tuning.space.defaults for each in (a, b)]
-    of_a, of_b = runs_compared(a.folder), runs_compared(b.folder)
+    compared = [each.confirmation for each in results]
     measured = [
         found
         for found in (
-            _measured("winner", _costs(a, of_a, winners[0]), _costs(b, of_b, winners[1])),
-            _measured("defaults", _costs(a, of_a, defaults[0]), _costs(b, of_b, defaults[1])),
+            _measured("winner", *map(_costs, (a, b), compared, winners)),
+            _measured("defaults", *map(_costs, (a, b), compared, defaults)),
         )
         if found is not None
     ]
@@ -128,7 +127,11 @@ def compare_tunings(a: Tuned, b: Tuned) -> TuningComparison:
         measured=tuple(measured),
         choices=tuple(_choices(winners, defaults)),
         differences=tuple(against),
-        notes=(*_notes(a.tuning, b.tuning), *_not_in_turn("A", of_a), *_not_in_turn("B", of_b)),
+        notes=(
+            *_notes(a.tuning, b.tuning),
+            *_not_in_turn("A", compared[0]),
+            *_not_in_turn("B", compared[1]),
+        ),
         doubts=(*_doubts("A", results[0]), *_doubts("B", results[1])),
     )
 
@@ -158,10 +161,12 @@ def _side(tuning: Tuning, result: Result) -> TunedSide:
     )
 
 
-def _costs(tuned: Tuned, compared: Sequence[Compared], setting: Setting) -> list[float]:
-    runs = [each.cost for each in compared if each.setting.key == setting.key]
-    if runs:
-        return runs
+def _costs(tuned: Tuned, compared: Confirmation | None, setting: Setting) -> Sequence[float]:
+    if compared is not None and compared.speed is not None:
+        if setting.key == tuned.tuning.space.defaults.key:
+            return compared.defaults_costs
+        if setting.key == compared.leader.key:
+            return compared.leader_costs
     trials = [
         (each.trial.rung, each.outcome.cost)
         for each in tuned.entries
@@ -173,10 +178,11 @@ def _costs(tuned: Tuned, compared: Sequence[Compared], setting: Setting) -> list
     return [cost for rung, cost in trials if rung == longest]
 
 
-def _not_in_turn(label: str, compared: Sequence[Compared]) -> list[str]:
-    if compared:
+def _not_in_turn(label: str, compared: Confirmation | None) -> list[str]:
+    if compared is not None and compared.speed is not None:
         return []
-    return [f"{label} ended without a comparison: its figures are those of its longest trials."]
+    how = "without a comparison" if compared is None else "with too many disturbed runs to compare"
+    return [f"{label} ended {how}: its figures are those of its longest trials."]
 
 
 def _measured(
@@ -254,5 +260,7 @@ def _searched_otherwise(
 
 
 def _doubts(side: str, result: Result) -> list[str]:
-    disturbed = result.confirmation.disturbances if result.confirmation else ()
+    disturbed = (
+        result.confirmation.disturbances if result.confirmation and result.is_unconfirmed else ()
+    )
     return [f"{side}: {each}" for each in dict.fromkeys(disturbed)]

@@ -1,9 +1,9 @@
-"""The search's leader beside the defaults, in alternating runs."""
+"""The search's leader beside the defaults, in alternating runs that nothing else slowed down."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,13 +19,24 @@ from armload.tuning.trial import Outcome
 
 CONFIRMATION_FILE = "confirmation.jsonl"
 
+MOST_PAIRS = 3 * FEWEST_RUNS
+"""Of one command, those with a disturbed run included; then the board is too busy to compare on."""
+
 Side = Literal["defaults", "leader"]
+_SIDES: tuple[Side, Side] = ("defaults", "leader")
 
 
 class Compared(Value):
-    """A line of the confirmation's journal: one run of a side."""
+    """A line of the confirmation's journal: one run of a side.
 
-    setting: Setting
+    Attributes:
+        leader: that is compared with the defaults.
+        pair: number of the two runs, one of each side, that follow on one another.
+        disturbance: what else slowed it down; then its pair does not count.
+    """
+
+    leader: Setting
+    pair: int
     side: Side
     cost: float
     disturbance: str = ""
@@ -52,9 +63,9 @@ def confirm(
     tuning_id: str,
     said: Callable[[Compared], None],
 ) -> Confirmation:
-    """Run both sides in turn, each as often as an interval takes, and compare them.
+    """Run both sides in turn, until there are as many undisturbed pairs as an interval takes.
 
-    Runs that an interrupted command has made are not made again.
+    Whole pairs that an interrupted command has made of the same leader are not made again.
 
     Args:
         measure: a setting once, on the highest rung.
@@ -67,54 +78,74 @@ def confirm(
         ConnectError, BusyError: the board does not answer any more, or is in use.
     """
     path = folder / CONFIRMATION_FILE
-    done = [
-        each for each in runs_compared(folder) if each.side == "defaults" or each.setting == leader
-    ]
-    order: list[Side] = []
-    for number in range(FEWEST_RUNS):
+    journal = runs_compared(folder)
+    pairs = _whole_pairs(each for each in journal if each.leader.key == leader.key)
+    number = max((each.pair for each in journal), default=-1)
+    for _ in range(MOST_PAIRS):
+        if len(_undisturbed(pairs)) >= FEWEST_RUNS:
+            break
+        number += 1
+        pair: dict[Side, Compared] = {}
         # What drifts in one direction meets both sides alike: A B, B A, A B, ...
-        order += ("defaults", "leader") if number % 2 == 0 else ("leader", "defaults")
-    for number, side in enumerate(order):
-        if sum(each.side == side for each in done) >= order[: number + 1].count(side):
-            continue
-        setting = leader if side == "leader" else defaults
-        place = Place(sweep=tuning_id, cell=int(side == "leader"), round=number)
-        outcome = measure(setting, place)
-        if outcome.status != "measured" or outcome.cost is None:
-            if side == "leader":
-                raise UnconfirmedError(outcome)
-            raise RunError(
-                f"The defaults failed when they were run again: {outcome.reason}",
-                "Repeat the command to run the comparison again.",
+        for side in _SIDES if len(pairs) % 2 == 0 else _SIDES[::-1]:
+            setting = leader if side == "leader" else defaults
+            place = Place(sweep=tuning_id, cell=int(side == "leader"), round=2 * number + len(pair))
+            outcome = measure(setting, place)
+            if outcome.status != "measured" or outcome.cost is None:
+                if side == "leader":
+                    raise UnconfirmedError(outcome)
+                raise RunError(
+                    f"The defaults failed when they were run again: {outcome.reason}",
+                    "Repeat the command to run the comparison again.",
+                )
+            pair[side] = Compared(
+                leader=leader,
+                pair=number,
+                side=side,
+                cost=outcome.cost,
+                disturbance=outcome.disturbance,
+                evidence=outcome.evidence,
             )
-        one = Compared(
-            setting=setting,
-            side=side,
-            cost=outcome.cost,
-            disturbance=outcome.disturbance,
-            evidence=outcome.evidence,
-        )
-        done.append(one)
-        write_lines(path, done)
-        said(one)
-    costs = {side: [each.cost for each in done if each.side == side] for side in set(order)}
-    runs = {
-        side: tuple(run for each in done if each.side == side for run in each.evidence)
-        for side in set(order)
-    }
-    speed = ratio_of_runs(costs["leader"], costs["defaults"])
+            journal.append(pair[side])
+            write_lines(path, journal)
+            said(pair[side])
+        pairs.append(pair)
+    return _confirmation(leader, pairs)
+
+
+def _confirmation(leader: Setting, pairs: Sequence[Mapping[Side, Compared]]) -> Confirmation:
+    counted = _undisturbed(pairs)[:FEWEST_RUNS]
+    costs = {side: tuple(pair[side].cost for pair in counted) for side in _SIDES}
+    runs = {side: tuple(run for pair in counted for run in pair[side].evidence) for side in _SIDES}
+    is_confirmed = len(counted) == FEWEST_RUNS
+    speed = ratio_of_runs(costs["leader"], costs["defaults"]) if is_confirmed else None
+    every = [run for pair in pairs for run in pair.values()]
     return Confirmation(
         leader=leader,
+        defaults_costs=costs["defaults"],
+        leader_costs=costs["leader"],
         defaults_runs=runs["defaults"],
         leader_runs=runs["leader"],
         speed=speed,
-        is_faster=speed.low > 1,
-        disturbances=tuple(each.disturbance for each in done if each.disturbance),
+        is_faster=speed is not None and speed.low > 1,
+        runs=len(every),
+        disturbances=tuple(each.disturbance for each in every if each.disturbance),
     )
 
 
+def _whole_pairs(runs: Iterable[Compared]) -> list[dict[Side, Compared]]:
+    pairs: dict[int, dict[Side, Compared]] = {}
+    for each in runs:
+        pairs.setdefault(each.pair, {})[each.side] = each
+    return [pair for pair in pairs.values() if len(pair) == len(_SIDES)]
+
+
+def _undisturbed(pairs: Sequence[Mapping[Side, Compared]]) -> list[Mapping[Side, Compared]]:
+    return [pair for pair in pairs if not any(run.disturbance for run in pair.values())]
+
+
 def runs_compared(folder: Path) -> list[Compared]:
-    """Return the runs of a search's comparison so far; none where there was no comparison.
+    """Return the runs of a search's comparisons so far; none where there was no comparison.
 
     Raises:
         DataError: the file was changed.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 
+from armload.analysis.statistics import Ratio
 from armload.tuning.estimating import Estimate
 from armload.tuning.record import Confirmation, Tuning
 from armload.tuning.settings import words_of
@@ -40,25 +42,27 @@ def sentence_of(
     if confirmation is None:
         return f"No setting is faster than the defaults ({now})."
     speed = confirmation.speed
-    doubt = _doubt(confirmation)
-    times = f"{times_words(speed.ratio)} times as fast"
-    sure = f"(95%: {times_words(speed.low)} to {times_words(speed.high)})"
+    if speed is None:
+        disturbed = confirmation.disturbances
+        return (
+            f"Not confirmed: {len(disturbed)} of the {confirmation.runs} runs that compare "
+            f"{words} with the defaults were disturbed. {disturbed[-1]} The plan file has the "
+            "defaults. Repeat the command on an idle board: only the comparison runs again."
+        )
+    times = speed_words(speed)
     if confirmation.is_faster:
-        before = cost_words(tuning.objective, leader.cost * speed.ratio)
-        return f"{times} as the defaults {sure}, {words}: {now} instead of {before}.{doubt}"
-    return (
-        f"No setting is faster than the defaults. The best, {words}, is {times} {sure}: "
-        f"that may be chance.{doubt}"
-    )
+        now, before = (
+            cost_words(tuning.objective, median(costs))
+            for costs in (confirmation.leader_costs, confirmation.defaults_costs)
+        )
+        return f"{times}, with {words}: {now} instead of {before}."
+    return f"No setting is faster than the defaults. The best, {words}: {times}, within noise."
 
 
-def _doubt(confirmation: Confirmation) -> str:
-    """Say how many runs of the comparison were disturbed, and how the last of them was."""
-    disturbed = confirmation.disturbances
-    if not disturbed:
-        return ""
-    runs = len(confirmation.defaults_runs) + len(confirmation.leader_runs)
-    return f" {len(disturbed)} of the {runs} runs compared were disturbed. {disturbed[-1]}"
+def speed_words(speed: Ratio) -> str:
+    """Write how fast a setting is beside the defaults."""
+    low, high = times_words(speed.low), times_words(speed.high)
+    return f"{times_words(speed.ratio)}× the default speed (95% CI {low}–{high})"  # noqa: RUF001
 
 
 def times_words(ratio: float) -> str:

@@ -115,17 +115,23 @@ class Confirmation(Value):
 
     Attributes:
         leader: what the search found; it wins if it is faster.
+        defaults_costs, leader_costs: of the runs that count, those of undisturbed pairs.
         defaults_runs, leader_runs: their ids.
-        speed: how many times as fast the leader is.
+        speed: how many times as fast the leader is; none where too many runs were disturbed to
+            tell.
         is_faster: the interval lies above 1.
+        runs: how many were made, disturbed ones included.
         disturbances: what slowed down some of the runs, for each of these.
     """
 
     leader: Setting
+    defaults_costs: tuple[float, ...]
+    leader_costs: tuple[float, ...]
     defaults_runs: tuple[str, ...]
     leader_runs: tuple[str, ...]
-    speed: Ratio
+    speed: Ratio | None
     is_faster: bool
+    runs: int
     disturbances: tuple[str, ...] = ()
 
 
@@ -147,7 +153,8 @@ class Result(Value):
     Attributes:
         winner: the quickest setting that breaks no constraint; the defaults where nothing is
             faster than they are.
-        cost: of the winner.
+        cost: of the winner: the median of its runs in the comparison, else as the search estimates
+            it.
         interval: of that cost; none where too little was measured for one.
         ended: why the search ended, in a sentence.
         trials: how many were run.
@@ -168,6 +175,11 @@ class Result(Value):
     confirmation: Confirmation | None = None
     sentence: str
     plan: str = ""
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether too many runs of the comparison were disturbed to tell what is faster."""
+        return self.confirmation is not None and self.confirmation.speed is None
 
 
 class TuningDocument(Value):
@@ -300,12 +312,13 @@ def begin(tuning: Tuning) -> Tuned:
 
 
 def unfinished(tuning: Tuning, progress: Progress) -> Tuned | None:
-    """Return the latest search of the same command, unless it has ended."""
+    """Return the latest search of the same command, unless it has ended with a reliable result."""
     for folder in reversed(TUNINGS.folders()):
         try:
             found = load_tuning(folder)
             if found.tuning.fingerprint == tuning.fingerprint:
-                return found if found.result() is None else None
+                result = found.result()
+                return found if result is None or result.is_unconfirmed else None
         except (DataError, DiskError) as error:
             progress.say(f"skipped: {error.message}")
     return None

@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 
+from armload.analysis.statistics import Interval, interval_of_runs
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.values import counted
@@ -178,7 +180,8 @@ class Searching:
             return self._judge.judged(setting, attempt).outcome
 
         def said(one: Compared) -> None:
-            self._progress.say(f"  {one.side}: {cost_words(tuning.objective, one.cost)}")
+            doubt = f" (not counted: {one.disturbance})" if one.disturbance else ""
+            self._progress.say(f"  {one.side}: {cost_words(tuning.objective, one.cost)}{doubt}")
 
         return confirm(measure, leader, self._defaults, self._tuned.folder, tuning.id, said)
 
@@ -246,11 +249,18 @@ class Searching:
         confirmation: Confirmation | None,
         ended: str,
     ) -> Result:
-        defaults_win = confirmation is not None and not confirmation.is_faster
+        winner, cost = leader.setting, leader.cost
+        interval: Interval | None = leader.interval
+        if confirmation is not None:
+            faster = confirmation.is_faster
+            winner = leader.setting if faster else self._defaults
+            costs = confirmation.leader_costs if faster else confirmation.defaults_costs
+            cost = median(costs) if costs else self._default_cost() or leader.cost
+            interval = interval_of_runs(costs)
         return Result(
-            winner=self._defaults if defaults_win else leader.setting,
-            cost=(self._default_cost() or leader.cost) if defaults_win else leader.cost,
-            interval=None if defaults_win else leader.interval,
+            winner=winner,
+            cost=cost,
+            interval=interval,
             ended=ended,
             trials=len(self._tuned.entries),
             took_s=self._tuned.spent_s,

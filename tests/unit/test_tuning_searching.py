@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -19,10 +20,12 @@ from armload.core.errors import (
 )
 from armload.core.progress import Silent
 from armload.engines.job import Place
+from armload.tuning.confirming import MOST_PAIRS, runs_compared
 from armload.tuning.measuring import Attempt
+from armload.tuning.outcome_words import cost_words
 from armload.tuning.prior import Prior
 from armload.tuning.quality import Check, Judge
-from armload.tuning.record import Entry, Quality, Tuned, load_tuning
+from armload.tuning.record import Entry, Quality, Tuned, load_tuning, unfinished
 from armload.tuning.search import Key, Search
 from armload.tuning.searching import Searching
 from armload.tuning.space import Setting
@@ -120,21 +123,72 @@ def test_what_is_faster_wins_and_is_confirmed_beside_the_defaults() -> None:
     assert result.winner == BEST
     assert result.confirmation is not None
     assert result.confirmation.is_faster
+    assert result.confirmation.speed is not None
     assert 1.9 < result.confirmation.speed.low <= result.confirmation.speed.ratio < 2.1
     assert len(result.confirmation.defaults_runs) == len(result.confirmation.leader_runs) == 4
     assert result.sentence.startswith("2.0")
-    assert "times as fast as the defaults (95%: " in result.sentence
+    assert "\u00d7 the default speed (95% CI " in result.sentence
     assert "3 threads, KV cache q8_0" in result.sentence
+    assert result.cost == median(result.confirmation.leader_costs)
     sides = [setting for setting, _ in board.made[-8:]]
     assert sides == [SPACE.defaults, BEST, BEST, SPACE.defaults] * 2
 
 
-def test_a_comparison_that_was_disturbed_says_so() -> None:
-    board = Board(costs={BEST.key: 0.5}, disturbed=[SPACE.defaults])
-    result = searching(tuned(), board).run()
-    assert result.sentence.endswith(" 4 of the 8 runs compared were disturbed. Contended.")
-    calm = searching(tuned(seed=2), Board(costs={BEST.key: 0.5})).run()
-    assert "disturbed" not in calm.sentence
+def test_a_comparison_on_a_busy_board_confirms_nothing_and_is_repeated_by_the_same_command() -> (
+    None
+):
+    kept, busy = tuned(), Board(costs={BEST.key: 0.5}, disturbed=[SPACE.defaults])
+    result = searching(kept, busy).run()
+    assert result.is_unconfirmed
+    assert result.winner == SPACE.defaults
+    assert result.sentence.startswith(
+        f"Not confirmed: {MOST_PAIRS} of the {2 * MOST_PAIRS} runs that compare "
+    )
+    assert "\u00d7" not in result.sentence
+    kept.end(result)
+    again = unfinished(kept.tuning, Silent())
+    assert again is not None
+    calm = Board(costs={BEST.key: 0.5})
+    second = searching(again, calm).run()
+    assert second.winner == BEST
+    assert len(calm.made) == 8, "the comparison alone runs again"
+    kept.end(second)
+    assert unfinished(kept.tuning, Silent()) is None
+
+
+def test_disturbed_pairs_are_repeated_and_do_not_count() -> None:
+    class Twice(Board):
+        """The first two runs of the comparison's leader are disturbed, and slow."""
+
+        def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+            made = super().measure(setting, rung, place)
+            is_compared = place.cell == 1 and rung == self.rungs - 1 and setting == BEST
+            if not (is_compared and len(runs_compared(kept.folder)) in (1, 2)):
+                return made
+            slow = made.outcome.model_copy(update={"cost": 9.0, "disturbance": "Contended."})
+            return replace(made, outcome=slow)
+
+    kept = tuned()
+    result = searching(kept, Twice(costs={BEST.key: 0.5})).run()
+    found = result.confirmation
+    assert found is not None
+    assert found.is_faster
+    assert (found.runs, found.disturbances) == (12, ("Contended.", "Contended."))
+    assert max(found.leader_costs) < 0.6
+    assert len(found.leader_costs) == len(found.defaults_costs) == 4
+    assert "disturbed" not in result.sentence
+
+
+def test_the_figures_of_the_result_are_those_of_the_comparison() -> None:
+    kept = tuned()
+    result = searching(kept, Board(costs={BEST.key: 0.5})).run()
+    found = result.confirmation
+    assert found is not None
+    now, before = (
+        cost_words(kept.tuning.objective, median(costs))
+        for costs in (found.leader_costs, found.defaults_costs)
+    )
+    assert result.sentence.endswith(f": {now} instead of {before}.")
 
 
 def test_where_nothing_is_faster_the_defaults_win() -> None:
@@ -252,8 +306,11 @@ def test_a_leader_that_fails_in_the_comparison_makes_way_for_the_next() -> None:
     kept = tuned()
     result = searching(kept, Failing(costs={BEST.key: 0.5, second.key: 0.7})).run()
     assert result.winner == second
-    assert result.confirmation is not None
-    assert result.confirmation.leader == second
+    found = result.confirmation
+    assert found is not None
+    assert found.leader == second
+    compared = [each for each in runs_compared(kept.folder) if each.leader == second]
+    assert len(compared) == 8, "runs of the defaults beside another leader are not taken over"
 
 
 def test_an_interrupted_search_goes_on_as_if_it_had_not_been() -> None:
@@ -276,7 +333,7 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been() -> None:
     assert found.confirmation.speed == expected.confirmation.speed
 
 
-def test_an_interrupted_comparison_makes_the_missing_runs_alone() -> None:
+def test_an_interrupted_comparison_makes_the_missing_pairs_alone() -> None:
     kept = tuned()
     total = Board(costs={BEST.key: 0.5})
     searching(kept, total).run()
@@ -286,7 +343,7 @@ def test_an_interrupted_comparison_makes_the_missing_runs_alone() -> None:
         searching(other, Board(costs={BEST.key: 0.5}, unplugged_after=trials + 3)).run()
     rest = Board(costs={BEST.key: 0.5})
     result = searching(Tuned(other.folder, other.tuning), rest).run()
-    assert len(rest.made) == 5
+    assert len(rest.made) == 6, "half a pair was not run in turn"
     assert result.confirmation is not None
     assert len(result.confirmation.defaults_runs) == 4
 

@@ -8,7 +8,7 @@ from invoke.tasks import task
 from armload.cli.verb import Verb
 from armload.engines.defaults import DEFAULT_PRECISION_TIME_S, DEFAULT_WAIT_S
 
-_DEMO_N_PREDICT = "96"
+_DEMO_N_PREDICT = "48"
 
 
 @task(

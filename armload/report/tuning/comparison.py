@@ -7,7 +7,7 @@ from rich.console import Group
 from armload.report.layout import Column, Rows
 from armload.report.side_by_side import change, figures_table, finding_cell, side_by_side, span
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
-from armload.tuning.outcome_words import cost_words, times_words
+from armload.tuning.outcome_words import cost_words, speed_words
 from armload.tuning.space import Choice
 
 
@@ -43,12 +43,7 @@ def tuning_comparison_view(compared: TuningComparison) -> Group:
 
 def _side(side: TunedSide) -> str:
     speed = side.speed
-    gain = (
-        f"; {times_words(speed.ratio)} times as fast as the defaults (95%: "
-        f"{times_words(speed.low)} to {times_words(speed.high)})"
-        if speed
-        else ""
-    )
+    gain = f"; {speed_words(speed)}" if speed else ""
     return (
         f"{side.id}: {side.model} on {side.board}, for {side.objective}. "
         f"Winner: {side.winner_words}{gain}"

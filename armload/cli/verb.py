@@ -6,6 +6,7 @@ import errno
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,6 +102,10 @@ class Verb(Task[Any]):
             raise Exit(code=0) from None
         except OSError as error:
             raise failed(disk_error(error)) from error
+        except Exit:
+            raise
+        except Exception as error:
+            raise failed(internal_error(error)) from error
 
 
 def failed(error: ArmloadError) -> Exit:
@@ -129,6 +134,13 @@ def disk_error(error: OSError) -> DiskError:
     if is_output:  # the interpreter must not try to write the rest of it there
         discard_output()
     return DiskError(f"{where}: {error.strerror or error}.", remedy)
+
+
+def internal_error(error: Exception) -> ArmloadError:
+    """Print where a defect of ours shows, and say what it is."""
+    traceback.print_exception(error)
+    what = " ".join(traceback.format_exception_only(error)[-1].split())
+    return ArmloadError(f"Internal error: {what}", "Please report it with the lines above.")
 
 
 def _password_is_given(error: ConnectError) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import inspect
-import os
 import sys
 import traceback
 from collections.abc import Mapping
@@ -146,7 +145,8 @@ def internal_error(error: Exception) -> ArmloadError:
 def _password_is_given(error: ConnectError) -> bool:
     if not sys.stdin.isatty():
         return False
-    from armload.boards.failures import PASSWORD_VARIABLE, LoginRefusedError
+    from armload.boards.failures import LoginRefusedError
+    from armload.boards.ssh_connection import use_password
 
     if not isinstance(error, LoginRefusedError) or not error.password_would_do:
         return False
@@ -154,7 +154,7 @@ def _password_is_given(error: ConnectError) -> bool:
 
     show_error(error.message)
     try:
-        os.environ[PASSWORD_VARIABLE] = getpass("Password: ")
+        use_password(getpass("Password: "))
     except EOFError:
         return False
     return True

@@ -399,5 +399,5 @@ def test_every_kind_of_error_says_its_kind_and_keeps_its_status() -> None:
         for each in vars(errors).values()
         if isinstance(each, type) and issubclass(each, ArmloadError) and "kind" in vars(each)
     ]
-    assert len({each.kind for each in kinds}) == len(kinds) == 15
+    assert len({each.kind for each in kinds}) == len(kinds) == 16
     assert (FAILURE.kind, FAILURE.remedy, FAILURE.exit_status) == ("board", "Free some.", 7)

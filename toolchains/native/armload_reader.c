@@ -4,6 +4,7 @@
 
 #include "armload_reader.h"
 
+#include "armload_allocation.h"
 #include "armload_memory.h"
 #include "armload_window.h"
 
@@ -187,7 +188,7 @@ bool armload_start_reader(struct armload_pieces * pieces, bool has_swap) {
     reader.passed       = 0;
     reader.needed       = 0;
     reader.thread_count = 0;
-    reader.in_slot      = calloc((size_t) pieces->slot_count + 1, sizeof(*reader.in_slot));
+    reader.in_slot      = armload_zeroed((size_t) pieces->slot_count + 1, sizeof(*reader.in_slot));
     for (int slot = 0; slot < pieces->slot_count; slot++) {
         reader.in_slot[slot] = NOTHING;
     }

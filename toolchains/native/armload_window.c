@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -28,7 +30,12 @@ static char * slot_of(const struct armload_piece * piece) {
 }
 
 void armload_show_file(const struct armload_piece * piece) {
-    mmap(piece->begin, bytes_of(piece), PROT_READ, MAP_SHARED | MAP_FIXED, piece->file, piece->offset);
+    // What stood there before are other weights: going on would compute with them.
+    if (mmap(piece->begin, bytes_of(piece), PROT_READ, MAP_SHARED | MAP_FIXED, piece->file,
+             piece->offset) == MAP_FAILED) {
+        perror("armload: a part of the model's file cannot be mapped again");
+        abort();
+    }
 }
 
 static bool show_slot(const struct armload_piece * piece, int file) {

@@ -208,6 +208,7 @@ static void cut_tensor(struct armload_pieces * pieces, struct armload_tensor * t
             .end    = begin + least((int64_t) pieces->piece_bytes, last - begin),
             .offset = begin - mapping.base,
             .file   = mapping.file,
+            .direct = mapping.direct,
         };
     }
     tensor->end_piece = pieces->count;

@@ -94,10 +94,13 @@ static size_t append_sizes(char * line, size_t length, const struct armload_stre
         ",\"available_bytes\":%" PRId64 ",\"weights_bytes\":%" PRId64 ",\"resident_bytes\":%" PRId64
         ",\"locked_bytes\":%" PRId64 ",\"anonymous_bytes\":%" PRId64 ",\"cached_bytes\":%" PRId64
         ",\"released_bytes\":%" PRId64 ",\"window_bytes\":%" PRId64 ",\"lock_refused\":%s"
-        ",\"reads\":\"%s\"",
+        ",\"reads\":\"%s\",\"reads_because\":\"%s\",\"direct_bytes_per_s\":%" PRId64
+        ",\"buffered_bytes_per_s\":%" PRId64,
         state->available_bytes, state->weights_bytes, state->resident_bytes, state->locked_bytes,
         state->anonymous_bytes, state->cached_bytes, state->released_bytes, state->window_bytes,
-        state->lock_refused ? "true" : "false", state->direct ? "direct" : "buffered");
+        state->lock_refused ? "true" : "false", state->ways.reads,
+        state->ways.reason == NULL ? "" : state->ways.reason, state->ways.bytes_per_s[ARMLOAD_DIRECT],
+        state->ways.bytes_per_s[ARMLOAD_BUFFERED]);
 }
 
 // Says how the weights are held, when that has changed.

@@ -42,6 +42,7 @@ from armload.engines.plan import (
     Seed,
     Speculate,
     Temperature,
+    Threads,
     TokenCount,
     WeightsMode,
     kv_halves,
@@ -107,7 +108,7 @@ class Options(Value):
     prompt: Listed[PromptText] = ()
     prompt_tokens: Listed[PromptTokens] = ()
     n_predict: Listed[TokenCount] = ()
-    threads: Listed[TokenCount] = ()
+    threads: Listed[Threads] = ()
     cpus: Listed[Cores] = ()
     context: Listed[TokenCount] = ()
     batch: Listed[TokenCount] = ()

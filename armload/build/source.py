@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from armload.build.archive import unpacked
 from armload.build.commit import Commit
 from armload.build.repository import Address, address_of, commit_of, shown
+from armload.core.disk import require_utf_8
 from armload.core.errors import UsageError
 from armload.core.names import nearest_first
 from armload.core.progress import Progress
@@ -97,7 +99,7 @@ class Folder(Value):
                 if file.is_file():
                     status = file.stat()
                     entry = f"{file.relative_to(self.path)}\0{status.st_size}\0{status.st_mtime_ns}"
-                    digest.update(entry.encode() + b"\n")
+                    digest.update(os.fsencode(entry) + b"\n")
         return f"folder:{self.path}:{digest.hexdigest()}"
 
     def provide(self, progress: Progress) -> Path:
@@ -181,6 +183,7 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
         return load_named(_KIND, name or _PINNED, Archive)
     folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
     if _is_folder(folder):
+        require_utf_8(folder.resolve())  # it is recorded with what is built
         if not ref:
             return folder_source(folder)
         path = folder.resolve()

@@ -13,7 +13,7 @@ from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.server import ServingPlan
 from armload.runs.session import Request
-from armload.serving.arrivals import Arrivals
+from armload.serving.arrivals import MOST_REQUESTS, Arrivals
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.find_rate import check_requests
 from armload.serving.readiness import check_url
@@ -24,7 +24,7 @@ from armload.serving.tokenizer import ServiceApi
 
 DURATION_S = 60.0
 
-_MOST_PER_S = 10_000
+_LEAST_PER_S, _MOST_PER_S = 1e-6, 10_000
 _MOST_CLIENTS = 10_000
 
 
@@ -83,7 +83,7 @@ def paces_of(rate: str, concurrency: str) -> list[Pace]:
         )
     if concurrency:
         return [Pace(concurrency=_clients(each)) for each in concurrency.split(",")]
-    return [Pace(rate=_per_s(each)) for each in rate.split(",")]
+    return [Pace(rate=per_s(each)) for each in rate.split(",")]
 
 
 def check_find_rate(*, paces: str, duration: str, slo: str, requests: str, warmup: str) -> None:
@@ -112,7 +112,7 @@ def extent_of(duration: str, requests: str, warmup: str, timeout: str) -> Extent
     Raises:
         UsageError: a number makes no sense.
     """
-    count = whole_number("requests", requests, least=1)
+    count = whole_number("requests", requests, least=1, most=MOST_REQUESTS)
     duration_s = above_0("duration", duration) if duration else None
     if duration_s is None and count is None:
         duration_s = DURATION_S
@@ -207,16 +207,22 @@ def _key_in(path: Path) -> str:
     return text
 
 
-def _per_s(text: str) -> float:
+def per_s(text: str) -> float:
+    """Read a rate of requests.
+
+    Raises:
+        UsageError: it is none, or too low or too high to be kept.
+    """
     rate = above_0("rate", text)
-    if rate > _MOST_PER_S:
-        raise UsageError(f"--rate {text!a}: must be at most {_MOST_PER_S:,} requests per second.")
+    if not _LEAST_PER_S <= rate <= _MOST_PER_S:
+        raise UsageError(
+            f"--rate {text!a}: must be {_LEAST_PER_S:g} to {_MOST_PER_S:,} requests per second."
+        )
     return rate
 
 
 def _clients(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_CLIENTS:
-        raise UsageError(
-            f"--concurrency {text!a}: must be a whole number from 1 to {_MOST_CLIENTS:,}."
-        )
-    return int(text)
+    clients = whole_number("concurrency", text, least=1, most=_MOST_CLIENTS)
+    if clients is None:
+        raise UsageError("--concurrency: one of the numbers is missing.", "Example: 1,2,4")
+    return clients

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from armload.analysis.load.objectives import read_objectives
 from armload.bench.options import Options
+from armload.cli.load_options import per_s
 from armload.cli.numbers import above_0, amount, whole_number
 from armload.core.errors import UsageError
 from armload.core.values import parse_bytes
 from armload.engines.defaults import REQUEST_TIMEOUT_S, TUNED_REQUESTS
+from armload.serving.arrivals import MOST_REQUESTS
 from armload.serving.lengths import read_lengths
 from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy, Objective
 from armload.tuning.wish import Requests, work_of
@@ -112,13 +114,13 @@ def requests_of(
             )
     if typed["data"] and prompt_tokens:
         raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
-    count = whole_number("requests", typed["requests"], least=1)
+    count = whole_number("requests", typed["requests"], least=1, most=MOST_REQUESTS)
     lengths = prompt_tokens or "128"
     read_lengths("prompt-tokens", lengths)
     if n_predict:
         read_lengths("n-predict", n_predict)
     return Requests(
-        rate=above_0("rate", typed["rate"]) if typed["rate"] else None,
+        rate=per_s(typed["rate"]) if typed["rate"] else None,
         duration_s=above_0("duration", typed["duration"]) if typed["duration"] else None,
         requests=count or (TUNED_REQUESTS if objective == "rate" else None),
         data=Path(typed["data"]) if typed["data"] else None,

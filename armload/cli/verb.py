@@ -76,6 +76,16 @@ class Verb(Task[Any]):
                 f"Example: {example}",
             )
 
+    def _check_options(self, given: Mapping[str, Any]) -> None:
+        """Refuse what no record could hold: options are kept with the results of many verbs."""
+        for name, value in given.items():
+            for text in value if isinstance(value, list) else [value]:
+                if name not in self.positional and isinstance(text, str) and not _is_utf_8(text):
+                    raise UsageError(
+                        f"--{name.strip('_').replace('_', '-')} {text!a}: this is not valid UTF-8.",
+                        "If it is the name of a file, rename the file.",
+                    )
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the verb.
 
@@ -85,6 +95,7 @@ class Verb(Task[Any]):
         promise_document(wanted=bool(kwargs.get("json")))
         try:
             self._insist(kwargs)
+            self._check_options(kwargs)
             while True:
                 try:
                     result = super().__call__(*args, **kwargs)
@@ -107,6 +118,14 @@ class Verb(Task[Any]):
             raise
         except Exception as error:
             raise failed(internal_error(error)) from error
+
+
+def _is_utf_8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def failed(error: ArmloadError) -> Exit:

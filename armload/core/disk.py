@@ -7,7 +7,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from armload.core.errors import DiskError, UsageError
 
@@ -84,6 +84,18 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except OSError:  # too long for a name, or in a folder of somebody else's
         return False
+
+
+def require_utf_8(path: PurePath) -> None:
+    """Check that a path can be recorded, and be the same on a board.
+
+    Raises:
+        UsageError: it is not valid UTF-8.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{str(path)!a}: this path is not valid UTF-8.", "Rename it.") from error
 
 
 def require_file(path: Path, what: str, remedy: str) -> None:

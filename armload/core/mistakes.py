@@ -36,6 +36,7 @@ _MUST_BE = {
 }
 
 
+_LONGEST_SHOWN = 100
 _BOOLEAN_REMEDY = (
     "YAML reads an unquoted yes, no, on or off as true or false; quote it to make it text."
 )
@@ -186,7 +187,8 @@ def _shown(value: object) -> str:
         return "a mapping"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "a list"
-    return repr(value)
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
 def allowed_keys(model: type[BaseModel], place: tuple[int | str, ...] = ()) -> list[str]:

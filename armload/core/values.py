@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from typing import Annotated, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 from pydantic_core import PydanticSerializationError
 
 Item = TypeVar("Item")
@@ -33,9 +34,11 @@ def as_json(value: BaseModel) -> str:
     try:
         return value.model_dump_json(indent=1) + "\n"
     except PydanticSerializationError:  # a file's name that is no UTF-8 needs JSON's escapes
-        return json.dumps(value.model_dump(mode="json"), indent=1) + "\n"
+        text = json.dumps(value.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+        return re.sub(r"[\ud800-\udfff]", lambda match: json.dumps(match[0])[1:-1], text)
 
 
+_MOST_BYTES = 2**63 - 1
 _UNITS = {
     "": 1,
     "B": 1,
@@ -62,10 +65,13 @@ def parse_bytes(text: object) -> object:
     if match is None or match.group(2) not in _UNITS:
         allowed = ", ".join(unit for unit in _UNITS if unit)
         raise ValueError(f"{text!r} is not a size; write a number and a unit ({allowed})")
-    return int(float(match.group(1)) * _UNITS[match.group(2)])
+    count = int(Decimal(match.group(1)) * _UNITS[match.group(2)])
+    if count > _MOST_BYTES:
+        raise ValueError(f"this size is too large; {_MOST_BYTES // 10**18} EB is the limit")
+    return count
 
 
-ByteCount = Annotated[int, BeforeValidator(parse_bytes)]
+ByteCount = Annotated[int, Field(le=_MOST_BYTES), BeforeValidator(parse_bytes)]
 """A number of bytes; YAML may write it as ``2 GiB``."""
 
 

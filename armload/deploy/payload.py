@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from armload.core.disk import require_utf_8
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -171,12 +172,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _found_file(name: PurePosixPath, file: Path) -> FoundFile:
-    try:
-        str(name).encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"{str(name)!a}: this file name is not valid UTF-8.", "Rename it."
-        ) from error
+    require_utf_8(name)
     return FoundFile(
         name=name,
         local=file,

@@ -14,6 +14,14 @@ from armload.engines.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_
 LONGEST_RUN_S = 30 * 24 * 3600
 """Shells on small boards count in 32 bits."""
 
+MOST_TOKENS = 2**31 - 1
+"""llama.cpp counts them in 32 bits."""
+
+MOST_THREADS = 512
+"""``GGML_MAX_N_THREADS`` of llama.cpp."""
+
+MOST_TEMPERATURE = 1000.0
+
 KV_BITS = {
     "f32": 32,
     "f16": 16,
@@ -74,9 +82,10 @@ def _is_known_speculation(speculate: str) -> str:
     return speculate
 
 
-TokenCount = Annotated[int, Field(ge=1)]
+TokenCount = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
-PromptTokens = Annotated[int, Field(ge=2)]
+PromptTokens = Annotated[int, Field(ge=2, le=MOST_TOKENS)]
 Cores = Annotated[str, BeforeValidator(_as_text), AfterValidator(_names_cores)]
 KvType = Annotated[str, AfterValidator(_is_known)]
 FlashAttention = Literal["on", "off", "auto"]
@@ -85,7 +94,7 @@ Resident = Annotated[ByteCount, Field(ge=0)]
 Speculate = Annotated[
     Annotated[str, AfterValidator(_is_known_speculation)] | None, BeforeValidator(_as_nothing)
 ]
-Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
 
@@ -122,7 +131,7 @@ class Plan(Value):
     prompt: PromptText = SEED_PROMPT
     prompt_tokens: PromptTokens | None = None
     n_predict: TokenCount = SEED_N_PREDICT
-    threads: TokenCount | None = None
+    threads: Threads | None = None
     cpus: Cores | None = None
     context_tokens: TokenCount | None = None
     batch_tokens: TokenCount | None = None

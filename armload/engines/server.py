@@ -34,6 +34,7 @@ from armload.engines.plan import (
     KvType,
     Resident,
     Temperature,
+    Threads,
     TokenCount,
     WeightsMode,
     kv_halves,
@@ -79,7 +80,7 @@ class ServingPlan(Value):
 
     slots: Slots = DEFAULT_SLOTS
     context_tokens: TokenCount = DEFAULT_SLOT_TOKENS
-    threads: TokenCount | None = None
+    threads: Threads | None = None
     cpus: Cores | None = None
     batch_tokens: TokenCount = 2048
     micro_batch_tokens: TokenCount = MICRO_BATCH_TOKENS

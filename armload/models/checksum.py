@@ -47,7 +47,7 @@ def cached_checksums(path: Path, progress: Progress) -> Checksums:
         OSError: the file cannot be read.
     """
     before = _identity(path)
-    remembered = cache_folder() / "hashes" / hashlib.sha256(before.encode()).hexdigest()
+    remembered = cache_folder() / "hashes" / hashlib.sha256(os.fsencode(before)).hexdigest()
     with contextlib.suppress(OSError):
         if known := _RECORD.fullmatch(remembered.read_text()):
             return Checksums(sha256=known[1], blocks_sha256=known[2])
@@ -67,7 +67,7 @@ def _identity(path: Path) -> str:
     # The change time catches a file that was rewritten and then given its former
     # modification time, as `cp -p` and `rsync -t` do.
     numbers = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-    return "\0".join((os.fsdecode(path.resolve()), *map(str, numbers)))
+    return "\0".join((str(path.resolve()), *map(str, numbers)))
 
 
 def _computed(path: Path, progress: Progress) -> Checksums:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from armload.core.disk import require_file
+from armload.core.disk import require_file, require_utf_8
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
@@ -72,6 +72,7 @@ def resolve(reference: str, progress: Progress) -> Path:
         f"Give a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE (random weights), "
         f"{WORD_PROBLEMS}TYPE, or {DEMO}.",
     )
+    require_utf_8(path)
     return path
 
 

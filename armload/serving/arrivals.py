@@ -19,6 +19,7 @@ Kind = Literal["poisson", "constant", "gamma", "seed"]
 
 MOST_REQUESTS = 1_000_000
 LARGEST_SEED = 2**32 - 1
+_LEAST_SHAPE, _MOST_SHAPE = 0.01, 1000
 _KINDS = "poisson, constant, gamma:SHAPE or seed"
 
 
@@ -110,9 +111,11 @@ def read_arrivals(text: str) -> Arrivals:
             number = float(shape)
         except ValueError:
             number = math.nan
-        if 0 < number < math.inf:
+        if _LEAST_SHAPE <= number <= _MOST_SHAPE:
             return Arrivals(kind="gamma", shape=number)
         raise UsageError(
-            f"--arrivals {text!a}: the shape must be a number above 0.", "Example: gamma:0.5"
+            f"--arrivals {text!a}: the shape must be a number from {_LEAST_SHAPE} to "
+            f"{_MOST_SHAPE}.",
+            "Example: gamma:0.5",
         )
     raise UsageError(f"--arrivals {text!a}: must be {_KINDS}.")

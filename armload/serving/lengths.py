@@ -57,7 +57,7 @@ def read_lengths(option: str, text: str) -> Lengths:
     Raises:
         UsageError: it is no distribution; names the option.
     """
-    if (match := re.fullmatch(r"(\d+)|uniform:(\d+)-(\d+)", text)) is not None:
+    if (match := re.fullmatch(r"(\d{1,9})|uniform:(\d{1,9})-(\d{1,9})", text)) is not None:
         low, high = (int(match[1]),) * 2 if match[1] else (int(match[2]), int(match[3]))
         if 1 <= low <= high <= LONGEST:
             return Lengths(kind="constant" if match[1] else "uniform", low=low, high=high)

@@ -25,12 +25,12 @@ def check_url(text: str) -> str:
     Raises:
         UsageError: it is no address, or contains a key.
     """
-    parts = urlsplit(text)
     try:
-        port_is_fine = parts.port is None or parts.port > 0
-    except ValueError:
-        port_is_fine = False
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_fine:
+        parts = urlsplit(text)
+        is_address = parts.scheme in ("http", "https") and parts.port != 0 and parts.hostname
+    except ValueError:  # brackets or a port that make no sense
+        is_address = None
+    if not is_address:
         raise UsageError(
             f"--url {text!a}: must be the address of a service.", "Example: http://127.0.0.1:8080"
         )

@@ -85,7 +85,7 @@ def test_a_run_without_speculation_can_be_listed_beside_others() -> None:
         ({"context": ["-1"]}, "--context: must be 1 or more, but is '-1'"),
         ({"time_limit": "0"}, "--time-limit: must be more than 0"),
         ({"time_limit": "1e9"}, "--time-limit: must be 2592000 or less"),
-        ({"temperature": "inf"}, "--temperature: .*finite"),
+        ({"temperature": "inf"}, "--temperature: must be 1000 or less"),
         ({"prompt": ["a\udcffb"]}, "--prompt: .*not valid UTF-8"),
         ({"prompt": ["a\0b"]}, "--prompt: .*NUL"),
         ({"engine_args": ["-x 'a"]}, "--engine-args: .*No closing quotation"),

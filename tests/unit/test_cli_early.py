@@ -55,7 +55,7 @@ def test_a_mistake_is_told_before_a_board_is_reached(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("bench", *MODEL, "-t", "9999"), 2, "--threads 9999 is too many"),
+        (("bench", *MODEL, "-t", "512"), 2, "--threads 512 is too many"),
         (("bench", *MODEL, "--cpus", "1023"), 2, "has no core 1023"),
         (("bench", *MODEL, "--governor", "none"), 7, "governor"),
         (("watch", "--wait", "0", "--", "/nowhere/program"), 7, "no program"),

@@ -134,7 +134,7 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
         ({"rate": "-1"}, "--rate '-1'"),
         ({"rate": "nan"}, "--rate 'nan'"),
         ({"rate": "1,many"}, "--rate 'many'"),
-        ({"rate": "99999"}, "at most 10,000"),
+        ({"rate": "99999"}, "must be 1e-06 to 10,000"),
         ({"concurrency": "0"}, "--concurrency '0'"),
         ({"rate": "1", "duration": "0"}, "--duration '0'"),
         ({"rate": "1", "requests": "0"}, "--requests '0'"),

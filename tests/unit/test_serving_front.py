@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -276,6 +277,71 @@ def test_a_body_that_is_not_of_the_protocol_is_refused_with_its_place(server: Ll
     (detail,) = answer.json()["detail"]
     assert detail["loc"] == ["parameters", "max_new_tokens"]
     assert server.bodies == []
+
+
+def _asking(parameters: str) -> bytes:
+    return f'{{"inputs": "a", "parameters": {{{parameters}}}}}'.encode()
+
+
+MALFORMED = {
+    "nothing": b"",
+    "no UTF-8": b'{"inputs": "\xc4\xe3"}',
+    "bytes": bytes(range(256)),
+    "half": b'{"inputs": "a',
+    "a number": b"1",
+    "NaN": b"NaN",
+    "nested deeply": b"[" * 100_000,
+    "nested inputs": b'{"inputs": ' + b"[" * 150 + b"]" * 150 + b"}",
+    "a surrogate": rb'{"inputs": "\ud800"}',
+    "a surrogate in a key": rb'{"\udfff": 1}',
+    "null": b'{"inputs": null}',
+    "NaN for a text": b'{"inputs": NaN}',
+    "a NaN temperature": _asking('"temperature": NaN'),
+    "an infinite penalty": _asking('"repetition_penalty": Infinity'),
+    "an infinite share": _asking('"top_p": -1e999'),
+    "a huge seed": _asking(f'"seed": {"9" * 5000}'),
+    "a large seed": _asking('"seed": 99999999999999999999'),
+    "a large choice": _asking('"top_k": 1e30'),
+    "a large count": _asking('"max_new_tokens": 99999999999999999999'),
+    "a stop of numbers": _asking('"stop": [NaN, {"a": 1}]'),
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=list(MALFORMED))
+def test_whatever_a_body_holds_a_client_is_told_what_is_wrong(
+    server: LlamaServer, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with front_of(server) as url:
+        for path in ("/generate", "/generate_stream", ""):
+            answer = requests.post(f"{url}/models/llama2{path}", data=body, timeout=30)
+            assert answer.status_code == 422
+            assert answer.json()["detail"][0]["msg"]
+    assert server.bodies == []
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n",
+        b"Content-Length: -3\r\n\r\nabc",
+    ],
+)
+def test_a_body_that_is_not_sent_as_it_says_is_the_clients_fault(
+    server: LlamaServer, request_: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with front_of(server) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(
+                b"POST /models/llama2/generate HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                + request_
+            )
+            answer = connection.makefile("rb").read()
+    assert answer.split()[1] in {b"400", b"422"}
+    assert caplog.text == ""
 
 
 def test_a_server_that_refuses_is_an_error_of_the_front(server: LlamaServer) -> None:

@@ -44,7 +44,7 @@ class Keys(Value):
 
 def machine_folder(board: Board) -> Path:
     """Return where a machine's disk, keys and state are: one for each board and workspace."""
-    where = hashlib.sha256(str(workspace().resolve()).encode()).hexdigest()[:8]
+    where = hashlib.sha256(os.fsencode(workspace().resolve())).hexdigest()[:8]
     what = hashlib.sha256(board.reach.model_dump_json().encode()).hexdigest()[:8]
     return cache_folder() / "machines" / f"{board.name}-{where}-{what}"
 

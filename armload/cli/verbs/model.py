@@ -63,16 +63,19 @@ def synth(
     del c
     from armload.cli import terminal
     from armload.cli.document import show_document
+    from armload.cli.numbers import whole_number
     from armload.cli.output import output_file
     from armload.models.mix import check_file_type
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
     from armload.report.layout import whole
+    from armload.serving.arrivals import LARGEST_SEED
 
+    number = whole_number("seed", seed, most=LARGEST_SEED) or 0
     shape, file_type = load_shape(_given(like)), check_file_type(type)
     path = output_file(output or f"{like}-{file_type}-random.gguf")
     progress = terminal.progress()
-    synthesise_like(shape, path, file_type=file_type, seed=_seed(seed), progress=progress)
+    synthesise_like(shape, path, file_type=file_type, seed=number, progress=progress)
     if json:
         from armload.models.gguf import read_anatomy
 
@@ -91,16 +94,6 @@ def _given(like: str) -> str:
             "--like is missing: which shape?", f"Available: {', '.join(data_names(SHAPES))}."
         )
     return like
-
-
-def _seed(seed: str) -> int:
-    from armload.core.errors import UsageError
-
-    if not (seed.isascii() and seed.isdigit()):
-        raise UsageError(
-            f"--seed {seed}: must be a whole number of 0 or more.", "Example: --seed 1"
-        )
-    return int(seed)
 
 
 collection = Collection("model", inspect, synth, quantize, convert)

@@ -39,6 +39,7 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     from armload.bench.sweep import find_sweep, load_journal
     from armload.cli import terminal
     from armload.cli.document import show_document
+    from armload.cli.numbers import whole_number
     from armload.cli.present_sweep import show_sweep
     from armload.core.values import ValueList
     from armload.evaluation.record import EVALUATIONS
@@ -47,6 +48,7 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     from armload.serving.loads import LOADS, find_load
     from armload.tuning.record import TUNINGS, find_tuning
 
+    count = whole_number("last", last) or 0
     if run:
         if EVALUATIONS.are_meant(run):
             from armload.cli.present_evaluation import regrade_and_present
@@ -73,7 +75,6 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
         else:
             terminal.show(run_table(found))
         return
-    count = _count(last)
     folders = store.run_folders()
     if json:
         show_document(ValueList[str](tuple(folder.name for folder in folders)))
@@ -85,17 +86,6 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
             terminal.progress().say(f"{older} older: armload show --last {len(folders)}")
     else:
         terminal.progress().say("No runs yet. Start one: armload demo, or armload bench.")
-
-
-def _count(text: str) -> int:
-    from armload.core.errors import UsageError
-
-    if not text.isascii() or not text.isdigit():
-        raise UsageError(
-            f"--last {text!a}: must be a whole number of 0 or more.",
-            "Example: --last 50; 0 lists all runs.",
-        )
-    return int(text)
 
 
 def _readable(folders: list[Path]) -> Iterator[Run]:

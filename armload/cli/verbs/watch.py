@@ -136,7 +136,7 @@ def _time_limit_s(text: str) -> float:
     from armload.core.errors import UsageError
     from armload.engines.plan import LONGEST_RUN_S
 
-    limit_s = amount("time-limit", text)
-    if not 0 < limit_s <= LONGEST_RUN_S:
-        raise UsageError(f"--time-limit {text!a}: must be 1 to {LONGEST_RUN_S} seconds.")
+    limit_s = amount("time-limit", text, most=LONGEST_RUN_S)
+    if not limit_s:
+        raise UsageError(f"--time-limit {text!a}: must be above 0.")
     return limit_s

@@ -87,9 +87,14 @@ class Front:
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                asked = Request.model_validate_json(await request.read())
+                body = await request.read()
+            except web.RequestPayloadError as error:
+                raise web.HTTPBadRequest(text=str(error)) from error
+            try:
+                asked = Request.model_validate_json(body)
             except ValidationError as error:
-                detail = error.errors(include_url=False, include_context=False)
+                # Not the input: JSON cannot hold all that a body can.
+                detail = error.errors(include_url=False, include_context=False, include_input=False)
                 return web.json_response({"detail": detail}, status=HTTPStatus.UNPROCESSABLE_ENTITY)
             try:
                 return await answer(request, asked)

@@ -24,6 +24,9 @@ PREDICT_FAILED = "predict_failed"
 FAILURES = ("prompt_token_ids_empty", PROMPT_TOO_LONG, PREDICT_FAILED)
 """Values of ``finish_reason`` with which that server reports a failure in an answer."""
 
+_MOST, _LARGEST_SEED = 2**31 - 1, 2**32 - 1
+"""llama-server reads numbers of 32 bits."""
+
 _EOS, _LENGTH = "eos", "length"
 
 
@@ -33,17 +36,17 @@ class Parameters(BaseModel):
     The defaults are that server's.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     do_sample: bool | None = None
-    max_new_tokens: int | None = Field(default=None, ge=1)
+    max_new_tokens: int | None = Field(default=None, ge=1, le=_MOST)
     repetition_penalty: float | None = None
     return_full_text: bool | None = None
     return_protocol: str | None = None
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=-1, le=_LARGEST_SEED)
     stop: list[str] | None = None
     temperature: float | None = None
-    top_k: int | None = None
+    top_k: int | None = Field(default=None, ge=-_MOST, le=_MOST)
     top_p: float | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,11 +11,24 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from armload.boards.forward import LOOPBACK, listening_on
 from armload.serving.front.app import Front
 
 _STOPS_WITHIN_S = 1.0
+
+
+class _NoFaultOfClients(logging.Filter):
+    """Drops what a client is told anyway: its request is no HTTP."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        return not isinstance(fault, (HttpProcessingError, web.RequestPayloadError))
+
+
+_LOGGER = logging.getLogger(__name__)
+_LOGGER.addFilter(_NoFaultOfClients())
 
 
 @contextmanager
@@ -33,6 +47,8 @@ def fronted(front: Front, port: int, board_name: str) -> Iterator[str]:
             front.app(),
             handler_cancellation=True,
             access_log=None,
+            logger=_LOGGER,
+            auto_decompress=False,  # as that server, which reads bodies as they are
             shutdown_timeout=_STOPS_WITHIN_S,
         )
         begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()

@@ -18,17 +18,19 @@ BOUND_BY_PERMISSIONS = (
 """Words before a command that must not read or write what only root can."""
 
 
-_INTERRUPTING = """
+_STOPPING = """
 import os, signal, sys
 
-class Interrupting:
+class Stopping:
     def find_spec(self, name, path=None, target=None):
-        if name == os.environ["INTERRUPTED_AT"]:
+        if name == os.environ["STOPPED_AT"]:
             sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
+            {how}
 
-sys.meta_path.insert(0, Interrupting())
+sys.meta_path.insert(0, Stopping())
 """
+_INTERRUPTING = _STOPPING.format(how="os.kill(os.getpid(), signal.SIGINT)")
+_FAILING = _STOPPING.format(how="raise LookupError('a defect')")
 
 
 def before_others(modules: Path) -> str:
@@ -38,8 +40,17 @@ def before_others(modules: Path) -> str:
 
 def interrupted_at(module: str, folder: Path) -> dict[str, str]:
     """Return an environment that presses Ctrl-C where a module is imported."""
-    (folder / "sitecustomize.py").write_text(_INTERRUPTING)
-    return {"PYTHONPATH": before_others(folder), "INTERRUPTED_AT": module}
+    return _stopped_at(module, folder, _INTERRUPTING)
+
+
+def failing_at(module: str, folder: Path) -> dict[str, str]:
+    """Return an environment in which a module's import ends in an unexpected exception."""
+    return _stopped_at(module, folder, _FAILING)
+
+
+def _stopped_at(module: str, folder: Path, code: str) -> dict[str, str]:
+    (folder / "sitecustomize.py").write_text(code)
+    return {"PYTHONPATH": before_others(folder), "STOPPED_AT": module}
 
 
 def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

@@ -192,6 +192,8 @@ def _seen(over: Mapping[str, Path], *, read_only: bool = False) -> str:
     return "".join(("mount --make-rprivate / && ", *mounts))
 
 
+LONGEST_DROPBEAR_COMMAND_BYTES = 1024
+
 # What an OpenHarmony product may leave out; each has another way.
 RARE_TOOLS = frozenset({"sha256sum", "stat", "mkfifo", "setsid", "truncate", "nohup", "timeout"})
 
@@ -251,13 +253,22 @@ def dropbear(
         capture_output=True,
     )
     shutil.copy(folder / "login.pub", home / ".ssh" / "authorized_keys")
-    (folder / "passwd").write_text(f"root:x:0:0::{home}:/bin/sh\n")
+    # As the old releases do that are on boards: newer ones take 9000 bytes.
+    login_shell = folder / "login-shell"
+    login_shell.write_text(
+        f'#!/bin/sh\n[ "${{#2}}" -le {LONGEST_DROPBEAR_COMMAND_BYTES} ] || '
+        '{ echo "String too long" >&2; exit 1; }\nexec /bin/sh "$@"\n'
+    )
+    login_shell.chmod(0o755)
+    (folder / "shells").write_text(f"{login_shell}\n")
+    (folder / "passwd").write_text(f"root:x:0:0::{home}:{login_shell}\n")
     (folder / "shadow").write_text(f"root:{hashed(password) if password else '*'}:20000::::::\n")
     port = free_port()
     options = f"-m {extra}" if password else f"-s -m {extra}"
     script = (
         f"{_seen(over, read_only=read_only)}mount --bind {folder}/passwd /etc/passwd && "
-        f"mount --bind {folder}/shadow /etc/shadow && mount --bind {binaries} /usr/bin && "
+        f"mount --bind {folder}/shadow /etc/shadow && "
+        f"mount --bind {folder}/shells /etc/shells && mount --bind {binaries} /usr/bin && "
         f"exec {server} -F -E {options} -r {folder}/host.dropbear "
         f"-p 127.0.0.1:{port} -P {folder}/pid"
     )

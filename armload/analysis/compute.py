@@ -137,7 +137,12 @@ def from_slices(slices: Slices, layers: SliceTimes, thin: SliceTimes) -> Compute
 def from_facts(
     model: Model, *, clusters: Sequence[CpuCluster], memory_bytes_per_s: int | None
 ) -> Compute | None:
-    """Bound a token's time by the CPU's cycles and the memory's bandwidth; none without either."""
+    """Bound a token's time by the CPU's cycles and the memory's bandwidth.
+
+    None without either, and for a model whose layers are unlike those that this was made for.
+    """
+    if model.unlike:
+        return None
     cycles_per_s = sum(
         cluster.cores * (cluster.max_mhz or 0) * 1e6 * _weights_per_cycle(cluster.name)
         for cluster in clusters

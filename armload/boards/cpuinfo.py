@@ -6,17 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 def cores_of(lines: Iterable[str]) -> list[dict[str, str]]:
-    """Return the keys and values of each core."""
+    """Return the keys and values of each core.
+
+    Old kernels list what all cores have in common once, before the first or after the last.
+    """
     cores: list[dict[str, str]] = []
+    common: dict[str, str] = {}
     for line in lines:
         key, colon, value = line.partition(":")
         if not colon:
             continue
         if key.strip() == "processor":
             cores.append({})
-        if cores:
-            cores[-1][key.strip()] = value.strip()
-    return cores
+        (cores[-1] if cores else common)[key.strip()] = value.strip()
+    if len(cores) > 1:
+        of_others = set().union(*cores[:-1])
+        common |= {key: value for key, value in cores[-1].items() if key not in of_others}
+    return [common | core for core in cores]
 
 
 def common_features(cores: Sequence[Mapping[str, str]]) -> tuple[str, ...]:

@@ -203,9 +203,9 @@ def _switched_on(server: tuple[str, ...], folder: Path) -> Powered:
         lines = {
             "Port": port,
             "ListenAddress": "127.0.0.1",
-            "HostKey": keys.host.private.resolve(),
-            "AuthorizedKeysFile": authorized,
-            "PidFile": pid_file,
+            "HostKey": _quoted(keys.host.private.resolve()),
+            "AuthorizedKeysFile": _quoted(authorized).replace("%", "%%"),
+            "PidFile": _quoted(pid_file),
             "UsePAM": "no",
             "StrictModes": "no",
             "AuthenticationMethods": "publickey",
@@ -237,6 +237,11 @@ def _switched_on(server: tuple[str, ...], folder: Path) -> Powered:
     raise ConnectError(f"sshd did not start: {last_lines(log)}")
 
 
+def _quoted(path: Path) -> str:
+    """Write a path as one word of the server's configuration."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _awaited(pid_file: Path, port: int, log: Path) -> Started | None:
     deadline = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < deadline:
@@ -260,5 +265,5 @@ def _helper_settings(server: tuple[str, ...], folder: Path) -> dict[str, str]:
             words = {"words": [*server[:-1], str(libraries / name)]}
             wrapper.write_text(render("virtual/exec.sh.j2", words), encoding="utf-8")
             wrapper.chmod(0o700)
-            settings[key] = str(wrapper)
+            settings[key] = _quoted(wrapper)
     return settings

@@ -226,7 +226,9 @@ def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
         tried.append("the agent's keys")
     with_password = connection.connect_kwargs.get("password") is not None
     if with_password:
-        tried.append(f"the password in {PASSWORD_VARIABLE}")
+        password = connection.connect_kwargs["password"]
+        from_variable = password == os.environ.get(PASSWORD_VARIABLE)
+        tried.append(f"the password in {PASSWORD_VARIABLE}" if from_variable else "the password")
     allowed = _allowed_methods(connection)
     would_do = not with_password and bool({"password", "keyboard-interactive"} & allowed)
     hint = f" For password login, put the password in {PASSWORD_VARIABLE}." if would_do else ""

@@ -10,11 +10,26 @@ from armload.core.shell import quote
 # The start file of a person's shell may say something first; a command's own output follows this.
 _MARK = b"armload-output-begins\n"
 
+_END_OF_SCRIPT = "armload-script-ends"
+
+READING = (
+    f's=; while IFS= read -r l && [ "$l" != {_END_OF_SCRIPT} ]; do s="$s$l\n"; done; eval "$s"'
+)
+"""A script that runs the one in its standard input; what follows there is that one's own.
+
+``read`` takes no byte beyond its line. A shell that is given a script as its input may read ahead.
+"""
+
 
 def marked(command: str) -> str:
     """Return the script that says where the command's output begins, and ends with its status."""
     # A signalled program ends this shell's command, not the shell: it still tells the status.
     return f"echo {_MARK.decode().strip()}\n{command}\nexit $?\n"
+
+
+def to_be_read(script: str) -> bytes:
+    """Return a script as ``READING`` takes it, before the script's own standard input."""
+    return f"{script}{_END_OF_SCRIPT}\n".encode()
 
 
 def shell_line(script: str) -> str:
@@ -48,18 +63,25 @@ def receiving(path: PurePosixPath, offset_bytes: int) -> str:
 
     It ends a former one that still writes to the file, and cuts the file at the offset.
     """
+    return f"{cutting(path, offset_bytes)} && {appending(path, offset_bytes)}"
+
+
+def cutting(path: PurePosixPath, offset_bytes: int) -> str:
+    """Return the first half of ``receiving``, for lines that are too short for both."""
     # Data from a dropped connection may still be on its way into the file, out of an old cat.
-    target, mark = quote(path), quote(path.with_name(f"{path.name}.writer"))
-    end_former = (
-        f"[ -r {mark} ] && read -r p <{mark} && "
-        f'while [ "/proc/$p/fd/1" -ef {target} ]; do kill "$p"; sleep 0.1 2>/dev/null || sleep 1; '
-        f"done; "
+    return (
+        f't={quote(path)}; [ -r "$t.writer" ] && read -r p <"$t.writer" && '
+        'while [ "/proc/$p/fd/1" -ef "$t" ]; do kill "$p"; sleep 0.1 2>/dev/null || sleep 1; '
+        f"done; {_cut(path, offset_bytes) if offset_bytes else ':'}"
     )
-    cut = f"{_cut(path, offset_bytes)} && " if offset_bytes else ""
+
+
+def appending(path: PurePosixPath, offset_bytes: int) -> str:
+    """Return the second half of ``receiving``; the file ends at the offset."""
     redirect = ">>" if offset_bytes else ">"
     return (
-        f"{end_former}exec 3<&0; {cut}{{ cat <&3 {redirect}{target} & p=$!; }} && exec 3<&- && "
-        f'echo "$p" >{mark}; wait "$p"; s=$?; rm -f {mark}; (exit "$s")'
+        f't={quote(path)}; exec 3<&0; {{ cat <&3 {redirect}"$t" & p=$!; }} && exec 3<&- && '
+        'echo "$p" >"$t.writer"; wait "$p"; s=$?; rm -f "$t.writer"; (exit "$s")'
     )
 
 

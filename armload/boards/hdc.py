@@ -228,7 +228,11 @@ class HdcHost:
     def _fetched(self, remote: PurePosixPath) -> Iterator[bytes]:
         with tempfile.TemporaryDirectory(prefix="armload-hdc-") as name:
             local = Path(name, "file")
-            (size,) = self._tool.run_lines(f"wc -c <{remote}")
+            answer = self._tool.run_lines(f"wc -c <{remote}")
+            size = answer[0].strip() if len(answer) == 1 else ""
+            if not size.isdecimal():
+                said = " ".join(answer) or "no answer"
+                raise BoardError(f"{self._name}: {remote} is not on the board any more: {said}.")
             if int(size) == 0:
                 return
             self._tool.receive(remote, local, int(size))

@@ -11,6 +11,8 @@ import platformdirs
 from armload.core.disk import unreadable
 from armload.core.errors import ConnectError, LastingConnectError
 from armload.core.files import write_whole
+from armload.core.locks import locked
+from armload.core.progress import Silent
 
 
 def pinned_keys_file() -> Path:
@@ -49,9 +51,12 @@ def pin_key(host: str, port: int, key_line: str) -> None:
     """Make ``key_line`` (``ssh-ed25519 AAAA…``) the one pinned key of a server."""
     name = known_keys_name(host, port)
     file = pinned_keys_file()
-    former = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    kept = [line for line in former if line.split(" ", 1)[0] != name]
-    write_whole(file, "".join(f"{line}\n" for line in (*kept, f"{name} {key_line}")).encode())
+    # Two boards may be trusted at once, each by a command of its own.
+    with locked(file.with_name(".known_hosts.lock"), Silent(), waiting=""):
+        former = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        kept = [line for line in former if line.split(" ", 1)[0] != name]
+        lines = (*kept, f"{name} {key_line}")
+        write_whole(file, "".join(f"{line}\n" for line in lines).encode())
 
 
 def load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:

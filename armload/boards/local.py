@@ -16,7 +16,7 @@ from typing import IO, cast
 
 from armload.boards.bulk import Carrier, NotBegunError
 from armload.boards.forward import LOOPBACK, End, relayed
-from armload.boards.framing import after_mark, marked, receiving
+from armload.boards.framing import READING, after_mark, marked, receiving, to_be_read
 from armload.boards.host import ChosenWay, Completed, Forward, Piece
 from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.core.children import known
@@ -159,9 +159,8 @@ class LocalHost:
     @contextlib.contextmanager
     def _started(self, command: str, stdin: bytes) -> Iterator[subprocess.Popen[bytes]]:
         words = ["sh", "-c", marked(command)]
-        if not stdin and len(words[-1].encode()) > LONGEST_COMMAND_BYTES:
-            # Shells may read ahead, so the script has standard input to itself.
-            words, stdin = ["sh"], f"{{\n{words[-1]}}} </dev/null\n".encode()
+        if len(words[-1].encode()) > LONGEST_COMMAND_BYTES:
+            words, stdin = ["sh", "-c", READING], to_be_read(words[-1]) + stdin
         try:
             process = subprocess.Popen(
                 words,

@@ -21,12 +21,16 @@ from armload.boards.ciphers import (
 from armload.boards.failures import SwitchedOffError, translated
 from armload.boards.forward import Passage, Relay, relayed
 from armload.boards.framing import (
+    READING,
+    appending,
+    cutting,
     marked,
     own_output,
     reason,
     receiving,
     shell_line,
     size_of,
+    to_be_read,
 )
 from armload.boards.host import ChosenWay, Completed, Piece
 from armload.boards.pieces import pieces
@@ -51,6 +55,10 @@ _NOBODYS_PORT = 0
 
 def _stays() -> None:
     """Find nothing that has taken a real board away for good."""
+
+
+def _fits(command: str) -> bool:
+    return len(shell_line(marked(command)).encode()) <= LONGEST_COMMAND_BYTES
 
 
 class SshHost:
@@ -165,15 +173,17 @@ class SshHost:
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
         """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
-        command = receiving(path, offset_bytes)
+        command = self._receiving(path, offset_bytes)
         rest = iter(chunks)
         first, size = [], 0
         while size < BULK_BYTES and (chunk := next(rest, None)) is not None:
             first.append(chunk)
             size += len(chunk)
         every = itertools.chain(first, rest)
-        if size >= BULK_BYTES and self._by_system_ssh(
-            lambda ssh: ssh.carrier(command).write(path, every)
+        if (
+            size >= BULK_BYTES
+            and _fits(command)
+            and self._by_system_ssh(lambda ssh: ssh.carrier(command).write(path, every))
         ):
             return
         with self._started(command, None) as channel, translated(self._name):
@@ -194,13 +204,14 @@ class SshHost:
         sent: Callable[[int], None],
     ) -> None:
         """Write a local file from an offset on into ``remote``, at the same offset."""
+        command = self._receiving(remote, offset_bytes)
 
         def send(ssh: SystemSsh) -> None:
-            carrier = ssh.carrier(receiving(remote, offset_bytes))
+            carrier = ssh.carrier(command)
             carrier.send_file(local, remote, offset_bytes=offset_bytes, sent=sent)
 
         large = local.stat().st_size - offset_bytes >= BULK_BYTES
-        if not large or not self._by_system_ssh(send):
+        if not (large and _fits(command) and self._by_system_ssh(send)):
             self.write(
                 remote, reporting_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes
             )
@@ -254,6 +265,16 @@ class SshHost:
             self._cipher_choice = choose_ciphers(features_in(cpuinfo), features_here())
         return self._cipher_choice
 
+    def _receiving(self, path: PurePosixPath, offset_bytes: int) -> str:
+        """Return the command that receives a file; a longer one runs in two halves."""
+        command = receiving(path, offset_bytes)
+        if _fits(command):
+            return command
+        done = self.run(cutting(path, offset_bytes))
+        if done.status != 0:
+            raise BoardError(f"{self._name}: {path} cannot be written: {reason(done.stderr)}.")
+        return appending(path, offset_bytes)
+
     def _connected(self) -> SshConnection:
         if self._connection is None or not self._connection.alive:
             self.close()
@@ -271,17 +292,21 @@ class SshHost:
     def _started(self, command: str, stdin: bytes | None) -> Iterator[paramiko.Channel]:
         script = marked(command)
         line = shell_line(script)
-        if stdin == b"" and len(line.encode()) > LONGEST_COMMAND_BYTES:
-            # Shells may read ahead, so the script has standard input to itself.
-            line, stdin = "exec sh", f"{{\n{script}}} </dev/null\n".encode()
+        beforehand = b""
+        if not _fits(command):
+            line, beforehand = shell_line(READING), to_be_read(script)
         with self._watched():
             channel = self._new_channel()
             try:
                 with translated(self._name):
                     channel.exec_command(line)
                 if stdin is not None:
-                    feeder = threading.Thread(target=feed, args=(channel, stdin), daemon=True)
+                    feeder = threading.Thread(
+                        target=feed, args=(channel, beforehand + stdin), daemon=True
+                    )
                     feeder.start()
+                else:
+                    sent_to(channel, beforehand)
                 yield channel
             finally:
                 with contextlib.suppress(EOFError, OSError):

@@ -47,6 +47,18 @@ Done = TypeVar("Done")
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
+_typed_password: str | None = None
+
+
+def use_password(password: str) -> None:
+    """Log in with a password that a person typed, for as long as this process runs.
+
+    It is kept out of the environment, which every child process inherits.
+    """
+    global _typed_password  # noqa: PLW0603 - it holds for every connection, as the variable does
+    _typed_password = password
+
+
 class ServerKey(Value):
     """The key that a server showed.
 
@@ -251,7 +263,7 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
             user=address.user,
             port=address.port,
             config=config,
-            connect_kwargs={"password": os.environ.get(PASSWORD_VARIABLE)},
+            connect_kwargs={"password": _typed_password or os.environ.get(PASSWORD_VARIABLE)},
         )
     except OSError as error:
         raise unreadable(Path(error.filename or "~/.ssh/config"), error) from error

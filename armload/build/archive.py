@@ -13,6 +13,7 @@ from armload.build.index import package_index, trusted_certificates, without_log
 from armload.core.disk import is_refusal
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
+from armload.core.locks import locked
 from armload.core.progress import Progress, Step
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ def unpacked(wanted: Wanted, place: Path, progress: Progress) -> Path:
     Raises:
         BuildError: the index does not have it or does not answer, or the checksum is wrong.
     """
+    if place.is_dir():
+        return place
+    words = f"Another command fetches {wanted.project} {wanted.version}."
+    lock = place.with_name(f"{place.name}.lock")
+    with locked(lock, progress, waiting=words):
+        try:
+            return _filled(wanted, place, progress)
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _filled(wanted: Wanted, place: Path, progress: Progress) -> Path:
     if place.is_dir():
         return place
     archive = place.parent / f"{wanted.project}-{wanted.version}.tar.gz"
@@ -140,8 +153,6 @@ def _check(file: Path, wanted: Wanted, label: str) -> None:
 def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
     """Unpack ``folder`` from inside the archive's top folder to ``place``, whole or not at all.
 
-    What another command has unpacked there meanwhile stays.
-
     Raises:
         BuildError: the archive is damaged, tries to write elsewhere, or lacks that folder.
     """
@@ -171,8 +182,6 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
         beside.chmod(0o755)
         beside.replace(place)
     except (tarfile.TarError, EOFError, OSError) as error:
-        if place.is_dir():
-            return
         if isinstance(error, OSError) and is_refusal(error):
             raise  # whoever builds says which folder is full
         raise BuildError(f"{archive}: cannot be unpacked: {error}.") from error

@@ -78,7 +78,7 @@ def build_kinds() -> tuple[Kind, ...]:
             again="a download",
             items=(
                 *items_of("sources", locks=_any_build, but="git"),
-                *items_of("sources/git", locks=_any_build_or_fetch, but="*.lock"),
+                *items_of("sources/git", locks=_any_build_or_fetch),
             ),
         ),
         Kind(

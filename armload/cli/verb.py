@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import inspect
-import os
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,6 +101,10 @@ class Verb(Task[Any]):
             raise Exit(code=0) from None
         except OSError as error:
             raise failed(disk_error(error)) from error
+        except Exit:
+            raise
+        except Exception as error:
+            raise failed(internal_error(error)) from error
 
 
 def failed(error: ArmloadError) -> Exit:
@@ -131,10 +135,18 @@ def disk_error(error: OSError) -> DiskError:
     return DiskError(f"{where}: {error.strerror or error}.", remedy)
 
 
+def internal_error(error: Exception) -> ArmloadError:
+    """Print where a defect of ours shows, and say what it is."""
+    traceback.print_exception(error)
+    what = " ".join(traceback.format_exception_only(error)[-1].split())
+    return ArmloadError(f"Internal error: {what}", "Please report it with the lines above.")
+
+
 def _password_is_given(error: ConnectError) -> bool:
     if not sys.stdin.isatty():
         return False
-    from armload.boards.failures import PASSWORD_VARIABLE, LoginRefusedError
+    from armload.boards.failures import LoginRefusedError
+    from armload.boards.ssh_connection import use_password
 
     if not isinstance(error, LoginRefusedError) or not error.password_would_do:
         return False
@@ -142,7 +154,7 @@ def _password_is_given(error: ConnectError) -> bool:
 
     show_error(error.message)
     try:
-        os.environ[PASSWORD_VARIABLE] = getpass("Password: ")
+        use_password(getpass("Password: "))
     except EOFError:
         return False
     return True

@@ -126,9 +126,11 @@ def items_of(
     busy: Callable[[], str] = _not_busy,
     but: str = "",
 ) -> tuple[CacheItem, ...]:
-    """Return an item for each entry of a kind's folder, save those whose name fits ``but``."""
+    """Return an item for each entry of a kind's folder, save locks and names that fit ``but``."""
     own = [
-        path for path in entries(kind) if not is_left_over(path) and not fnmatchcase(path.name, but)
+        path
+        for path in entries(kind)
+        if not is_left_over(path) and path.suffix != ".lock" and not fnmatchcase(path.name, but)
     ]
     return (
         *(

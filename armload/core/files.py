@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -43,8 +44,9 @@ def file_name_of(text: str) -> str:
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path beside ``path`` to write to; rename it into place when the block succeeds.
 
-    The content is synced to the disk first, so ``path`` is never half-written. A block
-    that raises leaves nothing behind.
+    The content is synced to the disk first, so ``path`` is never half-written, and its name
+    afterwards, so that a power cut does not bring the former file back. A block that raises leaves
+    nothing behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -56,11 +58,22 @@ def written_whole(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         beside.chmod(0o666 & ~_UMASK)
         beside.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         error.filename = error.filename or str(path)
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a folder's names durable, where its file system can."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_whole(path: Path, content: bytes) -> None:

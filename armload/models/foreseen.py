@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from armload.models.blocks import bytes_per_row
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor
 from armload.models.metadata import OUTPUT, Metadata
@@ -56,7 +58,10 @@ def foreseen(model: Model, header: Header, file_type: str) -> tuple[Model, Heade
     ):
         return None
     metadata = Metadata(model.path, header)
-    shape = _shape(model, metadata, tied=OUTPUT not in {each.name for each in header.tensors})
+    try:
+        shape = _shape(model, metadata, tied=OUTPUT not in {each.name for each in header.tensors})
+    except ValidationError:  # such as a first layer without attention
+        return None
     planned = _with_types(header, mixed_types(shape, matrices, file_type))
     name = quantised_name(model.path, file_type)
     later = Metadata(model.path, planned)

@@ -95,5 +95,6 @@ def _model(path: Path, header: Header) -> Model:
         kv_bytes_per_token=metadata.kv_bytes_per_token,
         activation_bytes_per_token=metadata.activation_bytes_per_token,
         experts=metadata.number("expert_count", 0),
+        layers_without_attention=metadata.kv_heads.count(0),
         sha256="",
     )

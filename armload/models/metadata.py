@@ -39,6 +39,11 @@ class Metadata:
                 "Give the model itself, not its vocabulary, adapter or image projector.",
             )
         self.layers = self.number("block_count")
+        if not self.layers:
+            raise DataError(
+                f"{path}: {self.architecture}.block_count is 0: this model has no layers.",
+                "Give a whole language model converted with a current llama.cpp.",
+            )
         if self.layers > len(self._tensors):
             raise DataError(
                 f"{path}: {self.architecture}.block_count is {self.layers}, but the file has "
@@ -68,7 +73,7 @@ class Metadata:
     def vocabulary(self) -> int:
         """Number of tokens."""
         tokens = self._metadata.get("tokenizer.ggml.tokens")
-        if isinstance(tokens, Array):
+        if isinstance(tokens, Array) and tokens.length:
             return tokens.length
         return self._tensors[EMBEDDING].shape[-1]
 

@@ -37,6 +37,7 @@ class Model(Value):
         kv_bytes_per_token: KV-cache bytes per token of context, at 16 bits a value.
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
         experts: of a mixture of experts, in each layer; else 0.
+        layers_without_attention: of a recurrent or hybrid model; else 0.
     """
 
     path: Path
@@ -52,9 +53,18 @@ class Model(Value):
     kv_bytes_per_token: int
     activation_bytes_per_token: int = 0
     experts: int = 0
+    layers_without_attention: int = 0
     parts: tuple[ModelPart, ...] = ()
 
     @property
     def name(self) -> str:
         """The file's name."""
         return self.path.name
+
+    @property
+    def unlike(self) -> str:
+        """Why no slice and no estimate stands for its layers; empty where they can."""
+        missing = self.layers_without_attention
+        if not missing:
+            return ""
+        return f"it is recurrent or hybrid ({missing} of {self.layers} layers without attention)"

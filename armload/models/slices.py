@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -81,14 +83,18 @@ def slices_of(model: Model, header: Header) -> Slices:
     Raises:
         ArmloadError: none can be made; says why.
     """
+    if model.unlike:
+        raise ArmloadError(model.unlike)
     metadata = Metadata(model.path, header)
     tensors = {tensor.name: tensor for tensor in header.tensors}
     output = tensors.get(OUTPUT, tensors[EMBEDDING])
     layers = _layers(header.tensors)
+    if not layers:
+        raise ArmloadError("its layers have no matrices that armload knows")
     counted = Counter(tuple(_types(layer).items()) for layer in layers)
     kinds = [dict(kind) for kind, _ in counted.most_common(_KINDS)]
     is_exact = all(set(layer) == set(_ROLES) for layer in layers)
-    row_bytes = output.size_bytes // model.vocabulary
+    row_bytes = max(1, output.size_bytes // model.vocabulary)
     rows = max(smallest_vocabulary(), min(model.vocabulary, LEAST_BYTES // row_bytes))
     full = _shape(metadata, rows=rows, tied=OUTPUT not in tensors)
     ends = {EMBEDDING: tensors[EMBEDDING].type_name, OUTPUT: output.type_name}
@@ -147,18 +153,24 @@ def _types(layer: Mapping[str, str]) -> dict[str, str]:
 def _shape(metadata: Metadata, *, rows: int, tied: bool) -> Shape:
     used = metadata.number("expert_used_count", 0)
     inner = metadata.number("feed_forward_length", 0)
-    return Shape(
-        layers=1,
-        width=metadata.number("embedding_length"),
-        feed_forward=used * metadata.number("expert_feed_forward_length", inner) if used else inner,
-        heads=metadata.number("attention.head_count"),
-        kv_heads=metadata.kv_heads[0],
-        head_width=metadata.head_widths[0],
-        vocabulary=rows,
-        context_length=_CONTEXT,
-        tied=tied,
-        tokenizer=SentencePieces(add_end=False),
-    )
+    try:
+        return Shape(
+            layers=1,
+            width=metadata.number("embedding_length"),
+            feed_forward=(
+                used * metadata.number("expert_feed_forward_length", inner) if used else inner
+            ),
+            heads=metadata.number("attention.head_count"),
+            kv_heads=metadata.kv_heads[0],
+            head_width=metadata.head_widths[0],
+            vocabulary=rows,
+            context_length=_CONTEXT,
+            tied=tied,
+            tokenizer=SentencePieces(add_end=False),
+        )
+    except ValidationError as error:
+        sizes = " and ".join(str(each["loc"][0]) for each in error.errors())
+        raise ArmloadError(f"its layers have no {sizes}") from error
 
 
 def _slice(shape: Shape, kinds: Sequence[Mapping[str, str]], ends: Mapping[str, str]) -> Slice:

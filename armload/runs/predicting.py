@@ -55,8 +55,9 @@ def predict_there(
         gives = given_by(board, found.conditions, found.rates, slice_run)
     except (ConnectError, BusyError):
         raise
-    except ArmloadError as error:
-        notes = (f"No slice was timed on {board.name}: {error.message.rstrip('.')}.",)
+    except Exception as error:  # noqa: BLE001 - without slices there are still the board's facts
+        why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
+        notes = (f"No slice was timed on {board.name}: {why}.",)
         compute = _roofline(board, model, gives)
     found_out = expected(plan, model, gives, compute)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
@@ -83,7 +84,8 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
         if memory
         else "The board's memory is unknown: set facts.memory in its file."
     )
-    return found.model_copy(update={"notes": (assumed, *found.notes)})
+    unlike = (f"{model.name} is not estimated: {model.unlike}.",) if model.unlike else ()
+    return found.model_copy(update={"notes": (assumed, *unlike, *found.notes)})
 
 
 _BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it several tokens."

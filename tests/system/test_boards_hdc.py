@@ -69,6 +69,12 @@ def test_no_device_is_said(hdc: Hdc) -> None:
     assert "USB debugging" in error.remedy
 
 
+def test_a_file_that_has_gone_from_the_board_is_said(hdc: Hdc) -> None:
+    gone = PurePosixPath("/nowhere/file")
+    with pytest.raises(BoardError, match="/nowhere/file is not on the board any more"):
+        list(HdcHost(reach(hdc), "my-board")._fetched(gone))
+
+
 def test_several_devices_are_named_and_a_key_chooses_one(hdc: Hdc) -> None:
     hdc.has(KEY, "192.168.1.7:8710")
     error = failure(hdc)

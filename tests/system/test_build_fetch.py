@@ -10,7 +10,9 @@ import os
 import ssl
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -90,6 +92,27 @@ def certificate(tmp_path: Path) -> Path:
     private = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.write_bytes(key.private_bytes(*private) + signed.public_bytes(Encoding.PEM))
     return path
+
+
+def test_two_builds_that_need_an_archive_at_once_fetch_it_once(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+    really = _Quiet.do_GET
+
+    def noting(handler: _Quiet) -> None:
+        if handler.path.endswith(FILE):
+            fetched.append(handler.path)
+            time.sleep(0.5)  # so that the other one asks meanwhile
+        really(handler)
+
+    monkeypatch.setattr(_Quiet, "do_GET", noting)
+    source = _archive(sha256=sha256_of(index))
+    with ThreadPoolExecutor(2) as both:
+        places = list(both.map(lambda _: source.provide(Silent()), range(2)))
+    assert places[0] == places[1]
+    assert (places[0] / "include").is_dir()
+    assert len(fetched) == 1
 
 
 def test_the_certificates_that_pip_trusts_are_trusted(

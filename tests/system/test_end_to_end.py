@@ -18,6 +18,7 @@ from armload.core.progress import Silent
 from armload.models.synth import synthesise
 from tests.faults import Relay
 from tests.person import Person
+from tests.recurrent import hybrid_model
 from tests.system.engines import shared
 from tests.system.people import ENGINE_RUNS, add_by_ssh, held_engine, switched_on
 from tests.unit.test_models_synth import SMALL
@@ -107,6 +108,20 @@ def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
     assert largest is not None
     assert int(largest[1]) == pytest.approx(refused["prediction"]["largest_context"], rel=0.1)
     assert "Copying" not in done.stderr
+
+
+def test_a_model_that_cannot_be_predicted_is_run(person: Person, tmp_path: Path) -> None:
+    model = str(hybrid_model(shared("stories260K.gguf"), tmp_path / "hybrid.gguf"))
+    fitted = person.types("fit", "--board", "mine", "--model", model, "--threads", "1")
+    assert "its speed cannot be predicted" in _in_one_line(fitted.stdout)
+    assert "1 of 2 layers without attention" in _in_one_line(fitted.stdout)
+    ran = person.benches("--model", model, "-n", "4")
+    assert (ran["exit"]["status"], len(ran["steps"])) == (0, 4)
+    assert ran["prediction"]["token_s"] is None
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _but_for_free_memory(document: str) -> Any:

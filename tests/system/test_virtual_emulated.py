@@ -44,7 +44,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     usual = cache_folder().resolve()
     helper(CPU_FEATURES)
     (usual / "packages").mkdir(parents=True, exist_ok=True)
-    folder = tmp_path_factory.mktemp("cache")
+    folder = tmp_path_factory.mktemp("cache") / 'a "new" folder, 100% full'
+    folder.mkdir()
     for kind in ("packages", "helpers"):
         (folder / kind).symlink_to(usual / kind)
     with pytest.MonkeyPatch.context() as patch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ def test_a_server_has_one_pinned_key_and_others_keep_theirs() -> None:
     assert pinned_keys_file().read_text() == (
         "[board]:2222 ssh-ed25519 AAAAother\nboard ssh-ed25519 AAAAnew\n"
     )
+
+
+def test_keys_that_are_pinned_at_once_are_all_kept() -> None:
+    names = [f"board{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as several:
+        list(several.map(lambda name: pin_key(name, 22, "ssh-ed25519 AAAA"), names))
+    lines = pinned_keys_file().read_text().splitlines()
+    assert sorted(line.split()[0] for line in lines) == sorted(names)
 
 
 def test_names_follow_openssh() -> None:

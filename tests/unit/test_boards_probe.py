@@ -52,6 +52,16 @@ def output(cpuinfo: str, **changed: str) -> bytes:
     return "".join(f"#armload {name}\n{text}" for name, text in parts.items()).encode()
 
 
+@pytest.mark.parametrize("comes", ["after", "before"])
+def test_old_kernels_list_what_all_cores_have_once(comes: str) -> None:
+    numbers = "".join(f"processor\t: {number}\n" for number in range(4))
+    common = core(0).partition("\n")[2]
+    found = parse_probe(output(numbers + common if comes == "after" else common + numbers), "b")
+    assert found.cores == 4
+    assert found.cpu_features == tuple(A55.split())
+    assert found.clusters == (FoundCluster(cores=4, name="Cortex-A55"),)
+
+
 def test_a_boards_answer_is_read() -> None:
     found = parse_probe(output(core(0) + core(1)), "b")
     assert found.machine == "aarch64"

@@ -20,7 +20,6 @@ from armload.core.errors import BuildError, DataError, UsageError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import data_names
-from tests.faults import At
 from tests.unit.sources import llama_cpp
 
 
@@ -163,22 +162,6 @@ def test_a_cut_archive_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"a\.tar\.gz"):
         unpack(whole, "vendor/llama.cpp", tmp_path / "in" / "out", Silent())
     assert list((tmp_path / "in").iterdir()) == []
-
-
-def test_a_source_that_another_command_unpacks_meanwhile_is_used(tmp_path: Path) -> None:
-    path = _archive(tmp_path / "p-1.tar.gz", {"p-1/vendor/llama.cpp/x": "x"})
-    wanted = Archive(
-        name="p", project="p", version="1", sha256=sha256_of(path), folder="vendor/llama.cpp"
-    )
-    place = tmp_path / "sources" / "place"
-    place.parent.mkdir()
-    path.rename(place.parent / path.name)
-
-    def beside() -> None:
-        unpacked(wanted, place, Silent())
-
-    assert (unpacked(wanted, place, At(1, beside)) / "x").read_text() == "x"
-    assert list(place.parent.iterdir()) == [place]
 
 
 def test_an_archive_that_was_fetched_before_needs_no_network(

@@ -40,7 +40,7 @@ from armload.report.sweep import cell_results, swept_cells
 from armload.runs import store
 from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
-from tests.command_line import BIN, interrupted_at, typed
+from tests.command_line import BIN, failing_at, interrupted_at, typed
 from tests.documents import document_of
 from tests.unit.builds import unfinished_build
 from tests.unit.runs import failed_run, quick_run
@@ -300,6 +300,26 @@ def test_an_interruption_is_a_document(folder: Path, tmp_path: Path, face: str) 
     assert done.stderr == f"error: {error['message']}\n"
 
 
+@pytest.mark.parametrize("face", ["armload", "invoke"])
+def test_an_unexpected_exception_is_a_document_and_says_where_it_was_raised(
+    folder: Path, tmp_path: Path, face: str
+) -> None:
+    done = subprocess.run(
+        [str(BIN / face), "board.list", "--json"],
+        cwd=folder,
+        env=os.environ | failing_at("armload.report.boards", tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    error = document_of("board.list", done.stdout, status=1)["error"]
+    assert (error["kind"], error["message"]) == ("fault", "Internal error: LookupError: a defect")
+    assert done.stderr.startswith("Traceback")
+    assert "LookupError: a defect\nerror: Internal error" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -379,5 +399,5 @@ def test_every_kind_of_error_says_its_kind_and_keeps_its_status() -> None:
         for each in vars(errors).values()
         if isinstance(each, type) and issubclass(each, ArmloadError) and "kind" in vars(each)
     ]
-    assert len({each.kind for each in kinds}) == len(kinds) == 15
+    assert len({each.kind for each in kinds}) == len(kinds) == 16
     assert (FAILURE.kind, FAILURE.remedy, FAILURE.exit_status) == ("board", "Free some.", 7)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
+import stat
 import sys
 from pathlib import Path
 
@@ -22,6 +24,22 @@ def test_a_file_that_is_written_whole_is_there_with_ordinary_rights(tmp_path: Pa
     assert path.read_bytes() == b"content"
     (tmp_path / "plain").touch()
     assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_files_name_is_synced_after_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    really = os.fsync
+
+    def noting(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content"
+        synced.append(f"{kind} {'with' if (tmp_path / 'file').exists() else 'without'} the name")
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    write_whole(tmp_path / "file", b"content")
+    assert synced == ["content without the name", "folder with the name"]
 
 
 def test_a_failed_write_leaves_the_former_file_and_nothing_beside_it(tmp_path: Path) -> None:

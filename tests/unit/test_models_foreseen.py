@@ -10,6 +10,7 @@ from armload.models.foreseen import foreseen, quantised_name
 from armload.models.gguf import read_outline
 from armload.models.shape import load_shape
 from armload.models.synth import header_like
+from tests.unit.test_models_slices import unusual_model
 
 
 @pytest.mark.parametrize("shape", ["llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b"])
@@ -36,6 +37,14 @@ def test_a_type_or_architecture_without_known_rules_is_not_foreseen(tmp_path: Pa
     assert foreseen(model, header, "IQ4_XS") is None
     assert foreseen(model.model_copy(update={"architecture": "gemma"}), header, "Q2_K") is None
     assert foreseen(model.model_copy(update={"experts": 8}), header, "Q2_K") is None
+
+
+@pytest.mark.parametrize("lacking", ["head_count_kv", "feed_forward_length"])
+def test_a_model_that_lacks_a_part_of_its_first_layer_is_not_foreseen(
+    lacking: str, tmp_path: Path
+) -> None:
+    model, header = read_outline(unusual_model(tmp_path / "m.gguf", **{lacking: [0]}))
+    assert foreseen(model, header, "Q2_K") is None
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 def written(
     path: Path,
     *,
+    layers: int = 2,
     kv_heads: int | list[int] = 2,
     tied: bool = False,
     experts: tuple[int, int] | None = None,
@@ -43,7 +44,7 @@ def written(
     tokens: int = 0,
 ) -> Path:
     writer = GGUFWriter(path, "llama", endianess=endianess)
-    writer.add_block_count(2)
+    writer.add_block_count(layers)
     writer.add_context_length(64)
     writer.add_embedding_length(32)
     writer.add_head_count(4)
@@ -197,6 +198,10 @@ def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.close()
     assert "not a language model" in _refused(path)
+
+
+def test_a_model_without_layers_is_refused_as_llama_cpp_refuses_it(tmp_path: Path) -> None:
+    assert "has no layers" in _refused(_written(tmp_path / "none.gguf", layers=0))
 
 
 def test_a_model_in_parts_is_read_as_the_file_that_it_was(tmp_path: Path) -> None:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from gguf import GGUFWriter
 
 from armload.analysis.compute import SliceTimes, from_slices
+from armload.boards.board import load_board
 from armload.core.errors import ArmloadError
 from armload.core.progress import Silent
+from armload.engines.plan import Plan
 from armload.models.find import header_of, resolve
 from armload.models.gguf import read_model, read_outline
 from armload.models.header import read_header
 from armload.models.slices import LEAST_BYTES, Slices, slice_model, slices_of
+from armload.models.vocabulary import smallest_vocabulary
+from armload.runs.predicting import predict_from_facts
+from tests.recurrent import hybrid_model, recurrent_model
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +118,63 @@ def test_a_type_without_random_weights_is_named() -> None:
     )
     with pytest.raises(ArmloadError, match="IQ2_XS"):
         slices_of(model, other)
+
+
+def unusual_model(path: Path, **changed: Any) -> Path:
+    """Write a model of one layer whose header has other sizes than Llama's."""
+    sizes: dict[str, Any] = {"feed_forward_length": 64, "head_count": 2, "head_count_kv": 2}
+    sizes |= {"tensor": "attn_q", "experts": 0, "tokens": 300} | changed
+    writer = GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(512)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(sizes["feed_forward_length"])
+    writer.add_head_count(sizes["head_count"])
+    writer.add_head_count_kv(sizes["head_count_kv"])
+    writer.add_expert_used_count(sizes["experts"])
+    writer.add_token_list([f"<{number}>" for number in range(sizes["tokens"])])
+    for name in ("token_embd", f"blk.0.{sizes['tensor']}", "output_norm"):
+        shape = (32,) if name.endswith("norm") else (300, 32)
+        writer.add_tensor(f"{name}.weight", np.zeros(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"head_count_kv": 0}, "1 of 1 layers without attention"),
+        ({"head_count_kv": [0]}, "1 of 1 layers without attention"),
+        ({"head_count": 0, "head_count_kv": 2}, "its layers have no heads"),
+        ({"feed_forward_length": 0}, "its layers have no feed_forward"),
+        ({"feed_forward_length": [0]}, "its layers have no feed_forward"),
+        ({"feed_forward_length": 0, "experts": 4}, "its layers have no feed_forward"),
+        ({"tensor": "attn_q_norm"}, "its layers have no matrices"),
+    ],
+)
+def test_a_model_without_slices_is_answered_with_the_reason(
+    changed: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    model, header = read_outline(unusual_model(tmp_path / "m.gguf", **changed))
+    with pytest.raises(ArmloadError, match=why):
+        slices_of(model, header)
+    assert predict_from_facts(load_board("dayu200"), model, Plan()).verdict == "fits"
+
+
+@pytest.mark.parametrize("tokens", [0, 100_000])
+def test_a_vocabulary_that_is_not_as_long_as_the_output_is_sliced_too(
+    tokens: int, tmp_path: Path
+) -> None:
+    planned = slices_of(*read_outline(unusual_model(tmp_path / "m.gguf", tokens=tokens)))
+    assert planned.rows >= smallest_vocabulary()
+
+
+def test_a_hybrid_model_is_read_and_has_no_slices(tmp_path: Path) -> None:
+    tokens = resolve("like:stories260k:Q8_0", Silent())
+    for write in (recurrent_model, hybrid_model):
+        model, header = read_outline(write(tokens, tmp_path / f"{write.__name__}.gguf"))
+        with pytest.raises(ArmloadError, match="of 2 layers without attention"):
+            slices_of(model, header)

@@ -201,7 +201,7 @@ def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:
 
 
 def test_a_model_without_layers_is_refused_as_llama_cpp_refuses_it(tmp_path: Path) -> None:
-    assert "has no layers" in _refused(_written(tmp_path / "none.gguf", layers=0))
+    assert "has no layers" in _refused(written(tmp_path / "none.gguf", layers=0))
 
 
 def test_a_model_in_parts_is_read_as_the_file_that_it_was(tmp_path: Path) -> None:

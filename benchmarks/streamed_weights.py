@@ -1,6 +1,7 @@
 """Streamed weights beside plain llama.cpp, on this machine made as small and slow as a board.
 
     python benchmarks/streamed_weights.py [--memory 700MB] [--rate 165MB] [--like tinyllama-1.1b]
+    python benchmarks/streamed_weights.py --ways --like llama-3.2-1b --memory 900MB [--burst 2]
 
 Needs root, and control groups of version 1: a memory group limits the memory, page cache included,
 and a blkio group the rate at which the model's disk is read. Builds the pinned engine for this
@@ -10,6 +11,11 @@ machine's own CPU, makes a model of random weights, and runs the same program on
 - beside the reader: streamed from a file in memory, which adds the reader thread's work;
 - mapped: as plain llama.cpp does it, warm-up included;
 - streamed.
+
+With ``--ways`` it compares mapped and streamed weights at three sizes of the kernel's readahead.
+Streamed ones are read in both ways and in the one that the program chooses, beside the limit: what
+is streamed, divided by the rate of the storage. ``--burst 2`` makes the storage ten times as fast
+for the first two seconds of each run.
 
 The page cache is dropped before each run. The four alternate. With ``--balanced``
 the rate is such that reading takes as long as computing. With ``--pass-tokens 256``, passes over
@@ -28,11 +34,13 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from armload.analysis.streaming import streamed_weights
 from armload.build.builder import build
@@ -55,10 +63,15 @@ BLOCK_BYTES = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a run may use: bytes of memory, and bytes per second of storage; none for all."""
+    """What a run may use: bytes of memory, and bytes per second of storage; none for all.
+
+    Attributes:
+        burst_s: how long the storage is ten times as fast at first.
+    """
 
     memory_bytes: int = UNLIMITED_BYTES
     bytes_per_s: int | None = None
+    burst_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +81,7 @@ class Result:
     Attributes:
         over_floor: median of a pass's time, times the larger of its own computing (what it did not
             wait for storage, the reader's work beside it included) and reading; none unlimited.
+        reads: how streamed weights were read, and why.
     """
 
     pass_s: float
@@ -77,6 +91,7 @@ class Result:
     streamed_bytes: int
     text: bytes
     over_floor: float | None
+    reads: str
 
 
 def sized(text: str) -> int:
@@ -84,6 +99,13 @@ def sized(text: str) -> int:
     size = parse_bytes(text)
     assert isinstance(size, int)
     return size
+
+
+class Measure(Protocol):
+    """Runs the program once with a model, limits and variables."""
+
+    def __call__(self, path: Path, limits: Limits, **variables: str) -> Result:
+        """Return what it took."""
 
 
 @contextmanager
@@ -96,15 +118,37 @@ def limited(folder: Path, limits: Limits) -> Iterator[str]:
     try:
         (memory / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
         if limits.bytes_per_s is not None:
-            device = folder.stat().st_dev
-            rule = f"{os.major(device)}:{os.minor(device)} {limits.bytes_per_s}"
-            (blkio / "blkio.throttle.read_bps_device").write_text(rule)
+            throttle(blkio, folder, limits.bytes_per_s * (10 if limits.burst_s else 1))
+        if limits.bytes_per_s is not None and limits.burst_s:
+            slower = (blkio, folder, limits.bytes_per_s)
+            threading.Timer(limits.burst_s, throttle, slower).start()
         yield " && ".join(f"echo $$ >{group}/cgroup.procs" for group in (memory, blkio))
     finally:
         for group in (memory, blkio):
             while (group / "cgroup.procs").read_text():  # the last command's sleep may be there
                 time.sleep(0.1)
             group.rmdir()
+
+
+def throttle(group: Path, folder: Path, bytes_per_s: int) -> None:
+    """Limit the rate at which a group reads the disk of a folder."""
+    device = folder.stat().st_dev
+    rule = f"{os.major(device)}:{os.minor(device)} {bytes_per_s}"
+    (group / "blkio.throttle.read_bps_device").write_text(rule)
+
+
+@contextmanager
+def reading_ahead(folder: Path, kib: int) -> Iterator[None]:
+    """Set the kernel's readahead for the disk of a folder."""
+    device = folder.stat().st_dev
+    disk = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
+    setting = (disk if (disk / "queue").is_dir() else disk.parent) / "queue" / "read_ahead_kb"
+    before = setting.read_text()
+    setting.write_text(str(kib))
+    try:
+        yield
+    finally:
+        setting.write_text(before)
 
 
 def run(
@@ -154,6 +198,7 @@ def run(
         read_per_pass_bytes=statistics.median(step.read_bytes or 0 for step in timed),
         streamed_bytes=weights.streamed_bytes if weights else 0,
         text=done.stdout,
+        reads=f"{weights.reads}: {weights.reads_because}" if weights else "",
         over_floor=statistics.median(over_floor(step, limits.bytes_per_s) for step in timed)
         if weights and limits.bytes_per_s
         else None,
@@ -177,6 +222,36 @@ def shown(name: str, results: list[Result]) -> str:
     )
 
 
+def compare_ways(several: Measure, model: Path, limits: Limits, repeats: int) -> None:
+    """Print how mapped and streamed weights do at three sizes of the readahead."""
+    assert limits.bytes_per_s is not None
+    for kib in (128, 4096, 8192):
+        with reading_ahead(model.parent, kib):
+            found: dict[str, list[Result]] = {}
+            for _ in range(repeats):
+                found.setdefault("mapped (plain)", []).append(several(model, limits))
+                for way in ("", "direct", "buffered"):
+                    variables = {"ARMLOAD_WEIGHTS": "streamed"} | (
+                        {"ARMLOAD_READS": way} if way else {}
+                    )
+                    name = f"streamed, {way or 'as it chooses'}"
+                    found.setdefault(name, []).append(several(model, limits, **variables))
+        print(f"read_ahead_kb {kib}:")
+        plain_s = statistics.median(each.pass_s for each in found["mapped (plain)"])
+        for name, results in found.items():
+            line = shown(name, results)
+            if streamed_bytes := results[-1].streamed_bytes:
+                limit_s = streamed_bytes / limits.bytes_per_s
+                pass_s = statistics.median(each.pass_s for each in results)
+                read = statistics.median(each.read_per_pass_bytes for each in results)
+                line += (
+                    f"  limit {limit_s:.3f} s: {pass_s / limit_s:.3f} of it, "
+                    f"{read / streamed_bytes:.3f} of the bytes, {plain_s / pass_s:.2f} times as "
+                    f"fast as mapped; reads {results[-1].reads}"
+                )
+            print(line, flush=True)
+
+
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -186,6 +261,8 @@ def main() -> None:
     parser.add_argument("--rate", default="165MB")
     parser.add_argument("--balanced", action="store_true")
     parser.add_argument("--pass-tokens", type=int, default=1, help="tokens per timed pass")
+    parser.add_argument("--ways", action="store_true", help="compare the ways of reading")
+    parser.add_argument("--burst", type=float, default=0.0, help="seconds of a burst")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
@@ -213,6 +290,10 @@ def main() -> None:
                 variables=variables,
             )
 
+        if given.ways:
+            limits = Limits(memory_bytes=memory_bytes, bytes_per_s=bytes_per_s, burst_s=given.burst)
+            compare_ways(several, model, limits, given.repeats)
+            return
         sample = several(model, Limits(memory_bytes=memory_bytes), ARMLOAD_WEIGHTS="streamed")
         resident = model.stat().st_size - sample.streamed_bytes
         from_memory = {"ARMLOAD_WEIGHTS": "streamed", "ARMLOAD_RESIDENT": str(resident)}

@@ -1,7 +1,8 @@
 """What else used the CPU during a run: from the kernel's counts before and after it.
 
 The run's script leaves ``processes`` in the run's folder: twice ``#at UPTIME``, the content of
-every ``/proc/PID/stat``, and ``#own`` with the processes that belong to the run.
+every ``/proc/PID/stat``, ``#loader PID`` with the words of a process that is called like a dynamic
+loader, and ``#own`` with the processes that belong to the run.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ _KERNEL = 2  # the process that all of the kernel's own threads descend from
 _LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd")
 """The servers of our own connection; processes that they start count like any other."""
 
+_LOADER_OPTIONS = (b"--library-path", b"--argv0", b"--preload", b"--inhibit-rpath", b"--audit")
+"""Those of glibc's and musl's loaders that take a value."""
+
 # A name may hold anything, a line like this one too, but not the twenty numbers after it.
 _ENTRY = re.compile(
     rb"^#at (?P<at>\d+\.\d+)$|^#own (?P<own>[\d ]+)$|"
+    rb"^#loader (?P<loader>\d+)\n(?P<words>[^\n]*)$|"
     rb"^(?P<pid>\d+) \((?P<name>.{0,64}?)\) [A-Za-z] (?P<numbers>-?\d+(?: -?\d+){20,})$",
     re.DOTALL | re.MULTILINE,
 )
@@ -37,7 +42,8 @@ class BackgroundProcess(Value):
     """A program that used the CPU besides the run; processes of one name are taken together.
 
     Attributes:
-        name: as the kernel shortens it, 15 characters.
+        name: as the kernel shortens it, 15 characters; of one that was started by way of a dynamic
+            loader (``ld-linux-aarch64.so.1 …``), that of the program which it runs.
         processes: how many.
         cpu_s: their CPU time, and that of children which ended meanwhile.
         share: of one core, over the whole run.
@@ -69,6 +75,7 @@ class _Moment:
     at_s: float
     processes: dict[int, _Process] = field(default_factory=dict)
     own: tuple[int, ...] = ()
+    loaded: dict[int, bytes] = field(default_factory=dict)
 
 
 def read_background_processes(folder: Path) -> tuple[BackgroundProcess, ...] | None:
@@ -91,6 +98,8 @@ def _moments(content: bytes) -> list[_Moment]:
             moments.append(_Moment(at_s=float(entry["at"])))
         elif moments and entry["own"]:
             moments[-1].own = tuple(int(number) for number in entry["own"].split())
+        elif moments and entry["loader"]:
+            moments[-1].loaded[int(entry["loader"])] = _program(entry["words"].split(b"\0"))
         elif moments and entry["pid"]:
             numbers = [int(number) for number in entry["numbers"].split()]
             # Fields 4, 14 to 17 and 22 of proc_pid_stat(5).
@@ -104,6 +113,17 @@ def _moments(content: bytes) -> list[_Moment]:
     return moments
 
 
+def _program(words: Sequence[bytes]) -> bytes:
+    """Return the name of the program that a loader was told to run; empty if that is not seen."""
+    rest = iter(words[1:])
+    for word in rest:
+        if not word.startswith(b"--"):
+            return word.rpartition(b"/")[2]
+        if word in _LOADER_OPTIONS:
+            next(rest, b"")
+    return b""
+
+
 def _background_processes(before: _Moment, after: _Moment) -> tuple[BackgroundProcess, ...]:
     stayed = {
         pid
@@ -115,13 +135,14 @@ def _background_processes(before: _Moment, after: _Moment) -> tuple[BackgroundPr
     ticks: defaultdict[tuple[bytes, bool], list[int]] = defaultdict(list)
     for pid, process in after.processes.items():
         ancestors = {pid, *_ancestors(pid, after.processes)}
-        if own & ancestors or process.name in _LINE_ENDS:
+        name = after.loaded.get(pid) or process.name
+        if own & ancestors or name in _LINE_ENDS:
             continue
         used, childrens = process.ticks, process.childrens_ticks
         if pid in stayed:
             used -= before.processes[pid].ticks
             childrens -= before.processes[pid].childrens_ticks + owed[pid]
-        ticks[process.name, _KERNEL in ancestors].append(used + max(childrens, 0))
+        ticks[name, _KERNEL in ancestors].append(used + max(childrens, 0))
     wall_s = after.at_s - before.at_s
     found = [
         BackgroundProcess(

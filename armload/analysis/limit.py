@@ -198,7 +198,10 @@ def _storage(
     else:
         why = f"the model's {format_bytes(model.size_bytes)} did not stay in the {of_free}"
         if model.size_bytes <= target:
-            advice = "Find out what else used memory during the run: the model fitted before it."
+            advice = (
+                "The model fitted before the run. Compare the free memory before and after it: if "
+                "it fell by more than the model takes, another program took it."
+            )
     return Limit(cause="storage", sentence=f"Limited by storage: {what}; {why}.", advice=advice)
 
 

@@ -231,11 +231,11 @@ def _doubts_about_spread(job: Job, output: Output, named: str) -> list[tuple[Fin
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)
     if len(samples) >= _SPREAD_NEEDS_STEPS and slow >= UNSTEADY_FROM * median:
-        by = f" ({named})" if named else ""
         doubt = (
             f"Unsteady: one token in ten took {slow / median:.1f} times the median or more, "
-            f"without reading from storage. Another program used the CPU{by}. End other "
-            f"programs {_where_else(board)}, and run it again."
+            "without reading from storage. "
+            + (f"Another program used the CPU ({named}). " if named else "")
+            + f"End other programs {_where_else(board)}, and run it again."
         )
         return [("unsteady", doubt)]
     interval = median_interval(samples)

@@ -46,18 +46,20 @@ def _about_bytes_read(weights: Weights, steps: Sequence[Step]) -> list[str]:
     read, streamed = median(counted), weights.streamed_bytes
     if abs(read - streamed) <= max(READ_WITHIN * streamed, ROOM_BYTES):
         return []
-    return [
-        (
-            f"Each pass read {format_bytes(read)} from storage, but "
-            f"{format_bytes(weights.weights_bytes)} of weights less the "
-            f"{format_bytes(weights.held_bytes)} held in memory are {format_bytes(streamed)}: "
-            + (
-                "other programs evicted weights before they were used."
-                if read > streamed
-                else "the rest was in the page cache. Use --cold, and less memory."
-            )
+    said = (
+        f"Each pass read {format_bytes(read)} from storage, but "
+        f"{format_bytes(weights.weights_bytes)} of weights less the "
+        f"{format_bytes(weights.held_bytes)} held in memory are {format_bytes(streamed)}"
+    )
+    if read < streamed:
+        return [f"{said}: the rest was in the page cache. Use --cold, and less memory."]
+    more = f"{said}: {format_bytes(read - streamed)} more than needed, with {weights.reads} reads."
+    if weights.released_bytes:
+        more += (
+            f" Memory ran short, and {format_bytes(weights.released_bytes)} of weights were "
+            "released: other programs took memory during the run."
         )
-    ]
+    return [more]
 
 
 def _about_locking(weights: Weights, steps: Sequence[Step]) -> list[str]:

@@ -17,12 +17,13 @@ from armload.cli.document import is_document_owed, promise_document, show_docume
 from armload.cli.flags import abbreviated, with_default
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import STANDARD_OUTPUT, discard_output
-from armload.core.disk import READ_REMEDY, is_refusal
+from armload.core.disk import READ_REMEDY, is_about_network, is_refusal
 from armload.core.errors import (
     ArmloadError,
     ConnectError,
     DiskError,
     InterruptionError,
+    LocalMemoryError,
     UsageError,
 )
 
@@ -31,6 +32,7 @@ read_positional_arguments()
 _PLACES = (
     "Builds and downloads are stored in the folder ARMLOAD_CACHE, runs below the current folder."
 )
+_NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 _ELSEWHERE = "Check that location, or use another one."
 
 
@@ -96,11 +98,11 @@ class Verb(Task[Any]):
         except KeyboardInterrupt:
             message = "Interrupted. What was built, fetched and copied so far is kept."
             raise failed(InterruptionError(message)) from None
-        except BrokenPipeError:
-            discard_output()  # the reader has seen enough
-            raise Exit(code=0) from None
         except OSError as error:
-            raise failed(disk_error(error)) from error
+            if isinstance(error, BrokenPipeError) and error.filename == STANDARD_OUTPUT:
+                discard_output()  # the reader has seen enough
+                raise Exit(code=0) from None
+            raise failed(system_error(error)) from error
         except Exit:
             raise
         except Exception as error:
@@ -119,6 +121,21 @@ def failed(error: ArmloadError) -> Exit:
             discard_output()
     show_error(error.message, error.remedy)
     return Exit(code=error.exit_status)
+
+
+def system_error(error: OSError) -> ArmloadError:
+    """Say what the operating system refused: a file, the network, or a further process."""
+    if is_about_network(error):
+        return ConnectError(
+            f"The network connection failed: {error.strerror or error}.",
+            "Check the address and the network, then repeat the command.",
+        )
+    if error.errno in _NO_MORE:
+        return LocalMemoryError(
+            f"This machine has no more memory, processes or open files: {error.strerror}.",
+            "Close other programs, or raise the limit (ulimit -a shows them).",
+        )
+    return disk_error(error)
 
 
 def disk_error(error: OSError) -> DiskError:

@@ -14,12 +14,31 @@ from armload.core.errors import DiskError, UsageError
 READ_REMEDY = "Check its permissions and those of its parent folders."
 CACHE_REMEDY = "Free disk space, or set ARMLOAD_CACHE to another folder, then repeat the command."
 
+_NETWORK = {
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.EADDRINUSE,
+    errno.EADDRNOTAVAIL,
+    errno.ENOTCONN,
+    errno.EAFNOSUPPORT,
+}
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
 def is_refusal(error: OSError) -> bool:
     """Say whether the operating system could not, or would not, write."""
     return error.errno in _REFUSALS
+
+
+def is_about_network(error: OSError) -> bool:
+    """Say whether an error is of a connection, and not of a file."""
+    import socket
+    import ssl
+
+    kinds = (ConnectionError, TimeoutError, socket.gaierror, socket.herror, ssl.SSLError)
+    return error.filename is None and (isinstance(error, kinds) or error.errno in _NETWORK)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     def environment(self, site: Site) -> Mapping[str, str]:
         """Say how the weights are held, where that is not as llama.cpp does it."""
-        return environment(self.plan, site.found.rates, streamed=self._are_streamed(site))
+        return environment(self.plan, streamed=self._are_streamed(site))
 
     def _memory_words(self, site: Site) -> list[str]:
         """Return the options that follow from a board's memory."""

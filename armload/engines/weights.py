@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Protocol
 
 from armload.boards.conditions import Conditions
-from armload.boards.rates import Rates
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
@@ -16,7 +15,6 @@ from armload.models.model import Model
 
 MODE_VARIABLE = "ARMLOAD_WEIGHTS"
 RESIDENT_VARIABLE = "ARMLOAD_RESIDENT"
-READS_VARIABLE = "ARMLOAD_READS"
 
 LEAST_RESERVE_BYTES = 24 << 20
 RESERVE_SHARE = 20
@@ -99,17 +97,11 @@ def are_streamed(
     return True
 
 
-def environment(plan: WeightsSettings, rates: Rates, *, streamed: bool) -> dict[str, str]:
-    """Return the variables that tell a program how to hold and read its weights.
-
-    Args:
-        rates: that were measured on the board.
-    """
+def environment(plan: WeightsSettings, *, streamed: bool) -> dict[str, str]:
+    """Return the variables that tell a program how to hold its weights."""
     if not streamed:
         return {}
     variables = {MODE_VARIABLE: "streamed"}
     if plan.resident_bytes is not None:
         variables[RESIDENT_VARIABLE] = str(plan.resident_bytes)
-    if rates.storage_way == "cache dropped":
-        variables[READS_VARIABLE] = "buffered"
     return variables

@@ -24,9 +24,10 @@ class Weights(Value):
         released_bytes: given up because memory ran short.
         window_bytes: read ahead of the computation at most.
         lock_refused: ``RLIMIT_MEMLOCK``, or a kernel that cannot lock, stopped the locking.
-        reads: ``direct`` into the program's own memory, or ``buffered`` by the page cache, where
-            that is faster or the file system has nothing else; none in what an older armload
-            recorded.
+        reads: ``direct`` into the program's own memory, or ``buffered`` by the page cache; ``both``
+            while the program compares them.
+        reads_because: why the program reads so; empty while it compares.
+        direct_bytes_per_s, buffered_bytes_per_s: what the comparison found; 0 without one.
     """
 
     weights: Literal["streamed", "mapped"]
@@ -42,7 +43,10 @@ class Weights(Value):
     released_bytes: int = 0
     window_bytes: int = 0
     lock_refused: bool = False
-    reads: Literal["direct", "buffered"] | None = None
+    reads: Literal["direct", "buffered", "both"] = "both"
+    reads_because: str = ""
+    direct_bytes_per_s: int = 0
+    buffered_bytes_per_s: int = 0
 
     @property
     def held_bytes(self) -> int:

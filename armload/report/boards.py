@@ -155,10 +155,10 @@ def _way_of_reading(rates: Rates) -> str:
     other = rates.storage_other_way_bytes_per_s
     other_rate = f"{format_bytes(other)}/s" if other else ""
     if rates.storage_way == "direct":
-        how = "with direct I/O, as weights are streamed"
+        how = "with direct I/O"
         return f"{how} (through the page cache: {other_rate})" if other else how
     why = f"direct I/O: {other_rate}" if other else "no direct I/O there"
-    return f"through the page cache, as weights are streamed ({why})"
+    return f"through the page cache ({why})"
 
 
 def _declared(count: int | None, why_not: str) -> str:

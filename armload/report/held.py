@@ -21,7 +21,7 @@ def weights_line(run: Run) -> str:
     parts = [
         *_held(run, last),
         f"{words.size(last.streamed_bytes)} streamed per token{_read(run, last)}",
-        "" if last.reads is None else f"{last.reads} reads",
+        "direct and buffered reads" if last.reads == "both" else f"{last.reads} reads",
         f"window {words.size(last.window_bytes)}",
         _faults(run),
     ]

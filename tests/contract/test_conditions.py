@@ -40,11 +40,15 @@ def model(tmp_path: Path) -> PurePosixPath:
 
 
 @contextmanager
-def neighbour(folder: Path, name: str) -> Iterator[None]:
-    """Let a process of that name use all the CPU that it can get, until the block ends."""
+def neighbour(folder: Path, name: str, *loader: str) -> Iterator[None]:
+    """Let a process of that name use all the CPU that it can get, until the block ends.
+
+    Args:
+        loader: a dynamic loader with its options, by which the program is run.
+    """
     program = folder / name
     shutil.copy("/bin/sh", program)
-    with subprocess.Popen([str(program), "-c", "while :; do :; done"]) as process:
+    with subprocess.Popen([*loader, str(program), "-c", "while :; do :; done"]) as process:
         try:
             yield
         finally:
@@ -83,6 +87,20 @@ def test_a_neighbour_with_an_awkward_name_is_named_and_the_run_is_not(
     assert 0.01 < found.share < 1.2
     line = {"sshd", "sshd-session", "dropbear"}
     assert not {"ourselves", *line} & {each.name for each in background_processes}
+
+
+def test_a_neighbour_that_a_loader_runs_is_called_by_its_own_name(
+    host: Host, board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = next(Path("/lib64").glob("ld-*"), None)
+    if loader is None:
+        pytest.skip("this machine's programs have no loader in /lib64")
+    monkeypatch.setattr("armload.analysis.background.MOST_NAMED", 1000)  # others may be busier
+    with neighbour(tmp_path, "a neighbour", str(loader), "--library-path", "/nowhere"):
+        local = ran(host, board.workdir, tmp_path / "run", "sleep", "1")
+    found = {each.name for each in read_background_processes(local) or ()}
+    assert "a neighbour" in found
+    assert loader.name[:15] not in found
 
 
 def test_what_was_swapped_is_counted(host: Host, board: Board, tmp_path: Path) -> None:

@@ -1,17 +1,23 @@
-"""The memory that a board has is what its control groups leave, as the poorest shells find out."""
+"""The memory that a board has is what its control groups leave: as shells see it, and C."""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import pytest
 
 from armload.boards.board import Board, LocalReach
 from armload.boards.conditions import Conditions
 from armload.boards.probe import parse_probe, probe_script
+from armload.build.helper import MONITOR, any_cpu_compiler, helper
+from armload.build.order import native_folder
+from armload.build.target import machine_architecture
 from armload.core.shell import quote
 from tests.contract.settings.kernel import SHELLS
 from tests.memory_groups import limited_group, made
@@ -23,14 +29,68 @@ NO_LIMIT = "9223372036854771712"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="control groups take root")
 
 
-@pytest.fixture(params=SHELLS)
-def shell(request: pytest.FixtureRequest) -> list[str]:
+class Seen(NamedTuple):
+    """What a program finds out; the limit is none where the machine's memory is the limit."""
+
+    memory_available_bytes: int
+    memory_limit_bytes: int | None
+
+
+Look = Callable[[str, Path], Seen]
+"""Returns what a program sees that takes the place of a shell which has prepared something."""
+
+PROGRAM = """
+#define _GNU_SOURCE
+#include "armload_memory.h"
+#include <inttypes.h>
+int main(void) {
+    struct armload_memory memory;
+    if (!armload_read_memory(&memory)) return 1;
+    printf("%" PRId64 " %" PRId64 "\\n", memory.available_bytes, memory.total_bytes);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "memory.c").write_text(PROGRAM)
+    words = [*any_cpu_compiler(machine_architecture()), f"-I{native_folder()}"]
+    subprocess.run([*words, "-o", folder / "memory", folder / "memory.c"], check=True)
+    return folder / "memory"
+
+
+@pytest.fixture(params=[*SHELLS, "C"])
+def look(request: pytest.FixtureRequest) -> Look:
     name: str = request.param
-    return ["busybox", "sh"] if name == "busybox" else [name]
+    if name == "C":
+        program: Path = request.getfixturevalue("program")
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+        def by_program(preparation: str, folder: Path) -> Seen:
+            del folder
+            available, limit = map(int, after(preparation, [str(program)]).split())
+            return Seen(available, None if limit == total else limit)
+
+        return by_program
+    shell = ["busybox", "sh"] if name == "busybox" else [name]
+
+    def by_shell(preparation: str, folder: Path) -> Seen:
+        now = conditions_after(preparation, shell, folder)
+        return Seen(now.memory_available_bytes, now.memory_limit_bytes)
+
+    return by_shell
 
 
-def seen_after(preparation: str, shell: list[str], folder: Path) -> Conditions:
-    """Return what a shell finds out that takes the place of one which has prepared something."""
+def after(preparation: str, program: list[str]) -> bytes:
+    words = ["unshare", "-m", "sh", "-c", f'mount --make-rprivate / && {preparation} && exec "$@"']
+    done = subprocess.run([*words, "sh", *program], capture_output=True, check=True)
+    assert done.stderr == b""
+    return done.stdout
+
+
+def conditions_after(preparation: str, shell: list[str], folder: Path) -> Conditions:
     board = Board(
         name="b",
         target="host",
@@ -38,12 +98,8 @@ def seen_after(preparation: str, shell: list[str], folder: Path) -> Conditions:
         workdir=PurePosixPath(folder / "work"),
     )
     (folder / "probe.sh").write_text(probe_script(board))
-    words = ["unshare", "-m", "sh", "-c", f'mount --make-rprivate / && {preparation} && exec "$@"']
-    done = subprocess.run(
-        [*words, "sh", *shell, str(folder / "probe.sh")], capture_output=True, check=True
-    )
-    assert done.stderr == b""
-    return parse_probe(done.stdout, "b").conditions
+    output = after(preparation, [*shell, str(folder / "probe.sh")])
+    return parse_probe(output, "b").conditions
 
 
 @pytest.fixture
@@ -54,18 +110,18 @@ def limited() -> Iterator[Path]:
 
 
 def test_a_real_group_leaves_what_its_programs_and_not_its_page_cache_take(
-    limited: Path, shell: list[str], tmp_path: Path
+    limited: Path, look: Look, tmp_path: Path
 ) -> None:
     fill = f"head -c {CACHED_BYTES} /dev/zero >{quote(str(tmp_path / 'cached'))}"
-    now = seen_after(f"echo $$ >{quote(str(limited / 'cgroup.procs'))} && {fill}", shell, tmp_path)
+    now = look(f"echo $$ >{quote(str(limited / 'cgroup.procs'))} && {fill}", tmp_path)
     assert now.memory_limit_bytes == LIMIT_BYTES
     assert LIMIT_BYTES - CACHED_BYTES / 2 < now.memory_available_bytes < LIMIT_BYTES
-    outside = seen_after("true", shell, tmp_path)
+    outside = look("true", tmp_path)
     assert outside.memory_limit_bytes != LIMIT_BYTES
 
 
 def test_a_real_group_is_found_from_inside_its_namespace(
-    limited: Path, shell: list[str], tmp_path: Path
+    limited: Path, look: Look, tmp_path: Path
 ) -> None:
     kind = "cgroup2" if (limited / "memory.max").exists() else "cgroup -o memory"
     mounted = tmp_path / "mounted"
@@ -75,8 +131,21 @@ def test_a_real_group_is_found_from_inside_its_namespace(
         f"echo $$ >{quote(str(outer / 'cgroup.procs'))} && "
         f'exec unshare -C sh -c \'mount -t {kind} none {mounted} && exec "$@"\' sh "$@"'
     )
-    now = seen_after(inside, shell, tmp_path)
+    now = look(inside, tmp_path)
     assert now.memory_limit_bytes == LIMIT_BYTES
+
+
+def test_the_monitor_tells_what_its_group_leaves(limited: Path) -> None:
+    monitor = helper(MONITOR, architecture=machine_architecture()).path
+    enter = f"echo $$ >{quote(str(limited / 'cgroup.procs'))} && exec {quote(str(monitor))}"
+    with subprocess.Popen(["sh", "-c", enter], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"s")
+            told = json.loads(client.makefile().readline())
+        process.kill()
+    assert LIMIT_BYTES / 2 < told["memory_available_bytes"] <= LIMIT_BYTES
 
 
 V2_STAT = "anon 39000000\nfile 60000000\ninactive_file 40000000\nactive_file 10000000\n"
@@ -204,7 +273,7 @@ def test_the_tightest_of_the_enclosing_groups_counts(
     tree: Mapping[str, Mapping[str, str]],
     left: int | None,
     limit: int | None,
-    shell: list[str],
+    look: Look,
     tmp_path: Path,
 ) -> None:
     mounted = tmp_path / "tree"
@@ -221,7 +290,7 @@ def test_the_tightest_of_the_enclosing_groups_counts(
         f"mount --bind {quote(str(tmp_path / name))} /proc/$$/{name}"
         for name in ("cgroup", "mountinfo")
     )
-    now = seen_after(preparation, shell, tmp_path)
+    now = look(preparation, tmp_path)
     assert now.memory_limit_bytes == limit
     if left is not None:
         assert now.memory_available_bytes == left

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from armload.analysis.streaming import streamed_weights
 from armload.build.binary import Binary
 from armload.core.progress import Silent
-from armload.engines.weights import READS_VARIABLE
 from armload.models.synth import synthesise
 from tests.split import in_two_parts
 from tests.system.engines import LAST_WITH_DECODE, engine
@@ -91,7 +92,7 @@ def test_text_is_that_of_mapped_weights_and_the_resident_part_is_locked(
     weights = streamed_weights(header)
     assert weights is not None
     assert weights.requested_bytes == 8 << 20
-    assert weights.reads == "direct"
+    assert weights.reads == "both", "so few bytes decide nothing"
     assert abs(weights.locked_bytes - (8 << 20)) < 1 << 20
     # All but the token embedding, of which single rows are read.
     embedding_bytes = WIDE.vocabulary * WIDE.width * 34 // 32
@@ -129,15 +130,60 @@ def test_where_a_file_system_has_no_direct_io_weights_are_read_through_the_page_
     assert (weights.weights, weights.reads) == ("streamed", "buffered")
 
 
-def test_where_the_page_cache_is_faster_weights_are_read_through_it(
+def test_a_long_run_compares_both_ways_and_says_what_it_found(
     binary: Binary, wide: Path, tmp_path: Path
 ) -> None:
-    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
+    """24 blocks of 8 MiB: some twenty passes over what is streamed of this model."""
     trace = tmp_path / "trace.jsonl"
-    measured = {READS_VARIABLE: "buffered"}
-    assert text_of(starts(binary, wide, trace, streamed() | measured, *WORDS)) == expected
-    weights = traced(trace)[0].weights[-1]
-    assert (weights.weights, weights.reads) == ("streamed", "buffered")
+    text_of(starts(binary, wide, trace, streamed(1 << 20), "-n", "30", "--no-repack"))
+    first, *_, last = traced(trace)[0].weights
+    assert (first.reads, first.reads_because) == ("both", "")
+    assert last.reads in ("direct", "buffered")
+    assert "the page cache was" in last.reads_because
+    assert min(last.direct_bytes_per_s, last.buffered_bytes_per_s) > 0
+
+
+READ_WITHIN = 1.02
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("readahead_kib", "ways", "options"),
+    [
+        (8192, "buffered", ""),
+        (8192, "direct", ",data=journal"),  # which reads through the page cache all the same
+        pytest.param(128, "buffered", "", marks=older),
+        pytest.param(4096, "buffered", "", marks=older),
+        pytest.param(8192, "direct", "", marks=older),
+    ],
+)
+def test_no_more_is_read_than_is_needed_whatever_the_readahead(
+    binary: Binary, wide: Path, tmp_path: Path, readahead_kib: int, ways: str, options: str
+) -> None:
+    trace, image, folder = tmp_path / "trace.jsonl", tmp_path / "image", tmp_path / "mounted"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(wide.stat().st_size + (64 << 20))
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", image], check=True)
+    prepared = (
+        'mount -o "loop$4" "$1" "$2" && cp "$3" "$2" && '
+        'dev=$(stat -c %Hd:%Ld "$2") && echo "$5" >"/sys/dev/block/$dev/queue/read_ahead_kb" && '
+        'umount "$2" && mount -o "loop$4" "$1" "$2" && dev=$(stat -c %Hd:%Ld "$2") && '
+        'echo "$5" >"/sys/dev/block/$dev/queue/read_ahead_kb" && shift 5 && exec "$@"'
+    )
+    words = [str(image), str(folder), str(wide), options, str(readahead_kib)]
+    launcher = ["unshare", "--mount", "sh", "-c", prepared, "sh", *words]
+    forced = streamed() | {"ARMLOAD_READS": ways}
+    words = ["-n", "30", "--no-repack"]
+    text_of(starts(binary, folder / wide.name, trace, forced, *words, launcher=launcher))
+    header, steps = traced(trace)
+    weights = header.weights[-1]
+    assert (weights.weights, weights.reads) == ("streamed", ways)
+    read = [step.read_bytes or 0 for step in steps[1:]]
+    # There is memory enough here for some of the file to stay in the page cache for a while.
+    assert 0.5 * weights.streamed_bytes < median(read)
+    # The reader is a pass ahead at most.
+    assert sum(read) <= READ_WITHIN * weights.streamed_bytes * (len(read) + 1)
 
 
 @as_root

@@ -67,6 +67,25 @@ def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
     assert names(noted(tmp_path, stat(7, name), stat(7, name, ticks=300))) == [name]
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (
+            "/opt/x/ld-linux-x86-64.so.2\0--library-path\0/opt/x/lib\0/opt/x/bin/busy\0-m\0virt\0",
+            "busy",
+        ),
+        ("/lib/ld-linux-aarch64.so.1\0--argv0\0something\0--inhibit-cache\0busy\0", "busy"),
+        ("/lib/ld-musl-aarch64.so.1\0--library-path\0", "ld-linux-x86-64"),
+        ("", "ld-linux-x86-64"),
+    ],
+)
+def test_what_a_loader_runs_is_named_and_not_the_loader(
+    tmp_path: Path, words: str, name: str
+) -> None:
+    before, after = (stat(7, "ld-linux-x86-64", ticks=ticks) for ticks in (0, 500))
+    assert names(noted(tmp_path, before, f"{after}#loader 7\n{words}\n")) == [name]
+
+
 def test_the_run_our_connection_and_what_they_started_are_left_out(tmp_path: Path) -> None:
     after = (
         stat(501, "llama-completion", parent=WRAPPER, ticks=900)

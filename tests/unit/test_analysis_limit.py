@@ -124,7 +124,7 @@ def test_a_model_that_fits_and_is_read_again_is_not_told_to_be_smaller() -> None
     limit = limit_of(reading, model_record(529_000_000), available=24_500_000_000)
     assert limit.cause == "storage"
     assert "Use a model" not in limit.advice
-    assert "what else used memory" in limit.advice
+    assert "The model fitted before the run" in limit.advice
 
 
 def test_busy_threads_that_read_most_of_the_bandwidth_are_limited_by_memory() -> None:

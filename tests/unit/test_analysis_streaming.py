@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from armload.analysis.run import Run
-from armload.analysis.streaming import notes_about_weights
-from tests.unit.streamed import HELD, MODEL, mapped_run, streamed_run
+from armload.analysis.streaming import doubts_about_streaming, notes_about_weights
+from tests.unit.streamed import HELD, MODEL, RELEASED, mapped_run, streamed_run
 
 
 def notes(run: Run, *, weights: str = "auto", experts: int = 0) -> tuple[str, ...]:
@@ -45,3 +45,19 @@ def test_where_locking_was_refused_the_note_says_where_the_weights_are_instead()
     (note,) = notes(streamed_run(copied))
     assert "the rest was kept in anonymous memory" in note
     assert "ulimit -l unlimited" in note
+
+
+def test_other_programs_are_named_only_where_memory_ran_short() -> None:
+    def told(run: Run) -> str:
+        more = [
+            step.model_copy(update={"read_bytes": 910_000_000}) if step.step else step
+            for step in run.steps
+        ]
+        (doubt,) = doubts_about_streaming(run.trace, more)
+        return doubt
+
+    buffered = HELD.model_copy(update={"reads": "buffered"})
+    doubt = told(streamed_run(buffered))
+    assert "311.0 MB more than needed, with buffered reads." in doubt
+    assert "other programs" not in doubt
+    assert "other programs took memory" in told(streamed_run(HELD, RELEASED))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+import socket
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from armload.boards import ssh_connection
+from armload.boards.failures import LoginRefusedError
+from armload.cli.verb import _password_is_given, system_error
 from tests.command_line import BIN, before_others, interrupted_at
 from tests.unit.builds import unfinished_build
 
@@ -136,3 +143,63 @@ def test_an_interruption_after_the_work_is_no_traceback(folder: Path, tmp_path: 
     done = typed(folder, 'exec "$0" board.list --json', PYTHONPATH=before_others(tmp_path))
     assert (done.returncode, done.stderr) == (130, "error: Interrupted.\n")
     assert json.loads(done.stdout)
+
+
+def _refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    socket.create_connection(("127.0.0.1", port))
+
+
+def _hung_up() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours:
+        ours.sendall(b"x")
+
+
+def _unknown_host() -> None:
+    socket.getaddrinfo("no host", 80)
+
+
+def _no_folder() -> None:
+    Path("/nowhere/file").write_text("")
+
+
+def _no_descriptor() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        os.dup(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("refused", "kind"),
+    [
+        (_refused, "connection"),
+        (_hung_up, "connection"),
+        (_unknown_host, "connection"),
+        (_no_folder, "disk"),
+        (_no_descriptor, "memory"),
+    ],
+)
+def test_what_the_system_refuses_is_called_what_it_is(
+    refused: Callable[[], None], kind: str
+) -> None:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - each of its kinds
+        refused()
+    assert system_error(caught.value).kind == kind
+
+
+def test_a_password_that_was_typed_is_not_inherited_by_child_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "a secret")
+    monkeypatch.setattr("armload.boards.ssh_connection._typed_password", None)
+    assert _password_is_given(LoginRefusedError("refused", "", password_would_do=True))
+    seen = subprocess.run(["env"], check=True, capture_output=True, text=True).stdout
+    assert "a secret" not in seen
+    assert ssh_connection._typed_password == "a secret"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.rates import Rates
 from armload.engines import weights
 from armload.engines.plan import Plan
 
@@ -28,21 +27,7 @@ def test_predictions_reserve_what_the_program_reserves(name: str) -> None:
     assert getattr(weights, name) == number << shift
 
 
-@pytest.mark.parametrize(
-    ("rates", "expected"),
-    [
-        (Rates(), {}),
-        (Rates(storage_read_bytes_per_s=2, storage_way="direct"), {}),
-        (
-            Rates(storage_read_bytes_per_s=2, storage_way="cache dropped"),
-            {"ARMLOAD_READS": "buffered"},
-        ),
-    ],
-)
-def test_weights_are_read_in_the_way_that_was_measured_to_be_faster(
-    rates: Rates, expected: dict[str, str]
-) -> None:
+def test_a_program_chooses_by_itself_in_which_way_it_reads() -> None:
     plan = Plan(weights="streamed")
-    streams = {"ARMLOAD_WEIGHTS": "streamed"}
-    assert weights.environment(plan, rates, streamed=True) == streams | expected
-    assert weights.environment(plan, rates, streamed=False) == {}
+    assert weights.environment(plan, streamed=True) == {"ARMLOAD_WEIGHTS": "streamed"}
+    assert weights.environment(plan, streamed=False) == {}

@@ -150,16 +150,15 @@ def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:
     found = parse_probe(output(core(0), rates=rates), board.name)
     table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())
     assert (
-        "160.0 MB/s, measured in this boot through the page cache, as weights are streamed "
-        "(no direct I/O there)"
+        "160.0 MB/s, measured in this boot through the page cache (no direct I/O there)"
     ) in table
     rates = rates.replace("}", ',"storage_other_way_bytes_per_s":120000000}')
     found = parse_probe(output(core(0), rates=rates), board.name)
     table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())
-    assert "as weights are streamed (direct I/O: 120.0 MB/s)" in table
+    assert "through the page cache (direct I/O: 120.0 MB/s)" in table
     found = parse_probe(output(core(0), rates=rates.replace("cache dropped", "direct")), board.name)
     table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())
-    assert "with direct I/O, as weights are streamed (through the page cache: 120.0 MB/s)" in table
+    assert "with direct I/O (through the page cache: 120.0 MB/s)" in table
     unknown = load_board("dayu200").model_copy(update={"facts": Facts()})
     found = parse_probe(output(core(0)), board.name)
     table = shown(probe_table(unknown, found, Missing(memory="a", storage="no model"), in_use=""))

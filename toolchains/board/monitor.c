@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "armload_memory.h"
 #include "armload_sensors.h"
 
 enum { PATIENCE_MS = 60 * 1000 };
@@ -25,25 +26,22 @@ static int fail(const char *what)
     return 1;
 }
 
-static size_t append_memory(char *line, size_t length, int meminfo)
+static size_t append_memory(char *line, size_t length)
 {
-    char text[2048];
-    armload_read_text(meminfo, text, sizeof text);
-    const char *found = strstr(text, "MemAvailable:");
-    if (found == NULL)
+    struct armload_memory memory;
+    if (!armload_read_memory(&memory))
         return length;
-    return armload_append(line, length, ",\"memory_available_bytes\":%lld",
-                          strtoll(found + sizeof "MemAvailable:", NULL, 10) * 1024);
+    return armload_append(line, length, ",\"memory_available_bytes\":%" PRId64, memory.available_bytes);
 }
 
-static bool answer(int client, char asked, int meminfo)
+static bool answer(int client, char asked)
 {
     char line[ARMLOAD_LINE_BYTES];
     const int64_t now_ns = armload_clock_ns(CLOCK_MONOTONIC);
     size_t length = armload_append(line, 0, "{\"at_ns\":%" PRId64, now_ns);
     if (asked == 's') {
         armload_sense(now_ns);
-        length = append_memory(line, length, meminfo);
+        length = append_memory(line, length);
         length = armload_append_sensors(line, length);
     } else {
         length = armload_append(line, length, "}\n");
@@ -66,7 +64,6 @@ int main(void)
         || getsockname(listener, (struct sockaddr *)&address, &size))
         return fail("cannot listen");
     armload_open_sensors();
-    const int meminfo = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     printf("%d\n", ntohs(address.sin_port));
     fflush(stdout);
     while (is_readable(listener)) {
@@ -75,7 +72,7 @@ int main(void)
             continue;
         setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
         char asked;
-        while (is_readable(client) && recv(client, &asked, 1, 0) == 1 && answer(client, asked, meminfo))
+        while (is_readable(client) && recv(client, &asked, 1, 0) == 1 && answer(client, asked))
             ;
         close(client);
     }

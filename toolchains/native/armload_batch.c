@@ -1,19 +1,9 @@
 #include "armload_batch.h"
 
+#include "armload_allocation.h"
 #include "armload_trace_file.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-void * armload_resized(void * items, size_t bytes) {
-    items = realloc(items, bytes);
-    if (items == NULL) {
-        perror("armload: the trace");
-        abort();
-    }
-    return items;
-}
 
 static void put(struct armload_batch * noted, struct armload_entry entry) {
     if (noted->count == noted->capacity) {

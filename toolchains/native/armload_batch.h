@@ -30,9 +30,6 @@ struct armload_batch {
     struct armload_batch * next;
 };
 
-// As realloc; the program ends if there is no memory.
-void * armload_resized(void * items, size_t bytes);
-
 // Valid until the thread's next call.
 const struct armload_batch * armload_read_batch(const struct llama_batch * batch);
 

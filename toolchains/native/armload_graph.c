@@ -1,5 +1,6 @@
 #include "armload_graph.h"
 
+#include "armload_allocation.h"
 #include "ggml-backend.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static int64_t sum_of_union(const struct span * spans, size_t count) {
 
 int64_t armload_graph_bytes(struct ggml_cgraph * graph) {
     const int     nodes = ggml_graph_n_nodes(graph);
-    struct span * spans = calloc((size_t) nodes, (GGML_MAX_SRC + 1) * sizeof(*spans));
+    struct span * spans = armload_zeroed((size_t) nodes, (GGML_MAX_SRC + 1) * sizeof(*spans));
     size_t        count = 0;
     for (int index = 0; index < nodes; index++) {
         const struct ggml_tensor * node = ggml_graph_node(graph, index);

@@ -71,40 +71,38 @@ size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const cha
     return bytes;
 }
 
-// For reading past the page cache. Where the file system cannot do that, or the page cache was measured to be
-// faster, a duplicate reads through it.
-static int open_again(int file) {
-    const char * wanted = getenv("ARMLOAD_READS");
-    char         path[32];
-    int          again = -1;
-    if (wanted == NULL || strcmp(wanted, "buffered") != 0) {
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-        again = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    }
-    return again >= 0 ? again : fcntl(file, F_DUPFD_CLOEXEC, 3);
-}
-
-bool armload_reads_directly(int file) {
-    return (fcntl(file, F_GETFL) & O_DIRECT) != 0;
+// Without readahead, which would go on into weights that are in memory already. Some file systems promise
+// direct I/O, and read through the page cache all the same.
+static int open_again(int file, int flags) {
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    const int again = open(path, O_RDONLY | O_CLOEXEC | flags);
+    const int own   = again < 0 && flags == 0 ? fcntl(file, F_DUPFD_CLOEXEC, 3) : again;
+    posix_fadvise(own, 0, 0, POSIX_FADV_RANDOM);
+    return own;
 }
 
 static void note_mapping(char * address, size_t bytes, int file) {
     struct stat status;
-    const int   own = open_again(file);
+    const int   own = open_again(file, 0);
     if (own < 0 || fstat(own, &status) != 0) {
         return;
     }
+    const int direct = open_again(file, O_DIRECT);
+    // For what is read when it is used: of a token embedding, single rows.
+    madvise(address, bytes, MADV_RANDOM);
     pthread_mutex_lock(&mappings.lock);
     const bool fits = mappings.count < MOST_FILES;
     if (fits) {
         mappings.each[mappings.count++] = (struct armload_mapping) {
             .base = address, .begin = address, .end = address + bytes, .file = own,
-            .file_bytes = status.st_size,
+            .direct = direct, .file_bytes = status.st_size,
         };
     }
     pthread_mutex_unlock(&mappings.lock);
     if (!fits) {
         close(own);
+        close(direct);
     }
 }
 
@@ -131,6 +129,7 @@ int armload_posix_fadvise(int file, off_t offset, off_t bytes, int advice) {
 
 static void remove_mapping(struct armload_mapping * each) {
     close(each->file);
+    close(each->direct);
     *each = mappings.each[--mappings.count];
 }
 

@@ -10,7 +10,8 @@ struct armload_mapping {
     char *  base; // where the file's first byte would be
     char *  begin;
     char *  end;
-    int     file; // opened anew: the engine closes its own
+    int     file;   // opened anew: the engine closes its own
+    int     direct; // the same past the page cache; -1 where the file system cannot do that
     int64_t file_bytes;
 };
 
@@ -19,9 +20,6 @@ bool armload_streams(void);
 
 // Returns false for an address in no mapping.
 bool armload_find_mapping(const void * address, struct armload_mapping * mapping);
-
-// Whether what is read from such a file goes past the page cache.
-bool armload_reads_directly(int file);
 
 // Bytes of all mappings.
 size_t armload_mapped_bytes(void);

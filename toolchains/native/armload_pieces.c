@@ -1,5 +1,6 @@
 #include "armload_pieces.h"
 
+#include "armload_allocation.h"
 #include "armload_mapping.h"
 #include "armload_window.h"
 
@@ -40,7 +41,7 @@ static void add(struct armload_pieces * pieces, const struct ggml_tensor * tenso
     }
     if (pieces->tensor_count % 256 == 0) {
         const size_t room = (size_t) pieces->tensor_count + 256;
-        pieces->tensors   = realloc(pieces->tensors, room * sizeof(*pieces->tensors));
+        pieces->tensors   = armload_resized(pieces->tensors, room * sizeof(*pieces->tensors));
     }
     pieces->tensors[pieces->tensor_count++] = (struct armload_tensor) {
         .begin = tensor->data, .bytes = ggml_nbytes(tensor), .node = node,
@@ -207,6 +208,7 @@ static void cut_tensor(struct armload_pieces * pieces, struct armload_tensor * t
             .end    = begin + least((int64_t) pieces->piece_bytes, last - begin),
             .offset = begin - mapping.base,
             .file   = mapping.file,
+            .direct = mapping.direct,
         };
     }
     tensor->end_piece = pieces->count;
@@ -290,7 +292,7 @@ static void give_slots(struct armload_pieces * pieces, int windowed) {
 static void make_segments(struct armload_pieces * pieces) {
     int slots = 0;
     free(pieces->segments);
-    pieces->segments      = calloc((size_t) pieces->tensor_count, sizeof(*pieces->segments));
+    pieces->segments      = armload_zeroed((size_t) pieces->tensor_count, sizeof(*pieces->segments));
     pieces->segment_count = 0;
     for (int index = 0; index < pieces->tensor_count; index++) {
         struct armload_tensor * tensor = &pieces->tensors[index];
@@ -322,7 +324,7 @@ void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t
     }
     pieces->most_slots = (int) (window_bytes / (int64_t) pieces->piece_bytes);
     const size_t most  = total_bytes / pieces->piece_bytes + (size_t) pieces->tensor_count;
-    pieces->each       = calloc(most, sizeof(*pieces->each));
+    pieces->each       = armload_zeroed(most, sizeof(*pieces->each));
     for (int index = 0; index < pieces->tensor_count; index++) {
         cut_tensor(pieces, &pieces->tensors[index]);
     }

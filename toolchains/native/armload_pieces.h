@@ -24,6 +24,7 @@ struct armload_piece {
     char *             end;
     off_t              offset; // in the file
     int                file;
+    int                direct; // the same past the page cache; -1 where that cannot be
     int                slot;     // of the window
     bool               resident; // is to stay in memory
     enum armload_place place;

@@ -4,6 +4,7 @@
 
 #include "armload_reader.h"
 
+#include "armload_allocation.h"
 #include "armload_memory.h"
 #include "armload_window.h"
 
@@ -44,6 +45,12 @@ static struct {
     .room   = PTHREAD_COND_INITIALIZER,
     .filled = PTHREAD_COND_INITIALIZER,
 };
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static struct armload_piece * piece_at(uint64_t position) {
     return &reader.pieces->each[position % reader.pieces->count];
@@ -88,6 +95,7 @@ static bool claim(struct armload_piece * piece) {
     }
     if (reader.held.refused && reader.has_swap) {
         armload_show_file(piece);
+        armload_read_into_cache(piece);
         piece->place = ARMLOAD_CACHED;
     } else if (!armload_claim_memory(piece)) {
         return false;
@@ -149,15 +157,17 @@ static uint64_t take(void) {
 }
 
 static void read_at(uint64_t position) {
-    const struct armload_piece * piece = piece_at(position);
-    const size_t                 bytes = piece->place == ARMLOAD_IN_WINDOW ? take_more(piece) : 0;
+    const struct armload_piece * piece        = piece_at(position);
+    const bool                   is_in_window = piece->place == ARMLOAD_IN_WINDOW;
+    const size_t                 bytes = is_in_window ? take_more(piece) : (size_t) armload_piece_bytes(piece);
+    const struct armload_turn    turn  = armload_begin_turn((int64_t) bytes, now_ns());
     pthread_mutex_unlock(&reader.lock);
-    if (bytes > 0) {
-        armload_read_into_window(piece, bytes);
-    } else {
-        armload_read_into_memory(piece);
-    }
+    const bool done = is_in_window ? armload_read_into_window(piece, &turn) : armload_read_into_memory(piece, &turn);
     pthread_mutex_lock(&reader.lock);
+    armload_end_turn(&turn, now_ns());
+    if (!done) {
+        armload_no_direct_way();
+    }
 }
 
 static void * run(void * its_read) {
@@ -179,7 +189,17 @@ static void * run(void * its_read) {
     return NULL;
 }
 
+static bool can_all_be_read_directly(const struct armload_pieces * pieces) {
+    for (size_t number = 0; number < pieces->count; number++) {
+        if (pieces->each[number].direct < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool armload_start_reader(struct armload_pieces * pieces, bool has_swap) {
+    armload_choose_ways(can_all_be_read_directly(pieces));
     reader.pieces       = pieces;
     reader.has_swap     = has_swap;
     reader.stops        = false;
@@ -187,7 +207,7 @@ bool armload_start_reader(struct armload_pieces * pieces, bool has_swap) {
     reader.passed       = 0;
     reader.needed       = 0;
     reader.thread_count = 0;
-    reader.in_slot      = calloc((size_t) pieces->slot_count + 1, sizeof(*reader.in_slot));
+    reader.in_slot      = armload_zeroed((size_t) pieces->slot_count + 1, sizeof(*reader.in_slot));
     for (int slot = 0; slot < pieces->slot_count; slot++) {
         reader.in_slot[slot] = NOTHING;
     }
@@ -224,12 +244,6 @@ bool armload_reader_lacks_slots(void) {
     return lacks;
 }
 
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 void armload_await_piece(uint64_t position) {
     pthread_mutex_lock(&reader.lock);
     if (arrived() < position) {
@@ -255,6 +269,13 @@ int64_t armload_storage_wait_ns(void) {
     const int64_t wait_ns = reader.wait_ns;
     pthread_mutex_unlock(&reader.lock);
     return wait_ns;
+}
+
+struct armload_ways armload_reader_ways(void) {
+    pthread_mutex_lock(&reader.lock);
+    const struct armload_ways found = armload_ways();
+    pthread_mutex_unlock(&reader.lock);
+    return found;
 }
 
 struct armload_held armload_held(void) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "armload_pieces.h"
+#include "armload_ways.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,6 +32,9 @@ void armload_passed_piece(uint64_t position);
 void armload_release_held(int64_t bytes);
 
 struct armload_held armload_held(void);
+
+// How the weights are read, and what was found out about that.
+struct armload_ways armload_reader_ways(void);
 
 // Time that armload_await_piece has waited.
 int64_t armload_storage_wait_ns(void);

@@ -1,5 +1,7 @@
 #include "armload_sequences.h"
 
+#include "armload_allocation.h"
+
 #include <string.h>
 
 // In programs of which armload_drafts.c is a part.

@@ -23,7 +23,8 @@ static struct {
     int64_t steps;
     int64_t page_bytes;
     int     statm;
-    struct armload_stream weights; // as last written
+    bool    streams_weights;
+    char    weights[ARMLOAD_LINE_BYTES]; // what was last written of them
 } trace;
 
 static void count_work(struct armload_counters * counters) {
@@ -93,33 +94,41 @@ static size_t append_sizes(char * line, size_t length, const struct armload_stre
         ",\"available_bytes\":%" PRId64 ",\"weights_bytes\":%" PRId64 ",\"resident_bytes\":%" PRId64
         ",\"locked_bytes\":%" PRId64 ",\"anonymous_bytes\":%" PRId64 ",\"cached_bytes\":%" PRId64
         ",\"released_bytes\":%" PRId64 ",\"window_bytes\":%" PRId64 ",\"lock_refused\":%s"
-        ",\"reads\":\"%s\"",
+        ",\"reads\":\"%s\",\"reads_because\":\"%s\",\"direct_bytes_per_s\":%" PRId64
+        ",\"buffered_bytes_per_s\":%" PRId64,
         state->available_bytes, state->weights_bytes, state->resident_bytes, state->locked_bytes,
         state->anonymous_bytes, state->cached_bytes, state->released_bytes, state->window_bytes,
-        state->lock_refused ? "true" : "false", state->direct ? "direct" : "buffered");
+        state->lock_refused ? "true" : "false", state->ways.reads,
+        state->ways.reason == NULL ? "" : state->ways.reason, state->ways.bytes_per_s[ARMLOAD_DIRECT],
+        state->ways.bytes_per_s[ARMLOAD_BUFFERED]);
 }
 
 // Says how the weights are held, when that has changed.
 static void write_weights(void) {
     struct armload_stream state;
-    if (!armload_stream_state(&state) || memcmp(&state, &trace.weights, sizeof(state)) == 0) {
+    if (!armload_stream_state(&state)) {
         return;
     }
-    char   line[ARMLOAD_LINE_BYTES];
-    size_t length = armload_append(line, 0, "{\"weights\":\"%s\",\"before_step\":%" PRId64,
-                                   state.unfit == NULL ? "streamed" : "mapped", trace.steps);
+    char   weights[ARMLOAD_LINE_BYTES];
+    size_t length = armload_append(weights, 0, "{\"weights\":\"%s\"",
+                                   state.unfit == NULL ? "streamed" : "mapped");
     if (state.unfit == NULL) {
-        length = append_sizes(line, length, &state);
+        append_sizes(weights, length, &state);
     } else {
-        length = armload_append(line, length, ",\"reason\":\"%s\"", state.unfit);
+        armload_append(weights, length, ",\"reason\":\"%s\"", state.unfit);
     }
-    armload_trace_put(line, armload_append(line, length, "}\n"));
-    trace.weights = state;
+    trace.streams_weights = state.unfit == NULL;
+    if (strcmp(weights, trace.weights) == 0) {
+        return;
+    }
+    strcpy(trace.weights, weights);
+    char line[ARMLOAD_LINE_BYTES];
+    armload_trace_put(line, armload_append(line, 0, "%s,\"before_step\":%" PRId64 "}\n", weights, trace.steps));
 }
 
 void armload_trace_write(const struct armload_step * step) {
     if (armload_trace_rotate()) {
-        trace.weights = (struct armload_stream){ 0 }; // each file says how they are held
+        trace.weights[0] = '\0'; // each file says how they are held
     }
     write_weights();
     const struct armload_counters * start = &step->start;
@@ -143,7 +152,7 @@ void armload_trace_write(const struct armload_step * step) {
         ",\"rss_bytes\":%" PRId64 ",\"cpu_ns\":%" PRId64 ",\"involuntary_switches\":%" PRId64,
         resident_bytes(), end->cpu_ns - start->cpu_ns,
         end->involuntary_switches - start->involuntary_switches);
-    if (trace.weights.weights_bytes > 0) {
+    if (trace.streams_weights) {
         length = armload_append(line, length,
             ",\"storage_wait_ns\":%" PRId64 ",\"locked_bytes\":%" PRId64,
             end->storage_wait_ns - start->storage_wait_ns, armload_locked_bytes());

@@ -344,7 +344,7 @@ bool armload_stream_state(struct armload_stream * state) {
         state->cached_bytes            = held.bytes[ARMLOAD_CACHED];
         state->released_bytes          = held.released_bytes;
         state->lock_refused            = held.refused;
-        state->direct                  = stream.pieces.count > 0 && armload_reads_directly(stream.pieces.each[0].file);
+        state->ways                    = armload_reader_ways();
     }
     return true;
 }

@@ -1,9 +1,12 @@
 // Weights that do not fit into memory: a part stays there, the rest is read ahead of the computation.
 //
 //   ARMLOAD_WEIGHTS=streamed   wanted; without it, a program does as plain llama.cpp does
+//   ARMLOAD_READS=WAY          direct or buffered, instead of the faster one
 //   ARMLOAD_RESIDENT=BYTES     what is to stay in memory, instead of what fits
 
 #pragma once
+
+#include "armload_ways.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +23,7 @@ struct armload_stream {
     int64_t      released_bytes;
     int64_t      window_bytes;
     bool         lock_refused;
-    bool         direct; // read past the page cache
+    struct armload_ways ways; // in which they are read
 };
 
 // Returns false while no graph was computed, and where nobody asked for streaming.

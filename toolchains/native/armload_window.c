@@ -10,8 +10,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+enum { CACHE_STEP_BYTES = 128 << 10 };
 
 static struct {
     char * begin;
@@ -28,7 +32,12 @@ static char * slot_of(const struct armload_piece * piece) {
 }
 
 void armload_show_file(const struct armload_piece * piece) {
-    mmap(piece->begin, bytes_of(piece), PROT_READ, MAP_SHARED | MAP_FIXED, piece->file, piece->offset);
+    // What stood there before are other weights: going on would compute with them.
+    if (mmap(piece->begin, bytes_of(piece), PROT_READ, MAP_SHARED | MAP_FIXED, piece->file,
+             piece->offset) == MAP_FAILED) {
+        perror("armload: a part of the model's file cannot be mapped again");
+        abort();
+    }
 }
 
 static bool show_slot(const struct armload_piece * piece, int file) {
@@ -113,24 +122,44 @@ void armload_lock_edges(const struct armload_pieces * pieces) {
     }
 }
 
-// Past the page cache where the file system can do that, and else through it.
-static void read_into(char * into, const struct armload_piece * piece, size_t bytes) {
+// What is or was in the page cache would take its place from others, and say nothing of the storage.
+static void drop_from_cache(const struct armload_piece * piece, size_t bytes) {
+    posix_fadvise(piece->file, piece->offset, (off_t) bytes, POSIX_FADV_DONTNEED);
+}
+
+static bool read_into(char * into, const struct armload_piece * piece, const struct armload_turn * turn) {
+    const size_t bytes      = (size_t) turn->bytes;
+    bool         is_refused = false;
+    int          file       = turn->way == ARMLOAD_DIRECT ? piece->direct : piece->file;
+    if (turn->compared) {
+        drop_from_cache(piece, bytes);
+    }
     for (size_t done = 0; done < bytes;) {
-        const ssize_t count = pread(piece->file, into + done, bytes - done, piece->offset + (off_t) done);
+        const ssize_t count = pread(file, into + done, bytes - done, piece->offset + (off_t) done);
         if (count > 0) {
             done += (size_t) count;
-        } else if (count < 0 && errno == EINVAL && armload_reads_directly(piece->file)) {
-            fcntl(piece->file, F_SETFL, 0);
+        } else if (count < 0 && errno == EINVAL && file != piece->file) {
+            is_refused = true;
+            file       = piece->file;
         } else if (count == 0 || errno != EINTR) {
             armload_end_for_storage_error();
         }
     }
-    // What went through the page cache would take its place from others.
-    posix_fadvise(piece->file, piece->offset, (off_t) bytes, POSIX_FADV_DONTNEED);
+    drop_from_cache(piece, bytes);
+    return !is_refused;
 }
 
-void armload_read_into_window(const struct armload_piece * piece, size_t bytes) {
-    read_into(slot_of(piece), piece, bytes);
+bool armload_read_into_window(const struct armload_piece * piece, const struct armload_turn * turn) {
+    return read_into(slot_of(piece), piece, turn);
+}
+
+void armload_read_into_cache(const struct armload_piece * piece) {
+    madvise(piece->begin, bytes_of(piece), MADV_RANDOM);
+    // The kernel cuts each request to the size of its readahead window.
+    for (char * begin = piece->begin; begin < piece->end; begin += CACHE_STEP_BYTES) {
+        const size_t left = (size_t) (piece->end - begin);
+        madvise(begin, left < CACHE_STEP_BYTES ? left : CACHE_STEP_BYTES, MADV_WILLNEED);
+    }
 }
 
 bool armload_claim_memory(const struct armload_piece * piece) {
@@ -138,9 +167,10 @@ bool armload_claim_memory(const struct armload_piece * piece) {
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-void armload_read_into_memory(const struct armload_piece * piece) {
-    read_into(piece->begin, piece, bytes_of(piece));
+bool armload_read_into_memory(const struct armload_piece * piece, const struct armload_turn * turn) {
+    const bool done = read_into(piece->begin, piece, turn);
     mprotect(piece->begin, bytes_of(piece), PROT_READ);
+    return done;
 }
 
 void * armload_map_again(const char * weights, size_t bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "armload_pieces.h"
+#include "armload_ways.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,9 +19,13 @@ void armload_close_window(struct armload_pieces * pieces);
 void armload_lock_edges(const struct armload_pieces * pieces);
 
 // Reads from the file: so many bytes from a piece's beginning on into its slot and those that follow, or
-// the piece into memory that was claimed for it. Ends the program where the storage fails.
-void armload_read_into_window(const struct armload_piece * piece, size_t bytes);
-void armload_read_into_memory(const struct armload_piece * piece);
+// the piece into memory that was claimed for it. Returns false where the file system refused to read
+// directly; then it was read through the page cache. Ends the program where the storage fails.
+bool armload_read_into_window(const struct armload_piece * piece, const struct armload_turn * turn);
+bool armload_read_into_memory(const struct armload_piece * piece, const struct armload_turn * turn);
+
+// Has the kernel read a mapped piece, and nothing beyond it.
+void armload_read_into_cache(const struct armload_piece * piece);
 
 // Puts anonymous memory in place of the file. Returns false where there is none.
 bool armload_claim_memory(const struct armload_piece * piece);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -118,6 +119,42 @@ def openssh(
         )
     finally:
         end(process)
+
+
+@contextmanager
+def chrooted(folder: Path, *, tools: str) -> Iterator[SshAddress]:
+    """Run OpenSSH's server whose commands see a plain folder as their root.
+
+    Args:
+        folder: for its files; ``root`` in it becomes the root, with /dev and /proc mounted.
+        tools: a program that is many, such as toybox; the only ones there beside a shell.
+    """
+    program, shell = shutil.which(tools), shutil.which("mksh")
+    if program is None or shell is None:
+        pytest.skip(f"{tools} or mksh is not installed")
+    root = folder / "root"
+    for name in ("bin", "dev", "proc", "tmp"):
+        (root / name).mkdir(parents=True)
+    for path in (program, shell):
+        shutil.copy(path, root / "bin")
+        linked = subprocess.run(["ldd", path], check=False, capture_output=True, text=True).stdout
+        for library in re.findall(r"/\S+", linked):
+            (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, root / library[1:])
+    (root / "bin" / "sh").symlink_to("mksh")
+    names = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
+    for name in {*names} - {"sh", "mksh", tools}:
+        (root / "bin" / name).symlink_to(tools)
+    start = folder / "shell"
+    start.write_text(
+        f"#!/bin/sh\nPATH=/bin exec {shutil.which('chroot')} {root} /bin/sh -c "
+        '"$SSH_ORIGINAL_COMMAND"\n'
+    )
+    start.chmod(0o755)
+    forced = f"ForceCommand {start}\n"
+    over = {f"{root}/{name}": Path("/", name) for name in ("dev", "proc")}
+    with openssh(folder, extra=forced, over=over) as address:
+        yield address
 
 
 def behind(jump: SshAddress, server: SshAddress, home: Path) -> SshAddress:

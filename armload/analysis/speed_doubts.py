@@ -73,7 +73,7 @@ def doubts_about_speed(
     return [
         *(("throttled", doubt) for doubt in slowed),
         *(("contended", doubt) for doubt in contended),
-        *(_doubts_about_spread(steps, named, job.board) if measures_tokens else ()),
+        *(_doubts_about_spread(job, output, named) if measures_tokens else ()),
         *(("streaming", doubt) for doubt in doubts_about_streaming(output.header, steps)),
     ]
 
@@ -197,10 +197,35 @@ def _of_one_width(steps: Sequence[Step]) -> list[Step]:
     return [step for step in steps if step.speculated_tokens == widths.most_common(1)[0][0]]
 
 
-def _doubts_about_spread(
-    steps: tuple[Step, ...], named: str, board: BoardRecord
-) -> list[tuple[FindingName, str]]:
-    quiet = _of_one_width(without_storage(steps))
+def ended_after(job: Job, output: Output) -> int | None:
+    """Return how many tokens the model's answer had; none if it was as long as it might be."""
+    most = job.watched.n_predict if job.watched else None
+    if job.plan is not None and job.plan.stop_at_end:
+        most = job.plan.n_predict
+    generated = output.reported.decode_tokens if output.reported else None
+    if generated is None:
+        drafts = output.header.last_accepted_tokens if output.header else 0
+        # The last token is sampled and never decoded.
+        generated = sum(step.output_tokens for step in generating(output.steps)) + drafts + 1
+    return generated if most is not None and generated < most else None
+
+
+def more_tokens(job: Job, output: Output, wanted: int) -> str:
+    """Say how to have so many tokens timed, without the sentence's end."""
+    tokens = ended_after(job, output)
+    if tokens is not None:
+        without = ", or omit --stop-at-end" if job.plan is not None else ""
+        return (
+            f"The model ended its answer after {counted(tokens, 'token')}: "
+            f"use a --prompt with a longer answer{without}"
+        )
+    if job.watched is not None and job.watched.n_predict is None:
+        return f"Let the program generate {wanted} tokens or more"
+    return f"Use -n {wanted} or more"
+
+
+def _doubts_about_spread(job: Job, output: Output, named: str) -> list[tuple[FindingName, str]]:
+    board, quiet = job.board, _of_one_width(without_storage(output.steps))
     samples = [step.duration_s / step.generated_tokens for step in quiet]
     if len(samples) < FEWEST_TOKENS:
         return []
@@ -220,8 +245,9 @@ def _doubts_about_spread(
     if off <= MEDIAN_WITHIN:
         return []
     wanted = tokens_to_know(samples, MEDIAN_WITHIN / 2)
+    repeats = "" if job.plan is None else ", or allow more time for repeats (--precision-time)"
     advice = (
-        f"Use -n {wanted} or more, or allow more time for repeats (--precision-time)."
+        f"{more_tokens(job, output, wanted)}{repeats}."
         if wanted <= _MORE_TOKENS_HELP * len(samples)
         else f"Stop other processes {_where_else(board)}, or use --repeats."
     )

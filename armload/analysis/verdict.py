@@ -5,7 +5,7 @@ from __future__ import annotations
 from armload.analysis.conditions_log import Around
 from armload.analysis.run import Finding, FindingName, Verdict
 from armload.analysis.sanity import Departure, departure_line, doubts_about_text
-from armload.analysis.speed_doubts import doubts_about_speed
+from armload.analysis.speed_doubts import doubts_about_speed, ended_after, more_tokens
 from armload.analysis.statistics import FEWEST_TOKENS
 from armload.analysis.summary import generating, prompting, token_times
 from armload.boards.conditions import Conditions
@@ -61,7 +61,7 @@ def _about_the_output(job: Job, output: Output, ended: Exit, around: Around) -> 
         found.append(("output", output.missing))
     if not _measures_tokens(output):
         return found
-    return found + [("few tokens", doubt) for doubt in _doubts_about_few(output.steps)]
+    return found + [("few tokens", doubt) for doubt in _doubts_about_few(job, output)]
 
 
 def _measures_tokens(output: Output) -> bool:
@@ -150,14 +150,14 @@ def _doubts_about_swap(before: Conditions, around: Around) -> list[str]:
     return [f"The board swapped {format_bytes(more)} out during the run{used}."]
 
 
-def _doubts_about_few(steps: tuple[Step, ...]) -> list[str]:
-    timed = len(token_times(steps))
-    if not 0 < timed < FEWEST_TOKENS:
+def _doubts_about_few(job: Job, output: Output) -> list[str]:
+    timed = len(token_times(output.steps))
+    if timed >= FEWEST_TOKENS or not (timed or ended_after(job, output)):
         return []
     return [
         (
             f"Too few tokens: {timed} after the first {'was' if timed == 1 else 'were'} timed; "
             f"estimating their spread takes {FEWEST_TOKENS}. "
-            f"Use -n {FEWEST_TOKENS + 1} or more."
+            f"{more_tokens(job, output, FEWEST_TOKENS + 1)}."
         )
     ]

@@ -46,8 +46,9 @@ class Conditions(Value):
         memory_available_bytes: likewise, or what a control group leaves, where that is less.
         memory_limit_bytes: of that group; none where no group leaves less.
         swap_total_bytes: from ``/proc/meminfo``.
-        workdir_free_bytes: free space for armload's folder.
-        workdir_filesystem: what that folder lies on, such as ``ext4``.
+        workdir_free_bytes: free space for armload's folder; none where no tool says it.
+        workdir_filesystem: what that folder lies on, such as ``ext4``; none where the board
+            does not say, as in a chroot whose root is no mount point.
         governors: CPU frequency governors in use; empty where there is no cpufreq.
         clusters: the cores by frequency policy.
         celsius: hottest sensor; none where there is none.
@@ -65,7 +66,7 @@ class Conditions(Value):
     swap_used_bytes: int
     memory_limit_bytes: int | None = None
     swap_total_bytes: int | None = None
-    workdir_free_bytes: int
+    workdir_free_bytes: int | None
     workdir_filesystem: str | None = None
     governors: tuple[str, ...] = ()
     clusters: tuple[ClusterState, ...] = ()
@@ -109,7 +110,7 @@ def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) ->
         memory_limit_bytes=limit,
         swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
         swap_total_bytes=memory.get("SwapTotal", 0),
-        workdir_free_bytes=free_bytes(parts.get("df", []), filesystem) or 0,
+        workdir_free_bytes=free_bytes(parts.get("df", []), filesystem),
         workdir_filesystem=filesystem,
         governors=tuple(sorted({each.governor for each in clusters if each.governor})),
         clusters=clusters,

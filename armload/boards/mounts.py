@@ -63,6 +63,8 @@ def free_bytes(df: Iterable[str], filesystem: str | None) -> int | None:
     if match is None:
         return None
     total, used, available = (int(number) for number in match.groups())
+    if total == 0:  # a file system that does not count its space
+        return None
     if filesystem == "ext4":
         kept = min(total // _EXT4_SHARE, _EXT4_MOST_KIB)
         available = min(available, total - used - kept)

@@ -18,6 +18,12 @@ _LAST_LINES = 3
 _LAST_BYTES = 1 << 16
 _LOGGED_ERROR = re.compile(r"\d+\.\d+\.\d+\.\d+ E +")
 """What a line of level error in llama.cpp's log begins with: its time (common/log.cpp)."""
+_ASSERTED = re.compile(r"\S+\.(c|cc|cpp|h|hpp|m|cu):\d+: ")
+"""What ggml's last line begins with before it aborts; what follows it is a backtrace (ggml.c)."""
+_BACKTRACE = re.compile(
+    r"#\d+ |0x[0-9a-f]+ in |\[(New LWP|Inferior|Thread debugging)|Using host libthread_db|"
+    r".*\[0x[0-9a-f]+\]$"
+)
 _LOGGED_AT = re.compile(r"^(<\d+>)?\[ *\d+\.\d+\] *")
 """What a line of the kernel's log begins with: its level and time."""
 
@@ -129,7 +135,12 @@ def _last_words(path: Path) -> str:
     except OSError:
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # The first error is the cause of those after it.
-    first = next((line for line in lines if _LOGGED_ERROR.match(line)), None)
-    told = [*([first] if first else []), *lines[-_LAST_LINES:]]
+    errors = [line for line in lines if _LOGGED_ERROR.match(line)]
+    asserted = next((line for line in lines if _ASSERTED.match(line)), None)
+    if asserted is not None:
+        told = [*errors[-1:], asserted]
+    else:
+        # The first error is the cause of those after it.
+        last = [line for line in lines if not _BACKTRACE.match(line)][-_LAST_LINES:]
+        told = [*errors[:1], *last]
     return " / ".join(dict.fromkeys(_LOGGED_ERROR.sub("", line) for line in told))

@@ -113,12 +113,14 @@ class Watched(Value):
         reads: whose output it was to print.
         files: what was put on the board for it.
         time_limit_s: the board ends it after that long.
+        n_predict: tokens that it was to generate at most; none where only its words say so.
     """
 
     words: tuple[str, ...]
     reads: Literal["mnn", "llm_bench", "text"]
     files: tuple[PutFile, ...] = ()
     time_limit_s: float
+    n_predict: int | None = None
 
 
 class Place(Value):

@@ -14,6 +14,8 @@ EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
 
+_IGNORES_ONE_EXPERT = ("hunyuan-dense", "hunyuan_vl")
+
 
 class Metadata:
     """What the header of a language model says; asked only for what is needed.
@@ -48,6 +50,7 @@ class Metadata:
                 f"only {len(self._tensors)} tensors.",
                 "The file is damaged. Download, copy or convert it again.",
             )
+        self._check_experts()
 
     def number(self, key: str, default: int | None = None) -> int:
         """Return a number of the architecture; the first layer's where layers differ."""
@@ -133,6 +136,24 @@ class Metadata:
         """Return a text; empty when there is none under that key."""
         value = self._metadata.get(key)
         return value if isinstance(value, str) else ""
+
+    def _check_experts(self) -> None:
+        """Refuse what llama.cpp asserts of experts (``load_hparams`` in ``llama-model.cpp``)."""
+        experts, used = self.number("expert_count", 0), self._most("expert_used_count")
+        if self.architecture in _IGNORES_ONE_EXPERT and experts <= 1:
+            return
+        if used > experts or (experts and not used):
+            raise DataError(
+                f"{self._path}: {self.architecture}.expert_used_count is {used}, but "
+                f"{self.architecture}.expert_count is {experts}: llama.cpp aborts on such a file.",
+                "Correct the number of experts per token in the checkpoint's config.json, and "
+                "convert it again.",
+            )
+
+    def _most(self, key: str) -> int:
+        value = self._value(key, 0)
+        layers = range(self.layers) if isinstance(value, Array) else [0]
+        return max((self._at_layer(value, layer, key) for layer in layers), default=0)
 
     def _value(self, key: str, default: int | None) -> object:
         value = self._metadata.get(f"{self.architecture}.{key}", default)

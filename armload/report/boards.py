@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from armload.boards.board import Board, HdcReach, LocalReach, SshReach, VirtualReach
-from armload.boards.conditions import within_group
+from armload.boards.conditions import Conditions, within_group
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
 from armload.core.values import Value, format_bytes
@@ -113,8 +113,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         ("memory bandwidth", _memory_rate(board, found.rates, missing.memory)),
         (
             "folder",
-            f"{board.workdir}: {folder}, {format_bytes(now.workdir_free_bytes)} free"
-            + (f" ({now.workdir_filesystem})" if now.workdir_filesystem else ""),
+            f"{board.workdir}: {folder}, {_free_space(now)}",
         ),
         ("storage bandwidth", _storage_rate(board, found.rates, missing.storage)),
         ("load", f"{now.load_1min:.2f}"),
@@ -126,6 +125,12 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     rows.append(("missing tools", ", ".join(lacking) if lacking else "none"))
     rows += [(way.purpose, f"{way.chosen} ({way.reason})") for way in found.ways]
     return rows
+
+
+def _free_space(now: Conditions) -> str:
+    free = now.workdir_free_bytes
+    room = "free space unknown" if free is None else f"{format_bytes(free)} free"
+    return f"{room} ({now.workdir_filesystem or 'unknown file system'})"
 
 
 def _memory_rate(board: Board, rates: Rates, why_not: str) -> str:

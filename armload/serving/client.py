@@ -31,6 +31,10 @@ _FIRST_ERROR = 400
 class Client:
     """A client of one service, on one clock.
 
+    Attributes:
+        received_tokens: of all answers so far; a chunk counts as one where the dialect does not
+            say how many.
+
     Args:
         session: as ``connected`` opens it.
         url: of the service, without a path.
@@ -46,6 +50,7 @@ class Client:
         self._dialect = dialect
         self._model = model
         self._timeout_s = timeout_s
+        self.received_tokens = 0
         self.began_s = time.monotonic()
 
     def begin(self, delay_s: float) -> None:
@@ -162,6 +167,8 @@ class _Answer:
             self.parts = [event.text]
         elif event.text:
             self.parts.append(event.text)
+            before = (self.chunks[-1][1] or 0) if self.chunks else 0
+            self._client.received_tokens += 1 if event.tokens is None else event.tokens - before
             self.chunks.append((at_s, event.tokens))
         if event.prompt_tokens is not None:
             self.prompt_tokens = event.prompt_tokens

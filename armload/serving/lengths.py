@@ -43,6 +43,16 @@ class Lengths(Value):
         """The longest; of a lognormal distribution, which has none, the median."""
         return round(self.median) if self.kind == "lognormal" else self.high
 
+    def scaled(self, share: float) -> Lengths:
+        """Return lengths that are shorter by a share, and 1 or more."""
+        return self.model_copy(
+            update={
+                "low": max(1, int(self.low * share)),
+                "high": max(1, int(self.high * share)),
+                "median": max(1, round(self.median * share)),
+            }
+        )
+
     def draw(self, generator: random.Random) -> int:
         """Draw a length of 1 or more."""
         if self.kind == "lognormal":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from armload.analysis.load.request import RequestRecord
 from armload.core.progress import Step
+from armload.core.values import counted
 from armload.serving.ask import Ask
 from armload.serving.client import Client, connected
 from armload.serving.pacing import closed_loop, open_loop
@@ -44,6 +45,7 @@ class Sending:
         self._begun = begun
         self.records: list[RequestRecord] = []
         self.began_s = 0.0
+        self._client: Client | None = None
 
     async def send(
         self,
@@ -83,6 +85,7 @@ class Sending:
         asks = [take() for _ in times]
         async with connected(target.api_key) as session:
             client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
+            self._client = client
             client.begin(_LEAD_S)
             self.began_s = client.began_s
             self._begun(client.began_s)
@@ -111,7 +114,9 @@ class Sending:
 
     def _note(self) -> str:
         failed = sum(record.outcome != "ok" for record in self.records)
-        return f"{failed} failed" if failed else ""
+        received = self._client.received_tokens if self._client else 0
+        words = [f"{counted(received, 'token')} received"] if received else []
+        return ", ".join([*words, *([f"{failed} failed"] if failed else [])])
 
     async def _watch(self) -> None:
         while self._target.service is not None:

@@ -16,6 +16,7 @@ from armload.analysis.background import read_background_processes
 from armload.analysis.conditions_log import read_swapped
 from armload.boards.board import Board
 from armload.boards.host import Host
+from armload.boards.mounts import mount_of
 from armload.boards.probe import probe
 from armload.boards.rates import LITTLE, Rates
 from armload.core.errors import UsageError
@@ -60,7 +61,9 @@ def test_a_board_tells_its_state_in_one_command(host: Host, board: Board) -> Non
         range(os.cpu_count() or 1)
     )
     assert now.swap_total_bytes is not None
-    assert now.workdir_filesystem
+    mounts = Path("/proc/mounts").read_text().splitlines()
+    below = mount_of(PurePosixPath(board.workdir), mounts)  # none where the root is no mount point
+    assert now.workdir_filesystem == (None if below is None else below.filesystem)
     assert all(sensor.name for sensor in now.sensors)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import probe
+from armload.boards.ssh import SshHost
 from armload.build.binary import Binary
 from armload.build.helper import Helper
 from armload.core.errors import BoardError, BusyError, ConnectError
@@ -31,6 +32,7 @@ from armload.runs.placing import Deployed, place
 from tests.contract.conftest import NAME
 from tests.contract.launching import JOB, launched, run_to_end
 from tests.faults import At
+from tests.servers import chrooted
 from tests.unit.samples import binary, model
 
 SILENT = Silent()
@@ -54,7 +56,7 @@ def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:
     assert found.cores == os.cpu_count()
     assert found.workdir_writable
     assert found.workdir_executable
-    assert found.conditions.workdir_free_bytes > 0
+    assert found.conditions.workdir_free_bytes != 0
     assert found.conditions.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert "cat" in found.tools
     ways = {way.purpose: way for way in found.ways}
@@ -64,6 +66,27 @@ def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:
     usual = "openssl dgst -sha256" if "openssl" in found.tools else "sha256sum"
     assert ways["checksums"].chosen == "armload's own program"
     assert ("toybox sha256sum" if without else usual) in ways["checksums"].reason
+
+
+def test_a_board_in_a_chroot_that_tells_nothing_of_its_storage_takes_a_model(
+    board: Board, tmp_path: Path
+) -> None:
+    """Its root is no mount point, so ``/proc/mounts`` lacks it and toybox's df lists nothing."""
+    inside = board.model_copy(update={"workdir": PurePosixPath("/tmp/work")})
+    model = some_model(tmp_path)
+    remote = Layout(workdir=inside.workdir).model(model.sha256, model.name)
+    with (
+        chrooted(tmp_path / "server", tools="toybox") as address,
+        closing(SshHost(address, NAME)) as host,
+    ):
+        found = probe(host, inside)
+        assert found.workdir_executable
+        assert found.conditions.workdir_filesystem is None
+        assert found.conditions.workdir_free_bytes is None
+        assert push(
+            host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
+        )
+        assert b"".join(host.read(remote)) == model.path.read_bytes()
 
 
 @contextmanager

@@ -72,6 +72,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_sent(
 ) -> None:
     filler = quote(board.workdir / "models" / "filler")
     free = probe(host, board).conditions.workdir_free_bytes
+    assert free is not None
     host.run(f"mkdir -p {quote(board.workdir / 'models')}")
     assert host.run(f"fallocate -l {free - 50_000_000} {filler}", timeout_s=300).status == 0
     try:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
-from pathlib import Path
+from contextlib import closing
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.boards.local import LocalHost
 from armload.core.progress import Silent
+from armload.deploy.exit_reason import explain
 from armload.models.blocks import TYPES
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise, synthesise_like
 from armload.models.vocabulary import english_words
+from tests.contract.launching import run_to_end
 from tests.system.engines import command, engine, run, shared
+from tests.unit.test_models_gguf import written
 from tests.unit.test_models_synth import SMALL
 
 pytestmark = pytest.mark.build
@@ -73,3 +79,17 @@ def test_a_real_and_a_made_model_of_one_shape_take_the_same_steps(tmp_path: Path
         ran = run(engine(None), model, tmp_path, "Once upon a time", *arguments)
         steps[model.name] = (len(ran.prompts), ran.generated)
     assert steps["made.gguf"] == steps["stories260K.gguf"] == (1, [1] * 19)
+
+
+def test_an_abort_of_the_engine_is_told_by_its_assertion_without_a_debugger(
+    tmp_path: Path,
+) -> None:
+    """A model that is refused before it is copied, put there all the same."""
+    model = written(tmp_path / "m.gguf", experts=(0, 8))
+    words = command(engine(None), model, "x", ["-n", "2"])
+    here = tmp_path / "here"
+    with closing(LocalHost("my-board")) as host:
+        assert run_to_end(host, PurePosixPath(tmp_path / "work"), here, *words) == 134
+    meaning = explain(here).meaning
+    assert re.fullmatch(r"the program aborted \(SIGABRT\): \S+:\d+: GGML_ASSERT.* failed", meaning)
+    assert "LWP" not in (here / "stderr").read_text()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -293,7 +294,14 @@ def test_mnn_s_wheel_answers_and_each_token_is_one_write(person: Person) -> None
     assert len(run["steps"]) == 39
     assert run["text"].count(" ") == 20  # of the made vocabulary, two words in turn
     assert (run["engine"]["prompt_tokens"], run["model"]["name"]) == (7, "tiny")
-    (model / "tokenizer.txt").unlink()
+    tokenizer = model / "tokenizer.txt"
+    lines = tokenizer.read_text().splitlines()
+    second = b64encode(run["text"][len(" eee")].encode()).decode()
+    lines[2] = str(lines.index(second) - 4)  # ends the text
+    tokenizer.write_text("\n".join(lines) + "\n")
+    (doubt,) = watches(person, *words, "-n", "40")["verdict"]["reasons"]
+    assert "The model ended its answer after 2 tokens: use a --prompt" in doubt
+    tokenizer.unlink()
     done = person.types("watch", "--board", "here", *words, status=9)
     assert "MNN could not load this model" in done.stderr
 

@@ -12,6 +12,7 @@ from armload.analysis.run import Run, Verdict
 from armload.analysis.sanity import Departure
 from armload.analysis.verdict import judge
 from armload.deploy.exit_reason import Exit
+from armload.engines.job import Watched
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.engines.trace import Step, Trace
@@ -25,6 +26,7 @@ from tests.unit.samples import (
     trace,
 )
 
+PROGRAM = Watched(words=("llm_demo",), reads="mnn", time_limit_s=60)
 ENDED_WELL = Exit(status=0, meaning="ended well")
 
 
@@ -73,6 +75,52 @@ def test_a_good_run_is_valid() -> None:
 )
 def test_every_doubt_has_its_reason(found: tuple[str, ...], word: str) -> None:
     assert any(word in reason for reason in found), found
+
+
+@pytest.mark.parametrize(
+    ("changed", "advice"),
+    [
+        ({"plan": Plan(n_predict=9)}, "Use -n 9 or more."),
+        ({"plan": Plan(n_predict=8, stop_at_end=True)}, "Use -n 9 or more."),
+        (
+            {"plan": Plan(n_predict=48, stop_at_end=True)},
+            "use a --prompt with a longer answer, or omit --stop-at-end.",
+        ),
+        (
+            {"plan": None, "watched": PROGRAM.model_copy(update={"n_predict": 48})},
+            "The model ended its answer after 8 tokens: use a --prompt with a longer answer.",
+        ),
+        (
+            {"plan": None, "watched": PROGRAM.model_copy(update={"n_predict": 8})},
+            "Use -n 9 or more.",
+        ),
+        ({"plan": None, "watched": PROGRAM}, "Let the program generate 9 tokens or more."),
+    ],
+)
+def test_too_few_tokens_are_told_with_what_gives_more_of_them(
+    changed: dict[str, object], advice: str
+) -> None:
+    verdict = judge(
+        quick_run().model_copy(update=changed),
+        Output(header=trace(), steps=steps_with_prompt([0.1] * 7), text="a little girl"),
+        ENDED_WELL,
+        Around(after=conditions()),
+    )
+    (few,) = [each.sentence for each in verdict.findings or () if each.name == "few tokens"]
+    assert few.startswith("Too few tokens: 7 after the first were timed; ")
+    assert few.endswith(f" {advice}")
+
+
+def test_an_answer_of_one_token_has_too_few_and_a_run_for_prefill_alone_has_not() -> None:
+    def found(plan: Plan) -> tuple[str, ...]:
+        run = quick_run().model_copy(update={"plan": plan})
+        output = Output(header=trace(), steps=steps_with_prompt([]), text="a")
+        return judge(run, output, ENDED_WELL, Around(after=conditions())).reasons
+
+    assert found(Plan(n_predict=1)) == ()
+    (reason,) = found(Plan(n_predict=48, stop_at_end=True))
+    assert "0 after the first were timed" in reason
+    assert "ended its answer after 1 token:" in reason
 
 
 def test_a_run_that_something_disturbed_is_not_valid() -> None:

@@ -112,7 +112,7 @@ def test_what_a_board_lacks_is_left_out() -> None:
     assert found.conditions.celsius is None
     assert found.conditions.sensors == ()
     assert found.rates == Rates()
-    assert found.conditions.workdir_free_bytes == 0
+    assert found.conditions.workdir_free_bytes is None
     assert not found.workdir_writable
 
 
@@ -219,9 +219,16 @@ def test_free_space_is_read_from_df(lines: list[str], kib: int) -> None:
     assert free_bytes(lines, None) == kib * 1024
 
 
-@pytest.mark.parametrize("lines", [[], ["Filesystem 1K-blocks Used Available Use% Mounted on"]])
-def test_free_space_is_unknown_where_df_names_no_file_system(lines: list[str]) -> None:
-    """As toybox's does in a chroot whose root is no mount of its own."""
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["Filesystem 1K-blocks Used Available Use% Mounted on"],
+        ["Filesystem 1K-blocks Used Available Use% Mounted on", "storage 0 0 0 0% /mnt"],
+    ],
+    ids=["no df", "toybox where the root is no mount point", "busybox on FUSE without figures"],
+)
+def test_free_space_that_df_does_not_tell_is_unknown(lines: list[str]) -> None:
     assert free_bytes(lines, None) is None
 
 

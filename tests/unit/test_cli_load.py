@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -44,6 +45,17 @@ def test_a_sweep_is_one_line_for_each_rate_and_one_document(tmp_path: Path) -> N
         metrics = point["metrics"]
         assert (metrics["requests"], metrics["ok"], metrics["output_tokens"]) == (8, 8, 24)
         assert metrics["goodput"]["good"] == 8
+
+
+def test_a_newcomers_load_says_before_it_begins_how_long_it_takes(tmp_path: Path) -> None:
+    words = ("--rate", "4", "--duration", "1", "--arrivals", "constant", "--prompt-tokens", "8")
+    with stub_service(gap_s=0.05) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words, "--n-predict", "16", "--json")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"One request takes about [\d.]+ s alone; the load takes about", done.stderr)
+    limits = [body["max_tokens"] for _, body in service.bodies]
+    assert limits == [1, 8, 16, 16, 16, 16]
+    assert json.loads(done.stdout)["points"][0]["metrics"]["requests"] == 4
 
 
 def test_clients_exports_and_a_key_from_a_file(tmp_path: Path) -> None:

@@ -147,3 +147,33 @@ def test_the_first_error_in_the_log_of_llama_cpp_is_part_of_the_reason(tmp_path:
     assert meaning.startswith("exit 1: llama_init_from_model: quantized V cache requires")
     assert meaning.endswith("llama_completion: error: unable to create context")
     assert "0.00" not in meaning
+
+
+ASSERTED = "llama.cpp/src/llama-model.cpp:1362: GGML_ASSERT(used <= hparams.n_expert) failed\n"
+DEBUGGER = (
+    "[New LWP 1519]\n[Thread debugging using libthread_db enabled]\n"
+    'Using host libthread_db library "/lib/libthread_db.so.1".\n'
+    "0x000056147237b536 in safe_syscall_base ()\n#0  0x000056147237b536 in safe_syscall ()\n"
+    "#1  0x0000000001896985 in ?? ()\n[Inferior 1 (process 1517) detached]\n"
+)
+FRAMES = "./llama-cli(+0x1f2a) [0x55d0a1]\n/lib/libc.so.6(abort+0xd3)[0x7f3a]\n"
+
+
+@pytest.mark.parametrize("backtrace", ["", DEBUGGER, FRAMES])
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (f"loading\n{ASSERTED}", "", ASSERTED.strip()),
+        (
+            f"0.00.009.012 E load: first\n0.00.009.013 E load: last\nmore\n{ASSERTED}",
+            "qemu: uncaught target signal 6 (Aborted) - core dumped\n",
+            f"load: last / {ASSERTED.strip()}",
+        ),
+        ("", "terminate called\n  what():  bad_alloc\n", "terminate called / what():  bad_alloc"),
+    ],
+)
+def test_an_abort_is_told_by_its_reason_and_not_by_a_backtrace(
+    tmp_path: Path, before: str, backtrace: str, after: str, reason: str
+) -> None:
+    aborted = folder(tmp_path, exit="134\n", stderr=before + backtrace + after)
+    assert explain(aborted).meaning == f"the program aborted (SIGABRT): {reason}"

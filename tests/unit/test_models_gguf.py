@@ -33,7 +33,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return folder
 
 
-def _written(
+def written(
     path: Path,
     *,
     layers: int = 2,
@@ -55,6 +55,7 @@ def _written(
     if experts:
         writer.add_expert_count(experts[0])
         writer.add_expert_used_count(experts[1])
+    if experts and experts[0]:
         writer.add_tensor("blk.0.ffn_up_exps.weight", np.ones((experts[0], 8, 32), np.float32))
     writer.add_tensor("token_embd.weight", np.ones((10, 32), np.float16))
     writer.add_tensor("blk.0.attn_q.weight", np.ones((32, 32), np.float32))
@@ -82,25 +83,34 @@ def test_facts_of_a_real_model() -> None:
 
 def test_an_embedding_that_is_also_the_output_is_read_whole(tmp_path: Path) -> None:
     layers, matrix, row = 2 * 32 * 32 * 4, 10 * 32 * 2, 32 * 2
-    apart = read_model(_written(tmp_path / "apart.gguf"))
-    tied = read_model(_written(tmp_path / "tied.gguf", tied=True))
+    apart = read_model(written(tmp_path / "apart.gguf"))
+    tied = read_model(written(tmp_path / "tied.gguf", tied=True))
     assert apart.bytes_per_token == layers + matrix + row
     assert tied.bytes_per_token == layers + matrix
 
 
 def test_only_the_used_experts_are_read(tmp_path: Path) -> None:
-    without = read_model(_written(tmp_path / "a.gguf")).bytes_per_token
-    eight = read_model(_written(tmp_path / "b.gguf", experts=(8, 2)))
+    without = read_model(written(tmp_path / "a.gguf")).bytes_per_token
+    eight = read_model(written(tmp_path / "b.gguf", experts=(8, 2)))
     assert eight.bytes_per_token - without == 2 * 8 * 32 * 4
 
 
+@pytest.mark.parametrize("experts", [(0, 8), (4, 8), (8, 0)])
+def test_a_count_of_experts_on_which_llama_cpp_aborts_is_refused(
+    tmp_path: Path, experts: tuple[int, int]
+) -> None:
+    path = written(tmp_path / "m.gguf", experts=experts)
+    with pytest.raises(DataError, match=f"count is {experts[1]}, but .* is {experts[0]}: "):
+        read_model(path)
+
+
 def test_kv_heads_may_differ_from_layer_to_layer(tmp_path: Path) -> None:
-    model = read_model(_written(tmp_path / "m.gguf", kv_heads=[3, 0]))
+    model = read_model(written(tmp_path / "m.gguf", kv_heads=[3, 0]))
     assert model.kv_bytes_per_token == (3 + 0) * (8 + 8) * 2
 
 
 def test_a_big_vocabulary_is_counted_and_not_kept(tmp_path: Path) -> None:
-    path = _written(tmp_path / "m.gguf", tokens=KEPT_ARRAY_ITEMS + 1)
+    path = written(tmp_path / "m.gguf", tokens=KEPT_ARRAY_ITEMS + 1)
     tracemalloc.start()
     try:
         metadata = read_header(path).metadata
@@ -115,7 +125,7 @@ def test_a_big_vocabulary_is_counted_and_not_kept(tmp_path: Path) -> None:
 def test_a_checksum_is_computed_once_and_again_when_the_file_changes(
     tmp_path: Path, cache: Path
 ) -> None:
-    path = _written(tmp_path / "m.gguf")
+    path = written(tmp_path / "m.gguf")
     first = read_model(path).sha256
     (remembered,) = (cache / "hashes").iterdir()
     remembered.write_text(f"{'f' * 64}\n{'e' * 64}\n")
@@ -154,7 +164,7 @@ def test_what_is_no_gguf_is_named_so(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_big_endian_file_is_named_so(tmp_path: Path) -> None:
-    path = _written(tmp_path / "m.gguf", endianess=GGUFEndian.BIG)
+    path = written(tmp_path / "m.gguf", endianess=GGUFEndian.BIG)
     assert "big-endian" in _refused(path)
 
 
@@ -167,7 +177,7 @@ def test_an_unknown_version_is_named(tmp_path: Path) -> None:
 def test_a_file_cut_short_says_how_many_bytes_are_missing_before_any_checksum(
     tmp_path: Path, cache: Path
 ) -> None:
-    path = _written(tmp_path / "m.gguf")
+    path = written(tmp_path / "m.gguf")
     os.truncate(path, path.stat().st_size - 100)
     assert "100 (100 B)" in _refused(path)
     assert not (cache / "hashes").exists()
@@ -191,11 +201,11 @@ def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:
 
 
 def test_a_model_without_layers_is_refused_as_llama_cpp_refuses_it(tmp_path: Path) -> None:
-    assert "has no layers" in _refused(_written(tmp_path / "none.gguf", layers=0))
+    assert "has no layers" in _refused(written(tmp_path / "none.gguf", layers=0))
 
 
 def test_a_model_in_parts_is_read_as_the_file_that_it_was(tmp_path: Path) -> None:
-    whole = _written(tmp_path / "m.gguf", tokens=20)
+    whole = written(tmp_path / "m.gguf", tokens=20)
     first = in_two_parts(whole, tmp_path)
     model, one = read_model(first), read_model(whole)
     facts = {"path", "sha256", "size_bytes", "parts"}
@@ -215,7 +225,7 @@ def test_a_model_in_parts_is_read_as_the_file_that_it_was(tmp_path: Path) -> Non
 def test_a_part_that_is_missing_renamed_truncated_or_not_the_first_is_named(
     tmp_path: Path,
 ) -> None:
-    first = in_two_parts(_written(tmp_path / "m.gguf"), tmp_path)
+    first = in_two_parts(written(tmp_path / "m.gguf"), tmp_path)
     second = tmp_path / "parts-00002-of-00002.gguf"
     assert f"{second}: this file is one of 2 parts" in _refused(second)
     content = second.read_bytes()
@@ -235,7 +245,7 @@ def test_no_damage_to_a_header_gives_anything_but_a_data_error(
     data: st.DataObject, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.gguf"
-    whole = _written(path, experts=(4, 1), kv_heads=[1, 2], tokens=20).read_bytes()
+    whole = written(path, experts=(4, 1), kv_heads=[1, 2], tokens=20).read_bytes()
     damaged = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
     for _ in range(data.draw(st.integers(0, 4))):
         at = data.draw(st.integers(0, max(0, min(len(damaged), 1500) - 1)))
@@ -257,7 +267,7 @@ def test_no_damage_to_a_header_gives_anything_but_a_data_error(
 def test_a_path_resolves_to_itself_and_a_missing_one_says_what_can_be_given(
     tmp_path: Path,
 ) -> None:
-    path = _written(tmp_path / "m.gguf")
+    path = written(tmp_path / "m.gguf")
     assert resolve(str(path), Silent()) == path
     with pytest.raises(UsageError) as caught:
         resolve(str(tmp_path / "none.gguf"), Silent())

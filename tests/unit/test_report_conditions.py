@@ -143,6 +143,9 @@ def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:
     assert "frequencies cores 0-1: schedutil 0.41 of 1.99 GHz" in table
     assert "temperature soc-thermal 42 °C, gpu-thermal 43 °C" in table
     assert "free (f2fs)" in table
+    found = parse_probe(output(core(0), df="", place=""), board.name)
+    table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())
+    assert "free space unknown (unknown file system)" in table
     rates = '{"storage_read_bytes_per_s":160000000,"storage_way":"cache dropped"}\n'
     found = parse_probe(output(core(0), rates=rates), board.name)
     table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -278,6 +281,44 @@ def test_a_server_that_ends_ends_the_load_and_each_request_has_an_outcome() -> N
     assert len(records) == 200
     assert {record.outcome for record in records} == {"cancelled"}
     assert len(loading.kept.load.points) == 1
+
+
+class Shown(Silent):
+    """Keeps the notes of steps."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[float, str]] = []
+
+    @contextmanager
+    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Any]:
+        del label, total, unit
+        yield self
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        self.notes.append((completed, note))
+
+
+@pytest.mark.parametrize("dialect", ["llama-server", "openai"])
+def test_tokens_are_shown_while_no_request_has_ended(dialect: str) -> None:
+    shown = Shown()
+    with stub_service() as service:
+
+        def go_on_once_shown() -> None:
+            while not any("token" in note for _, note in shown.notes):
+                time.sleep(0.01)
+            service.behaviour.gap_s = 0.0
+
+        service.behaviour.gap_s = 0.25
+        ask = ASK.model_copy(update={"max_tokens": 40})
+        thread = threading.Thread(target=go_on_once_shown)
+        thread.start()
+        loading = Loading(target(service.url, dialect), Listed([ask], "a file"), CONSTANT, 1, shown)
+        loading.run([Pace(concurrency=2)], Extent(requests=2))
+        thread.join()
+    (first, *_) = [(done, note) for done, note in shown.notes if note]
+    assert first[0] == 0
+    assert re.fullmatch(r"\d+ tokens? received", first[1])
+    assert shown.notes[-1] == (2, "80 tokens received")
 
 
 def test_a_service_that_dies_fails_the_rest_and_counts_no_success() -> None:

@@ -134,6 +134,7 @@ def load(
     from armload.serving.arrivals import LARGEST_SEED, read_arrivals
     from armload.serving.ask import Ask
     from armload.serving.dialects.every import dialect_named
+    from armload.serving.expected import expected, measure_alone, told
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
     from armload.serving.lengths import read_lengths
@@ -228,12 +229,23 @@ def load(
             progress=progress,
         )
         loading = Loading(target, work, gaps, number, progress, objectives, finds_rate=find_rate)
+        at_a_time = (target.settings or {}).get("slots")
+        if not find_rate:
+            alone = measure_alone(target, work, extent.timeout_s, progress)
+            if alone is not None:
+                lasts = expected(alone, work, paces, extent, gaps, number, slots=at_a_time)
+                progress.say(
+                    told(
+                        lasts,
+                        paces,
+                        None if data else (prompt, answer or read_lengths("n-predict", _N_PREDICT)),
+                    )
+                )
 
         def run() -> object:
             if not find_rate or objectives is None:
                 return loading.run(paces, extent)
             probing = Loading(target, work, gaps, number, progress, objectives)
-            slots = (target.settings or {}).get("slots")
-            return search(probing, loading, objectives, extent, slots=slots, progress=progress)
+            return search(probing, loading, objectives, extent, slots=at_a_time, progress=progress)
 
         load_and_present(loading, run, formats, as_json=json)

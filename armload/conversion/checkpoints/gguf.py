@@ -10,6 +10,7 @@ from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment
 from armload.conversion.checkpoints.forms import result_bytes
 from armload.conversion.checkpoints.program import run_converter
+from armload.core.errors import DataError
 from armload.core.files import written_whole
 from armload.core.progress import Progress
 from armload.core.workspace import data_path
@@ -67,4 +68,7 @@ def to_gguf(
             folder=stage.parent,
             watch=watch,
         )
-        read_outline(beside)
+        try:
+            read_outline(beside)
+        except DataError as error:
+            raise DataError(error.message.replace(str(beside), str(path)), error.remedy) from error

@@ -38,6 +38,7 @@ class WatchOrder(Value):
         name: of the model; empty for the name of the largest payload beside the program.
         wheel_python: a Python on the board that must have MNN's wheel; empty for none.
         time_limit_s: the board itself ends it after that long.
+        n_predict: tokens that it is to generate at most; none where only its words say so.
     """
 
     words: tuple[str, ...]
@@ -46,6 +47,7 @@ class WatchOrder(Value):
     name: str = ""
     wheel_python: str = ""
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    n_predict: int | None = None
 
 
 class WatchedProgram(Engine):
@@ -102,6 +104,7 @@ class WatchedProgram(Engine):
                     for file in each.files
                 ),
                 time_limit_s=order.time_limit_s,
+                n_predict=order.n_predict,
             ),
             binary=BinaryRecord(
                 program=program.name.name if program else PurePosixPath(command.words[0]).name,

@@ -60,5 +60,6 @@ def with_wheel(
             "reads": "mnn",
             "name": order.name or name,
             "wheel_python": python,
+            "n_predict": tokens,
         }
     )

@@ -50,6 +50,17 @@ class LoginRefusedError(LastingConnectError):
         self.password_would_do = password_would_do
 
 
+class SlowCommandError(LastingConnectError):
+    """A board that answers has not done a command in time: a second one would run beside it."""
+
+    def __init__(self, board_name: str, timeout_s: float) -> None:
+        super().__init__(
+            f"{board_name}: a command took longer than {timeout_s:g} s.",
+            "The board answers, so it is overloaded or its storage is slow; the command may still "
+            "be running there. Repeat yours when it has ended.",
+        )
+
+
 class SwitchedOffError(LastingConnectError):
     """A virtual board's machine has gone: it cannot be reached any more."""
 

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import HdcReach
 from armload.boards.bulk import TRANSFER_SILENCE_S
+from armload.boards.failures import SlowCommandError
 from armload.boards.forward import Relay, relayed
 from armload.boards.framing import reason, receiving
 from armload.boards.hdc_forward import HdcForward
@@ -86,14 +87,19 @@ class HdcHost:
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         """Run a shell command to its end, whatever its status is."""
         output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-        late = f"{self._name}: a command took longer than {timeout_s:g} s."
+        late = f"{self._name}: no answer within {timeout_s:g} s."
         with self._renewed():
             number, line = self._prepared("run", command, stdin)
             deadline = time.monotonic() + timeout_s
             frame = Frame()
-            for block in self._tool.shell(line, lambda _: deadline - time.monotonic(), late):
-                for stream, data in frame.fed(block):
-                    output[stream] += data
+            try:
+                for block in self._tool.shell(line, lambda _: deadline - time.monotonic(), late):
+                    for stream, data in frame.fed(block):
+                        output[stream] += data
+            except ConnectError as error:
+                if time.monotonic() >= deadline and self._answers():
+                    raise SlowCommandError(self._name, timeout_s) from error
+                raise
             status = self._status(frame)
             if frame.in_files:
                 folder = self._folder()
@@ -238,6 +244,12 @@ class HdcHost:
             self._tool.receive(remote, local, int(size))
             with local.open("rb") as file:
                 yield from iter(lambda: file.read(CHUNK_BYTES), b"")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(ConnectError):
+            self._tool.run_lines("true")
+            return True
+        return False
 
     def _status(self, frame: Frame) -> int:
         if frame.status is not None:

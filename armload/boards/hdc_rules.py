@@ -50,7 +50,7 @@ def forget(local_port: int) -> None:
 
 def left_behind(key: str | None) -> list[Rule]:
     """Return the rules of a device whose processes have ended without removing them."""
-    return [each for each in _noted() if each.key == key and not each.process.is_alive()]
+    return [each for each in _noted() if each.key == key and each.process.is_gone()]
 
 
 def _noted() -> list[Rule]:

@@ -92,7 +92,8 @@ class Host(Protocol):
         """Run a shell command to its end, whatever its status is.
 
         Raises:
-            ConnectError: the connection dropped, or the command took longer than ``timeout_s``.
+            SlowCommandError: it took longer than ``timeout_s``, and may still be running.
+            ConnectError: the connection dropped.
         """
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:

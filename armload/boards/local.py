@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from armload.boards.bulk import Carrier, NotBegunError
+from armload.boards.failures import SlowCommandError
 from armload.boards.forward import LOOPBACK, End, relayed
 from armload.boards.framing import READING, after_mark, marked, receiving, to_be_read
 from armload.boards.host import ChosenWay, Completed, Forward, Piece
@@ -87,11 +88,14 @@ class LocalHost:
         """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
         output = {"stdout": bytearray(), "stderr": bytearray()}
-        late = f"{self._name}: a command took longer than {timeout_s:g} s."
+        late = f"{self._name}: no answer within {timeout_s:g} s."
         with self._started(command, stdin) as process:
-            for stream, data in _pieces(process, lambda: deadline - time.monotonic(), late):
-                output[stream] += data
-            status = self._status(process, max(deadline - time.monotonic(), 1.0), late)
+            try:
+                for stream, data in _pieces(process, lambda: deadline - time.monotonic(), late):
+                    output[stream] += data
+                status = self._status(process, max(deadline - time.monotonic(), 1.0), late)
+            except ConnectError as error:
+                raise SlowCommandError(self._name, timeout_s) from error
         return Completed(
             status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
         )

@@ -18,7 +18,7 @@ from armload.boards.ciphers import (
     features_here,
     features_in,
 )
-from armload.boards.failures import SwitchedOffError, translated
+from armload.boards.failures import SlowCommandError, SwitchedOffError, translated
 from armload.boards.forward import Passage, Relay, relayed
 from armload.boards.framing import (
     READING,
@@ -128,11 +128,16 @@ class SshHost:
         deadline = time.monotonic() + timeout_s
         output = {"stdout": bytearray(), "stderr": bytearray()}
         with self._started(command, stdin) as channel:
-            late = f"{self._name}: a command took longer than {timeout_s:g} s."
+            late = f"{self._name}: no answer within {timeout_s:g} s."
             streams = (blocks_of(channel), errors_of(channel))
-            for stream, data in pieces(*streams, lambda: deadline - time.monotonic(), late):
-                output[stream] += data
-            status = self._status(channel, max(deadline - time.monotonic(), 1.0))
+            try:
+                for stream, data in pieces(*streams, lambda: deadline - time.monotonic(), late):
+                    output[stream] += data
+                status = self._status(channel, max(deadline - time.monotonic(), 1.0))
+            except ConnectError as error:
+                if time.monotonic() >= deadline and self._answers():
+                    raise SlowCommandError(self._name, timeout_s) from error
+                raise
         stdout, stderr = bytes(output["stdout"]), bytes(output["stderr"])
         own = own_output(stdout)
         if own is None:
@@ -274,6 +279,14 @@ class SshHost:
         if done.status != 0:
             raise BoardError(f"{self._name}: {path} cannot be written: {reason(done.stderr)}.")
         return appending(path, offset_bytes)
+
+    def _answers(self) -> bool:
+        """Say whether the connection that is open still reaches the board."""
+        with contextlib.suppress(ConnectError):
+            if self._connection is not None:
+                self._connection.channel().close()
+                return True
+        return False
 
     def _connected(self) -> SshConnection:
         if self._connection is None or not self._connection.alive:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from armload.boards.forward import listening_on
 from armload.cli import terminal
 from armload.cli.document import show_document
+from armload.core.values import visible
 from armload.engines.server import ServingPlan
 from armload.report.services import ServedModel, served_view
 from armload.runs.session import Request
@@ -82,7 +83,7 @@ def _follow(service: Service) -> None:
     try:
         while True:
             service.check()
-            print(service.log(), end="", file=sys.stderr, flush=True)
+            print(visible(service.log()), end="", file=sys.stderr, flush=True)
             time.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         return

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import cache
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from armload.cli.bars import Bars
 from armload.cli.plain_lines import Lines
 from armload.core.progress import Progress
+from armload.core.values import visible
 from armload.report.layout import Prose
 
 _UNWRAPPED = 100_000
@@ -24,6 +27,13 @@ class _Console(Console):
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
         if not self.file.isatty():
             self.width = _UNWRAPPED
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Render all that is printed, in which no text steers the terminal."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

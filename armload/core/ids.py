@@ -1,11 +1,14 @@
-"""Ids of results, which sort by time, and fingerprints, which are equal where a command is."""
+"""Ids: of results, which sort by time; of equal commands; of where a process runs."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 
 _TIME = "%Y%m%dT%H%M%SZ"
 
@@ -31,3 +34,20 @@ def begun(result_id: str) -> datetime | None:
 def fingerprint_of(parts: Iterable[str]) -> str:
     """Return what is equal for equal parts alone."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def boot_id() -> str:
+    """Return what tells this machine's boot from all others; empty where the system does not."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> str:
+    """Return in which numbers of processes have this one's meaning; empty without namespaces."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)  # noqa: PTH116 - the link's target is no path
+    except OSError:
+        return ""

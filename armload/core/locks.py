@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from armload.core.ids import pid_namespace
 from armload.core.progress import Progress
 
 _POLL_S = 0.1
@@ -36,7 +37,7 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = _try(path)
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
+    os.write(descriptor, f"{os.getpid()} {pid_namespace()}\n".encode())
     try:
         yield descriptor
     finally:
@@ -80,9 +81,12 @@ def is_locked(path: Path) -> bool:
 def _holder(path: Path) -> str:
     """Say which process holds a lock, and what can be done."""
     try:
-        taker = int(path.read_text(encoding="utf-8"))
+        number, _, namespace = path.read_text(encoding="utf-8").strip().partition(" ")
+        taker = int(number)
     except (OSError, ValueError):  # it has just been taken, or let go
         return "Press Ctrl-C to cancel."
+    if namespace not in ("", pid_namespace()):
+        return f"It is process {taker} of another container. Press Ctrl-C to cancel."
     try:
         os.kill(taker, 0)
     except ProcessLookupError:

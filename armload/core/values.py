@@ -80,6 +80,17 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+_STEERING = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+"""Characters that steer a terminal, or turn the direction of the text around them (UAX #9)."""
+
+
+def visible(text: str) -> str:
+    """Return a text of the same length that shows where a character would steer what shows it."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def percentage(share: float, *, digits: int = 0) -> str:
     """Write a share of one in percent: ``97%``."""
     return f"{100 * share:.{digits}f}%"

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -15,14 +15,28 @@ from armload.core.errors import BoardError, ConnectError, TransferError
 from armload.core.files import sha256_of, write_whole
 from armload.core.progress import Progress, Silent, Step
 from armload.core.shell import render
-from armload.core.values import Value
+from armload.core.values import Value, counted, format_bytes
 from armload.deploy.launch import JOB_MARK
+from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.retry import Patience, patiently
 from armload.deploy.stored import check_name
 
+RUN_FILES = (
+    *("after", "beat", "birth", "boot_id", "cache", "collected", "exit", "finished", "full"),
+    *("governors", "limit", "mark", "memory", "oom", "pid", "port", "processes", "restored"),
+    *("run.log", "run.sh", "stderr", "stderr.1", "stdout", "stopped", "swapped", "trace.jsonl"),
+    *("trace.jsonl.1", "unattended", "unleased", "uses", "watched", "wrapper"),
+)
+"""What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
+
+MOST_FILES = 250
+MOST_BYTES = 1_000_000_000
+"""Of what a program leaves in its own folder; the script counts them in 32 bits."""
+
+_MOST_EXAMPLES = 3
+
 _SILENCE_S = 300.0  # a slow board makes checksums of large files in silence
 _SCRIPT = "run.sh"
-_PART = ".{name}.part"
 _RESUMED_FROM_BYTES = 1 << 20
 """Shorter files are sent again in full after a dropped connection."""
 
@@ -33,21 +47,36 @@ class Arrived(Value):
     Attributes:
         sizes: lengths of the files, by their names.
         sums: their SHA-256 on the board; empty where it has no tool for that.
+        left: how many files were not sent.
+        examples: names of some of these.
     """
 
     sizes: Mapping[str, int]
     sums: Mapping[str, str]
+    left: int = 0
+    examples: tuple[str, ...] = ()
 
 
 def collect(
-    host: Host, run_folder: PurePosixPath, local_folder: Path, progress: Progress | None = None
+    host: Host,
+    run_folder: PurePosixPath,
+    local_folder: Path,
+    progress: Progress | None = None,
+    *,
+    results: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Copy a run's files into ``local_folder`` and return their names; can be repeated.
+
+    What a run is known to leave is fetched whole. Of the files in its program's own folder,
+    ``MOST_FILES`` and ``MOST_BYTES`` at most; what is left is said.
 
     Bytes go to the disk as they come. A dropped connection is renewed, and what has arrived is not
     sent again. Files are compared with their checksums on the board; where it has no tool for
     that, they are sent a second time and compared with the first. What the run's starter gave
     as its job becomes ``job.json``.
+
+    Args:
+        results: further files that the run may be known to leave.
 
     Raises:
         BoardError: there is no such run.
@@ -58,10 +87,10 @@ def collect(
     progress = progress or Silent()
     local_folder.mkdir(parents=True, exist_ok=True)
     with progress.step(f"Fetching from {host.name}", unit="B") as step:
-        arrived = _fetched(host, run_folder, local_folder, step)
-        sums = arrived.sums or _read_again(host, run_folder, local_folder, step)
+        arrived = _fetched(host, run_folder, local_folder, step, (*RUN_FILES, *results))
+        sums = arrived.sums or _read_again(host, run_folder, arrived.sizes, step)
     for name in arrived.sizes:
-        part = local_folder / _PART.format(name=name)
+        part = local_folder / _part_of(name)
         if sums.get(name) != sha256_of(part):
             part.unlink()
             raise TransferError(
@@ -70,28 +99,43 @@ def collect(
                 _again(host.name),
             )
     for name in arrived.sizes:
-        part = local_folder / _PART.format(name=name)
+        part = local_folder / _part_of(name)
         with part.open("rb+") as file:
             os.fsync(file.fileno())
+        (local_folder / name).parent.mkdir(parents=True, exist_ok=True)
         part.replace(local_folder / name)
+    shutil.rmtree(local_folder / _part_of(PROGRAM_FOLDER), ignore_errors=True)
     if _SCRIPT in arrived.sizes:
         _, _, job = (local_folder / _SCRIPT).read_bytes().rpartition(b"\n" + JOB_MARK)
         write_whole(local_folder / "job.json", job)
+    if arrived.left:
+        progress.say(
+            f"{counted(arrived.left, 'file')} of {run_folder.name} stay on {host.name}, in "
+            f"{run_folder}: {', '.join(arrived.examples)}{_dots(arrived)}. armload fetches up to "
+            f"{MOST_FILES} files and {format_bytes(MOST_BYTES)} from the folder that a program "
+            f"works in ({PROGRAM_FOLDER}), and what it writes itself."
+        )
     return tuple(arrived.sizes)
 
 
-def _fetched(host: Host, run_folder: PurePosixPath, local: Path, step: Step) -> Arrived:
+def _fetched(
+    host: Host, run_folder: PurePosixPath, local: Path, step: Step, known: Sequence[str]
+) -> Arrived:
     patience = Patience()
     while True:
         # The job is made from the script; a file that grew since is checked like any other.
-        parts = {
-            name: size
-            for path in local.glob(_PART.format(name="*"))
-            if (size := path.stat().st_size) >= _RESUMED_FROM_BYTES
-            and (name := path.name.removeprefix(".").removesuffix(".part"))
+        parts = _parts_in(local)
+        values = {
+            "folder": run_folder,
+            "program_folder": PROGRAM_FOLDER,
+            "known": list(known),
+            "known_lines": "\n".join(["", *known, ""]),
+            "most_bytes": MOST_BYTES,
+            "most_examples": _MOST_EXAMPLES,
+            "most_files": MOST_FILES,
+            "parts": [(name, n + 1) for name, n in parts.items()],
         }
-        values = {"folder": run_folder, "parts": [(name, n + 1) for name, n in parts.items()]}
-        receiver = Receiver(local, parts, host.name, step)
+        receiver = Receiver(local, parts, host.name, step, known)
         stderr = bytearray()
         try:
             for stream, data in host.stream(render("collect.sh.j2", values), silence_s=_SILENCE_S):
@@ -110,15 +154,28 @@ def _fetched(host: Host, run_folder: PurePosixPath, local: Path, step: Step) -> 
         return receiver.done()
 
 
+def _part_of(name: str) -> PurePosixPath:
+    """Return where a file grows in a run's folder here: beside its place, which is kept whole."""
+    first, *rest = PurePosixPath(name).parts
+    return PurePosixPath(f".{first}.part", *rest)
+
+
+def _parts_in(local: Path) -> dict[str, int]:
+    """Return how much has arrived of the files that are not sent again from the beginning."""
+    found = {}
+    for part in local.glob(".*.part"):
+        name = part.name.removeprefix(".").removesuffix(".part")
+        for path in [part, *part.rglob("*")]:
+            if path.is_file() and (size := path.stat().st_size) >= _RESUMED_FROM_BYTES:
+                found[str(PurePosixPath(name, *path.relative_to(part).parts))] = size
+    return found
+
+
 def _read_again(
-    host: Host, run_folder: PurePosixPath, local: Path, step: Step
+    host: Host, run_folder: PurePosixPath, names: Iterable[str], step: Step
 ) -> Mapping[str, str]:
     step.update(0, note="again, to compare checksums")
-    sums = {}
-    for path in sorted(local.glob(_PART.format(name="*"))):
-        name = path.name.removeprefix(".").removesuffix(".part")
-        sums[name] = patiently(partial(_sum_of, host, run_folder / name))
-    return sums
+    return {name: patiently(partial(_sum_of, host, run_folder / name)) for name in names}
 
 
 def _sum_of(host: Host, path: PurePosixPath) -> str:
@@ -134,17 +191,28 @@ class Receiver:
     Args:
         folder: where they grow, each beside its place.
         parts: how much of some of them is there.
+        known: names that a file may have outside of the program's folder.
     """
 
-    def __init__(self, folder: Path, parts: Mapping[str, int], board_name: str, step: Step) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        parts: Mapping[str, int],
+        board_name: str,
+        step: Step,
+        known: Sequence[str] = RUN_FILES,
+    ) -> None:
         self.sizes: dict[str, int] = {}
+        self._known = known
+        self._left = 0
+        self._examples: list[str] = []
         self._folder = folder
         self._parts = parts
         self._board_name = board_name
         self._step = step
         self._rest = b""
         self._in_listing = True
-        self._listed: list[str] = []
+        self._listed: list[tuple[str, str]] = []
         self._awaited: list[tuple[str, int]] = []
         self._sums: dict[str, str] = {}
         self._complete = False
@@ -186,7 +254,9 @@ class Receiver:
                 "the transfer.",
                 _again(self._board_name),
             )
-        return Arrived(sizes=self.sizes, sums=self._sums)
+        return Arrived(
+            sizes=self.sizes, sums=self._sums, left=self._left, examples=tuple(self._examples)
+        )
 
     def close(self) -> None:
         """Drop what has been read in part."""
@@ -199,15 +269,19 @@ class Receiver:
                 self._in_listing = False
                 self._begin_files()
                 return
-            self._listed.append(line.decode("utf-8", "surrogateescape").strip())
+            word, _, rest = line.decode("utf-8", "surrogateescape").partition(" ")
+            if word == "#more" and rest.isdecimal():
+                self._left = int(rest)
+            elif word == "#left":
+                self._examples.append(rest)
+            elif word != "#":
+                self._listed.append((word, rest))
 
     def _begin_files(self) -> None:
-        # After several files, wc adds a line with their sum.
-        for line in self._listed[:-1] if len(self._listed) > 1 else self._listed:
-            length, _, name = line.partition(" ")
-            check_name(name)
+        for length, name in self._listed:
+            self._check(name)
             if not length.isdecimal():
-                raise ValueError(f"{line[:200]!r} has no length")
+                raise ValueError(f"{name[:200]!r} has no length")
             self.sizes[name] = int(length)
         missing = sum(size - self._parts.get(name, 0) for name, size in self.sizes.items())
         if missing > shutil.disk_usage(self._folder).free:
@@ -216,11 +290,13 @@ class Receiver:
         for name, size in self.sizes.items():
             have = self._parts.get(name, 0)
             if have > size:
-                (self._folder / _PART.format(name=name)).unlink()
+                (self._folder / _part_of(name)).unlink()
                 raise ValueError(f"{name} became shorter")
             self._awaited.append((name, size - have))
             if not have:
-                (self._folder / _PART.format(name=name)).write_bytes(b"")
+                part = self._folder / _part_of(name)
+                part.parent.mkdir(parents=True, exist_ok=True)
+                part.write_bytes(b"")
         self._awaited.reverse()
         total = sum(self.sizes.values())
         self._done_bytes = total - sum(left for _, left in self._awaited)
@@ -231,7 +307,7 @@ class Receiver:
             name, left = self._awaited[-1]
             piece, self._rest = self._rest[:left], self._rest[left:]
             if piece:
-                with (self._folder / _PART.format(name=name)).open("ab") as file:
+                with (self._folder / _part_of(name)).open("ab") as file:
                     file.write(piece)
                 self._done_bytes += len(piece)
                 self._step.update(self._done_bytes)
@@ -250,6 +326,23 @@ class Receiver:
                 self._sums[name] = line[:64].decode("ascii", "replace")
             else:
                 raise ValueError("the files are truncated, or changed during the transfer")
+
+    def _check(self, name: str) -> None:
+        """Refuse a file that is not for this place, such as one that only this machine writes.
+
+        Raises:
+            ValueError: says which.
+        """
+        folder, *inside = name.split("/")
+        if inside and folder == PROGRAM_FOLDER:
+            for part in inside:
+                check_name(part)
+        elif name not in self._known:
+            raise ValueError(f"{name[:200]!r} is no file of a run")
+
+
+def _dots(arrived: Arrived) -> str:
+    return ", …" if arrived.left > len(arrived.examples) else ""
 
 
 def _again(board_name: str) -> str:

@@ -38,6 +38,7 @@ SEEN_TRACE, SEEN_TEXT = "seen.jsonl", "seen.stdout"
 """The trace, and what the program has written, as far as a run was followed."""
 
 _SHOWN_TEXT_BYTES = 1 << 16
+_LONGEST_STOP_S = 200.0  # where sleep takes whole seconds only
 
 _CUTS: dict[bytes, tuple[Cut, str]] = {
     b"#lost": ("lost", "the script that monitors the program was killed"),
@@ -112,7 +113,8 @@ def stop(host: Host, run_folder: PurePosixPath, *, finished: bool = False) -> No
         lambda: host.run(
             render(
                 "stop.sh.j2", {"folder": run_folder, "mark": "finished" if finished else "stopped"}
-            )
+            ),
+            timeout_s=_LONGEST_STOP_S,
         )
     )
 

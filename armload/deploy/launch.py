@@ -13,6 +13,7 @@ from armload.core.errors import ConnectError
 from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.claims import SERVING
+from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
 from armload.deploy.retry import patiently
 from armload.deploy.space import refusal
@@ -74,7 +75,7 @@ def launch(
     A connection that drops meanwhile is renewed; the program is still started only once.
 
     Args:
-        run_folder: becomes the program's working folder.
+        run_folder: the program works in its ``PROGRAM_FOLDER``.
         argv: the program and its arguments, with the host's launcher before them where it
             has one.
         trace: let our library write ``trace.jsonl`` there.
@@ -98,6 +99,7 @@ def launch(
         "run.sh.j2",
         {
             "folder": run_folder,
+            "program_folder": PROGRAM_FOLDER,
             "holds": f"{run_folder.name} {SERVING}" if upkeep else run_folder.name,
             "argv": list(argv),
             "environment": dict(environment or {}),
@@ -121,6 +123,7 @@ def launch(
             {
                 "runs": run_folder.parent,
                 "name": run_folder.name,
+                "program_folder": PROGRAM_FOLDER,
                 "size": len(content),
                 "mark": mark,
                 "again": again,

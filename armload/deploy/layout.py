@@ -6,6 +6,10 @@ from pathlib import PurePosixPath
 
 from armload.core.values import Value
 
+PROGRAM_FOLDER = "files"
+"""Of a run: the program works in it, so that nothing which it writes is taken for a file of ours.
+On this machine it has the same name."""
+
 _DIGITS = 12
 _PROGRAMS, _MODELS = "bin", "models"
 
@@ -53,3 +57,8 @@ class Layout(Value):
     def run(self, run_id: str) -> PurePosixPath:
         """Return the folder of one run."""
         return self.runs / run_id
+
+
+def from_program_folder(name: str) -> str:
+    """Return what a program calls a file in its run's folder."""
+    return str(PurePosixPath("..", name))

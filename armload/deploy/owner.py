@@ -48,8 +48,8 @@ class Owner(Value):
         return f"{self.user}@{self.workstation.rpartition('-')[0]}"
 
     def is_gone(self) -> bool:
-        """Say whether it was a process of this machine that has ended."""
-        return self.workstation == workstation_id() and not self.process.is_alive()
+        """Say whether it was a process of this machine that has ended for sure."""
+        return self.workstation == workstation_id() and self.process.is_gone()
 
     def is_alive_here(self) -> bool:
         """Say whether it is a process of this machine that runs."""

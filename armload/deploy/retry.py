@@ -56,7 +56,7 @@ class Patience:
 
 
 def patiently(action: Callable[[], Done], patience: Patience | None = None) -> Done:
-    """Do what may be done twice, until the connection holds.
+    """Do what may be done twice, until the connection holds; what is merely slow is not repeated.
 
     Raises:
         ConnectError: the board stayed away.

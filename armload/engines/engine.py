@@ -92,12 +92,14 @@ class Engine(ABC):
         name: in ``run.json`` and the list of engines; unique.
         unit: of its progress.
         helpers: programs of ours that the board's shell starts, as in ``toolchains/board/``.
+        results: files that it makes in a run's folder, which are fetched however large they are.
         less_memory: what to do where the board has too little for it.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str] = "steps"
     helpers: ClassVar[tuple[str, ...]] = ()
+    results: ClassVar[tuple[str, ...]] = ()
     less_memory: ClassVar[str] = LESS_MEMORY
 
     @property

@@ -16,6 +16,9 @@ ENGINES: tuple[type[Engine], ...] = (
     *(Completion, Speculation, Scoring, Serving, Quantising, Importance, WatchedProgram),
 )
 
+RESULTS = tuple(name for engine in ENGINES for name in engine.results)
+"""Files that an engine's result may be."""
+
 
 def engine_called(name: str) -> type[Engine]:
     """Return the engine that a job names.

@@ -9,12 +9,13 @@ from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
 from armload.deploy.follow import Growth
+from armload.deploy.layout import from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import NO_REPACK, check_architecture, if_offered
 from armload.engines.model_engine import memory_of, peak_memory
-from armload.engines.model_tool import InPlace, ModelTool, from_run_folder
+from armload.engines.model_tool import InPlace, ModelTool, payload_from_program_folder
 from armload.engines.output import Output
 from armload.engines.trace import read_trace
 from armload.models.model import Model
@@ -54,6 +55,7 @@ class Importance(ModelTool[ImportancePlan]):
 
     name = PROGRAM
     unit = "chunks"
+    results = (RESULT,)
 
     def __init__(
         self,
@@ -88,8 +90,13 @@ class Importance(ModelTool[ImportancePlan]):
     def command(self, site: Site) -> tuple[str, ...]:
         """Return the words that start llama-imatrix there."""
         tokens = str(self.plan.chunk_tokens)
-        words = ["-m", str(self._base(site)), "-f", from_run_folder(site.layout, self._text)]
-        words += ["-o", RESULT, "-c", tokens, "-b", tokens, "-ub", tokens]
+        words = [
+            "-m",
+            str(self._base(site)),
+            "-f",
+            payload_from_program_folder(site.layout, self._text),
+        ]
+        words += ["-o", from_program_folder(RESULT), "-c", tokens, "-b", tokens, "-ub", tokens]
         words += if_offered(self._binary.path, "--no-ppl")
         words += if_offered(self._binary.path, NO_REPACK)
         words += if_offered(self._binary.path, "-fit", "off")

@@ -82,10 +82,10 @@ class ModelTool(ModelProgram[AnyPlan]):
         return ("sh", "-c", 'exec "$@" 2>&1', "sh", *site.launcher, self.program(site), *words)
 
 
-def from_run_folder(layout: Layout, payload: Payload) -> str:
-    """Return where a file of a payload lies on a board, as seen from a run's folder.
+def payload_from_program_folder(layout: Layout, payload: Payload) -> str:
+    """Return where a file of a payload lies on a board, as seen from a program's folder.
 
     A program that notes the name in its result would else note where a work folder is.
     """
     remote = payload.items(layout)[0].remote
-    return str(PurePosixPath("..", "..", remote.relative_to(layout.workdir)))
+    return str(PurePosixPath("..", "..", "..", remote.relative_to(layout.workdir)))

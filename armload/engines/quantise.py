@@ -9,11 +9,12 @@ from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
 from armload.deploy.follow import Growth
+from armload.deploy.layout import from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.engine import Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import if_offered
-from armload.engines.model_tool import InPlace, ModelTool, from_run_folder
+from armload.engines.model_tool import InPlace, ModelTool, payload_from_program_folder
 from armload.engines.output import Output
 from armload.models.model import Model
 
@@ -76,6 +77,7 @@ class Quantising(ModelTool[QuantisingPlan]):
 
     name = PROGRAM
     unit = "tensors"
+    results = (RESULT,)
 
     def __init__(
         self,
@@ -114,12 +116,12 @@ class Quantising(ModelTool[QuantisingPlan]):
         """Return the words that start llama-quantize there, within a share of the free memory."""
         words = ["--allow-requantize"] if self.plan.allow_requantize else []
         if self._importance is not None:
-            words += ["--imatrix", from_run_folder(site.layout, self._importance)]
+            words += ["--imatrix", payload_from_program_folder(site.layout, self._importance)]
         free_bytes = site.found.conditions.memory_available_bytes
         buffer_bytes = max(round(_SHARE_OF_MEMORY * free_bytes), LEAST_BUFFER_BYTES)
         buffer_mib = min(buffer_bytes, MOST_BUFFER_BYTES) >> 20
         words += if_offered(self._binary.path, "--max-buffer-size", str(buffer_mib))
-        result = str(self.in_place.result) if self.in_place else RESULT
+        result = str(self.in_place.result) if self.in_place else from_program_folder(RESULT)
         return self._started(site, [*words, str(self._base(site)), result, self.plan.type])
 
     def progress(self, now: Growth) -> int:

@@ -13,6 +13,7 @@ from armload.core.errors import UsageError
 from armload.core.files import sha256_of
 from armload.core.values import Value, counted
 from armload.deploy.follow import Growth
+from armload.deploy.layout import from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.answers import (
     Answer,
@@ -111,6 +112,7 @@ class Scoring(ModelEngine[ScoringPlan]):
 
     name = SCORER
     unit = "items"
+    results = (LOGITS,)
 
     def __init__(self, plan: ScoringPlan, binary: Binary, model: Model, items: Path) -> None:
         super().__init__(plan, binary, model)
@@ -155,7 +157,8 @@ class Scoring(ModelEngine[ScoringPlan]):
         """Return the words that start armload-score there."""
         plan, program = self.plan, self._binary.path
         on_board, model, items = (str(each.items(site.layout)[0].remote) for each in self.payload)
-        words = [on_board, "-m", model, "--items", items, "--logits", LOGITS]
+        words = [on_board, "-m", model, "--items", items, "--logits"]
+        words += [from_program_folder(LOGITS)]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
         words += settings_words(plan, program)
         words += self._memory_words(site)

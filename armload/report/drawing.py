@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from armload.core.values import visible
+
 if TYPE_CHECKING:
     import altair as alt
 
@@ -71,6 +73,15 @@ def untitled(specification: Specification) -> Specification:
     return {key: value for key, value in specification.items() if key != "title"}
 
 
+def legible(value: Any) -> Any:
+    """Replace in a specification what would turn the text around it, or what no SVG can hold."""
+    if isinstance(value, dict):
+        return {legible(key): legible(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [legible(each) for each in value]
+    return visible(value) if isinstance(value, str) else value
+
+
 def columns_for(labels: Sequence[str]) -> int:
     """Return how many labels of a legend stand beside one another in a picture."""
     longest = max((len(line) for label in labels for line in label.split("\n")), default=1)
@@ -82,7 +93,7 @@ def png(specification: Specification) -> bytes:
     import vl_convert
 
     picture: bytes = vl_convert.vegalite_to_png(
-        specification, scale=PIXELS_PER_UNIT, config={"background": "white", "padding": 16}
+        legible(specification), scale=PIXELS_PER_UNIT, config={"background": "white", "padding": 16}
     )
     return picture
 
@@ -92,7 +103,7 @@ def svg(specification: Specification) -> str:
     import vl_convert
 
     picture: str = vl_convert.vegalite_to_svg(
-        specification, config={"background": "white", "padding": 16}
+        legible(specification), config={"background": "white", "padding": 16}
     )
     return picture
 

@@ -10,9 +10,10 @@ from importlib.metadata import version
 from importlib.resources import files
 
 from armload.core.files import write_whole
+from armload.core.values import visible
 from armload.core.workspace import cache_folder
 from armload.report import formatting as words
-from armload.report.drawing import Specification, inline_svg, untitled
+from armload.report.drawing import Specification, inline_svg, legible, untitled
 
 SCRIPTS = ("draw.js", "sort.js", "filter.js")
 
@@ -20,7 +21,8 @@ SCRIPTS = ("draw.js", "sort.js", "filter.js")
 def render(template: str, values: Mapping[str, object], charts: Mapping[str, Specification]) -> str:
     """Return a page as HTML that needs no other file.
 
-    Every text that came from a board or a file is escaped, and the page's policy lets no
+    Every text that came from a board or a file is escaped and cannot steer the text around it, and
+    the page's policy lets no
     script run but the page's own, and nothing be fetched.
 
     Args:
@@ -34,10 +36,12 @@ def render(template: str, values: Mapping[str, object], charts: Mapping[str, Spe
         loader=jinja2.PackageLoader("armload.report", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        # What is markup already has been here, or is a library.
+        finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    bare = {name: untitled(chart) for name, chart in charts.items()}
+    bare = {name: legible(untitled(chart)) for name, chart in charts.items()}
     script = (libraries() if charts else "") + "".join(map(_own, SCRIPTS))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = {

@@ -16,12 +16,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from armload.core.values import visible
+
 _NARROWEST_PROSE = 20
 """In less than so many columns prose is no pleasure to read beside something else."""
 
 _GAP = 2
 _INDENT = 4
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UNBROKEN = re.compile(
     r"(?<!\w)'[^'\s][^']*'\S*"  # a quoted word of a shell's
     r"|[\d.,]*\d (?:[kMG]?B|ms|s|%|°C)(?!\w)\S*"
@@ -36,14 +37,9 @@ def whole(text: str, style: str = "") -> Text:
 
 
 def wrapped(text: Text, width: int) -> list[Text]:
-    """Break prose into lines; a line of its own that is indented stays as it is.
-
-    What would steer the terminal, such as an escape sequence in a model's name, is replaced.
-    """
+    """Break prose into lines; a line of its own that is indented stays as it is."""
     lines: list[Text] = []
-    text = text.copy()
-    text.plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.plain)
-    for line in text.split("\n", allow_blank=True):
+    for line in _text(text).split("\n", allow_blank=True):
         if text.no_wrap or line.plain.startswith(" "):
             lines.append(line)
             continue
@@ -215,7 +211,10 @@ def _width(text: Text) -> int:
 
 
 def _text(text: Text | str, style: str = "") -> Text:
-    return text if isinstance(text, Text) else Text(text, style=style)
+    """Return a text without what would steer the terminal, such as an escape sequence in a name."""
+    text = text.copy() if isinstance(text, Text) else Text(text, style=style)
+    text.plain = visible(text.plain)
+    return text
 
 
 def _line(text: Text) -> Text:

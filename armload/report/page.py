@@ -8,6 +8,7 @@ from pathlib import Path
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.core.files import write_whole
+from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
 from armload.report import formatting as words
 from armload.report.cells import cells_of
@@ -36,8 +37,8 @@ def write_report(run: Run, folder: Path) -> tuple[Path, Path | None]:
     else:
         write_whole(picture, png(specification))
     raw_files = sorted(
-        path.name
-        for path in folder.iterdir()
+        str(path.relative_to(folder))
+        for path in [*folder.iterdir(), *(folder / PROGRAM_FOLDER).rglob("*")]
         if path.is_file() and path != page and not path.name.startswith(".")
     )
     write_whole(page, render_page(run, specification, raw_files).encode())

@@ -23,6 +23,7 @@ from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
 from armload.deploy.stored import mark_collected
 from armload.deploy.traces import whole_lines
+from armload.engines.every import RESULTS
 from armload.engines.job import Job
 from armload.runs import store
 from armload.runs.assemble import assemble, read_job
@@ -91,7 +92,7 @@ def _collect(
     if cut == "lost":
         end_orphan(host, on_board)
     try:
-        collect(host, on_board, local, progress)
+        collect(host, on_board, local, progress, results=RESULTS)
     except (ConnectError, TransferError):
         raise
     except ArmloadError:

@@ -79,9 +79,9 @@ def follow(
             nonlocal stopped
             step.update(engine.progress(now), note=engine.note(now))
             if not stopped and engine.is_done(now):
-                stopped = True
                 with closing(connection.beside()) as beside:
                     stop(beside, on_board, finished=True)
+                stopped = True
 
         while True:
             try:

@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.board import load_board
-from armload.core.errors import BusyError
-from armload.core.progress import Silent
+from armload.boards.board import Board, load_board
+from armload.boards.host import Host
+from armload.core.errors import BusyError, ConnectError
+from armload.core.progress import Progress, Silent
 from armload.deploy.claims import claims
 from armload.engines import every
 from armload.report.table import run_table
 from armload.runs import store
-from armload.runs.pipeline import execute
+from armload.runs.connection import Connection
+from armload.runs.fetch import fetch
+from armload.runs.follow import follow
+from armload.runs.pipeline import execute, underway
 from armload.runs.pull import pull
 from armload.runs.session import Request, session
 from tests import one_number as example
@@ -68,6 +72,34 @@ def test_a_program_that_is_stopped_when_its_work_is_done_has_not_failed(folder: 
     script = one_number(folder, "echo 7; sleep 600")
     _, result, valid = measured(OneNumber(script, Silent(), waits=True))
     assert (result, valid) == ({"number": 7}, True)
+
+
+class _BesideOnce(Connection):
+    """A connection of which the first further one to the board cannot be made."""
+
+    def __init__(self, board: Board, progress: Progress) -> None:
+        super().__init__(board, progress)
+        self.tried = 0
+
+    def beside(self) -> Host:
+        self.tried += 1
+        if self.tried == 1:
+            raise ConnectError("the connection dropped")
+        return super().beside()
+
+
+def test_a_program_whose_work_is_done_is_stopped_after_a_dropped_connection_too(
+    folder: Path,
+) -> None:
+    engine = OneNumber(one_number(folder, "echo 7; sleep 600"), Silent(), waits=True)
+    with session(Request(board=BOARD, wait_s=0), (), Silent()) as where:
+        with underway(where, engine, Silent(), new=False) as it:
+            connection = _BesideOnce(where.connection.board, Silent())
+            assert follow(connection, it.folder, engine, it.job, Silent()) is None
+        assert connection.tried == 2
+        run, _ = fetch(connection.host, connection.board, it.folder, Silent())
+    assert run.exit.kind == "done"
+    assert run.verdict.valid
 
 
 def test_it_waits_for_the_lease(folder: Path) -> None:

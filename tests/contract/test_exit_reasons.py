@@ -20,7 +20,7 @@ from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_peaks
 from armload.deploy.follow import CutShortError, Growth, end_orphan, follow, stop
 from armload.deploy.launch import launch
-from armload.deploy.layout import Layout
+from armload.deploy.layout import PROGRAM_FOLDER, Layout
 from tests.faults import mounted
 from tests.programs import compiled, without_loader
 
@@ -177,7 +177,9 @@ def test_storage_that_is_full_for_a_while_is_noted(
     with mounted(ended.host, workdir, "size=1m"):
         wait = "until [ -e {} ]; do sleep 0.1; done"
         fill = "cat /dev/zero >more 2>/dev/null"
-        script = f"{wait.format('memory')}; {fill}; {wait.format('full')}; rm more; echo enough"
+        script = (
+            f"{wait.format('../memory')}; {fill}; {wait.format('../full')}; rm more; echo enough"
+        )
         local = ended.run("sh", "-c", script, limit_s=20)
         assert explain(local).kind == "done"
         assert storage_was_full(local)
@@ -224,7 +226,7 @@ def test_large_output_comes_home_whole_whatever_is_in_it(ended: Endings, tmp_pat
     local = ended.run("sh", "-c", script)
     assert (local / "stdout").read_bytes() == data
     assert (local / "stderr").read_bytes() == data
-    assert (local / "odd name").exists()
+    assert (local / PROGRAM_FOLDER / "odd name").exists()
     assert [path.name for path in local.iterdir() if path.name.endswith(".part")] == []
 
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from armload.boards.failures import SlowCommandError
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import join, quote
+from armload.deploy.retry import Patience, patiently
 
 WORDS = st.text(
     st.characters(exclude_characters="\0", codec="utf-8"), max_size=40
@@ -68,6 +70,21 @@ def test_a_file_with_a_long_name_is_resumed(host: Host, tmp_path: Path, size: in
     assert Path(remote).read_bytes() == data
     host.write(remote, [b"the end"], offset_bytes=500_000)
     assert Path(remote).read_bytes() == data[:500_000] + b"the end"
+
+
+def test_a_command_that_is_merely_slow_is_not_repeated_beside_the_first(
+    host: Host, tmp_path: Path
+) -> None:
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    waits = f"until [ -e {quote(gate)} ]; do sleep 0.1 2>/dev/null || sleep 1; done"
+    command = f"echo begun >>{quote(begun)}; {waits}"
+    try:
+        with pytest.raises(SlowCommandError, match="took longer than 2 s"):
+            patiently(lambda: host.run(command, timeout_s=2), Patience(10))
+        assert begun.read_text() == "begun\n"
+        assert host.run("echo on").text == "on"
+    finally:
+        gate.touch()
 
 
 def test_a_command_that_takes_too_long_is_given_up(host: Host) -> None:

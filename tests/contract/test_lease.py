@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.host import Host
+from armload.boards.local import LocalHost
 from armload.boards.virtual.process import Started
 from armload.core.errors import BoardError, BusyError
 from armload.core.progress import Silent
@@ -21,6 +22,7 @@ from armload.deploy.claims import claims, need_board, release
 from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
 from armload.deploy.owner import this_process
+from tests.containers import contained, told_by
 from tests.contract.leases import BOOT_ID, SOMEBODY, put_up, taken, uptime_s
 from tests.faults import mounted
 
@@ -142,6 +144,45 @@ def test_a_command_of_this_machine_that_was_killed_holds_up_nobody(
     gone.wait()
     with taken(host, workdir):
         assert len(claims(host, workdir)) == 1
+
+
+_TAKING = """
+import sys
+from pathlib import PurePosixPath
+from armload.boards.local import LocalHost
+from armload.core.errors import BusyError
+from tests.contract.leases import taken
+
+try:
+    with taken(LocalHost("kitchen"), PurePosixPath(sys.argv[1])):
+        print("taken", flush=True)
+        sys.stdin.read()
+except BusyError:
+    print("busy", flush=True)
+"""
+
+
+def test_a_live_command_outside_of_a_container_keeps_its_board(tmp_path: Path) -> None:
+    workdir = PurePosixPath(tmp_path)
+    with taken(LocalHost("kitchen"), workdir), contained(_TAKING, str(workdir)) as inside:
+        assert told_by(inside) == "busy"
+
+
+def test_what_a_dead_container_leaves_is_free_when_it_has_expired(tmp_path: Path) -> None:
+    host, workdir = LocalHost("kitchen"), PurePosixPath(tmp_path)
+    with contained(_TAKING, str(workdir)) as inside:
+        assert told_by(inside) == "taken"
+        (claim,) = claims(host, workdir)
+        assert claim.owner is not None
+        assert claim.owner.workstation == this_process().workstation
+        with pytest.raises(BusyError), taken(host, workdir):
+            pytest.fail("it lives in a container")
+    with pytest.raises(BusyError), taken(host, workdir):
+        pytest.fail("nobody here can know that it has ended")
+    (file,) = Path(tmp_path, "lease").iterdir()
+    file.rename(file.with_name(f"{file.name.rpartition('.')[0]}.{uptime_s() - 1}"))
+    with taken(host, workdir) as lease:
+        assert [claim.token for claim in claims(host, workdir)] == [lease.token]
 
 
 def test_only_one_at_a_time_has_the_board(

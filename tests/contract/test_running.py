@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path, PurePosixPath
 from typing import cast
 
@@ -14,16 +15,18 @@ from hypothesis import strategies as st
 from armload.boards.board import Board
 from armload.boards.host import Completed, Host
 from armload.boards.local import LocalHost
+from armload.boards.virtual.process import Started
 from armload.core.errors import BoardError, ConnectError, RunError
 from armload.core.shell import quote
-from armload.deploy.collect import collect
+from armload.deploy.collect import MOST_FILES, collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.exit_record import read_peaks
-from armload.deploy.follow import Growth, follow, stop
-from armload.deploy.layout import Layout
+from armload.deploy.follow import Growth, end_orphan, follow, stop
+from armload.deploy.layout import PROGRAM_FOLDER, Layout
 from armload.deploy.stored import list_runs
 from tests.contract.launching import launched, nothing, run_to_end, waiting_for
-from tests.faults import small_disk
+from tests.faults import At, small_disk
+from tests.waiting import wait_until
 
 WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=30)
 
@@ -194,6 +197,104 @@ def test_a_run_folder_is_used_once(host: Host, board: Board) -> None:
     launched(host, board.workdir, "true")
     with pytest.raises(BoardError, match="cannot start the run"):
         launched(host, board.workdir, "true")
+
+
+def test_what_a_program_writes_is_never_taken_for_a_file_of_ours(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    gate, local = tmp_path / "gate", tmp_path / "local"
+    script = (
+        "for name in exit stopped finished memory watched pid wrapper birth boot_id limit full "
+        f"stdout trace.jsonl reference.json; do echo 0 >$name; done; until [ -e {quote(gate)} ]; "
+        "do sleep 0.1 2>/dev/null || sleep 1; done; exit 3"
+    )
+    folder = launched(host, board.workdir, "sh", "-c", script)
+    wait_until(lambda: any(Path(folder).rglob("reference.json")))
+    assert [run.state for run in list_runs(host, board.workdir)] == ["running"]
+    gate.touch()
+    assert follow(host, folder, nothing) == 3
+    progress = At(0, lambda: None)
+    collect(host, folder, local, progress)
+    assert progress.said == []
+    assert explain(local).kind == "exit status"
+    assert not (local / "reference.json").exists()
+    assert (local / PROGRAM_FOLDER / "reference.json").read_text() == "0\n"
+    assert (local / PROGRAM_FOLDER / "exit").read_text() == "0\n"
+
+
+def test_the_files_of_a_program_come_home_with_their_folders(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    local = tmp_path / "run"
+    script = "mkdir -p 'my out/deep'; echo a >'my out/deep/$(id) é '; echo b >'-n'; : >empty"
+    assert run_to_end(host, board.workdir, local, "sh", "-c", script) == 0
+    there = Path(Layout(workdir=board.workdir).run("run"), PROGRAM_FOLDER)
+    (there / "large").write_bytes(os.urandom(2 << 20))
+    (local / ".files.part").mkdir()
+    (local / ".files.part" / "large").write_bytes((there / "large").read_bytes()[: 1 << 20])
+    collect(host, PurePosixPath(there.parent), local)
+    found = {
+        str(path.relative_to(there)): path.read_bytes()
+        for path in there.rglob("*")
+        if path.is_file()
+    }
+    home = local / PROGRAM_FOLDER
+    assert len(found) == 4
+    assert {name: (home / name).read_bytes() for name in found} == found
+    assert not list(local.glob(".*"))
+
+
+def test_of_what_no_run_is_known_to_leave_only_so_much_is_fetched(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    local = tmp_path / "local"
+    folder = launched(host, board.workdir, "true")
+    follow(host, folder, nothing)
+    collect(host, folder, local)
+    own = {path.name for path in local.iterdir() if path.is_file()}
+    there = Path(folder, PROGRAM_FOLDER)
+    with (there / "0-huge").open("wb") as file:
+        file.truncate(3 << 30)
+    (there / "0-dir").mkdir()
+    (there / "0-dir" / "small").write_bytes(b"1")
+    for number in range(10_000):
+        Path(folder, f"stray-{number}").touch()
+        (there / f"{number}").touch()
+    (there / "back\\slash").touch()
+    progress = At(0, lambda: None)
+    collect(host, folder, local, progress)
+    assert {path.name for path in local.iterdir() if path.is_file()} - {"job.json"} == own - {
+        "job.json"
+    }
+    fetched = [path for path in (local / PROGRAM_FOLDER).rglob("*") if path.is_file()]
+    assert len(fetched) == MOST_FILES - 1
+    (said,) = progress.said
+    assert f"{20_000 + 3 - len(fetched):,} files of run stay on" in said
+    assert str(folder) in said
+
+
+def test_a_later_process_with_the_number_of_a_run_s_program_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    host = LocalHost("kitchen")
+    workdir = PurePosixPath(tmp_path / "board")
+    folder = launched(host, workdir, "sleep", "600")
+    wait_until(lambda: Path(folder, "pid").exists() and Path(folder, "pid").read_text() != "")
+    program = Started.of(int(Path(folder, "pid").read_text()))
+    assert program is not None
+    os.kill(int(Path(folder, "wrapper").read_text()), signal.SIGKILL)
+    with subprocess.Popen(["sleep", "600"], start_new_session=True, cwd=folder) as stranger:
+        try:
+            Path(folder, "pid").write_text(f"{stranger.pid}\n")
+            stop(host, folder)
+            end_orphan(host, folder)
+            assert stranger.poll() is None
+            Path(folder, "pid").write_text(f"{program.pid}\n")
+            end_orphan(host, folder)
+            assert program.wait_gone(10)
+        finally:
+            stranger.kill()
+            program.end()
 
 
 def test_a_run_that_finds_no_room_says_how_to_make_some(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from armload.deploy.helpers import program_of_the_shell
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.payload import read_payload
+from armload.engines.watched.engine import PROGRAM_ID_FILE
 from armload.engines.watched.output import Reads
 from armload.engines.watched.trace import read_watching
 from armload.runs.assemble import assemble
@@ -72,7 +73,7 @@ class Watching:
         launch(
             self.host,
             run_folder=folder,
-            argv=[str(self._watch), "-p", "watched", *settings, "--", started, *words],
+            argv=[str(self._watch), "-p", PROGRAM_ID_FILE, *settings, "--", started, *words],
             trace=True,
             time_limit_s=limit_s,
             job=b"{}",

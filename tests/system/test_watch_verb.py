@@ -112,6 +112,20 @@ def test_a_foreign_engine_s_run_is_a_run_like_any_other(
     assert "nothing to fetch" in person.types("pull", "--board", "here").stdout
 
 
+def test_files_that_it_writes_are_results_and_none_of_ours(person: Person) -> None:
+    script = "mkdir out; echo 0 >exit; echo {} >reference.json; echo 7 >out/answer; exit 3"
+    words = ("watch", "--board", "here", "--json", "--", "sh", "-c", script)
+    run = json.loads(person.types(*words, status=9).stdout)
+    assert run["exit"]["status"] == 3
+    assert run["reference"] is None
+    folder = person.runs / run["id"]
+    assert (folder / "files" / "out" / "answer").read_text() == "7\n"
+    assert 'href="./files/out/answer"' in (folder / "report.html").read_text()
+    (folder / "run.json").unlink()
+    pulled = json.loads(person.types("pull", "--board", "here", "--json").stdout)
+    assert run["id"] in json.dumps(pulled)
+
+
 def test_it_compares_with_another_and_says_what_differs(
     person: Person, demo: dict[str, Any]
 ) -> None:

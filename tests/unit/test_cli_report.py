@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from armload.runs import store
 from tests import command_line
-from tests.unit.runs import failed_run
+from tests.unit.runs import failed_run, quick_run
 from tests.unit.sweeps import Q4, Q8, made_run
 
 
@@ -47,6 +48,33 @@ def test_it_writes_a_new_folder_and_says_where_and_what(folder: Path) -> None:
     assert all(path.is_file() for path in written)
     assert {path.parent.parent for path in written} == {folder / "reports"}
     assert any(line.startswith("Model against model: Q8_0 takes 1.6") for line in lines)
+
+
+def test_no_name_steers_the_terminal_or_turns_the_text_around_it(tmp_path: Path) -> None:
+    steers = "".join(map(chr, [0x1B, 0x7F, 0x9B, 0x202E, 0x2066, 0x200F, 0x2028]))
+    name = f"m{steers}FUGG.gguf"
+    for number in (1, 2):
+        run = failed_run() if number == 1 else quick_run(prompt=name, text=name)
+        update = {
+            "id": f"20261122T00000{number}Z-kitchen-m",
+            "model": run.model.model_copy(update={"name": name}),
+            "board": run.board.model_copy(update={"name": name, "description": name}),
+            "command": (name,),
+            "notes": (name,),
+        }
+        store.save(run.model_copy(update=update), tmp_path / "runs" / update["id"])
+    for words in (["show"], ["show", "latest"], ["report", "latest"], ["show", name]):
+        done = typed(tmp_path, *words)
+        assert not set(steers) & set(done.stdout + done.stderr), words
+    assert json.loads(typed(tmp_path, "show", "latest", "--json").stdout)["model"]["name"] == name
+    both = typed(tmp_path, "report", *(path.name for path in (tmp_path / "runs").iterdir()))
+    assert both.returncode == 0, both.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) >= 2
+    for page in pages:
+        text = re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
+        assert "FUGG" in text
+        assert not set(steers) & set(text), page
 
 
 def test_its_json_is_one_document_with_paths_and_the_table(folder: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from armload.core import locks
 from armload.core.locks import is_locked, locked, locked_now
 from armload.core.progress import Silent, Step
+from tests.containers import contained, told_by
 from tests.unit.builds import held_elsewhere
 
 
@@ -60,6 +61,28 @@ def test_who_holds_a_lock_may_be_a_child_of_a_process_that_was_killed(tmp_path: 
         progress = Ended(holder)
         with locked(path, progress, waiting="Another one builds."):
             assert "It was killed, but its child processes still run." in progress.said[0]
+
+
+_HOLDING = """
+import sys
+from pathlib import Path
+from armload.core.locks import locked
+from armload.core.progress import Silent
+
+with locked(Path(sys.argv[1]), Silent(), waiting=""):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_holds_a_lock_in_a_container_is_not_said_to_be_dead(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with contained(_HOLDING, str(path)) as holder:
+        assert told_by(holder) == "held"
+        progress = Ended(holder)
+        with locked(path, progress, waiting="Another one builds."):
+            (said,) = progress.said
+    assert "It is process 1 of another container." in said
 
 
 def test_a_lock_is_taken_at_once_or_not_at_all(tmp_path: Path) -> None:

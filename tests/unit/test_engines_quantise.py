@@ -51,7 +51,7 @@ def test_the_model_is_copied_to_a_board_and_becomes_a_file_of_the_run(tmp_path: 
     one = quantising(tmp_path)
     remote = {each.name: str(each.items(site().layout)[0].remote) for each in one.payload}
     words = one.command(site())
-    assert words[-3:] == (remote["m.gguf"], "model.part", "Q4_K_M")
+    assert words[-3:] == (remote["m.gguf"], "../model.part", "Q4_K_M")
     assert one.result == "model.part"
     assert one.program(site()) == remote["llama-quantize"]
     assert "--allow-requantize" not in words
@@ -69,7 +69,7 @@ def test_on_this_machine_nothing_large_is_copied(tmp_path: Path) -> None:
 def test_an_importance_matrix_is_named_as_on_every_board(tmp_path: Path) -> None:
     sha256 = "ab" * 32
     words = quantising(tmp_path, importance_sha256=sha256, allow_requantize=True).command(site())
-    assert option(words, "--imatrix") == f"../../models/{sha256[:12]}/i.gguf"
+    assert option(words, "--imatrix") == f"../../../models/{sha256[:12]}/i.gguf"
     assert "--allow-requantize" in words
 
 
@@ -106,7 +106,7 @@ def test_a_text_goes_through_the_model_in_chunks(tmp_path: Path) -> None:
     program = binary(tmp_path / "llama-imatrix")
     one = Importance(plan, program, model(tmp_path / "m.gguf"), tmp_path / "t.txt")
     words = one.command(site())
-    assert option(words, "-f") == f"../../models/{sha256[:12]}/t.txt"
+    assert option(words, "-f") == f"../../../models/{sha256[:12]}/t.txt"
     assert words[words.index("-o") :][2:8] == ("-c", "256", "-b", "256", "-ub", "256")
     assert one.note(Growth(steps=0, lines=1, text="compute: computing over 12 chunks, n_ctx=256"))
     larger = ImportancePlan(text_sha256=sha256, chunk_tokens=512)

@@ -17,6 +17,7 @@ from armload.runs.resume import cut_runs, left_run
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GONE = Started(pid=os.getpid(), start_mark="0")
+ELSEWHERE = GONE.model_copy(update={"pid_namespace": "1"})  # a container's, which may be alive
 MINE = RunOwner(fingerprint="ab", workstation=workstation_id(), process=GONE)
 
 
@@ -41,6 +42,12 @@ def test_a_run_that_goes_on_or_has_ended_is_taken_over() -> None:
     assert left_run([ended], "ab", NOW) == ended
 
 
+def test_a_run_that_was_started_before_a_restart_of_this_machine_is_taken_over() -> None:
+    former = this_process().process.model_copy(update={"boot_id": "former", "pid_namespace": "1"})
+    left = run(mark=MINE.model_copy(update={"process": former}).word)
+    assert left_run([left], "ab", NOW) == left
+
+
 def test_the_newest_of_several_is_taken() -> None:
     newer = run(id="20261121T113000Z-b-m-3c4d")
     assert left_run([newer, run()], "ab", NOW) == newer
@@ -54,6 +61,7 @@ def test_the_newest_of_several_is_taken() -> None:
         {"mark": MINE.model_copy(update={"fingerprint": "cd"}).word},
         {"mark": MINE.model_copy(update={"workstation": "another-0a1b"}).word},
         {"mark": MINE.model_copy(update={"process": this_process().process}).word},
+        {"mark": MINE.model_copy(update={"process": ELSEWHERE}).word},
         {"state": "ended", "status": 143, "stopped": True},
         {"state": "ended", "status": 0, "collected": True},
         {"state": "interrupted", "cut": "restart"},

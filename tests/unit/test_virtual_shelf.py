@@ -14,6 +14,7 @@ from armload.boards.virtual.process import Started
 from armload.boards.virtual.shelf import board_kinds
 from armload.boards.virtual.state import Powered, keep
 from armload.core.cache import decide
+from tests.containers import contained, told_by
 from tests.unit.builds import held_elsewhere
 
 
@@ -89,6 +90,27 @@ def test_a_board_whose_start_nobody_noted_counts_as_running(cache: Path) -> None
         assert fates()["a-1-1"] == "in use"
         process.kill()
         process.wait()
+    assert fates()["a-1-1"] == "goes"
+
+
+_LIKE_QEMU = """
+import fcntl, os, struct, sys
+disk = open(sys.argv[1], "rb+")
+lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 100, 1, 0)
+fcntl.fcntl(disk, fcntl.F_OFD_SETLK, lock)
+print("on", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_board_that_runs_in_another_container_stays(cache: Path) -> None:
+    folder = cache / "machines" / "a-1-1"
+    (folder / "disk.img").touch()
+    assert fates()["a-1-1"] == "goes"
+    with contained(_LIKE_QEMU, str(folder / "disk.img")) as machine:
+        assert told_by(machine) == "on"
+        assert fates()["a-1-1"] == "in use"
+        assert fates()["toybox"] == "in use"
     assert fates()["a-1-1"] == "goes"
 
 

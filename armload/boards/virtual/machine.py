@@ -23,8 +23,10 @@ from armload.boards.virtual.qemu import (
 )
 from armload.boards.virtual.qmp import Qmp
 from armload.boards.virtual.state import (
+    DISK,
     Powered,
     address_of,
+    has_disk_open,
     keep,
     last_lines,
     machine_folder,
@@ -45,7 +47,6 @@ from armload.core.shell import render
 BOOT_LIMIT_S = 120.0
 """A machine that has not answered by then never will, even on a busy workstation."""
 
-_DISK = "disk.img"
 _POWER_OFF_LIMIT_S = 15.0
 _PORT_ATTEMPTS = 3
 
@@ -85,7 +86,7 @@ def running(board: Board) -> SshAddress | None:
 
 def has_storage(board: Board) -> bool:
     """Say whether the machine was ever switched on, and may hold something."""
-    return (machine_folder(board) / _DISK).exists()
+    return (machine_folder(board) / DISK).exists()
 
 
 def down(board: Board) -> bool:
@@ -122,10 +123,16 @@ def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Prog
     folder = folder.resolve()
     folder.chmod(0o700)
     _end_orphaned(folder)
+    if has_disk_open(folder):
+        raise ConnectError(
+            f"The virtual board {board.name!r} is on, but its machine is a process of another "
+            "container.",
+            f"Use it there, or switch it off there: armload board.down --board {board.name}",
+        )
     wiring = Wiring(
         kernel=image.kernel.resolve(),
         initramfs=folder / "initramfs.cpio",
-        disk=folder / _DISK,
+        disk=folder / DISK,
         port=0,
         qmp=socket_path(folder, "qmp"),
         console=socket_path(folder, "console"),

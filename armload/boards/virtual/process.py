@@ -9,19 +9,26 @@ import socket
 import time
 from pathlib import Path
 
+from pydantic import Field
+
+from armload.core.ids import boot_id, pid_namespace
 from armload.core.values import Value
 
 
 class Started(Value):
-    """A process, distinguished from a later one with the same number.
+    """A process, distinguished from a later one with the same number, and from one elsewhere.
 
     Attributes:
         pid: its number.
         start_mark: of its start; a later process with the same number has another one.
+        boot_id, pid_namespace: where the number has that meaning. In another one, as containers
+            have it, nobody can say whether the process is alive.
     """
 
     pid: int
     start_mark: str
+    boot_id: str = Field(default_factory=boot_id)
+    pid_namespace: str = Field(default_factory=pid_namespace)
 
     @classmethod
     def of(cls, pid: int) -> Started | None:
@@ -29,9 +36,18 @@ class Started(Value):
         mark = _start_mark(pid)
         return None if mark is None else cls(pid=pid, start_mark=mark)
 
+    @property
+    def is_visible(self) -> bool:
+        """Whether this machine can say if it is alive."""
+        return (self.boot_id, self.pid_namespace) == (boot_id(), pid_namespace())
+
     def is_alive(self) -> bool:
-        """Say whether exactly this process still runs."""
-        return _start_mark(self.pid) == self.start_mark
+        """Say whether exactly this process still runs, as far as can be seen."""
+        return self.is_visible and _start_mark(self.pid) == self.start_mark
+
+    def is_gone(self) -> bool:
+        """Say whether exactly this process has ended for sure."""
+        return self.is_visible and _start_mark(self.pid) != self.start_mark
 
     def listens_on(self, port: int) -> bool:
         """Say whether it is this process that takes connections on a loopback port."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from armload.boards.board import THIS_MACHINE
 from armload.boards.virtual.process import Started
-from armload.boards.virtual.state import powered_state
+from armload.boards.virtual.state import DISK, has_disk_open, powered_state
 from armload.core.cache import (
     CacheItem,
     Kind,
@@ -102,7 +102,7 @@ def _own_lock(folder: Path) -> Mapping[Path, str]:
 
 def _is_machine(folder: Path) -> bool:
     """Say whether a board is a machine of its own; one never started before is not known."""
-    return (folder / "disk.img").exists()
+    return (folder / DISK).exists()
 
 
 def _is_emulated(folder: Path) -> bool:
@@ -139,7 +139,7 @@ def _runs(folder: Path) -> str:
     """Say that a virtual board runs, also one whose start nobody noted; else nothing."""
     if powered_state(folder) is not None or any(map(partial(_has_process, folder), _PID_FILES)):
         return "running; stop it with armload board.down"
-    return ""
+    return "running in another container" if has_disk_open(folder) else ""
 
 
 def _has_process(folder: Path, pid_file: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import stat
+import struct
 import tempfile
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from armload.core.files import write_whole
 from armload.core.values import Value
 from armload.core.workspace import cache_folder, workspace
 
+DISK = "disk.img"
 _FILE = "machine.json"
 _LONGEST_SOCKET_PATH = 100  # the systems' limits are 104 and 108 bytes
 
@@ -75,6 +78,23 @@ def powered_state(folder: Path) -> Powered | None:
         return None
     alive = found.process.is_alive() and found.process.listens_on(found.port)
     return found if alive else None
+
+
+def has_disk_open(folder: Path) -> bool:
+    """Say whether a machine is on, even one of another container, whose processes nobody sees here.
+
+    QEMU locks the image for as long as it runs (docs/system/qemu-block-drivers, "Disk image file
+    locking").
+    """
+    if not hasattr(fcntl, "F_OFD_GETLK"):  # containers share a kernel on Linux alone
+        return False
+    asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        with (folder / DISK).open("rb") as disk:
+            found = fcntl.fcntl(disk, fcntl.F_OFD_GETLK, asked)
+    except OSError:  # there is no disk yet, or no such lock on its file system
+        return False
+    return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
 
 
 def keep(folder: Path, state: Powered) -> Powered:

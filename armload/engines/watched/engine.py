@@ -13,7 +13,7 @@ from armload.build.helper import WATCH
 from armload.build.inspection import Inspection
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.layout import Layout
+from armload.deploy.layout import Layout, from_program_folder
 from armload.deploy.payload import FoundPayload, Payload, find_payload, read_payload
 from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
 from armload.engines.engine import Engine, Site
@@ -24,7 +24,7 @@ from armload.engines.watched.output import Reads
 from armload.engines.watched.preflight import Script, check_program, check_wheel, look_at_program
 from armload.engines.watched.read import read_watched
 
-PROGRAM_ID_FILE = "watched"
+PROGRAM_ID_FILE = from_program_folder("watched")
 """Holds the program's process id; the run's script looks at that one's memory."""
 
 

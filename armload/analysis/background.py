@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from armload.core.values import Value
+from armload.core.values import Count, Finite, Value
 
 FILE_NAME = "processes"
 MOST_NAMED = 5
@@ -31,9 +31,10 @@ _LOADER_OPTIONS = (b"--library-path", b"--argv0", b"--preload", b"--inhibit-rpat
 
 # A name may hold anything, a line like this one too, but not the twenty numbers after it.
 _ENTRY = re.compile(
-    rb"^#at (?P<at>\d+\.\d+)$|^#own (?P<own>[\d ]+)$|"
-    rb"^#loader (?P<loader>\d+)\n(?P<words>[^\n]*)$|"
-    rb"^(?P<pid>\d+) \((?P<name>.{0,64}?)\) [A-Za-z] (?P<numbers>-?\d+(?: -?\d+){20,})$",
+    rb"^#at (?P<at>\d{1,12}\.\d{1,9})$|^#own (?P<own>\d{1,10}(?: \d{1,10})*)$|"
+    rb"^#loader (?P<loader>\d{1,10})\n(?P<words>[^\n]*)$|"
+    rb"^(?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\) [A-Za-z] "
+    rb"(?P<numbers>-?\d{1,20}(?: -?\d{1,20}){20,})$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -51,9 +52,9 @@ class BackgroundProcess(Value):
     """
 
     name: str
-    processes: int
-    cpu_s: float
-    share: float
+    processes: Count
+    cpu_s: Finite
+    share: Finite
     kernel: bool = False
 
 

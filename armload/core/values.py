@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from decimal import Decimal
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 from pydantic_core import PydanticSerializationError
@@ -38,7 +39,43 @@ def as_json(value: BaseModel) -> str:
         return re.sub(r"[\ud800-\udfff]", lambda match: json.dumps(match[0])[1:-1], text)
 
 
-_MOST_BYTES = 2**63 - 1
+_MOST = (1 << 63) - 1
+
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+"""How many, or how many bytes or nanoseconds, as programs on a board count: in 64 bits."""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def whole_number(text: str) -> int | None:
+    """Read decimal digits that a board wrote; none where they are no number of 64 bits."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse a document that a board, or a program on it, may have written.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deep, or holds a number of more than 64 bits.
+    """
+    try:
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _whole(text: str) -> int:
+    if len(text) > len(str(-_MOST)) or abs(value := int(text)) > _MOST:
+        raise ValueError(f"{text[:40]} has more than 64 bits")
+    return value
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is no number")
+    return value
+
+
 _UNITS = {
     "": 1,
     "B": 1,
@@ -66,12 +103,12 @@ def parse_bytes(text: object) -> object:
         allowed = ", ".join(unit for unit in _UNITS if unit)
         raise ValueError(f"{text!r} is not a size; write a number and a unit ({allowed})")
     count = int(Decimal(match.group(1)) * _UNITS[match.group(2)])
-    if count > _MOST_BYTES:
-        raise ValueError(f"this size is too large; {_MOST_BYTES // 10**18} EB is the limit")
+    if count > _MOST:
+        raise ValueError(f"this size is too large; {_MOST // 10**18} EB is the limit")
     return count
 
 
-ByteCount = Annotated[int, Field(le=_MOST_BYTES), BeforeValidator(parse_bytes)]
+ByteCount = Annotated[int, Field(le=_MOST), BeforeValidator(parse_bytes)]
 """A number of bytes; YAML may write it as ``2 GiB``."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,38 @@ def watches(person: Person, *words: str, status: int = 0, board: str = "here") -
 def demo(person: Person) -> dict[str, Any]:
     put = ("--put", "engine", "--put", "models/qwen", "--reads", "mnn")
     return watches(person, *put, "--", "engine", "demo", str(TOKENS), "qwen/config.json")
+
+
+DAMAGES = (
+    '{"step":' + "[" * 10_000 + "]" * 10_000 + "}",
+    '{"step":0,"phase":"write","bytes":-1,"start_ns":1,"end_ns":2,"rss_bytes":3}',
+    '{"look_ns":1,"rss_bytes":' + "9" * 5000 + "}",
+    '{"look_ns":NaN,"rss_bytes":1e999}',
+)
+
+
+def test_a_run_that_makes_no_sense_stops_no_other(tmp_path: Path) -> None:
+    somebody = Person(tmp_path / "person")
+    somebody.add_board("here", HERE.format(workdir=somebody.folder / "here"))
+    bad, good = (watches(somebody, "--", "echo", text)["id"] for text in ("bad", "good"))
+    trace = somebody.folder / "here" / "runs" / bad / "trace.jsonl"
+    whole = trace.read_text()
+    for damage in DAMAGES:
+        shutil.rmtree(somebody.runs)
+        (trace.parent.parent / good / "collected").unlink()
+        trace.write_text(f"{whole}{damage}\n")
+        pulled = somebody.types("pull", "--board", "here", "--json", status=3)
+        assert json.loads(pulled.stdout)["runs"] == [good], damage[:99]
+        assert f"{bad}/trace.jsonl" in pulled.stderr
+        assert "Traceback" not in pulled.stderr
+    kept = somebody.runs / good / "run.json"
+    spoilt = somebody.runs / bad / "run.json"
+    for damage in DAMAGES:
+        spoilt.write_text(kept.read_text().replace('"steps": [', f'"steps": [{damage},', 1))
+        told = somebody.types("report", good, bad)
+        assert "skipped" in told.stderr
+        assert "Traceback" not in somebody.types("show", bad, status=3).stderr
+        assert good[-4:] in somebody.types("show").stdout
 
 
 def test_a_foreign_engine_s_run_is_a_run_like_any_other(

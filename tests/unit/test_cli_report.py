@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_no_name_steers_the_terminal_or_turns_the_text_around_it(tmp_path: Path)
     name = f"m{steers}FUGG.gguf"
     for number in (1, 2):
         run = failed_run() if number == 1 else quick_run(prompt=name, text=name)
-        update = {
+        update: dict[str, Any] = {
             "id": f"20261122T00000{number}Z-kitchen-m",
             "model": run.model.model_copy(update={"name": name}),
             "board": run.board.model_copy(update={"name": name, "description": name}),

@@ -48,6 +48,36 @@ def test_a_line_that_no_trace_library_wrote_is_named(tmp_path: Path, number: int
         read_trace(path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        '"accepted_tokens":-1',
+        f'"rss_bytes":{"9" * 5000}',
+        f'"rss_bytes":{2**63}',
+        '"tokens":1000000000000',
+        '"celsius":NaN',
+        '"celsius":1e999',
+        '"end_ns":0',
+        f'"celsius":{"[" * 10_000}{"]" * 10_000}',
+        f'"celsius":{"[" * 10_000}',
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named_by_its_line(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    header, first, second = lines(2)
+    path.write_text(f"{header}\n{first}\n{second[:-1]},{change}}}\n")
+    with pytest.raises(DataError, match="line 3: "):
+        read_trace(path)
+
+
+def test_a_header_without_pages_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    header, *steps = lines(2)
+    path.write_text("\n".join([f'{header[:-1]},"page_bytes":0}}', *steps]) + "\n")
+    with pytest.raises(DataError, match="line 1: "):
+        read_trace(path)
+
+
 def test_a_trace_of_format_1_has_a_phase_instead_of_counts(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     content = json.loads(step(0).model_dump_json())

@@ -131,6 +131,7 @@ def unusual_model(path: Path, **changed: Any) -> Path:
     writer.add_feed_forward_length(sizes["feed_forward_length"])
     writer.add_head_count(sizes["head_count"])
     writer.add_head_count_kv(sizes["head_count_kv"])
+    writer.add_expert_count(2 * sizes["experts"])
     writer.add_expert_used_count(sizes["experts"])
     writer.add_token_list([f"<{number}>" for number in range(sizes["tokens"])])
     for name in ("token_embd", f"blk.0.{sizes['tensor']}", "output_norm"):

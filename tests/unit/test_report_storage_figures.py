@@ -234,7 +234,8 @@ def test_one_model_is_drawn_and_each_board_has_a_rule() -> None:
 def test_what_was_requested_locked_and_read_is_one_line() -> None:
     assert weights_line(streamed_run()) == (
         "streamed: 501.2 MB locked (VmLck 501.1 MB), 599.0 MB streamed per token (measured "
-        "599.0 MB), window 42.8 MB, 2.0 major faults per token; requested: what fits"
+        "599.0 MB), direct and buffered reads, window 42.8 MB, 2.0 major faults per token; "
+        "requested: what fits"
     )
     assert "177.5 MB released" in weights_line(streamed_run(HELD, RELEASED))
     assert weights_line(streamed_run(requested(200_000_000))).endswith(

@@ -195,10 +195,10 @@ def test_what_transformers_5_writes_is_shown_in_the_words_of_the_converters(
         "backend": "x",
     }
     assert json.loads(path.read_text()) == saved
-    saved = {"tokenizer_class": "LlamaTokenizer", "extra_special_tokens": {"image": "<a>"}}
-    path.write_text(json.dumps(saved))
+    named = {"tokenizer_class": "LlamaTokenizer", "extra_special_tokens": {"image": "<a>"}}
+    path.write_text(json.dumps(named))
     with staged(read_checkpoint(checkpoint)) as stage:
-        assert json.loads((stage / path.name).read_text()) == saved
+        assert json.loads((stage / path.name).read_text()) == named
 
 
 def test_sentence_pieces_in_a_tokenizer_json_have_the_scores_that_their_merges_say(
@@ -341,6 +341,49 @@ def test_a_converter_without_memory_has_an_exit_status_of_its_own(
             watch=lambda _: None,
         )
     assert caught.value.exit_status == 14
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "remedy"),
+    [
+        (
+            "open(stage / 'tokenizer.model2')",
+            "sums: the converter needs tokenizer.model2, ",
+            "Copy",
+        ),
+        (
+            "raise ValueError(f'Error: Missing {stage / \"vocab.x\"}')",
+            "sums: the converter needs vocab.x, which is missing.",
+            "Copy",
+        ),
+        ("{}['rotary_pct']", "sums: the converter needs the setting 'rotary_pct', ", "Compare"),
+        (
+            "raise ValueError(f'cannot read {stage / \"config.json\"}: bad')",
+            "sums: the converter refused this checkpoint: cannot read ",
+            "Check the checkpoint's files",
+        ),
+    ],
+)
+def test_a_refusal_names_what_is_missing_in_the_person_s_own_folder(
+    program: str, said: str, remedy: str, checkpoint: Path, tmp_path: Path
+) -> None:
+    found = read_checkpoint(checkpoint)
+    with (
+        (tmp_path / "lock").open("w") as lock,
+        staged(found) as stage,
+        pytest.raises(DataError) as caught,
+    ):
+        run_converter(
+            ["-c", f"from pathlib import Path; stage = Path({str(stage)!r}); {program}"],
+            checkpoint=found,
+            held=Environment(python=Path(sys.executable), lock=lock.fileno()),
+            folder=stage.parent,
+            watch=lambda _: None,
+        )
+    assert said in caught.value.message
+    assert caught.value.remedy.startswith(remedy)
+    assert str(checkpoint) in caught.value.message
+    assert "armload-" not in caught.value.message
 
 
 def test_versions_are_pinned_and_name_the_environment() -> None:

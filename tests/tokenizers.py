@@ -27,6 +27,86 @@ def write_byte_pairs(
     """
     is_llama = rule == "llama-bpe"
     vocabulary = _spelt_in_bytes(fields)
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": is_llama}
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": _SPLIT % ("{1,3}" if is_llama else "")},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    in_bytes = {**byte_level, "use_regex": False}
+    _write_pairs(
+        folder,
+        fields,
+        vocabulary,
+        {"ignore_merges": is_llama},
+        normalizer=None if is_llama else {"type": "NFC"},
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [split, in_bytes]},
+        post_processor=_begun(vocabulary) if is_llama else in_bytes,
+        decoder={**byte_level, "use_regex": True},
+    )
+    _write_settings(
+        folder,
+        fields,
+        tokenizer_class="PreTrainedTokenizerFast" if is_llama else "Qwen2Tokenizer",
+        bos_token="<s>" if is_llama else None,
+        pad_token=None if is_llama else "<unk>",
+        unk_token=None,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def write_as_today(folder: Path, fields: Mapping[str, Any]) -> None:
+    """Rewrite what ``write_byte_pairs`` or ``write_sentence_pieces`` wrote as transformers 5 does.
+
+    Sentence pieces are in ``tokenizer.json``, too, with the merges in the order of the scores.
+    """
+    pieces = folder / "tokenizer.model"
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    if pieces.is_file():
+        pieces.unlink()
+        tokens = fields["tokenizer.ggml.tokens"]
+        _write_pairs(
+            folder,
+            fields,
+            vocabulary := {token: number for number, token in enumerate(tokens)},
+            {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True},
+            normalizer=None,
+            pre_tokenizer={
+                "type": "Metaspace",
+                "replacement": "\u2581",
+                "prepend_scheme": "never",
+                "split": False,
+            },
+            post_processor=_begun(vocabulary),
+            decoder={"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+        )
+    (folder / "chat_template.jinja").write_text(settings.pop("chat_template"))
+    for name in ("legacy", "add_bos_token", "add_eos_token", "add_prefix_space"):
+        settings.pop(name, None)
+    today = {"tokenizer_class": "TokenizersBackend", "extra_special_tokens": ["<s>", "</s>"]}
+    path.write_text(json.dumps(settings | today))
+
+
+def _begun(vocabulary: Mapping[str, int]) -> dict[str, Any]:
+    begins = {"SpecialToken": {"id": "<s>", "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [begins, text],
+        "pair": [begins, text, text],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [vocabulary["<s>"]], "tokens": ["<s>"]}},
+    }
+
+
+def _write_pairs(
+    folder: Path,
+    fields: Mapping[str, Any],
+    vocabulary: Mapping[str, int],
+    model: Mapping[str, Any],
+    **rules: object,
+) -> None:
     scores, kinds = fields["tokenizer.ggml.scores"], fields["tokenizer.ggml.token_type"]
     merges = [
         [token[:at], token[at:]]
@@ -36,21 +116,6 @@ def write_byte_pairs(
         if token[:at] in vocabulary and token[at:] in vocabulary
     ]
     special = [token for token, number in vocabulary.items() if kinds[number] in _CONTROL]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": is_llama}
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": _SPLIT % ("{1,3}" if is_llama else "")},
-        "behavior": "Isolated",
-        "invert": False,
-    }
-    begins = {"SpecialToken": {"id": "<s>", "type_id": 0}}
-    text = {"Sequence": {"id": "A", "type_id": 0}}
-    template = {
-        "type": "TemplateProcessing",
-        "single": [begins, text],
-        "pair": [begins, text, text],
-        "special_tokens": {"<s>": {"id": "<s>", "ids": [vocabulary["<s>"]], "tokens": ["<s>"]}},
-    }
     content = {
         "version": "1.0",
         "truncation": None,
@@ -67,13 +132,7 @@ def write_byte_pairs(
             }
             for each in special
         ],
-        "normalizer": None if is_llama else {"type": "NFC"},
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [split, {**byte_level, "use_regex": False}],
-        },
-        "post_processor": template if is_llama else {**byte_level, "use_regex": False},
-        "decoder": {**byte_level, "use_regex": True},
+        **rules,
         "model": {
             "type": "BPE",
             "dropout": None,
@@ -82,21 +141,13 @@ def write_byte_pairs(
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": is_llama,
+            "ignore_merges": False,
             "vocab": vocabulary,
             "merges": merges,
+            **model,
         },
     }
     (folder / "tokenizer.json").write_text(json.dumps(content))
-    _write_settings(
-        folder,
-        fields,
-        tokenizer_class="PreTrainedTokenizerFast" if is_llama else "Qwen2Tokenizer",
-        bos_token="<s>" if is_llama else None,
-        pad_token=None if is_llama else "<unk>",
-        unk_token=None,
-        clean_up_tokenization_spaces=False,
-    )
 
 
 def _spelt_in_bytes(fields: Mapping[str, Any]) -> dict[str, int]:

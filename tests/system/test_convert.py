@@ -22,6 +22,7 @@ from armload.core.workspace import cache_folder
 from armload.models.shipped import word_problems_model
 from tests.checkpoints import KINDS, checkpoint_of
 from tests.person import Person
+from tests.tokenizers import write_as_today
 
 pytestmark = pytest.mark.exhaustive(
     covers=[
@@ -119,6 +120,31 @@ def test_a_converted_checkpoint_answers_as_it_did_before(
     assert done["size_bytes"] == (person.folder / done["path"]).stat().st_size
     run = answers(person, done["path"])
     assert run["text"].strip() == expected[kind].strip()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_as_transformers_5_saves_it_becomes_the_same_model(
+    person: Person, kind: str
+) -> None:
+    model = word_problems_model("word-problems:Q8_0")
+    found = []
+    for folder in (person.folder / "then" / kind, person.folder / "today" / kind):
+        checkpoint_of(model, folder, kind)
+        if folder.parent.name == "today":
+            write_as_today(folder, contents_of(model))
+        path = f"{folder.parent.name}-{kind}.gguf"
+        converts(person, str(folder), "--type", "F32", "--output", path)
+        found.append(contents_of(person.folder / path))
+    then, today = found
+    names = {name for name in then if name.startswith("tokenizer.")} - {
+        "tokenizer.ggml.add_eos_token"
+    }
+    assert len(names) > 5
+    assert {name: today.get(name) for name in names} == {name: then[name] for name in names}
+
+
+def contents_of(model: Path) -> dict[str, Any]:
+    return {name: field.contents() for name, field in GGUFReader(model).fields.items()}
 
 
 @needs_mnn

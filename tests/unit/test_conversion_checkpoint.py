@@ -7,8 +7,10 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from runpy import run_path
 
 import pytest
+from gguf import GGUFReader
 
 from armload.build.source import pinned_source
 from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_outline
@@ -22,9 +24,11 @@ from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import ArmloadError, DataError, LocalMemoryError, UsageError
 from armload.core.progress import Silent
+from armload.core.workspace import data_path
 from armload.models.shipped import word_problems_model
 from tests.checkpoints import checkpoint_of
 from tests.command_line import typed
+from tests.tokenizers import write_as_today
 
 INDEX = "model.safetensors.index.json"
 SECOND = "model-00002-of-00003.safetensors"
@@ -173,6 +177,67 @@ def test_python_beside_the_weights_is_out_of_the_converter_s_reach(checkpoint: P
     assert not stage.exists()
 
 
+def test_what_transformers_5_writes_is_shown_in_the_words_of_the_converters(
+    checkpoint: Path,
+) -> None:
+    path = checkpoint / "tokenizer_config.json"
+    saved = {
+        "tokenizer_class": "TokenizersBackend",
+        "extra_special_tokens": ["<a>"],
+        "backend": "x",
+    }
+    path.write_text(json.dumps(saved))
+    with staged(read_checkpoint(checkpoint)) as stage:
+        shown = json.loads((stage / path.name).read_text())
+    assert shown == {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "additional_special_tokens": ["<a>"],
+        "backend": "x",
+    }
+    assert json.loads(path.read_text()) == saved
+    named = {"tokenizer_class": "LlamaTokenizer", "extra_special_tokens": {"image": "<a>"}}
+    path.write_text(json.dumps(named))
+    with staged(read_checkpoint(checkpoint)) as stage:
+        assert json.loads((stage / path.name).read_text()) == named
+
+
+def test_sentence_pieces_in_a_tokenizer_json_have_the_scores_that_their_merges_say(
+    checkpoint: Path,
+) -> None:
+    reader = GGUFReader(word_problems_model("word-problems:Q8_0"))
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    write_as_today(checkpoint, fields)
+    wrapper = run_path(str(data_path("toolchains", "converters", "convert_gguf.py")))
+    tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
+    found = wrapper["pieces_of"](tokenizer)
+    columns = ("tokens", "scores", "token_type")
+    assert found == list(zip(*(fields[f"tokenizer.ggml.{each}"] for each in columns), strict=True))
+    tokenizer["added_tokens"].append({"id": len(found) + 1, "content": "<x>", "special": False})
+    assert wrapper["pieces_of"](tokenizer)[len(found) :] == [
+        (f"[UNUSED{len(found)}]", 0.0, 5),
+        ("<x>", 0.0, 4),
+    ]
+    tokenizer["model"]["byte_fallback"] = False
+    assert wrapper["pieces_of"](tokenizer) == []
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "pre_tokenizer", "begins"),
+    [
+        (None, {"type": "Metaspace", "prepend_scheme": "never"}, False),
+        (None, {"type": "Metaspace", "prepend_scheme": "first"}, True),
+        ({"type": "Sequence", "normalizers": [{"type": "Prepend"}]}, None, True),
+        ({"type": "Replace", "content": "\u2581"}, None, False),
+    ],
+)
+def test_whether_a_text_begins_with_a_space_is_read(
+    *, normalizer: object, pre_tokenizer: object, begins: bool
+) -> None:
+    wrapper = run_path(str(data_path("toolchains", "converters", "convert_gguf.py")))
+    rules = {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer}
+    assert wrapper["begins_with_space"](rules) == begins
+
+
 def test_llama_cpp_s_source_tells_which_architectures_it_converts() -> None:
     known = gguf_architectures(pinned_source().provide(Silent()))
     assert {"LlamaForCausalLM", "Qwen2ForCausalLM", "Gemma2ForCausalLM"} <= set(known)
@@ -276,6 +341,49 @@ def test_a_converter_without_memory_has_an_exit_status_of_its_own(
             watch=lambda _: None,
         )
     assert caught.value.exit_status == 14
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "remedy"),
+    [
+        (
+            "open(stage / 'tokenizer.model2')",
+            "sums: the converter needs tokenizer.model2, ",
+            "Copy",
+        ),
+        (
+            "raise ValueError(f'Error: Missing {stage / \"vocab.x\"}')",
+            "sums: the converter needs vocab.x, which is missing.",
+            "Copy",
+        ),
+        ("{}['rotary_pct']", "sums: the converter needs the setting 'rotary_pct', ", "Compare"),
+        (
+            "raise ValueError(f'cannot read {stage / \"config.json\"}: bad')",
+            "sums: the converter refused this checkpoint: cannot read ",
+            "Check the checkpoint's files",
+        ),
+    ],
+)
+def test_a_refusal_names_what_is_missing_in_the_person_s_own_folder(
+    program: str, said: str, remedy: str, checkpoint: Path, tmp_path: Path
+) -> None:
+    found = read_checkpoint(checkpoint)
+    with (
+        (tmp_path / "lock").open("w") as lock,
+        staged(found) as stage,
+        pytest.raises(DataError) as caught,
+    ):
+        run_converter(
+            ["-c", f"from pathlib import Path; stage = Path({str(stage)!r}); {program}"],
+            checkpoint=found,
+            held=Environment(python=Path(sys.executable), lock=lock.fileno()),
+            folder=stage.parent,
+            watch=lambda _: None,
+        )
+    assert said in caught.value.message
+    assert caught.value.remedy.startswith(remedy)
+    assert str(checkpoint) in caught.value.message
+    assert "armload-" not in caught.value.message
 
 
 def test_versions_are_pinned_and_name_the_environment() -> None:

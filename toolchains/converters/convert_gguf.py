@@ -5,9 +5,14 @@ Runs llama.cpp's own converter in the converters' environment, where armload is 
 The converter recognises how a byte-pair tokenizer splits text by what it makes of one text, so
 that it knows published vocabularies only. Here one that it does not know is recognised by the rule
 that its ``tokenizer.json`` states.
+
+It reads sentence pieces from a ``tokenizer.model``, and without one gives all pieces the same score
+or refuses the checkpoint. The transformers of today save ``tokenizer.json`` alone: then the file is
+made of that.
 """
 
 import json
+import re
 import runpy
 import sys
 from importlib import import_module
@@ -25,10 +30,16 @@ KNOWN = {
 """What llama-vocab.cpp calls a rule: the expression that splits text, none for ByteLevel's own;
 and whether a word of the vocabulary is taken whole, whatever the merges."""
 
+SPACE = "\u2581"
+BYTES = re.compile(r"<0x[0-9A-F]{2}>")
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+"""Types of pieces in sentencepiece_model.proto."""
+
 
 def main() -> None:
     """Run the converter, with one more way to recognise a tokenizer."""
     script, *arguments = sys.argv[1:]
+    provide_pieces(Path(arguments[0]))
     sys.path.insert(0, str(Path(script).parent))
     model = import_module("conversion.base").TextModel
     published = model.get_vocab_base_pre
@@ -46,6 +57,71 @@ def main() -> None:
     model.get_vocab_base_pre = get_vocab_base_pre
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")
+
+
+def provide_pieces(checkpoint: Path) -> None:
+    """Write ``tokenizer.model`` where ``tokenizer.json`` alone has sentence pieces."""
+    stated, made = checkpoint / "tokenizer.json", checkpoint / "tokenizer.model"
+    if made.exists() or not stated.is_file():
+        return
+    tokenizer = json.loads(stated.read_text(encoding="utf-8"))
+    found = pieces_of(tokenizer)
+    if not found:
+        return
+    model = import_module("sentencepiece.sentencepiece_model_pb2").ModelProto()
+    for text, score, kind in found:
+        model.pieces.add(piece=text, score=score, type=kind)
+    model.trainer_spec.model_type = model.trainer_spec.BPE
+    model.trainer_spec.byte_fallback = True
+    model.normalizer_spec.add_dummy_prefix = begins_with_space(tokenizer)
+    made.write_bytes(model.SerializeToString())
+    settings = checkpoint / "tokenizer_config.json"
+    content = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    content["add_prefix_space"] = begins_with_space(tokenizer)
+    settings.unlink(missing_ok=True)  # a link to the checkpoint's own
+    settings.write_text(json.dumps(content), encoding="utf-8")
+
+
+def pieces_of(tokenizer: Any) -> list[tuple[str, float, int]]:
+    """Return text, score and type of each sentence piece; nothing of another kind of tokenizer.
+
+    The first pair to be merged makes the piece with the highest score.
+    """
+    model = tokenizer["model"]
+    splits = json.dumps([tokenizer["normalizer"], tokenizer["pre_tokenizer"]], ensure_ascii=False)
+    if model["type"] != "BPE" or not model.get("byte_fallback") or SPACE not in splits:
+        return []
+    ids: dict[str, int] = dict(model["vocab"])
+    added = {each["content"]: each for each in tokenizer["added_tokens"]}
+    ids |= {text: each["id"] for text, each in added.items()}
+    unknown = model.get("unk_token") or "<unk>"
+    if unknown not in ids:
+        return []
+    merged = ("".join(m.split(" ", 1) if isinstance(m, str) else m) for m in model["merges"])
+    scores = {text: -float(place) for place, text in enumerate(dict.fromkeys(merged))}
+    found = {number: (f"[UNUSED{number}]", 0.0, UNUSED) for number in range(max(ids.values()) + 1)}
+    others = len(scores)
+    for text, number in sorted(ids.items(), key=lambda item: item[1]):
+        kind = BYTE if BYTES.fullmatch(text) else NORMAL
+        if text in added:
+            kind = CONTROL if added[text]["special"] else USER_DEFINED
+        kind = UNKNOWN if text == unknown else kind
+        score = scores.get(text, 0.0)
+        if kind == NORMAL and text not in scores:
+            score, others = -float(others), others + 1
+        found[number] = (text, score, kind)
+    return [found[number] for number in sorted(found)]
+
+
+def begins_with_space(tokenizer: Any) -> bool:
+    """Say whether a space is put in front of a text."""
+    rules = [tokenizer["normalizer"] or {}, tokenizer["pre_tokenizer"] or {}]
+    each = [*rules, *(inner for rule in rules for inner in rule.get("normalizers", ()))]
+    return any(
+        rule.get("type") == "Prepend"
+        or (rule.get("type") == "Metaspace" and rule.get("prepend_scheme", "always") != "never")
+        for rule in each
+    )
 
 
 def rule_of(tokenizer: Any) -> tuple[str, bool]:

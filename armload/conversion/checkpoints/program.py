@@ -35,6 +35,8 @@ _CHECK = re.compile(r"^ +assert (?P<what>.+?)(?: +# .*)?$")
 _BARE = "AssertionError"
 """A check that failed says nothing but the line that it stands on."""
 
+_NO_SETTING = re.compile(r"^KeyError: '(\w+)'")
+
 _NOT_INSTALLED = ("ImportError: ", "ModuleNotFoundError: ")
 
 
@@ -52,7 +54,7 @@ def run_converter(
         words: the script and its arguments.
         checkpoint: that it converts, for the error.
         held: the environment.
-        folder: it runs in.
+        folder: it runs in, and which holds the folder that shows it the checkpoint.
         watch: is called with each line that it writes.
 
     Raises:
@@ -70,7 +72,9 @@ def run_converter(
             keep_open=held.lock,
         )
     except FailedProgramError as error:
-        raise _failure(checkpoint, error) from error
+        shown_as, own = str(folder / checkpoint.name), str(checkpoint.folder)
+        lines = [line.replace(shown_as, own) for line in error.lines]
+        raise _failure(checkpoint, FailedProgramError(error.status, lines)) from error
 
 
 def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
@@ -95,6 +99,8 @@ def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
         )
     pattern, said = (_CHECK, "not ") if error.lines[-1:] == (_BARE,) else (_ERROR, "")
     named = [said + match["what"] for line in error.lines if (match := pattern.match(line))]
+    if lacking := _lacking(checkpoint, error.lines):
+        return lacking
     what = f": {named[-1]}" if named else f". The end of its output:\n{error.shown}"
     own = (
         " The checkpoint brings Python code of its own (auto_map in config.json), which armload "
@@ -106,3 +112,23 @@ def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
         f"{where}: the converter refused this checkpoint{what}",
         f"Check the checkpoint's files against those of its publisher.{own}",
     )
+
+
+def _lacking(checkpoint: Checkpoint, lines: Sequence[str]) -> DataError | None:
+    """Return the error for a file or a setting that the converter looked for in vain."""
+    where = checkpoint.folder
+    for line in reversed(lines):
+        if setting := _NO_SETTING.match(line):
+            return DataError(
+                f"{where}: the converter needs the setting {setting[1]!r}, which is missing.",
+                "Compare config.json with that of the model's publisher: transformers may leave "
+                "out what it does not use, or rename it.",
+            )
+        file = re.search(rf"{re.escape(str(where))}/([\w.-]+)", line)
+        if file and _ERROR.match(line) and not (where / file[1]).exists():
+            return DataError(
+                f"{where}: the converter needs {file[1]}, which is missing.",
+                "Copy it into the folder from the repository of the model's publisher; a fine-tune "
+                "has that of its base model.",
+            )
+    return None

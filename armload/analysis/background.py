@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from armload.core.values import Value
+from armload.core.values import Count, Finite, Value
 
 FILE_NAME = "processes"
 MOST_NAMED = 5
@@ -27,8 +27,9 @@ _LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd")
 
 # A name may hold anything, a line like this one too, but not the twenty numbers after it.
 _ENTRY = re.compile(
-    rb"^#at (?P<at>\d+\.\d+)$|^#own (?P<own>[\d ]+)$|"
-    rb"^(?P<pid>\d+) \((?P<name>.{0,64}?)\) [A-Za-z] (?P<numbers>-?\d+(?: -?\d+){20,})$",
+    rb"^#at (?P<at>\d{1,12}\.\d{1,9})$|^#own (?P<own>\d{1,10}(?: \d{1,10})*)$|"
+    rb"^(?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\) [A-Za-z] "
+    rb"(?P<numbers>-?\d{1,20}(?: -?\d{1,20}){20,})$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -45,9 +46,9 @@ class BackgroundProcess(Value):
     """
 
     name: str
-    processes: int
-    cpu_s: float
-    share: float
+    processes: Count
+    cpu_s: Finite
+    share: Finite
     kernel: bool = False
 
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from armload.analysis.background import BackgroundProcess
 from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
-from armload.core.values import Value
+from armload.core.values import Count, Value
 from armload.deploy.exit_record import read_exit_record
 from armload.deploy.traces import any_cut
 
@@ -20,8 +20,8 @@ Cache = Literal["dropped", "evicted", "as found"]
 class Swapped(Value):
     """What the board swapped during a run."""
 
-    in_bytes: int
-    out_bytes: int
+    in_bytes: Count
+    out_bytes: Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +70,9 @@ def read_swapped(folder: Path, page_bytes: int) -> Swapped | None:
             [int(word) for word in line.split()] for line in _text(folder / "swapped").splitlines()
         )
         pages_in, pages_out = (late - early for early, late in zip(before, after, strict=True))
+        return Swapped(in_bytes=pages_in * page_bytes, out_bytes=pages_out * page_bytes)
     except ValueError:
         return None
-    return Swapped(in_bytes=pages_in * page_bytes, out_bytes=pages_out * page_bytes)
 
 
 def storage_was_full(folder: Path) -> bool:

@@ -205,6 +205,8 @@ def _doubts_about_spread(
     if len(samples) < FEWEST_TOKENS:
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)
+    if not median:  # a clock that stands still
+        return []
     if len(samples) >= _SPREAD_NEEDS_STEPS and slow >= UNSTEADY_FROM * median:
         by = f" ({named})" if named else ""
         doubt = (

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from armload.boards.memory_groups import read_groups, tightest
 from armload.boards.mounts import Mount, free_bytes, mount_of
-from armload.core.values import Value, format_bytes
+from armload.core.values import Count, Finite, Value, format_bytes
 
 
 class ClusterState(Value):
@@ -21,17 +21,17 @@ class ClusterState(Value):
         max_khz: the highest that they have.
     """
 
-    cores: tuple[int, ...]
+    cores: tuple[Count, ...]
     governor: str | None = None
-    khz: int | None = None
-    max_khz: int | None = None
+    khz: Count | None = None
+    max_khz: Count | None = None
 
 
 class Sensor(Value):
     """One thermal zone, by the kernel's name for it."""
 
     name: str
-    celsius: float
+    celsius: Finite
 
 
 class Conditions(Value):
@@ -57,19 +57,19 @@ class Conditions(Value):
     """
 
     boot_id: str
-    uptime_s: float
+    uptime_s: Finite
     kernel: str
-    load_1min: float
-    memory_total_bytes: int
-    memory_available_bytes: int
+    load_1min: Finite
+    memory_total_bytes: Count
+    memory_available_bytes: Count
     swap_used_bytes: int
-    memory_limit_bytes: int | None = None
-    swap_total_bytes: int | None = None
-    workdir_free_bytes: int
+    memory_limit_bytes: Count | None = None
+    swap_total_bytes: Count | None = None
+    workdir_free_bytes: Count
     workdir_filesystem: str | None = None
     governors: tuple[str, ...] = ()
     clusters: tuple[ClusterState, ...] = ()
-    celsius: float | None = None
+    celsius: Finite | None = None
     sensors: tuple[Sensor, ...] = ()
 
     @property

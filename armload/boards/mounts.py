@@ -59,7 +59,7 @@ def free_bytes(df: Iterable[str], filesystem: str | None) -> int | None:
             what ext4 keeps for itself as available.
     """
     # The percentage is the one column that can be recognized wherever a name contains spaces.
-    match = re.search(r"(\d+)\s+(\d+)\s+(-?\d+)\s+\d+%", " ".join([*df][1:]))
+    match = re.search(r"\b(\d{1,15})\s+(\d{1,15})\s+(-?\d{1,15})\s+\d+%", " ".join([*df][1:]))
     if match is None:
         return None
     total, used, available = (int(number) for number in match.groups())

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armload.core.values import Value
+from armload.core.values import Value, parse_json
 
 LITTLE = 0.1
 """Of one core, and of what was read: so much others may do without making a rate too low."""
@@ -91,5 +91,5 @@ def read_rates(lines: Iterable[str]) -> Rates:
     found = Rates()
     for line in lines:
         with contextlib.suppress(ValueError):  # pydantic's errors are some, too
-            found = found.better_of(Rates.model_validate_json(line))
+            found = found.better_of(Rates.model_validate(parse_json(line)))
     return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 from pydantic_core import PydanticSerializationError
 
 Item = TypeVar("Item")
@@ -34,6 +35,43 @@ def as_json(value: BaseModel) -> str:
         return value.model_dump_json(indent=1) + "\n"
     except PydanticSerializationError:  # a file's name that is no UTF-8 needs JSON's escapes
         return json.dumps(value.model_dump(mode="json"), indent=1) + "\n"
+
+
+_MOST = (1 << 63) - 1
+
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+"""How many, or how many bytes or nanoseconds, as programs on a board count: in 64 bits."""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def whole_number(text: str) -> int | None:
+    """Read decimal digits that a board wrote; none where they are no number of 64 bits."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse a document that a board, or a program on it, may have written.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deep, or holds a number of more than 64 bits.
+    """
+    try:
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _whole(text: str) -> int:
+    if len(text) > len(str(-_MOST)) or abs(value := int(text)) > _MOST:
+        raise ValueError(f"{text[:40]} has more than 64 bits")
+    return value
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is no number")
+    return value
 
 
 _UNITS = {

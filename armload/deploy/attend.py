@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from armload.boards.host import Host
 from armload.core.errors import TransferError
 from armload.core.shell import join, render
-from armload.core.values import Value
+from armload.core.values import Value, whole_number
 
 Condition = Literal["running", "ended", "restart", "lost", "gone"]
 """How a service is; ``restart``: of the board; ``lost``: its script was killed; ``gone``: no such
@@ -66,8 +66,9 @@ def attend(
     for condition in get_args(Condition):
         if words == [condition]:
             return Attention(condition=condition)
-        if words[:1] == [condition] and len(words) == 6 and all(map(str.isdecimal, words[2:])):
-            port, kib, size_bytes, _ = map(int, words[2:])
+        numbers = [number for word in words[2:] if (number := whole_number(word)) is not None]
+        if words[:1] == [condition] and len(words) == 6 and len(numbers) == 4:
+            port, kib, size_bytes, _ = numbers
             return Attention(
                 condition=condition,
                 is_attended=words[1] == "attended",

@@ -11,12 +11,10 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from pydantic import ValidationError
-
 from armload.boards.host import Host
 from armload.core.errors import BusyError
 from armload.core.shell import render
-from armload.core.values import Value
+from armload.core.values import Value, parse_json, whole_number
 from armload.deploy.layout import Layout
 from armload.deploy.owner import Owner, this_process
 from armload.deploy.stored import list_runs
@@ -123,7 +121,7 @@ def parse_claims(text: str) -> tuple[Claim, ...]:
             parts[-1].append(line)
     found: dict[str, Claim] = {}
     for part in parts:
-        claim = _claim(part, boot, int(up) if up.isdecimal() else 0)
+        claim = _claim(part, boot, whole_number(up) or 0)
         # One that is just renewed is there twice.
         if claim.token not in found or claim.left_s > found[claim.token].left_s:
             found[claim.token] = claim
@@ -135,17 +133,18 @@ def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
     run, _, how = run.partition(" ")
     token, _, rest = name.partition(".")
     theirs, _, until = rest.rpartition(".")
-    left_s = int(until) - up_s if until.isdecimal() and theirs == boot else 0
+    until_s, since_s = (whole_number(each) if theirs == boot else None for each in (until, since))
+    left_s = 0 if until_s is None else until_s - up_s
     try:
-        owner = Owner.model_validate_json(holder)
-    except ValidationError:
+        owner = Owner.model_validate(parse_json(holder))
+    except ValueError:
         owner = None
     return Claim(
         token=token,
         owner=owner,
         run=run,
         is_service=how == SERVING,
-        held_s=up_s - int(since) if since.isdecimal() and theirs == boot else None,
+        held_s=None if since_s is None else up_s - since_s,
         left_s=max(left_s, 0),
     )
 

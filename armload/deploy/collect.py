@@ -15,7 +15,7 @@ from armload.core.errors import BoardError, ConnectError, TransferError
 from armload.core.files import sha256_of, write_whole
 from armload.core.progress import Progress, Silent, Step
 from armload.core.shell import render
-from armload.core.values import Value, counted, format_bytes
+from armload.core.values import Value, counted, format_bytes, whole_number
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.retry import Patience, patiently
@@ -270,8 +270,8 @@ class Receiver:
                 self._begin_files()
                 return
             word, _, rest = line.decode("utf-8", "surrogateescape").partition(" ")
-            if word == "#more" and rest.isdecimal():
-                self._left = int(rest)
+            if word == "#more":
+                self._left = whole_number(rest) or 0
             elif word == "#left":
                 self._examples.append(rest)
             elif word != "#":
@@ -280,9 +280,10 @@ class Receiver:
     def _begin_files(self) -> None:
         for length, name in self._listed:
             self._check(name)
-            if not length.isdecimal():
+            size = whole_number(length)
+            if size is None:
                 raise ValueError(f"{name[:200]!r} has no length")
-            self.sizes[name] = int(length)
+            self.sizes[name] = size
         missing = sum(size - self._parts.get(name, 0) for name, size in self.sizes.items())
         if missing > shutil.disk_usage(self._folder).free:
             # Found out later, it would have filled the disk for every other run.

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal, get_args
 
-from armload.core.values import Value
+from armload.core.values import Count, Value, whole_number
 
 Cut = Literal["restart", "lost"]
 """What ended a run without an exit status: the board's restart, or the end of the run's script."""
@@ -40,7 +40,7 @@ class ExitRecord(Value):
         stderr_end: the last lines of standard error.
     """
 
-    status: int
+    status: Count
     df: list[str]
     there: bool
     executable: bool
@@ -63,17 +63,19 @@ class Peaks(Value):
         least_available_bytes: the least that was left for others; none in former runs.
     """
 
-    resident_bytes: int
-    virtual_bytes: int
-    least_available_bytes: int | None
+    resident_bytes: Count
+    virtual_bytes: Count
+    least_available_bytes: Count | None
 
 
 def read_exit_record(folder: Path) -> ExitRecord | None:
     """Read how a run ended; none when it left no exit status."""
     try:
         first, *lines = (folder / "exit").read_text(encoding="utf-8", errors="replace").splitlines()
-        status = int(first)
     except (OSError, ValueError):
+        return None
+    status = whole_number(first)
+    if status is None:
         return None
     return ExitRecord(
         status=status,
@@ -97,15 +99,14 @@ def read_peaks(folder: Path) -> Peaks | None:
     try:
         # A shorter line may stand over a longer one.
         line, _, _ = (folder / "memory").read_text(encoding="ascii").partition("\n")
-        numbers = [int(word) for word in line.split()]
-        virtual_kib, resident_kib, *least_kib = numbers
+        virtual_kib, resident_kib, *least_kib = [int(word) for word in line.split()]
+        return Peaks(
+            resident_bytes=resident_kib * 1024,
+            virtual_bytes=virtual_kib * 1024,
+            least_available_bytes=least_kib[0] * 1024 if least_kib else None,
+        )
     except (OSError, ValueError):
         return None
-    return Peaks(
-        resident_bytes=resident_kib * 1024,
-        virtual_bytes=virtual_kib * 1024,
-        least_available_bytes=least_kib[0] * 1024 if least_kib else None,
-    )
 
 
 def read_cut(folder: Path) -> Cut | None:

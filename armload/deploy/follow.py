@@ -10,6 +10,7 @@ from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
 from armload.core.shell import render
+from armload.core.values import whole_number
 from armload.deploy.exit_record import Cut
 from armload.deploy.retry import PATIENCE_S, Patience, patiently
 from armload.deploy.traces import whole_lines
@@ -222,8 +223,9 @@ class _Heard:
 
     def status(self, board_name: str, run_folder: PurePosixPath) -> int:
         word, _, number = self._verdict.partition(b" ")
-        if word == b"#exit" and number.isdigit():
-            return int(number)
+        status = whole_number(number.decode("ascii", "replace"))
+        if word == b"#exit" and status is not None:
+            return status
         if word in _CUTS:
             cut, what = _CUTS[word]
             raise CutShortError(f"{board_name}: {what} ({run_folder.name}).", cut)

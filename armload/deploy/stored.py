@@ -9,7 +9,7 @@ from typing import Literal
 from armload.boards.host import Host
 from armload.core.errors import TransferError
 from armload.core.shell import render
-from armload.core.values import Value
+from armload.core.values import Count, Value
 from armload.deploy.exit_record import Cut
 from armload.deploy.layout import Layout
 
@@ -31,7 +31,7 @@ class StoredRun(Value):
     id: str
     folder: PurePosixPath
     state: Literal["ended", "running", "interrupted"]
-    status: int | None = None
+    status: Count | None = None
     stopped: bool = False
     cut: Cut | None = None
     collected: bool = False

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from armload.core.errors import DataError
 from armload.core.files import content
-from armload.core.values import Value
+from armload.core.values import Count, Value, parse_json
 
 Stop = Literal["end", "budget", "stop", "context"]
 
@@ -39,16 +38,16 @@ class GeneratedAnswer(Value):
 
     id: str
     kind: Literal["generate"] = "generate"
-    prompt_tokens: int
-    start_ns: int
+    prompt_tokens: Count
+    start_ns: Count
     tokens: tuple[int, ...]
-    times_ns: tuple[int, ...]
-    text_bytes: tuple[int, ...]
+    times_ns: tuple[Count, ...]
+    text_bytes: tuple[Count, ...]
     text: str
-    think_tokens: int
+    think_tokens: Count
     thinks_from_start: bool = False
     stop: Stop
-    conclude_from: int | None
+    conclude_from: Count | None
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -56,6 +55,9 @@ class GeneratedAnswer(Value):
             raise ValueError("tokens, times_ns and text_bytes differ in length")
         if any(after < before for before, after in pairwise(self.text_bytes)):
             raise ValueError("text_bytes decreases")
+        whole = self.text.encode()
+        if any(0x80 <= byte < 0xC0 for end in self.text_bytes for byte in whole[end : end + 1]):
+            raise ValueError("text_bytes ends within a character")
         return self
 
     def text_after(self, tokens: int) -> str:
@@ -101,10 +103,10 @@ class LikelihoodAnswer(Value):
 
     id: str
     kind: Literal["likelihood"] = "likelihood"
-    context_tokens: int
+    context_tokens: Count
     continuations: tuple[Continuation, ...]
-    start_ns: int
-    end_ns: int
+    start_ns: Count
+    end_ns: Count
 
 
 class TopLogits(Value):
@@ -129,11 +131,11 @@ class LogitsAnswer(Value):
     id: str
     kind: Literal["logits"] = "logits"
     tokens: tuple[int, ...]
-    positions: tuple[int, ...]
+    positions: tuple[Count, ...]
     top: tuple[TopLogits, ...] = ()
-    offset_bytes: int | None = None
-    rows: int | None = None
-    columns: int | None = None
+    offset_bytes: Count | None = None
+    rows: Count | None = None
+    columns: Count | None = None
 
 
 class TokenizedAnswer(Value):
@@ -176,8 +178,8 @@ def read_answers(path: Path) -> tuple[Answer, ...]:
     *lines, _ = content(path).partition(b"\0")[0].split(b"\n")
     for number, line in enumerate(lines, start=1):
         try:
-            answers.append(_answer(json.loads(line)))
-        except (ValueError, ValidationError) as error:
+            answers.append(_answer(parse_json(line)))
+        except (ValueError, TypeError) as error:
             raise DataError(
                 f"{path}, line {number}: not an answer that this armload can read.",
                 "The file was changed, or written by a newer armload. Update armload, or "
@@ -190,8 +192,8 @@ def parse_answers(lines: Iterable[str]) -> tuple[Answer, ...]:
     """Read lines of a scorer's output; one whose begin is cut off is left out."""
     answers: list[Answer] = []
     for line in lines:
-        with contextlib.suppress(ValueError, AttributeError, TypeError):
-            answers.append(_answer(json.loads(line)))
+        with contextlib.suppress(ValueError, TypeError):
+            answers.append(_answer(parse_json(line)))
     return tuple(answers)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from armload.core.values import Value
+from armload.core.values import Count, Finite, Value
 from armload.engines.trace import Step, Trace
 
 
 class Memory(Value):
     """Peak memory of the process, from ``/proc/<pid>/status``."""
 
-    max_rss_bytes: int
-    max_vms_bytes: int
+    max_rss_bytes: Count
+    max_vms_bytes: Count
 
 
 class EngineTimes(Value):
@@ -24,11 +24,11 @@ class EngineTimes(Value):
         load_ms: time to load the model; none where the engine does not say it.
     """
 
-    prompt_ms: float
-    prompt_tokens: int
-    eval_ms: float
-    eval_tokens: int
-    load_ms: float | None = None
+    prompt_ms: Finite
+    prompt_tokens: Count
+    eval_ms: Finite
+    eval_tokens: Count
+    load_ms: Finite | None = None
 
 
 class Reported(Value):
@@ -41,14 +41,14 @@ class Reported(Value):
             run's summary.
     """
 
-    ttft_s: float | None = None
-    wall_s: float | None = None
-    prefill_s: float | None = None
-    prefill_tokens: int | None = None
-    prefill_tps: float | None = None
-    decode_s: float | None = None
-    decode_tokens: int | None = None
-    decode_tps: float | None = None
+    ttft_s: Finite | None = None
+    wall_s: Finite | None = None
+    prefill_s: Finite | None = None
+    prefill_tokens: Count | None = None
+    prefill_tps: Finite | None = None
+    decode_s: Finite | None = None
+    decode_tokens: Count | None = None
+    decode_tps: Finite | None = None
 
 
 class Output(Value):

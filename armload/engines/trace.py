@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from armload.core.errors import DataError
-from armload.core.values import Value
+from armload.core.values import Count, Finite, Value, parse_json
 from armload.deploy.traces import is_whole, whole_lines
 from armload.engines.weights_record import Weights
+
+TokenCount = Annotated[Count, Field(le=1 << 24)]
+"""Tokens of one step."""
+
+_MOST_OUTPUT_TOKENS = 1 << 24
 
 _COUNTED_AS = {"prompt": "prompt_tokens", "generate": "generated_tokens"}
 
@@ -45,25 +49,25 @@ class Step(Value):
             streamed weights.
     """
 
-    step: int
-    model: int = 0
-    sequences: int = 1
-    tokens: int
-    prompt_tokens: int = 0
-    generated_tokens: int = 0
-    speculated_tokens: int = 0
-    accepted_tokens: int = 0
-    start_ns: int
-    end_ns: int
-    major_faults: int
-    read_bytes: int | None = None
-    rss_bytes: int
-    cpu_ns: int
-    involuntary_switches: int | None = None
-    cpu_khz: tuple[int, ...] = ()
-    celsius: float | None = None
-    storage_wait_ns: int | None = None
-    locked_bytes: int | None = None
+    step: Count
+    model: Count = 0
+    sequences: Count = 1
+    tokens: TokenCount
+    prompt_tokens: TokenCount = 0
+    generated_tokens: TokenCount = 0
+    speculated_tokens: TokenCount = 0
+    accepted_tokens: TokenCount = 0
+    start_ns: Count
+    end_ns: Count
+    major_faults: Count
+    read_bytes: Count | None = None
+    rss_bytes: Count
+    cpu_ns: Count
+    involuntary_switches: Count | None = None
+    cpu_khz: tuple[Count, ...] = ()
+    celsius: Finite | None = None
+    storage_wait_ns: Count | None = None
+    locked_bytes: Count | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -73,6 +77,14 @@ class Step(Value):
             return content
         others = {name: value for name, value in content.items() if name != "phase"}
         return {**others, _COUNTED_AS[content["phase"]]: content.get("tokens")}
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.end_ns < self.start_ns:
+            raise ValueError("end_ns is before start_ns")
+        if self.tokens < self.prompt_tokens + self.generated_tokens + self.speculated_tokens:
+            raise ValueError("tokens is less than the sum of its kinds")
+        return self
 
     @property
     def output_tokens(self) -> int:
@@ -107,25 +119,25 @@ class Trace(Value):
             this changed.
     """
 
-    format: int
+    format: Count
     clock: str
     source: Literal["engine", "watch"] = "engine"
     engine_commit: str = ""
-    page_bytes: int
-    threads: int | None = None
+    page_bytes: Annotated[Count, Field(ge=1)]
+    threads: Annotated[Count, Field(ge=1)] | None = None
     whole_writes: bool | None = None
-    start_ns: int
+    start_ns: Count
     khz_cores: str | None = None
     allowed_cores: str | None = None
-    last_accepted_tokens: int = 0
+    last_accepted_tokens: TokenCount = 0
     weights: tuple[Weights, ...] = ()
 
 
 class Accepted(Value):
     """Drafts of a model's last step that were accepted: there is no step after it to say so."""
 
-    model: int
-    accepted_tokens: int
+    model: Count
+    accepted_tokens: TokenCount
 
 
 def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
@@ -150,6 +162,11 @@ def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
             last.append(Accepted.model_validate(content))
 
     header = read_lines(path, take)
+    if sum(step.output_tokens for step in steps) > _MOST_OUTPUT_TOKENS:
+        raise DataError(
+            f"{path}: it holds more than {_MOST_OUTPUT_TOKENS:,} output tokens.",
+            "The board's storage may be damaged. Run it again.",
+        )
     accepted = sum(each.accepted_tokens for each in last if each.model == 0)
     if header is not None:
         found = {"last_accepted_tokens": accepted, "weights": tuple(weights)}
@@ -172,12 +189,12 @@ def read_lines(path: Path, take: Callable[[dict[str, Any]], None]) -> Trace | No
         if not is_whole(line):
             continue
         try:
-            content = json.loads(line)
+            content = parse_json(line)
             if header is None:
                 header = Trace.model_validate(content)
             else:
                 take(content)
-        except (ValueError, TypeError, ValidationError) as error:
+        except (ValueError, TypeError) as error:
             raise DataError(
                 f"{path}, line {number}: not a trace that this armload can read.",
                 "The file was changed, or written by a newer armload. Update armload, or "

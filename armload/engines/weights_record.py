@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from armload.core.values import Value
+from armload.core.values import Count, Value
 
 
 class Weights(Value):
@@ -30,17 +30,17 @@ class Weights(Value):
     """
 
     weights: Literal["streamed", "mapped"]
-    before_step: int
+    before_step: Count
     reason: str = ""
-    requested_bytes: int | None = None
-    available_bytes: int = 0
-    weights_bytes: int = 0
-    resident_bytes: int = 0
-    locked_bytes: int = 0
-    anonymous_bytes: int = 0
-    cached_bytes: int = 0
-    released_bytes: int = 0
-    window_bytes: int = 0
+    requested_bytes: Count | None = None
+    available_bytes: Count = 0
+    weights_bytes: Count = 0
+    resident_bytes: Count = 0
+    locked_bytes: Count = 0
+    anonymous_bytes: Count = 0
+    cached_bytes: Count = 0
+    released_bytes: Count = 0
+    window_bytes: Count = 0
     lock_refused: bool = False
     reads: Literal["direct", "buffered"] | None = None
 

@@ -20,6 +20,7 @@ from armload.analysis.summary import summarise
 from armload.analysis.verdict import judge
 from armload.core.errors import DataError
 from armload.core.mistakes import explain_mistake
+from armload.core.values import parse_json
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
 from armload.engines.every import engine_called
@@ -40,7 +41,7 @@ def read_job(folder: Path) -> Job:
     """
     path = folder / FILE_NAME
     try:
-        return Job.model_validate_json(path.read_bytes())
+        return Job.model_validate(parse_json(path.read_bytes()))
     except ValueError as error:
         raise DataError(
             f"{path}: not a valid description of a run: {explain_mistake(error, Job)}."

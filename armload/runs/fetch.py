@@ -12,6 +12,7 @@ from armload.boards.host import Host
 from armload.core.errors import (
     ArmloadError,
     ConnectError,
+    DataError,
     DiskError,
     TransferError,
 )
@@ -68,8 +69,7 @@ def fetch(
             keep_reference(reference, local)
         keep_plain(plain, local)
         _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
-        run = assemble(read_job(local), local)
-        _keep(run, local)
+        run = _kept(local)
         forget_key(run.id)
     except OSError as error:
         raise DiskError(
@@ -104,10 +104,23 @@ def _collect(
     _recover_seen(local)
 
 
-def _keep(run: Run, local: Path) -> None:
-    store.save(run, local)
+def _kept(local: Path) -> Run:
+    """Compute a run from its files and keep it; what makes no sense ends no other run's fetching.
+
+    Raises:
+        DataError: its files make no sense.
+    """
+    try:
+        run = assemble(read_job(local), local)
+        store.save(run, local)
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{local}: no run can be computed from these files: {type(error).__name__}: {error}.",
+            "The board's storage may be damaged. If the files look right, report this with them.",
+        ) from error
     for name in _SEEN.values():
         (local / name).unlink(missing_ok=True)
+    return run
 
 
 def tell_it_is_fetched(host: Host, on_board: PurePosixPath) -> None:

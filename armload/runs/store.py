@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from armload.core.disk import unreadable
 from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
 from armload.core.files import file_name_of, write_whole
 from armload.core.mistakes import explain_mistake
+from armload.core.values import parse_json
 from armload.core.workspace import data_names, runs_folder
 
 RUN_FILE = "run.json"
@@ -44,7 +44,7 @@ def load(folder: Path) -> Run:
     """
     path = folder / RUN_FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise UsageError(
             f"{folder} contains no {RUN_FILE}.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from armload.analysis.load.request import Outcome, RequestRecord, ServerTimings
+from armload.core.values import parse_json
 from armload.serving.ask import Ask
 from armload.serving.dialects.dialect import Dialect, Event
 from armload.serving.stream import event_in, lines_of
@@ -200,7 +200,7 @@ async def connected(api_key: str) -> AsyncIterator[ClientSession]:
 async def _error_of(response: ClientResponse) -> str:
     text = (await response.read()).decode("utf-8", "replace")
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except ValueError:
         content = None
     error = content.get("error", content) if isinstance(content, dict) else text

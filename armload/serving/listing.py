@@ -6,8 +6,6 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from pydantic import ValidationError
-
 from armload.analysis.run import Run
 from armload.boards.board import Board
 from armload.boards.connect import connect, is_off
@@ -15,7 +13,7 @@ from armload.boards.host import Host
 from armload.core.errors import BusyError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
-from armload.core.values import Value
+from armload.core.values import Value, parse_json
 from armload.deploy.attend import attend
 from armload.deploy.follow import stop
 from armload.deploy.launch import JOB_MARK
@@ -130,8 +128,8 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
     script = quote(folder / "run.sh")
     line = patiently(partial(host.run, f"tail -n 1 {script}")).stdout
     try:
-        job = Job.model_validate_json(line.removeprefix(JOB_MARK))
-    except ValidationError:
+        job = Job.model_validate(parse_json(line.removeprefix(JOB_MARK)))
+    except ValueError:
         return None
     return job if job.engine_name == SERVER else None
 

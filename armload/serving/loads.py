@@ -20,7 +20,7 @@ from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.mistakes import explain_mistake
 from armload.core.results import Results
-from armload.core.values import as_json
+from armload.core.values import as_json, parse_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job
 
@@ -101,8 +101,8 @@ class KeptLoad:
         if not path.is_file():
             return None
         try:
-            return Job.model_validate_json(path.read_bytes())
-        except ValidationError as error:
+            return Job.model_validate(parse_json(path.read_bytes()))
+        except ValueError as error:
             raise DataError(
                 f"{path}: this is not a valid record of a service: {explain_mistake(error, Job)}.",
                 "The file was modified. Run the load again.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import threading
 import time
@@ -17,6 +16,7 @@ from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import render
+from armload.core.values import parse_json
 
 EXCHANGES = 25
 _ANSWER_WITHIN_S = 10.0
@@ -104,7 +104,10 @@ class Monitor:
             self._rest += data
         answered_s = time.monotonic()
         answer, _, self._rest = self._rest.partition(b"\n")
-        return asked_s, dict(json.loads(answer)), answered_s
+        try:
+            return asked_s, dict(parse_json(answer)), answered_s
+        except (ValueError, TypeError) as error:
+            raise BoardError(f"The board's monitor gave no valid answer: {error}.") from error
 
     def _connected(self) -> socket.socket:
         host = self._open.enter_context(contextlib.closing(self._beside()))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from armload.analysis.frequency import ANY, cores_of
 from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.errors import DataError
 from armload.core.mistakes import explain_mistake
+from armload.core.values import parse_json
 from armload.engines.job import Job
 from armload.engines.trace import read_trace
 from armload.serving.loads import KeptLoad
@@ -49,8 +48,8 @@ def _samples(path: Path) -> list[BoardSample]:
         return []
     *lines, _cut = path.read_bytes().split(b"\n")
     try:
-        return [BoardSample.model_validate_json(line) for line in lines]
-    except ValidationError as error:
+        return [BoardSample.model_validate(parse_json(line)) for line in lines]
+    except ValueError as error:
         raise DataError(
             f"{path}: this is not a valid record of a board: "
             f"{explain_mistake(error, BoardSample)}.",

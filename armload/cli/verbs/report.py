@@ -34,6 +34,7 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
     from armload.bench.references import folders_of
     from armload.cli import terminal
     from armload.cli.output import output_folder
+    from armload.core.errors import ArmloadError
     from armload.evaluation.record import EVALUATIONS, find_evaluation
     from armload.report.evaluation.report import write_evaluation_report
     from armload.report.load.loaded import loaded_of
@@ -60,10 +61,17 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
         return
     folders = dict.fromkeys(folder.resolve() for word in runs for folder in folders_of(word))
     with terminal.progress().step("Reading runs", total=len(folders), unit="runs") as step:
-        found = []
+        found, unreadable = [], []
         for number, folder in enumerate(folders, 1):
-            found.append(store.load(folder))
+            try:
+                found.append(store.load(folder))
+            except ArmloadError as error:
+                unreadable.append(error)
             step.update(number)
+    if not found:
+        raise unreadable[0]
+    for each in unreadable:
+        terminal.progress().say(f"skipped: {each}")
     found = judged_together(found)
     written = write_runs_report(found, place or new_folder(found), terminal.progress())
     _show(written, as_json=json)

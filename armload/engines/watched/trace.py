@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from armload.core.values import Value
+from armload.core.values import Count, Finite, Value
 from armload.engines.trace import Trace, read_lines
 
 
@@ -23,25 +23,25 @@ class Write(Value):
         rss_bytes, cpu_khz, celsius: at that moment.
     """
 
-    step: int
+    step: Count
     phase: Literal["write"]
-    bytes: int
-    start_ns: int
-    end_ns: int
-    major_faults: int | None
-    read_bytes: int | None
-    rss_bytes: int
-    cpu_ns: int | None
-    involuntary_switches: int | None
-    cpu_khz: tuple[int, ...] = ()
-    celsius: float | None = None
+    bytes: Count
+    start_ns: Count
+    end_ns: Count
+    major_faults: Count | None
+    read_bytes: Count | None
+    rss_bytes: Count
+    cpu_ns: Count | None
+    involuntary_switches: Count | None
+    cpu_khz: tuple[Count, ...] = ()
+    celsius: Finite | None = None
 
 
 class Look(Value):
     """Memory between two writes, where it has changed."""
 
-    look_ns: int
-    rss_bytes: int
+    look_ns: Count
+    rss_bytes: Count
 
 
 class End(Value):
@@ -57,16 +57,16 @@ class End(Value):
         watch_cpu_ns: CPU time that watching took.
     """
 
-    end_ns: int
-    status: int
-    writes_left_out: int
-    max_rss_bytes: int
-    max_vms_bytes: int | None
-    major_faults: int
-    read_bytes: int
-    cpu_ns: int
-    involuntary_switches: int
-    watch_cpu_ns: int
+    end_ns: Count
+    status: Count
+    writes_left_out: Count
+    max_rss_bytes: Count
+    max_vms_bytes: Count | None
+    major_faults: Count
+    read_bytes: Count
+    cpu_ns: Count
+    involuntary_switches: Count
+    watch_cpu_ns: Count
 
 
 class Watching(Value):

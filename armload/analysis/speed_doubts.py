@@ -230,6 +230,8 @@ def _doubts_about_spread(job: Job, output: Output, named: str) -> list[tuple[Fin
     if len(samples) < FEWEST_TOKENS:
         return []
     median, slow = quantile(samples, 50), quantile(samples, 90)
+    if not median:  # a clock that stands still
+        return []
     if len(samples) >= _SPREAD_NEEDS_STEPS and slow >= UNSTEADY_FROM * median:
         doubt = (
             f"Unsteady: one token in ten took {slow / median:.1f} times the median or more, "

@@ -14,7 +14,9 @@ from armload.deploy.traces import is_whole, whole_lines
 from armload.engines.weights_record import Weights
 
 TokenCount = Annotated[Count, Field(le=1 << 24)]
-"""Tokens of one step; each output token becomes a value in memory."""
+"""Tokens of one step."""
+
+_MOST_OUTPUT_TOKENS = 1 << 24
 
 _COUNTED_AS = {"prompt": "prompt_tokens", "generate": "generated_tokens"}
 
@@ -77,9 +79,11 @@ class Step(Value):
         return {**others, _COUNTED_AS[content["phase"]]: content.get("tokens")}
 
     @model_validator(mode="after")
-    def _ends_after_its_start(self) -> Self:
+    def _agrees_with_itself(self) -> Self:
         if self.end_ns < self.start_ns:
             raise ValueError("end_ns is before start_ns")
+        if self.tokens < self.prompt_tokens + self.generated_tokens + self.speculated_tokens:
+            raise ValueError("tokens is less than the sum of its kinds")
         return self
 
     @property
@@ -120,7 +124,7 @@ class Trace(Value):
     source: Literal["engine", "watch"] = "engine"
     engine_commit: str = ""
     page_bytes: Annotated[Count, Field(ge=1)]
-    threads: Count | None = None
+    threads: Annotated[Count, Field(ge=1)] | None = None
     whole_writes: bool | None = None
     start_ns: Count
     khz_cores: str | None = None
@@ -158,6 +162,11 @@ def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
             last.append(Accepted.model_validate(content))
 
     header = read_lines(path, take)
+    if sum(step.output_tokens for step in steps) > _MOST_OUTPUT_TOKENS:
+        raise DataError(
+            f"{path}: it holds more than {_MOST_OUTPUT_TOKENS:,} output tokens.",
+            "The board's storage may be damaged. Run it again.",
+        )
     accepted = sum(each.accepted_tokens for each in last if each.model == 0)
     if header is not None:
         found = {"last_accepted_tokens": accepted, "weights": tuple(weights)}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.run import Run
-from armload.analysis.summary import generating
+from armload.analysis.summary import generating, prompting
 from armload.core.files import write_whole
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
@@ -31,7 +31,8 @@ def write_report(run: Run, folder: Path) -> tuple[Path, Path | None]:
     Without times per token there is nothing to draw, and no picture.
     """
     page, picture = folder / PAGE_NAME, folder / PICTURE_NAME
-    specification = token_chart(run) if run.steps else None
+    has_tokens = bool(prompting(run.steps) or generating(run.steps))
+    specification = token_chart(run) if has_tokens else None
     if specification is None:
         picture.unlink(missing_ok=True)
     else:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from pydantic import BaseModel
+
 from armload.boards.host import Host
+from armload.core.errors import DataError
 from armload.core.shell import render
+from armload.core.values import Count, parse_json
 from armload.deploy.traces import is_whole
 
 _SILENCE_S = 120.0
+
+
+class _Span(BaseModel):
+    """What of a step says whether it is wanted; all of it is read with the load."""
+
+    step: Count
+    start_ns: Count
+    end_ns: Count
 
 
 def trace_between(
@@ -28,23 +39,31 @@ def trace_between(
 
     Raises:
         ConnectError: the connection dropped.
+        DataError: a line is none of a trace.
     """
     from_ns, to_ns = from_board_s * 1e9, to_board_s * 1e9
     header = held = ""
     last_step = -1
     for line in _lines(host, run_folder):
-        content = json.loads(line)
+        try:
+            content = parse_json(line)
+            step = _Span.model_validate(content) if "step" in content else None
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"{host.name}: {run_folder / 'trace.jsonl'} holds a line that no engine writes.",
+                "The board's storage may be damaged.",
+            ) from error
         if "format" in content:
             if not header:
                 header = line
                 yield line
         elif "weights" in content:
             held = line
-        elif "step" in content and content["step"] > last_step:
-            last_step = content["step"]
-            if content["start_ns"] > to_ns:
+        elif step is not None and step.step > last_step:
+            last_step = step.step
+            if step.start_ns > to_ns:
                 return
-            if content["end_ns"] >= from_ns:
+            if step.end_ns >= from_ns:
                 if held:
                     yield held
                     held = ""
@@ -57,4 +76,4 @@ def _lines(host: Host, run_folder: PurePosixPath) -> Iterator[str]:
     for stream, data in host.stream(command, silence_s=_SILENCE_S):
         if stream == "stdout":
             *lines, rest = (rest + data).split(b"\n")
-            yield from (line.decode() + "\n" for line in lines if is_whole(line))
+            yield from (line.decode("utf-8", "replace") + "\n" for line in lines if is_whole(line))

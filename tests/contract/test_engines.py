@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import multiprocessing
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from armload.boards.board import Board, load_board
 from armload.boards.host import Host
-from armload.core.errors import BusyError, ConnectError
+from armload.core.errors import BusyError, ConnectError, DataError
 from armload.core.progress import Progress, Silent
 from armload.deploy.claims import claims
 from armload.engines import every
@@ -137,6 +138,28 @@ def test_pull_computes_the_same_run(folder: Path) -> None:
     kept.rmdir()
     (pulled,) = pull(load_board(BOARD), Silent()).runs
     assert pulled == run
+
+
+def test_a_run_that_makes_no_sense_does_not_stop_the_others(folder: Path) -> None:
+    script = one_number(folder, "echo 42")
+    names = []
+    with session(Request(board=BOARD), (), Silent()) as where:
+        for _ in range(3):
+            run, kept = execute(where, OneNumber(script, Silent()), Silent(), new=True)
+            shutil.rmtree(kept)
+            names.append(run.id)
+    damaged, strange, good = (Path(load_board(BOARD).workdir, "runs", name) for name in names)
+    with (damaged / "run.sh").open("a") as file:
+        file.write(f"#job {'[' * 100_000}\n")
+    (strange / "exit").write_text("0 1 x\n")
+    (strange / "mark").write_text("a mark of many words\n")
+    (strange / "memory").write_text(f"-5 {'9' * 4000} 1\n")
+    (damaged.parent / "two\nlines").mkdir()
+    (damaged.parent / "two\nlines" / "run.sh").touch()
+    (damaged.parent / "two\nlines" / "exit").write_text("0\n")
+    pulled = pull(load_board(BOARD), Silent())
+    assert {run.id: run.exit.status for run in pulled.runs} == {strange.name: None, good.name: 0}
+    assert {name: type(error) for name, error in pulled.lost.items()} == {damaged.name: DataError}
 
 
 def test_the_guide_shows_the_engine_that_is_tested_here() -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,19 +50,36 @@ def test_it_writes_a_new_folder_and_says_where_and_what(folder: Path) -> None:
     assert any(line.startswith("Model against model: Q8_0 takes 1.6") for line in lines)
 
 
+def test_a_run_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+    good, bad = quick_run(), "20261120T000000Z-kitchen-bad"
+    store.save(good, tmp_path / "runs" / good.id)
+    (tmp_path / "runs" / bad).mkdir()
+    kept = json.loads(good.model_dump_json())
+    kept["steps"][3]["accepted_tokens"] = -1
+    for content in ("[" * 100_000, json.dumps(kept), '{"a": 1e999}'):
+        (tmp_path / "runs" / bad / "run.json").write_text(content)
+        listed = typed(tmp_path, "show")
+        assert (listed.returncode, "skipped" in listed.stderr) == (0, True)
+        assert typed(tmp_path, "show", bad).returncode == 3
+        assert typed(tmp_path, "report", bad).returncode == 3
+    done = typed(tmp_path, "report", bad, good.id)
+    assert (done.returncode, "skipped" in done.stderr) == (0, True)
+
+
 def test_no_name_steers_the_terminal_or_turns_the_text_around_it(tmp_path: Path) -> None:
     steers = "".join(map(chr, [0x1B, 0x7F, 0x9B, 0x202E, 0x2066, 0x200F, 0x2028]))
     name = f"m{steers}FUGG.gguf"
     for number in (1, 2):
         run = failed_run() if number == 1 else quick_run(prompt=name, text=name)
-        update: dict[str, Any] = {
-            "id": f"20261122T00000{number}Z-kitchen-m",
+        run_id = f"20261122T00000{number}Z-kitchen-m"
+        update = {
+            "id": run_id,
             "model": run.model.model_copy(update={"name": name}),
             "board": run.board.model_copy(update={"name": name, "description": name}),
             "command": (name,),
             "notes": (name,),
         }
-        store.save(run.model_copy(update=update), tmp_path / "runs" / update["id"])
+        store.save(run.model_copy(update=update), tmp_path / "runs" / run_id)
     for words in (["show"], ["show", "latest"], ["report", "latest"], ["show", name]):
         done = typed(tmp_path, *words)
         assert not set(steers) & set(done.stdout + done.stderr), words

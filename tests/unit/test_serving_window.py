@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path, PurePosixPath
 
+import pytest
+
 from armload.boards.local import LocalHost
+from armload.core.errors import DataError
 from armload.serving.window import trace_between
 
 HEADER = {"format": 2, "start_ns": 0}
@@ -52,3 +55,14 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
 
 def test_a_service_that_has_done_nothing_has_no_trace(tmp_path: Path) -> None:
     assert between(tmp_path, 0, 9) == []
+
+
+@pytest.mark.parametrize(
+    "line", ['{"step": "1"}', '{"a": ' + "[" * 10_000 + "}", "7}", '{"step": -1}']
+)
+def test_a_line_that_no_engine_writes_is_told(tmp_path: Path, line: str) -> None:
+    written(tmp_path / "trace.jsonl", HEADER)
+    with (tmp_path / "trace.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(DataError, match="no engine writes"):
+        between(tmp_path, 0, 9)

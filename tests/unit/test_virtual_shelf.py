@@ -16,6 +16,7 @@ from armload.boards.virtual.state import Powered, keep
 from armload.core.cache import decide
 from tests.containers import contained, told_by
 from tests.unit.builds import held_elsewhere
+from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +112,7 @@ def test_a_board_that_runs_in_another_container_stays(cache: Path) -> None:
         assert told_by(machine) == "on"
         assert fates()["a-1-1"] == "in use"
         assert fates()["toybox"] == "in use"
-    assert fates()["a-1-1"] == "goes"
+    wait_until(lambda: fates()["a-1-1"] == "goes")
 
 
 @pytest.mark.parametrize("content", ["", "x", "-1", "of another", "9" * 30])

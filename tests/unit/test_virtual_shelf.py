@@ -112,7 +112,7 @@ def test_a_board_that_runs_in_another_container_stays(cache: Path) -> None:
         assert told_by(machine) == "on"
         assert fates()["a-1-1"] == "in use"
         assert fates()["toybox"] == "in use"
-    wait_until(lambda: fates()["a-1-1"] == "goes")  # it ends some time after its container
+    wait_until(lambda: fates()["a-1-1"] == "goes")
 
 
 @pytest.mark.parametrize("content", ["", "x", "-1", "of another", "9" * 30])

@@ -356,6 +356,11 @@ def test_a_converter_without_memory_has_an_exit_status_of_its_own(
             "sums: the converter needs vocab.x, which is missing.",
             "Copy",
         ),
+        (
+            "\ntry:\n    open(stage / 'none')\nexcept OSError:\n    raise ValueError('too long')",
+            "sums: the converter refused this checkpoint: too long",
+            "Check the checkpoint's files",
+        ),
         ("{}['rotary_pct']", "sums: the converter needs the setting 'rotary_pct', ", "Compare"),
         (
             "raise ValueError(f'cannot read {stage / \"config.json\"}: bad')",

@@ -117,18 +117,19 @@ def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
 def _lacking(checkpoint: Checkpoint, lines: Sequence[str]) -> DataError | None:
     """Return the error for a file or a setting that the converter looked for in vain."""
     where = checkpoint.folder
-    for line in reversed(lines):
-        if setting := _NO_SETTING.match(line):
-            return DataError(
-                f"{where}: the converter needs the setting {setting[1]!r}, which is missing.",
-                "Compare config.json with that of the model's publisher: transformers may leave "
-                "out what it does not use, or rename it.",
-            )
-        file = re.search(rf"{re.escape(str(where))}/([\w.-]+)", line)
-        if file and _ERROR.match(line) and not (where / file[1]).exists():
-            return DataError(
-                f"{where}: the converter needs {file[1]}, which is missing.",
-                "Copy it into the folder from the repository of the model's publisher; a fine-tune "
-                "has that of its base model.",
-            )
+    # Those before it were handled.
+    last = next((line for line in reversed(lines) if _ERROR.match(line) or line == _BARE), "")
+    if setting := _NO_SETTING.match(last):
+        return DataError(
+            f"{where}: the converter needs the setting {setting[1]!r}, which is missing.",
+            "Compare config.json with that of the model's publisher: transformers may leave out "
+            "what it does not use, or rename it.",
+        )
+    file = re.search(rf"{re.escape(str(where))}/([\w.-]+)", last)
+    if file and not (where / file[1]).exists():
+        return DataError(
+            f"{where}: the converter needs {file[1]}, which is missing.",
+            "Copy it into the folder from the repository of the model's publisher; a fine-tune "
+            "has that of its base model.",
+        )
     return None

@@ -39,6 +39,7 @@ def contained(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+            process.wait()  # then its child has been killed too, before its input ends
 
 
 def told_by(process: subprocess.Popen[str]) -> str:

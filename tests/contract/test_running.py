@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path, PurePosixPath
 from typing import cast
 
@@ -283,6 +284,7 @@ def test_a_later_process_with_the_number_of_a_run_s_program_is_left_alone(
     program = Started.of(int(Path(folder, "pid").read_text()))
     assert program is not None
     os.kill(int(Path(folder, "wrapper").read_text()), signal.SIGKILL)
+    time.sleep(0.05)  # the kernel counts a process's beginning in hundredths of a second
     with subprocess.Popen(["sleep", "600"], start_new_session=True, cwd=folder) as stranger:
         try:
             Path(folder, "pid").write_text(f"{stranger.pid}\n")

@@ -224,6 +224,7 @@ def test_a_watch_that_is_killed_takes_the_program_along(watched: Watching) -> No
     program = int(Path(folder / "watched").read_text())
     wait_until(lambda: len(descendants(program)) == 1)
     processes = [program, *descendants(program)]
+    wait_until(lambda: Path(folder / "pid").is_file() and Path(folder / "pid").read_text() != "")
     os.kill(int(Path(folder / "pid").read_text()), 9)
     wait_until(lambda: all(map(is_gone, processes)))
     follow(watched.host, folder, lambda now: None)

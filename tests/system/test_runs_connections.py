@@ -245,7 +245,7 @@ def test_large_output_is_fetched_piece_by_piece_and_goes_on_after_a_break(
         breaking = BreaksOnce(server, size // 4)
         collect(host, folder, local, breaking)
     assert size // 4 < breaking.broken_at_bytes < size
-    assert (local / "big").read_bytes() == Path(folder / "big").read_bytes()
+    assert (local / "files" / "big").read_bytes() == Path(folder / "files" / "big").read_bytes()
 
 
 def test_files_are_compared_without_any_tool_for_checksums(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from armload.analysis.llama_bench import llama_bench_figures
 from armload.core.disk import unreadable
 from armload.core.errors import DataError
+from armload.core.values import load_json
 from armload.engines.measurement import Measurement
 from armload.engines.watched.mnn import llm_bench_figures, llm_demo_figures
 
@@ -52,12 +52,12 @@ def _json(path: Path, text: str) -> object:
     if start not in ("[", "{"):
         return None
     try:
-        content: object = json.loads(text)
+        content: object = load_json(text)
         return content
     except ValueError as error:
         lines = [line for line in text.splitlines() if line.strip()]
         try:  # jsonl: one object on each line, of which the last may be cut with its program
-            return [json.loads(line) for line in lines]
+            return [load_json(line) for line in lines]
         except ValueError:
             raise DataError(
                 f"{path}: this JSON document is incomplete or malformed: {error}.",

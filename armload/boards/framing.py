@@ -29,7 +29,7 @@ def marked(command: str) -> str:
 
 def to_be_read(script: str) -> bytes:
     """Return a script as ``READING`` takes it, before the script's own standard input."""
-    return f"{script}{_END_OF_SCRIPT}\n".encode()
+    return f"{script}{_END_OF_SCRIPT}\n".encode("utf-8", "surrogateescape")
 
 
 def shell_line(script: str) -> str:

@@ -163,7 +163,7 @@ class LocalHost:
     @contextlib.contextmanager
     def _started(self, command: str, stdin: bytes) -> Iterator[subprocess.Popen[bytes]]:
         words = ["sh", "-c", marked(command)]
-        if len(words[-1].encode()) > LONGEST_COMMAND_BYTES:
+        if len(words[-1].encode("utf-8", "surrogateescape")) > LONGEST_COMMAND_BYTES:
             words, stdin = ["sh", "-c", READING], to_be_read(words[-1]) + stdin
         try:
             process = subprocess.Popen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from armload.core.disk import is_there, unreadable
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.core.files import write_whole
 from armload.core.mistakes import explain_mistake
+from armload.core.values import load_json
 
 Read = TypeVar("Read", bound=BaseModel)
 
@@ -117,7 +117,7 @@ class Results:
             DataError: it was changed, or is of a newer format.
         """
         try:
-            fields = json.loads(content)
+            fields = load_json(content)
             version = fields.get("format", 1) if isinstance(fields, dict) else 1
             if isinstance(version, int) and version > self.newest_format:
                 raise NewerFormatError(path, version, self.newest_format)

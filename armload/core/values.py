@@ -52,6 +52,18 @@ def whole_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
+def load_json(text: str | bytes) -> Any:
+    """Parse a document that a person has supplied.
+
+    Raises:
+        ValueError: it is no JSON, or is nested too deep.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
 def parse_json(text: str | bytes) -> Any:
     """Parse a document that a board, or a program on it, may have written.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Literal
 from armload.core.disk import unreadable
 from armload.core.errors import DataError, MissingToolError
 from armload.core.shell import pip_install
-from armload.core.values import Value
+from armload.core.values import Value, load_json
 
 Format = Literal["jsonl", "csv", "parquet"]
 
@@ -81,7 +80,7 @@ def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
             continue
         where = f"{path}, line {number}"
         try:
-            values = json.loads(line)
+            values = load_json(line)
         except ValueError as error:
             raise DataError(
                 f"{where}: invalid JSON: {error}.", "Each line must be one JSON object."

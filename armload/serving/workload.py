@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from armload.core.disk import require_file, unreadable
 from armload.core.errors import DataError, UsageError
 from armload.core.mistakes import explain_mistake
 from armload.core.progress import Progress
-from armload.core.values import Value
+from armload.core.values import Value, load_json
 from armload.models.vocabulary import english_words
 from armload.serving.ask import Ask, Message
 from armload.serving.dialects.dialect import Dialect
@@ -241,9 +240,9 @@ def _items(path: Path) -> list[dict[str, Any]]:
         raise unreadable(path, error) from error
     try:
         if text.lstrip().startswith("["):
-            items = json.loads(text)
+            items = load_json(text)
         else:
-            items = [json.loads(line) for line in text.splitlines() if line.strip()]
+            items = [load_json(line) for line in text.splitlines() if line.strip()]
     except ValueError as error:
         raise DataError(f"{path}: not JSON lines: {error}.", _FORMS) from error
     if not items or not all(isinstance(item, dict) for item in items):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ from armload.analysis.statistics import FEWEST_RUNS, ratio_of_runs
 from armload.core.errors import DataError, RunError
 from armload.core.mistakes import explain_mistake
 from armload.core.results import write_lines
-from armload.core.values import Value
+from armload.core.values import Value, load_json
 from armload.engines.job import Place
 from armload.tuning.record import Confirmation
 from armload.tuning.space import Setting
@@ -155,7 +154,7 @@ def runs_compared(folder: Path) -> list[Compared]:
         return []
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
-        return [Compared.model_validate(json.loads(line)) for line in lines]
+        return [Compared.model_validate(load_json(line)) for line in lines]
     except ValueError as error:
         words = explain_mistake(error, Compared)
         raise DataError(

@@ -274,6 +274,12 @@ def test_of_what_no_run_is_known_to_leave_only_so_much_is_fetched(
     assert str(folder) in said
 
 
+@pytest.mark.parametrize("more", ["", "x" * 200_000])
+def test_a_name_that_is_no_utf_8_reaches_the_shell_of_this_machine(more: str) -> None:
+    done = LocalHost("kitchen").run(f": {more}; printf %s '\udcc4\udce3'")
+    assert done.stdout == b"\xc4\xe3"
+
+
 def test_a_later_process_with_the_number_of_a_run_s_program_is_left_alone(
     tmp_path: Path,
 ) -> None:

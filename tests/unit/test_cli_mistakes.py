@@ -200,3 +200,28 @@ def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: 
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_nested_too_deep_is_a_malformed_one_in_every_verb(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    run_id = "20261122T000000Z-kitchen-model-abcd"
+    files = {
+        f"runs/{run_id}/run.json": deep,
+        "deep.json": deep,
+        "checkpoint/config.json": deep,
+        "prompts.jsonl": deep,
+        "task.yaml": "description: d\nkind: generate\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    lines = [
+        f"show {run_id}",
+        "compare deep.json deep.json",
+        "model.convert checkpoint",
+        "load --url http://127.0.0.1:1 --model m --rate 1 --data deep.json",
+        "load --url http://127.0.0.1:1 --model m --rate 1 --data prompts.jsonl",
+        "eval --board this-machine --task gsm8k --data prompts.jsonl --model demo",
+    ]
+    said = _said(dict.fromkeys(lines, "3"), tmp_path, dict(os.environ))
+    assert all("nested too deep" in each for each in said.values()), said

@@ -124,7 +124,7 @@ DAMAGES: dict[Callable[[Path], None], tuple[type[ArmloadError], str]] = {
     _another_version_s_shard: (DataError, "another version of the model"),
     _without_index: (DataError, f"1 of 3 files of weights is missing: {SECOND}"),
     _broken_index: (DataError, "'weight_map' does not say"),
-    _broken_config: (DataError, "config.json, line 16"),
+    _broken_config: (DataError, "line 16"),
     _config_is_a_list: (DataError, "expected a JSON object"),
     _no_architecture: (DataError, "'architectures' is missing"),
     _no_tokenizer: (DataError, "no tokenizer"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 from armload.conversion.checkpoints.safetensors import StoredTensor, read_tensors
 from armload.core.disk import unreadable
 from armload.core.errors import DataError, UsageError
-from armload.core.values import Value
+from armload.core.values import Value, load_json
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -155,13 +154,11 @@ def read_object(path: Path) -> dict[str, Any]:
         DiskError: it cannot be read.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}, line {error.lineno}: {error.msg}.", "Download or save the file again."
-        ) from error
+        content = load_json(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: this is not UTF-8 text.", "Download it again.") from error
+    except ValueError as error:
+        raise DataError(f"{path}: {error}.", "Download or save the file again.") from error
     except OSError as error:
         raise unreadable(path, error) from error
     if not isinstance(content, dict):

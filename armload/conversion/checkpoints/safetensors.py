@@ -5,7 +5,6 @@ Format: https://huggingface.co/docs/safetensors
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from armload.core.disk import unreadable
 from armload.core.errors import DataError
+from armload.core.values import load_json
 
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
@@ -68,7 +68,7 @@ def read_tensors(path: Path) -> dict[str, StoredTensor]:
     if len(header) < length:
         raise _cut(path, _LENGTH_BYTES + length - size_bytes)
     try:
-        content = json.loads(header)
+        content = load_json(header)
         content.pop("__metadata__", None)
         tensors = _HEADER.validate_python(content)
     except (ValueError, AttributeError, ValidationError) as error:

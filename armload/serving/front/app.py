@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
@@ -12,6 +11,7 @@ import aiohttp
 from aiohttp import web
 from pydantic import ValidationError
 
+from armload.core.values import load_json
 from armload.serving.front.llm_serving import (
     PREDICT_FAILED,
     PROMPT_TOO_LONG,
@@ -182,7 +182,7 @@ def _answered(answer: Answer, event: dict[str, Any] | None) -> list[bytes]:
 
 def _error(text: str) -> dict[str, Any]:
     try:
-        error = json.loads(text)["error"]
+        error = load_json(text)["error"]
     except (ValueError, LookupError, TypeError):
         return {"message": text}
     return error if isinstance(error, dict) else {"message": str(error)}

@@ -1,7 +1,7 @@
 """Random command lines of every verb, given in a folder that nothing leads out of.
 
 ``python -m tests.fuzzing SEED [NUMBER]`` gives those of a seed, or one of them, and prints what
-was wrong with each.
+was wrong with each; ``bounds`` and ``names`` instead try each number and each name.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ CUT_FILE = "cut"
 
 _LAST_LINES = 3
 _LAST_BYTES = 1 << 16
-_LOGGED_ERROR = re.compile(r"\d+\.\d+\.\d+\.\d+ E +")
-"""What a line of level error in llama.cpp's log begins with: its time (common/log.cpp)."""
+_LOGGED = re.compile(r"\d+\.\d+\.\d+\.\d+ (?P<level>[DIWE])( +|$)")
+"""What a message of llama.cpp's log begins with: its time and level (common/log.cpp)."""
 _ASSERTED = re.compile(r"\S+\.(c|cc|cpp|h|hpp|m|cu):\d+: ")
 """What ggml's last line begins with before it aborts; what follows it is a backtrace (ggml.c)."""
 _BACKTRACE = re.compile(
@@ -135,8 +135,8 @@ def _last_words(path: Path) -> str:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if _LOGGED_ERROR.match(line)]
+    lines = _without_information(text)
+    errors = [line for line in lines if (logged := _LOGGED.match(line)) and logged["level"] == "E"]
     asserted = next((line for line in lines if _ASSERTED.match(line)), None)
     if asserted is not None:
         told = [*errors[-1:], asserted]
@@ -144,4 +144,15 @@ def _last_words(path: Path) -> str:
         # The first error is the cause of those after it.
         last = [line for line in lines if not _BACKTRACE.match(line)][-_LAST_LINES:]
         told = [*errors[:1], *last]
-    return " / ".join(dict.fromkeys(_LOGGED_ERROR.sub("", line) for line in told))
+    return " / ".join(dict.fromkeys(_LOGGED.sub("", line) for line in told))
+
+
+def _without_information(text: str) -> list[str]:
+    """Return the lines that may tell why a program ended; messages go on in indented lines."""
+    lines, informs = [], False
+    for line in filter(str.strip, text.splitlines()):
+        logged = _LOGGED.match(line)
+        informs = logged["level"] in "DI" if logged else informs and line[0].isspace()
+        if not informs:
+            lines.append(line.strip())
+    return lines

@@ -253,7 +253,7 @@ def test_a_client_that_is_killed_leaves_its_records_and_a_service_that_ends(ann:
     assert (metrics["ok"], metrics["failed"]) == (len(recorded), {"unknown": 2000 - len(recorded)})
     assert (metrics["valid"], found["capacity"]) == (False, None)
     told = " ".join(ann.types("show", kept.load.id).stdout.split())
-    assert f"It has no end: {len(recorded)} of 2,000 requests have a record." in told
+    assert f"Incomplete: only {len(recorded)} of 2,000 requests were recorded." in told
     (pulled,) = json.loads(ann.types("pull", "--board", "here", "--json").stdout)["runs"]
     assert pulled == kept.load.run
     assert run_of(ann, pulled)["exit"]["kind"] == "unattended"

@@ -88,7 +88,7 @@ def test_requests_without_a_record_are_failures() -> None:
     assert (found.failed, found.valid) == ({"unknown": 2}, False)
     assert found.goodput is not None
     assert found.goodput.share == pytest.approx(1 / 3)
-    assert "1 of 3 requests have a record" in found.reasons[0]
+    assert "only 1 of 3 requests were recorded" in found.reasons[0]
 
 
 def test_a_point_that_was_ended_early_is_not_valid() -> None:

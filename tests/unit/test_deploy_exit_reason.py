@@ -177,3 +177,33 @@ def test_an_abort_is_told_by_its_reason_and_not_by_a_backtrace(
 ) -> None:
     aborted = folder(tmp_path, exit="134\n", stderr=before + backtrace + after)
     assert explain(aborted).meaning == f"the program aborted (SIGABRT): {reason}"
+
+
+INFORMS = (
+    "0.02.799.899 I sampler params: \n\trepeat_last_n = 64\n\ttop_k = 40\n"
+    "0.02.800.453 I generate: n_predict = 40\n0.02.800.684 I \n"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "meaning"),
+    [
+        (134, "", "the program aborted (SIGABRT)"),
+        (1, "", "exit 1: it gave no reason"),
+        (
+            134,
+            "terminate called\n  what():  bad_alloc\n",
+            "the program aborted (SIGABRT): terminate called / what():  bad_alloc",
+        ),
+        (
+            1,
+            "0.02.900.001 W cache: small\n0.02.900.002 E load: no\n\tsuch key\n",
+            "exit 1: load: no / cache: small / such key",
+        ),
+    ],
+)
+def test_what_the_log_of_llama_cpp_informs_of_is_no_reason(
+    tmp_path: Path, status: int, more: str, meaning: str
+) -> None:
+    ended = folder(tmp_path, exit=f"{status}\n{THERE}", stderr=INFORMS + more + INFORMS)
+    assert explain(ended).meaning == meaning

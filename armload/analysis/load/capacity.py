@@ -12,7 +12,7 @@ from armload.core.values import Value, format_bytes, percentage
 SUSTAINED_FROM = 0.90
 """Share of the requests that must be within all objectives."""
 
-_ENDED_BY_THE_CLIENT = frozenset({"cancelled", "unknown"})
+ENDED_BY_THE_CLIENT = frozenset({"cancelled", "unknown"})
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -76,7 +76,7 @@ def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool)
     cause = main_cause(point)
     failed = point.metrics.failed
     if sum(failed.values()) > sum(point.slow.values()):
-        own = {kind: count for kind, count in failed.items() if kind not in _ENDED_BY_THE_CLIENT}
+        own = {kind: count for kind, count in failed.items() if kind not in ENDED_BY_THE_CLIENT}
         kinds = max(own or failed, key=lambda kind: failed[kind])
         cause = None
         reason = (
@@ -106,7 +106,7 @@ def _shows_something(point: AssessedPoint) -> bool:
     metrics, goodput = point.metrics, point.metrics.goodput
     if goodput and is_the_clients_fault(goodput):
         return False
-    return not metrics.cut_short or not set(metrics.failed) <= _ENDED_BY_THE_CLIENT
+    return not metrics.cut_short or not set(metrics.failed) <= ENDED_BY_THE_CLIENT
 
 
 def is_sustained(found: Goodput, *, surely: bool) -> bool:

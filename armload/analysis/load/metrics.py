@@ -191,7 +191,7 @@ def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
         return f"It ended early: {cancelled:,} of {point.requests:,} requests were cancelled."
     of_all = f" of {point.requests:,}" if point.requests else ""
     return (
-        f"It has no end: {recorded:,}{of_all} requests have a record. The load is under way, or "
+        f"Incomplete: only {recorded:,}{of_all} requests were recorded. The load is under way, or "
         "its command was killed."
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armload.analysis.load.assessed import AssessedPoint, assess
-from armload.analysis.load.capacity import Capacity, capacity_of
+from armload.analysis.load.capacity import ENDED_BY_THE_CLIENT, Capacity, capacity_of
 from armload.analysis.load.causes import SlowRequest, slow_requests
 from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.parts import Accounting
@@ -113,8 +113,9 @@ def labels(points: Sequence[LoadedPoint]) -> list[str]:
 
 
 def words_of_failed(failed: Mapping[str, int]) -> str:
-    """Say how many requests failed, and how; nothing where none did."""
-    if not failed:
+    """Say how many requests the service failed, and how; nothing where it failed none."""
+    of_service = {kind: failed[kind] for kind in sorted(failed) if kind not in ENDED_BY_THE_CLIENT}
+    if not of_service:
         return ""
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items()))
-    return f"{counted(sum(failed.values()), 'request')} failed ({kinds})"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in of_service.items())
+    return f"{counted(sum(of_service.values()), 'request')} failed ({kinds})"

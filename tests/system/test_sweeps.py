@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from armload.analysis.repeats import FEWEST_FIGURES
 from armload.core.values import counted
 from tests.person import Person
 from tests.waiting import wait_until
@@ -102,7 +103,7 @@ def test_a_sweep_whose_workstation_was_killed_goes_on_where_it_stopped(ann: Pers
 def test_repeats_of_one_combination_go_on_until_its_median_is_known_or_told_why_not(
     ann: Person,
 ) -> None:
-    # 31 timed tokens never suffice alone; any seven undisturbed runs do.
+    # 31 timed tokens never suffice alone; any six undisturbed runs do.
     single = words("-n", "32", "-t", "1", "--precision", "95%", "--precision-time", "9999")
     before = killed_after(ann, 1, *single)
     shown = json.loads(ann.types(*single).stdout)
@@ -114,7 +115,7 @@ def test_repeats_of_one_combination_go_on_until_its_median_is_known_or_told_why_
     (cell,) = json.loads(ann.types("show", combined["sweep"], "--json").stdout)["cells"]
     assert cell["runs"] == combined["runs"]
     if combined["reached"]:
-        assert combined["counted"] >= 7
+        assert combined["counted"] >= FEWEST_FIGURES
         assert combined["known_within"] <= combined["precision"] == 0.95
         assert combined["p50_low_s"] <= combined["p50_s"] <= combined["p50_high_s"]
         assert shown["verdict"]["valid"]

@@ -28,7 +28,7 @@ from armload.evaluation.answering import answer_items
 from armload.evaluation.way import Way
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 CONTEXT_TOKENS = 256
 QUESTIONS = [

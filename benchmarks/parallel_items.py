@@ -38,7 +38,7 @@ from armload.models.gguf import read_model
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from armload.runs import store
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 BOARD = """
 extends: virtual-dayu200

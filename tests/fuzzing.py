@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from invoke.parser.argument import Argument
 
-from armload.cli.flags import shown
+from armload.core.options import declared_options
 
 CASES = 150
 LONGEST_S = 60
@@ -660,6 +660,18 @@ def all_options() -> dict[str, list[Argument]]:
     return {verb: namespace[verb].get_arguments() for verb in namespace.task_names}
 
 
+def numeric_options() -> set[tuple[str, str]]:
+    """Return each verb's options whose value is a number."""
+    from armload.cli.program import namespace
+
+    return {
+        (verb, each.name)
+        for verb in namespace.task_names
+        for each in declared_options(namespace[verb].options)
+        if each.value in NUMERIC
+    }
+
+
 def give_at_random(world: World, seed: int, numbers: Sequence[int]) -> Iterator[str]:
     """Give command lines of a seed, and yield what was wrong with each that failed."""
     verbs = all_options()
@@ -677,11 +689,12 @@ def give_at_random(world: World, seed: int, numbers: Sequence[int]) -> Iterator[
 def give_numbers_out_of_bounds(world: World) -> Iterator[str]:
     """Give each option that is a number one that is none, and yield which were not refused."""
     world.renew()
+    numeric = numeric_options()
     for verb, options in all_options().items():
         places = [HINTS[each.names[0]][0] for each in options if each.positional]
         for option in options:
             name = option.names[0]
-            if shown(option).rpartition(" ")[2] not in NUMERIC:
+            if (verb, name) not in numeric:
                 continue
             for value in ("99999999999999999999", "9" * 5000, "1e400", "-1"):
                 needed = NEEDED.get((verb, name)) or NEEDED.get((verb, "")) or ("--", *places)

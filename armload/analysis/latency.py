@@ -13,7 +13,7 @@ from armload.analysis.summary import prompting, token_times
 from armload.analysis.waiting import Waits, decoding
 from armload.core.errors import UsageError
 from armload.core.values import Value
-from armload.engines.llama_cpp import MICRO_BATCH_TOKENS
+from armload.engines.plan import MICRO_BATCH_TOKENS
 
 FEWEST_TOKENS = 8
 

@@ -11,7 +11,8 @@ from armload.analysis.compute import Compute
 from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import KV_ROUNDING_TOKENS, MICRO_BATCH_TOKENS
+from armload.engines.llama_cpp import KV_ROUNDING_TOKENS
+from armload.engines.plan import MICRO_BATCH_TOKENS
 from armload.engines.prediction import Bottleneck, Expected, MemoryParts, Prediction
 from armload.engines.weights import BoardMemory
 

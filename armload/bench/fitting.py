@@ -23,7 +23,8 @@ from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
 from armload.runs.predicting import predict_from_facts, predict_there
-from armload.runs.session import Request, session
+from armload.runs.request import Request
+from armload.runs.session import session
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""

@@ -5,49 +5,30 @@ The same on the command line and in a plan file. Every combination of what is li
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
-    ValidationError,
     ValidationInfo,
+    create_model,
     field_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from armload.core.disk import require_file
-from armload.core.errors import UsageError
-from armload.core.mistakes import first_mistake
-from armload.core.values import Value
+from armload.core.options import Option, OptionGroup, declared_options, without_none
 from armload.core.yamlfile import load_file
 from armload.engines.cpu_set import cpu_numbers
-from armload.engines.plan import (
-    Cores,
-    FlashAttention,
-    KvType,
-    Plan,
-    PromptText,
-    PromptTokens,
-    Resident,
-    Seconds,
-    Seed,
-    Speculate,
-    Temperature,
-    Threads,
-    TokenCount,
-    WeightsMode,
-    kv_halves,
-)
-from armload.engines.server import Slots
+from armload.engines.plan import Plan, Slots, kv_halves
 from armload.models.file_types import file_type
 
 
@@ -72,30 +53,42 @@ T = TypeVar("T")
 Listed = Annotated[tuple[T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrSeveral()]
 
 
-class Options(Value):
+def _listed_options(plan: type[Plan]) -> type[OptionGroup]:
+    """Return the options of a plan, each of which may list several values if its help says so."""
+    fields: dict[str, Any] = {}
+    for each in declared_options(plan):
+        kind = without_none(each.info)
+        usual = dataclasses.replace(
+            each.option, name=each.name, heading=each.heading, usual=each.default
+        )
+        is_list = bool(each.option.several)
+        listed: Any = Listed[kind] if is_list else kind | None  # type: ignore[valid-type]
+        fields[each.name.replace("-", "_")] = (
+            Annotated[listed, usual],
+            () if is_list else None,
+        )
+    found: type[OptionGroup] = create_model("PlanOptions", __base__=OptionGroup, **fields)
+    return found
+
+
+if TYPE_CHECKING:
+    _PlanOptions = OptionGroup
+else:
+    _PlanOptions = _listed_options(Plan)
+
+
+class Options(_PlanOptions):
     """What a plan file says; the keys are the long options of ``armload bench``.
+
+    Beside what is declared here, it has the options of ``Plan``.
 
     Attributes:
         board: a file in ``boards/``.
         model: GGUF files, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``
             or ``demo``.
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
-        prompt: texts to continue.
-        prompt_tokens: lengths of prompts that are made of common words; beside texts, where both
-            are listed.
-        n_predict: tokens to generate.
-        threads: worker threads.
-        cpus: sets of cores, such as ``4-7``.
-        context, batch, micro_batch: in tokens.
-        kv_type: of the cache; keys and values apart are ``q8_0/q4_0``.
-        flash_attention: on, off or auto.
-        weights: mapped, streamed or auto.
-        resident: bytes of streamed weights that stay in memory, such as ``400 MB``.
-        speculate: guess tokens: none, ngram, or draft:MODEL.
-        slots: requests that ``serve`` answers at a time; a single run takes no notice of it.
         engine_args: further arguments for the engine, quoted as one text.
-        cold: drop the board's page cache first.
-        temperature, seed, stop_at_end, time_limit: the same for all.
+        slots: requests that ``serve`` answers at a time; a single run takes no notice of it.
         cool_to: degrees Celsius that the board's hottest sensor shows before each run.
         governor: of the CPU frequency during a run.
         repeats: runs of every combination that count.
@@ -103,32 +96,61 @@ class Options(Value):
     """
 
     board: str | None = None
-    model: Listed[str] = ()
-    type: Listed[FileType] = ()
-    prompt: Listed[PromptText] = ()
-    prompt_tokens: Listed[PromptTokens] = ()
-    n_predict: Listed[TokenCount] = ()
-    threads: Listed[Threads] = ()
-    cpus: Listed[Cores] = ()
-    context: Listed[TokenCount] = ()
-    batch: Listed[TokenCount] = ()
-    micro_batch: Listed[TokenCount] = ()
-    kv_type: Listed[KvType] = ()
-    flash_attention: Listed[FlashAttention] = ()
-    weights: Listed[WeightsMode] = ()
-    resident: Listed[Resident] = ()
-    speculate: Listed[Speculate] = ()
+    model: Annotated[
+        Listed[str],
+        Option(
+            "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo",
+            "MODEL",
+            "demo",
+            "files",
+            heading="Plan",
+        ),
+    ] = ()
+    type: Annotated[
+        Listed[FileType],
+        Option(
+            "quantise the models to these file types first, such as Q4_K_M",
+            "TYPE",
+            "as they are",
+            "commas",
+            heading="Plan",
+        ),
+    ] = ()
+    engine_args: Annotated[
+        Listed[str],
+        Option(
+            "more arguments for the engine, as one quoted string",
+            "ARGUMENTS",
+            several="repeat",
+            heading="Engine",
+        ),
+    ] = ()
     slots: Listed[Slots] = ()
-    engine_args: Listed[str] = ()
-    cold: Listed[bool] = ()
-    temperature: Temperature | None = None
-    seed: Seed | None = None
-    stop_at_end: bool | None = None
-    time_limit: Seconds | None = None
-    cool_to: Annotated[float, Field(ge=0, le=200)] | None = None
-    governor: Annotated[str, Field(min_length=1)] | None = None
-    repeats: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    warmups: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    cool_to: Annotated[
+        Annotated[float, Field(ge=0, le=200)] | None,
+        Option(
+            "before each run, wait until the hottest sensor reads this temperature or less",
+            "CELSIUS",
+            heading="Conditions",
+        ),
+    ] = None
+    governor: Annotated[
+        Annotated[str, Field(min_length=1)] | None,
+        Option("CPU frequency governor during each run, such as performance", heading="Conditions"),
+    ] = None
+    repeats: Annotated[
+        Annotated[int, Field(ge=1, le=10_000)] | None,
+        Option(
+            "runs of each combination of the lists",
+            "N",
+            "1; without lists as --precision needs",
+            heading="Repeats",
+        ),
+    ] = None
+    warmups: Annotated[
+        Annotated[int, Field(ge=0, le=10_000)] | None,
+        Option("runs before these that are excluded from the results", "N", "0", heading="Repeats"),
+    ] = None
 
     @field_validator("flash_attention", mode="before")
     @classmethod
@@ -191,20 +213,18 @@ class Options(Value):
         """Yield every combination of what is listed, but for the models; threads vary first."""
         axes: dict[str, tuple[Mapping[str, Any], ...]] = {
             "prompt": (
-                *({"prompt": text} for text in self.prompt),
-                *({"prompt_tokens": count} for count in self.prompt_tokens),
+                *({"prompt": text} for text in getattr(self, "prompt", ())),
+                *({"prompt_tokens": count} for count in getattr(self, "prompt_tokens", ())),
             ),
-            "engine_args": tuple({"extra": tuple(shlex.split(text))} for text in self.engine_args),
-            **{
-                name: tuple({field: value} for value in getattr(self, name))
-                for name, field in _FIELDS.items()
-            },
+            "extra": tuple({"extra": tuple(shlex.split(text))} for text in self.engine_args),
         }
-        common: dict[str, Any] = {
-            field: getattr(self, name)
-            for name, field in _COMMON.items()
-            if getattr(self, name) is not None
-        }
+        common: dict[str, Any] = {}
+        for name, field in reversed(_PLAN_FIELDS.items()):
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                axes.setdefault(field, tuple({field: each} for each in value))
+            elif value is not None:
+                common[field] = value
         seen = set()
         for chosen in itertools.product(*(axis for axis in axes.values() if axis)):
             fields = dict(common)
@@ -227,29 +247,12 @@ _MEANINGS: Mapping[str, Callable[[Any], object]] = {
 
 _EACH_ONCE = "use repeats to run a combination more than once"
 
-_TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
-"""Lengths as llama-bench's ``-p`` takes them."""
-
-_FIELDS = {
-    "n_predict": "n_predict",
-    "context": "context_tokens",
-    "kv_type": "kv_type",
-    "flash_attention": "flash_attention",
-    "batch": "batch_tokens",
-    "micro_batch": "micro_batch_tokens",
-    "weights": "weights",
-    "resident": "resident_bytes",
-    "speculate": "speculate",
-    "cpus": "cpus",
-    "threads": "threads",
-    "cold": "cold",
+_PLAN_FIELDS = {
+    each.name.replace("-", "_"): each.field
+    for each in declared_options(Plan)
+    if each.field != "prompt_tokens"
 }
-_COMMON = {
-    "temperature": "temperature",
-    "seed": "seed",
-    "stop_at_end": "stop_at_end",
-    "time_limit": "time_limit_s",
-}
+"""Options, and what they are called in a plan."""
 
 
 def read_options(path: Path) -> Options:
@@ -267,31 +270,3 @@ def read_options(path: Path) -> Options:
         "'threads: [1, 2, 4]'.",
     )
     return load_file(path, Options)
-
-
-def typed_options(typed: Mapping[str, object]) -> Options:
-    """Check the options of a command line.
-
-    Raises:
-        UsageError: a value is out of its range, or two options exclude each other; names the
-            option and says what is allowed.
-    """
-    if typed.get("prompt") and typed.get("prompt_tokens"):
-        raise UsageError(
-            "--prompt and --prompt-tokens: a prompt is a text or a length, not both.",
-            "Leave one out. To run texts and lengths in one sweep, list both in a --plan file.",
-        )
-    prompts = typed.get("prompt")
-    for text in prompts if isinstance(prompts, list) else ():
-        if _TOKENS.fullmatch(text.strip()):
-            raise UsageError(
-                f"--prompt {text}: is this a text, or a length in tokens?",
-                f"For a prompt of that many tokens, use --prompt-tokens {text.strip()}; for the "
-                f'text itself, write prompt: "{text}" in a --plan file.',
-            )
-    try:
-        return Options.model_validate(typed)
-    except ValidationError as error:
-        mistake = first_mistake(error, Options)
-        option = str(mistake.place[0]).replace("_", "-")
-        raise UsageError(f"--{option}: {mistake.words}.") from error

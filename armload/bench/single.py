@@ -19,7 +19,8 @@ from armload.models.find import model_called
 from armload.runs.pipeline import execute
 from armload.runs.plain import find_plain
 from armload.runs.predicting import foresight
-from armload.runs.session import Request, Session, session
+from armload.runs.request import Request
+from armload.runs.session import Session, session
 
 Report = Callable[[Sequence[Run]], None]
 """Called with the runs so far after each of them."""

@@ -16,7 +16,8 @@ from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight
-from armload.runs.session import Request, session
+from armload.runs.request import Request
+from armload.runs.session import session
 
 Report = Callable[[Place, Run | ArmloadError], None]
 """Is called with how each run ended, or why it could not be started."""

@@ -1,4 +1,4 @@
-"""Pages of help as wide as the terminal, 80 columns in a pipe; no word is broken."""
+"""Pages of help: options under their headings, as wide as the terminal, 80 columns in a pipe."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
+from armload.core.options import LETTERS, Declared
+
+_HEADINGS = (
+    *("Program", "Service", "Load", "Search", "Limits", "Plan", "Task", "Quantisation"),
+    *("Repeats", "Engine", "Board", "Conditions", "Build", "Output"),
+)
+_MOST_UNGROUPED = 9
 _INDENT = 2
 _GAP = 2
 _NARROWEST_MEANING = 30
@@ -34,6 +41,28 @@ def columns(pairs: Sequence[tuple[str, str | None]], *, widest: int = 0) -> str:
             start = " " * 4 * _INDENT
         lines.append(_filled(meaning or "", start) or start.rstrip())
     return "\n".join(lines) + "\n"
+
+
+def grouped(options: Sequence[Declared]) -> dict[str, list[Declared]]:
+    """Return a verb's options as help lists them: under one heading, or many under several."""
+    usual_first = sorted(options, key=_rank)
+    if len(options) <= _MOST_UNGROUPED:
+        return {"Options": usual_first}
+    groups = {
+        heading: [each for each in usual_first if each.heading == heading] for heading in _HEADINGS
+    }
+    return {heading: group for heading, group in groups.items() if group}
+
+
+def _rank(option: Declared) -> int:
+    """Put what is used most first, which has a letter, and the output last."""
+    return 2 if option.name == "json" else int(option.name not in LETTERS)
+
+
+def shown(option: Declared) -> str:
+    """Return an option as help shows it: ``-b, --board BOARD``."""
+    letter = LETTERS.get(option.name)
+    return f"{f'-{letter}, ' if letter else '    '}--{option.name} {option.value}".rstrip()
 
 
 def _paragraph(text: str) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.cli.numbers import above_0, whole_number
+from armload.cli.verbs.load import DURATION_S, FIND_REQUESTS, LoadOptions
 from armload.core.disk import require_file, unreadable
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
-from armload.engines.server import ServingPlan
-from armload.runs.session import Request
-from armload.serving.arrivals import MOST_REQUESTS, Arrivals
+from armload.engines.plan import ServiceSettings, ServingPlan
+from armload.runs.request import EngineSource, Request, Waiting
+from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.find_rate import check_requests
 from armload.serving.readiness import check_url
@@ -22,108 +22,83 @@ from armload.serving.starting import served
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.tokenizer import ServiceApi
 
-DURATION_S = 60.0
 
-_LEAST_PER_S, _MOST_PER_S = 1e-6, 10_000
-_MOST_CLIENTS = 10_000
-
-
-def refuse_without_effect(
-    *,
-    url: str,
-    api_key_file: str,
-    is_built: bool,
-    concurrency: str,
-    arrivals: str,
-    data: str,
-    prompt_tokens: str,
-    stop_at_end: bool,
-) -> None:
-    """Refuse options that would do nothing beside another one; an empty text was not given.
-
-    Args:
-        is_built: an option says how the server is built, or how long to wait for its board.
+def check_combination(options: LoadOptions) -> None:
+    """Refuse options that contradict each other, or would do nothing.
 
     Raises:
         UsageError: there is one.
     """
-    if data and prompt_tokens:
-        raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
-    if data and stop_at_end:
+    if options.find_rate:
+        _check_find_rate(options)
+    elif bool(options.rate) == bool(options.concurrency):
+        raise UsageError(
+            "Give either --rate or --concurrency, or let --find-rate find the highest rate.",
+            "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
+        )
+    if options.data and options.prompt_tokens:
+        raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
+    if options.data and options.stop_at_end:
         raise UsageError(
             "--stop-at-end is for synthetic answers; those to --data always stop there.",
             "Leave it out.",
         )
-    if concurrency and arrivals:
+    if options.concurrency and options.arrivals:
         raise UsageError(
             "--arrivals is an option of --rate. With --concurrency, each client sends its next "
             "request when it has its answer.",
             "Leave it out.",
         )
-    if url and is_built:
-        raise UsageError(
-            "--url names a service that runs, and excludes --source, --ref, --compiler, --on and "
-            "--wait.",
-            "Leave them out.",
+    if options.url:
+        options.refuse(
+            {
+                *("board", "type"),
+                *EngineSource.model_fields,
+                *Waiting.model_fields,
+                *ServiceSettings.model_fields,
+            },
+            "--url, which names a service that is already running",
+            "Leave that out.",
         )
-    if api_key_file and not url:
+    elif options.api_key_file:
         raise UsageError("--api-key-file is an option of --url.", "Leave it out.")
 
 
-def paces_of(rate: str, concurrency: str) -> list[Pace]:
-    """Read the rates, or the numbers of clients, of a sweep.
-
-    Raises:
-        UsageError: neither or both are given, or one makes no sense.
-    """
-    if bool(rate) == bool(concurrency):
-        raise UsageError(
-            "Give either --rate or --concurrency, or let --find-rate find the highest rate.",
-            "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
-        )
-    if concurrency:
-        return [Pace(concurrency=_clients(each)) for each in concurrency.split(",")]
-    return [Pace(rate=per_s(each)) for each in rate.split(",")]
-
-
-def check_find_rate(*, paces: str, duration: str, slo: str, requests: str, warmup: str) -> None:
-    """Refuse a search for a rate that has nothing to find, or cannot.
-
-    Raises:
-        UsageError: it has no objectives, or is given a rate, a duration, or too few requests.
-    """
-    if paces or duration:
-        raise UsageError(
-            "--find-rate chooses rates and durations itself, and excludes --rate, --concurrency "
-            "and --duration.",
-            "Use --requests for how many requests each rate has.",
-        )
-    if not slo:
+def _check_find_rate(options: LoadOptions) -> None:
+    options.refuse(
+        ("rate", "concurrency", "duration"),
+        "--find-rate, which chooses rates and durations itself",
+        "Use --requests for how many requests each rate has.",
+    )
+    if not options.slo:
         raise UsageError(
             "--find-rate needs the latencies that count: --slo is missing.",
             "Example: --find-rate --slo ttft=2s,tpot=500ms",
         )
-    check_requests(whole_number("requests", requests) or 0, whole_number("warmup", warmup) or 0)
+    check_requests(options.requests or FIND_REQUESTS, options.warmup)
 
 
-def extent_of(duration: str, requests: str, warmup: str, timeout: str) -> Extent:
-    """Read how long a point lasts.
+def paces_of(options: LoadOptions) -> list[Pace]:
+    """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
+    if options.concurrency:
+        return [Pace(concurrency=each) for each in options.concurrency]
+    return [Pace(rate=each) for each in options.rate]
+
+
+def extent_of(options: LoadOptions) -> Extent:
+    """Return how long a point lasts.
 
     Raises:
-        UsageError: a number makes no sense.
+        UsageError: the warm-up leaves no request.
     """
-    count = whole_number("requests", requests, least=1, most=MOST_REQUESTS)
-    duration_s = above_0("duration", duration) if duration else None
-    if duration_s is None and count is None:
-        duration_s = DURATION_S
-    excluded = whole_number("warmup", warmup) or 0
+    count = options.requests or (FIND_REQUESTS if options.find_rate else None)
     if count is not None:
-        _check_warmup(excluded, count, counted(count, "request"))
+        _check_warmup(options.warmup, count, counted(count, "request"))
     return Extent(
-        duration_s=duration_s,
+        duration_s=options.duration or (DURATION_S if count is None else None),
         requests=count,
-        warmup=excluded,
-        timeout_s=above_0("timeout", timeout),
+        warmup=options.warmup,
+        timeout_s=options.timeout,
     )
 
 
@@ -158,7 +133,7 @@ def _check_warmup(warmup: int, count: int, requests: str) -> None:
         )
 
 
-def target_of(url: str, api_key_file: str, dialect: Dialect, model: str) -> Target:
+def target_of(url: str, api_key_file: Path | None, dialect: Dialect, model: str) -> Target:
     """Describe a service that is reached by its address.
 
     Raises:
@@ -166,7 +141,7 @@ def target_of(url: str, api_key_file: str, dialect: Dialect, model: str) -> Targ
         DiskError: the file of the key cannot be read.
     """
     address = check_url(url)
-    key = _key_in(Path(api_key_file)) if api_key_file else ""
+    key = _key_in(api_key_file) if api_key_file else ""
     return Target(
         url=address,
         api_key=key,
@@ -205,24 +180,3 @@ def _key_in(path: Path) -> str:
     if not text or not text.isascii() or len(text.split()) != 1:
         raise UsageError(f"{path}: must hold an API key, and nothing else.")
     return text
-
-
-def per_s(text: str) -> float:
-    """Read a rate of requests.
-
-    Raises:
-        UsageError: it is none, or too low or too high to be kept.
-    """
-    rate = above_0("rate", text)
-    if not _LEAST_PER_S <= rate <= _MOST_PER_S:
-        raise UsageError(
-            f"--rate {text!a}: must be {_LEAST_PER_S:g} to {_MOST_PER_S:,} requests per second."
-        )
-    return rate
-
-
-def _clients(text: str) -> int:
-    clients = whole_number("concurrency", text, least=1, most=_MOST_CLIENTS)
-    if clients is None:
-        raise UsageError("--concurrency: one of the numbers is missing.", "Example: 1,2,4")
-    return clients

@@ -11,7 +11,7 @@ from invoke.exceptions import Exit
 
 from armload.cli.verb import show_error
 from armload.core.children import end_all
-from armload.core.errors import ArmloadError, UsageError
+from armload.core.errors import ArmloadError
 
 Result = TypeVar("Result")
 
@@ -29,19 +29,6 @@ class BoardResult(Generic[Result]):
     name: str
     result: Result | None = None
     error: ArmloadError | None = None
-
-
-def board_names(text: str) -> list[str]:
-    """Return the names in ``a,b,c``, each once.
-
-    Raises:
-        UsageError: there is none.
-    """
-    names = [name.strip() for name in text.split(",")]
-    named = list(dict.fromkeys(name for name in names if name))
-    if not named:
-        raise UsageError(f"--board {text!r} names no board.", "See: armload board.list")
-    return named
 
 
 def at_once(names: Sequence[str], work: Callable[[str], Result]) -> list[BoardResult[Result]]:

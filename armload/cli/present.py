@@ -16,7 +16,7 @@ from armload.cli.document import show_document
 from armload.core.errors import RunError
 from armload.core.workspace import runs_folder
 from armload.engines.plan import Plan
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 
 def bench_and_present(

@@ -24,7 +24,7 @@ from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent
 from armload.report.layout import whole
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 
 def evaluate_and_present(request: Request, asked: Asked, way: Way, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from armload.evaluation.preparing import Asked
 from armload.evaluation.way import Way
 from armload.models.find import model_called
 from armload.report.evaluation.harness import harness_view
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 
 def harness_and_present(request: Request, asked: Asked, way: Way, *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from armload.evaluation.way import Way
 from armload.models.find import model_called
 from armload.report.evaluation.logits import LogitsDocument, agreement_view, sentence
 from armload.report.layout import whole
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 
 def logits_and_present(

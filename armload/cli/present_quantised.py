@@ -22,7 +22,7 @@ from armload.models.find import model_called
 from armload.models.gguf import read_outline
 from armload.models.model import Model
 from armload.report.quantised import QuantisedModel, QuantisedModels, quantised_view
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 _PROMPT_TOKENS = 128
 

@@ -10,9 +10,9 @@ from armload.boards.forward import listening_on
 from armload.cli import terminal
 from armload.cli.document import show_document
 from armload.core.values import visible
-from armload.engines.server import ServingPlan
+from armload.engines.plan import ServingPlan
 from armload.report.services import ServedModel, served_view
-from armload.runs.session import Request
+from armload.runs.request import Request
 from armload.serving.front.app import Front
 from armload.serving.front.llm_serving import DataForm, FrontedModel
 from armload.serving.front.running import fronted

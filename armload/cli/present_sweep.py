@@ -13,7 +13,7 @@ from armload.core.values import counted
 from armload.engines.job import Place
 from armload.report.layout import Prose, whole
 from armload.report.sweep import CellResult, Lines, cell_results, notes, sweep_table, swept_cells
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 
 def sweep_and_present(

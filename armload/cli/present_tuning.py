@@ -11,7 +11,7 @@ from armload.report.layout import whole
 from armload.report.tuning.page import write_page
 from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import told_of
-from armload.runs.session import Request
+from armload.runs.request import Request
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import Entry, Tuned
 from armload.tuning.settings import words_of

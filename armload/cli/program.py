@@ -10,14 +10,12 @@ from inspect import getdoc
 from invoke.collection import Collection
 from invoke.config import Config
 from invoke.exceptions import ParseError
-from invoke.parser.context import to_flag
 from invoke.program import Program
 
 from armload import __version__
 from armload.cli.document import promise_document
-from armload.cli.flags import grouped, shown
 from armload.cli.group import add_verb
-from armload.cli.help import columns, prose
+from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.interrupts import interruptible
 from armload.cli.streams import discard_output
 from armload.cli.verb import disk_error, failed
@@ -42,6 +40,7 @@ from armload.cli.verbs import (
 )
 from armload.core.errors import UsageError
 from armload.core.names import did_you_mean
+from armload.core.options import declared_options
 
 namespace = Collection("armload")
 for verb in (
@@ -120,19 +119,20 @@ class _Armload(Program):
         print(columns(tuples))
 
     def print_task_help(self, name: str) -> None:
-        task, context = self.collection[name], self.parser.contexts[name]
+        task = self.collection[name]
+        options = list(declared_options(task.options))
         words = task.usage()
         print(f"Usage: {' '.join(['armload', name, *words, '[--options]'])}\n")
         print(f"{prose(getdoc(task) or '')}\n")
-        positional = [context.help_for(to_flag(each.name)) for each in context.positional_args]
-        if positional:
+        arguments = [each for each in options if each.option.is_argument]
+        if arguments:
             print("Arguments:\n")
-            meanings = [meaning for _, meaning in positional]
+            meanings = [each.help for each in arguments]
             self.print_columns(list(zip(words, meanings, strict=True)))
-        groups = grouped([each for each in context.args.values() if not each.positional])
+        groups = grouped([each for each in options if not each.option.is_argument])
         lists = {
-            heading: [(shown(each), each.help) for each in options]
-            for heading, options in groups.items()
+            heading: [(shown(each), each.help) for each in group]
+            for heading, group in groups.items()
         }
         (*_, last) = lists.values()
         last.append(_HELP)

@@ -3,152 +3,118 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
 
 from armload.analysis.load.objectives import read_objectives
 from armload.bench.options import Options
-from armload.cli.load_options import per_s
-from armload.cli.numbers import above_0, amount, whole_number
+from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
-from armload.core.values import parse_bytes
-from armload.engines.defaults import REQUEST_TIMEOUT_S, TUNED_REQUESTS
-from armload.serving.arrivals import MOST_REQUESTS
+from armload.core.options import MOST
+from armload.engines.defaults import TUNED_REQUESTS
 from armload.serving.lengths import read_lengths
-from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy, Objective
+from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
 from armload.tuning.wish import Requests, work_of
 
 _QUESTIONS = 100
+_LOAD = ("rate", "duration", "requests", "data", "slo", "timeout")
 
 
-def objective_named(text: str) -> Objective:
-    """Return an objective.
-
-    Raises:
-        UsageError: there is no such one.
-    """
-    for each in AIMS:
-        if each == text:
-            return each
-    raise UsageError(f"--for {text!a}: must be one of {', '.join(AIMS)}.")
-
-
-def constraints_of(
-    max_kld: str, min_accuracy: str, max_memory: str, *, kld_prompts: str = "", task_data: str = ""
-) -> Constraints:
-    """Read what a setting must not break; an empty text says nothing.
+def constraints_of(options: TuneOptions) -> Constraints:
+    """Return what a configuration must meet.
 
     Raises:
         UsageError: one makes no sense, or is needed by another option and is missing.
     """
-    for option, text, of, owner in (
-        ("kld-prompts", kld_prompts, max_kld, "max-kld"),
-        ("task-data", task_data, min_accuracy, "min-accuracy"),
-    ):
-        if text and not of:
-            raise UsageError(f"--{option} is an option of --{owner}.", f"Add --{owner}.")
-    kld = None
-    if max_kld:
-        kld = amount("max-kld", max_kld)
-        if kld == 0:
-            raise UsageError(f"--max-kld {max_kld!a}: must be above 0.", "Example: --max-kld 0.05")
-    memory = None
-    if max_memory:
-        try:
-            memory = parse_bytes(max_memory)
-        except ValueError as error:
-            raise UsageError(f"--max-memory: {error}.") from error
-        if not memory:
-            raise UsageError(f"--max-memory {max_memory!a}: must be above 0.")
-    return Constraints.model_validate(
-        {
-            "max_kld": kld,
-            "min_accuracy": _least_accuracy(min_accuracy, task_data) if min_accuracy else None,
-            "max_rss_bytes": memory,
-        }
+    for field, owner in (("kld_prompts", "max_kld"), ("task_data", "min_accuracy")):
+        if getattr(options, field) and not getattr(options, owner):
+            option, needed = options.given((field,))[0], f"--{owner.replace('_', '-')}"
+            raise UsageError(f"{option} is an option of {needed}.", f"Add {needed}.")
+    return Constraints(
+        max_kld=options.max_kld,
+        min_accuracy=_least_accuracy(options.min_accuracy, options.task_data)
+        if options.min_accuracy
+        else None,
+        max_rss_bytes=options.max_memory,
     )
 
 
-def requests_of(
-    objective: Objective,
-    typed: Mapping[str, str],
-    *,
-    prompt_tokens: str,
-    n_predict: str,
-) -> Requests | None:
+def requests_of(options: TuneOptions) -> Requests | None:
     """Return the load that a service is tuned for; none for an objective of single runs.
-
-    Args:
-        typed: the options that only a load has, by name; an empty text was not given.
 
     Raises:
         UsageError: an option is missing, or does not belong to the objective.
     """
-    given = {name for name, text in typed.items() if text}
+    objective = options.for_
     if objective not in SERVED:
-        if given:
-            raise UsageError(
-                f"--for {objective} times single runs, and excludes --{min(given)}.",
-                "Leave it out, or tune a service: --for total-time or --for rate.",
-            )
+        options.refuse(
+            _LOAD,
+            f"--for {objective}, which times single runs",
+            "Leave that out, or tune a service: --for total-time or --for rate.",
+        )
         return None
     if objective == "total-time":
-        if "rate" not in given or not given & {"duration", "requests"}:
+        if options.rate is None or not options.given(("duration", "requests")):
             raise UsageError(
                 "--for total-time needs the load whose time counts: --rate and --duration, or "
                 "--rate and --requests.",
                 "Example: --for total-time --rate 6 --duration 250",
             )
-        if "slo" in given:
-            raise UsageError("--slo is an option of --for rate.", "Leave it out.")
+        options.refuse(("slo",), "--for total-time", "Leave it out, or use --for rate.")
     else:
-        if "slo" not in given:
+        if not options.slo:
             raise UsageError(
                 "--for rate needs the latencies that count: --slo is missing.",
                 "Example: --for rate --slo ttft=2s,tpot=500ms",
             )
-        if given & {"rate", "duration"}:
-            raise UsageError(
-                "--for rate finds the rate, and excludes --rate and --duration.",
-                "Use --requests for how many requests each trial has.",
-            )
-    if typed["data"] and prompt_tokens:
-        raise UsageError("--data and --prompt-tokens exclude each other.", "Leave one out.")
-    count = whole_number("requests", typed["requests"], least=1, most=MOST_REQUESTS)
-    lengths = prompt_tokens or "128"
+        options.refuse(
+            ("rate", "duration"),
+            "--for rate, which finds the rate",
+            "Use --requests for how many requests each trial has.",
+        )
+    if options.data and options.prompt_tokens:
+        raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
+    lengths = options.prompt_tokens or "128"
     read_lengths("prompt-tokens", lengths)
-    if n_predict:
-        read_lengths("n-predict", n_predict)
+    if options.n_predict:
+        read_lengths("n-predict", options.n_predict)
     return Requests(
-        rate=per_s(typed["rate"]) if typed["rate"] else None,
-        duration_s=above_0("duration", typed["duration"]) if typed["duration"] else None,
-        requests=count or (TUNED_REQUESTS if objective == "rate" else None),
-        data=Path(typed["data"]) if typed["data"] else None,
+        rate=options.rate,
+        duration_s=options.duration,
+        requests=options.requests or (TUNED_REQUESTS if objective == "rate" else None),
+        data=options.data,
         prompt_tokens=lengths,
-        n_predict=n_predict,
-        objectives=read_objectives(typed["slo"]),
-        timeout_s=above_0("timeout", typed["timeout"]) if typed["timeout"] else REQUEST_TIMEOUT_S,
+        n_predict=options.n_predict,
+        objectives=read_objectives(options.slo),
+        timeout_s=options.timeout,
     )
 
 
-def work_typed(objective: Objective, prompt: str, prompt_tokens: str, n_predict: str) -> Options:
+def work_typed(options: TuneOptions) -> Options:
     """Return what each run does; nothing for a service.
 
     Raises:
         UsageError: a value makes no sense, or does not belong to the objective.
     """
-    if objective in SERVED:
-        if prompt:
-            raise UsageError(
-                f"--prompt is no option of --for {objective}.", "Give requests with --data FILE."
-            )
+    if options.for_ in SERVED:
+        options.refuse(("prompt",), f"--for {options.for_}", "Give requests with --data FILE.")
         return Options()
     return work_of(
-        objective,
-        prompt=prompt,
-        prompt_tokens=whole_number("prompt-tokens", prompt_tokens, least=2),
-        n_predict=whole_number("n-predict", n_predict, least=1),
+        options.for_,
+        prompt=options.prompt,
+        prompt_tokens=_tokens("prompt-tokens", options.prompt_tokens, least=2),
+        n_predict=_tokens("n-predict", options.n_predict, least=1),
     )
+
+
+def _tokens(option: str, text: str, *, least: int) -> int | None:
+    """Read a number of tokens, which for a load could be a distribution."""
+    if not text:
+        return None
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+    if not least <= number <= MOST:
+        raise UsageError(
+            f"--{option}: must be a whole number from {least} to {MOST:,}, but is {text!a:.60}."
+        )
+    return number
 
 
 def _least_accuracy(text: str, data: str) -> LeastAccuracy:
@@ -164,5 +130,5 @@ def _least_accuracy(text: str, data: str) -> LeastAccuracy:
             "above 0 and below 1.",
             "Example: --min-accuracy 0.5:gsm8k:200",
         )
-    count = whole_number("min-accuracy", questions, least=1) or _QUESTIONS
+    count = _tokens("min-accuracy", questions, least=1) or _QUESTIONS
     return LeastAccuracy(share=number, task=task, data=data, questions=count)

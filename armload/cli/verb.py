@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import sys
 import traceback
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from armload.cli.document import is_document_owed, promise_document, show_document
-from armload.cli.flags import abbreviated, with_default
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import STANDARD_OUTPUT, discard_output
 from armload.core.disk import READ_REMEDY, is_about_network, is_refusal
@@ -26,6 +24,9 @@ from armload.core.errors import (
     LocalMemoryError,
     UsageError,
 )
+from armload.core.options import LETTERS, Declared, OptionGroup, declared_options
+
+Options = TypeVar("Options", bound=OptionGroup)
 
 read_positional_arguments()
 
@@ -37,54 +38,33 @@ _ELSEWHERE = "Check that location, or use another one."
 
 
 class Verb(Task[Any]):
-    """A task whose errors reach a person as a sentence and an exit status, never as a traceback.
+    """A task whose options are a model, and whose errors reach a person as a sentence.
 
-    An argument without a default is positional and must be given; one with a default is
-    positional when the task names it in ``positional``, and takes several words when it is named
-    in ``iterable``, too.
+    Args:
+        body: what it does with its options; its docstring is the verb's help.
+        options: the model.
+        name: as it is typed, where the body is called otherwise.
     """
+
+    def __init__(
+        self, body: Callable[[Any], object], options: type[OptionGroup], name: str = ""
+    ) -> None:
+        super().__init__(body, name=name or None)
+        self.options = options
+        self.positional = tuple(
+            each.field for each in declared_options(options) if each.option.is_argument
+        )
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """Return what the verb takes, with a default for everything, as Invoke wants it."""
-        texts = dict(self.help)
-        arguments = super().get_arguments(ignore_unknown_help)
-        self.help = texts  # Invoke takes out each that it has used, and may ask again
-        for argument in map(with_default, map(abbreviated, arguments)):
-            if argument.positional and argument.default is None:
-                argument.default = ""
-        return arguments
+        del ignore_unknown_help
+        return [_argument(each) for each in declared_options(self.options)]
 
     def usage(self) -> list[str]:
         """Return its positional arguments as help shows them: ``FILE``, ``[RUN...]``."""
-        return [self._as_shown(name) for name in self.positional]
-
-    def _as_shown(self, name: str) -> str:
-        word = name.upper() + ("..." if name in self.iterable else "")
-        return word if self._is_needed(name) else f"[{word}]"
-
-    def _is_needed(self, name: str) -> bool:
-        return self.argspec(self.body).parameters[name].default is inspect.Parameter.empty
-
-    def _insist(self, given: Mapping[str, Any]) -> None:
-        missing = [
-            name.upper() for name in self.positional if self._is_needed(name) and not given[name]
+        return [
+            _as_usage(each) for each in declared_options(self.options) if each.option.is_argument
         ]
-        if missing:
-            example = (self.__doc__ or "").partition("Example: ")[2].partition("\n")[0]
-            raise UsageError(
-                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
-                f"Example: {example}",
-            )
-
-    def _check_options(self, given: Mapping[str, Any]) -> None:
-        """Refuse what no record could hold: options are kept with the results of many verbs."""
-        for name, value in given.items():
-            for text in value if isinstance(value, list) else [value]:
-                if name not in self.positional and isinstance(text, str) and not _is_utf_8(text):
-                    raise UsageError(
-                        f"--{name.strip('_').replace('_', '-')} {text!a}: this is not valid UTF-8.",
-                        "If it is the name of a file, rename the file.",
-                    )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the verb.
@@ -92,13 +72,14 @@ class Verb(Task[Any]):
         Raises:
             Exit: the verb failed; with its exit status. The error was shown.
         """
+        del args
         promise_document(wanted=bool(kwargs.get("json")))
+        self.times_called += 1
         try:
-            self._insist(kwargs)
-            self._check_options(kwargs)
+            options = self._read(kwargs)
             while True:
                 try:
-                    result = super().__call__(*args, **kwargs)
+                    result = self.body(options)
                     sys.stdout.flush()
                     return result
                 except ConnectError as error:
@@ -118,6 +99,63 @@ class Verb(Task[Any]):
             raise
         except Exception as error:
             raise failed(internal_error(error)) from error
+
+    def _read(self, words: Mapping[str, Any]) -> OptionGroup:
+        """Return the options that were typed.
+
+        Raises:
+            UsageError: one is missing or not allowed, or no record could hold it.
+        """
+        declared = list(declared_options(self.options))
+        given = {each.field: words.get(_key(each)) for each in declared}
+        for each in declared:
+            word = given[each.field]
+            for text in word if isinstance(word, list) else [word]:
+                # Options are kept with the results of many verbs.
+                if not each.option.is_argument and isinstance(text, str) and not _is_utf_8(text):
+                    raise UsageError(
+                        f"{each.shown} {text!a}: this is not valid UTF-8.",
+                        "If it is the name of a file, rename the file.",
+                    )
+        missing = [
+            each.shown for each in declared if each.info.is_required() and not given[each.field]
+        ]
+        if missing:
+            example = (self.__doc__ or "").partition("Example: ")[2].partition("\n")[0]
+            raise UsageError(
+                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
+                f"Example: {example}",
+            )
+        return self.options.typed({field: word for field, word in given.items() if word})
+
+
+def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options], None]], Verb]:
+    """Make a verb of the function below, which takes these options."""
+    return lambda body: Verb(body, options, name)
+
+
+def _argument(declared: Declared) -> Argument:
+    letter = LETTERS.get(declared.name)
+    repeats = declared.is_list and declared.option.several == "repeat" and not declared.is_switch
+    kind = bool if declared.is_switch else list if repeats else str
+    return Argument(
+        names=(declared.name, letter) if letter else (declared.name,),
+        attr_name=_key(declared) if "-" in declared.name else None,
+        kind=kind,
+        default=kind(),
+        help=declared.help,
+        positional=declared.option.is_argument,
+    )
+
+
+def _key(declared: Declared) -> str:
+    """Return what Invoke calls an option."""
+    return declared.name.replace("-", "_")
+
+
+def _as_usage(declared: Declared) -> str:
+    word = declared.shown + ("..." if declared.is_list else "")
+    return word if declared.info.is_required() else f"[{word}]"
 
 
 def _is_utf_8(text: str) -> bool:

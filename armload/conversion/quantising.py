@@ -38,7 +38,8 @@ from armload.models.foreseen import quantised_name
 from armload.models.gguf import read_model, read_outline
 from armload.models.header import Header
 from armload.models.model import Model
-from armload.runs.session import Request, session
+from armload.runs.request import Request
+from armload.runs.session import session
 
 _PROGRAM_BYTES = 64 << 20
 """Of llama-quantize itself, with some to spare."""

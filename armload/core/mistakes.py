@@ -17,6 +17,7 @@ _MUST_BE = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number with fewer digits",
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",

@@ -8,7 +8,6 @@ from armload.core.files import content
 from armload.engines.engine import MemoryNeed, Settings, Site
 from armload.engines.job import Job, Subject
 from armload.engines.llama_cpp import (
-    MICRO_BATCH_TOKENS,
     command,
     context_tokens,
     engine_times,
@@ -19,7 +18,7 @@ from armload.engines.llama_cpp import (
 from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
 from armload.engines.model_program import binary_record, model_record
 from armload.engines.output import Output
-from armload.engines.plan import Plan
+from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences
 from armload.engines.trace import read_trace
 from armload.models.model import Model

@@ -11,7 +11,7 @@ from typing import Protocol
 from armload.core.errors import UsageError
 from armload.engines.cpu_set import cpu_numbers
 from armload.engines.output import EngineTimes
-from armload.engines.plan import FlashAttention, Plan
+from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Plan
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
 from armload.models.prompt import prompt_of
@@ -19,9 +19,6 @@ from armload.models.prompt import prompt_of
 MAX_PROMPT_BYTES = 100_000
 KV_ROUNDING_TOKENS = 256
 """llama.cpp makes the KV cache of a sequence a multiple of this."""
-
-MICRO_BATCH_TOKENS = 512
-"""Prompt tokens for which the weights are read once, if a plan says nothing."""
 
 LEAST_MICRO_BATCH_TOKENS = 16
 _RESERVED_AT_MOST = 0.75

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from armload.core.values import ByteCount, Value
+from armload.core.options import Option, OptionGroup
+from armload.core.values import ByteCount
 from armload.engines.cpu_set import cpu_numbers
 from armload.engines.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
 
@@ -21,6 +22,17 @@ MOST_THREADS = 512
 """``GGML_MAX_N_THREADS`` of llama.cpp."""
 
 MOST_TEMPERATURE = 1000.0
+
+MOST_SLOTS = 64
+DEFAULT_SLOTS = 4
+DEFAULT_SLOT_TOKENS = 2048
+"""Context of a slot, where the model was trained for as much."""
+
+MICRO_BATCH_TOKENS = 512
+"""Prompt tokens for which the weights are read once, if a plan says nothing."""
+
+MOST_PARALLEL = 32
+"""As the scorer's own limit of sequences."""
 
 KV_BITS = {
     "f32": 32,
@@ -97,9 +109,78 @@ Speculate = Annotated[
 Temperature = Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
+Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 
 
-class Plan(Value):
+class Computation(OptionGroup):
+    """How a model is computed, by whatever program.
+
+    Attributes:
+        threads: worker threads; none lets the engine choose (its physical cores).
+        cpus: the cores that it may run on, such as ``4-7`` or ``0,2``; none for all.
+        context_tokens: length of the KV cache.
+        kv_type: of the cache, such as ``q8_0``, or keys and values apart, ``q8_0/q4_0``.
+        flash_attention: the fused attention kernel.
+        weights: ``mapped`` as llama.cpp does it, ``streamed`` ahead of the computation with a part
+            that stays in memory, or ``auto``: streamed if they exceed the board's memory.
+        resident_bytes: of streamed weights, that stay in memory; none for what fits.
+    """
+
+    heading = "Engine"
+
+    threads: Annotated[
+        Threads | None, Option("worker threads", "N", "chosen by the engine", "commas")
+    ] = None
+    cpus: Annotated[
+        Cores | None,
+        Option("run on these cores only, such as 4-7 or 0,2", "CORES", "all cores", "repeat"),
+    ] = None
+    context_tokens: Annotated[
+        TokenCount | None,
+        Option(
+            "size of the KV cache in tokens",
+            "TOKENS",
+            "enough for prompt and output",
+            "commas",
+            name="context",
+        ),
+    ] = None
+    kv_type: Annotated[
+        KvType | None,
+        Option(
+            "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0",
+            "TYPE",
+            "f16",
+            "commas",
+        ),
+    ] = None
+    flash_attention: Annotated[
+        FlashAttention | None,
+        Option("flash attention: on, off or auto", "ON|OFF|AUTO", "auto", "commas"),
+    ] = None
+    weights: Annotated[
+        WeightsMode,
+        Option(
+            "mapped: the kernel reads what is missing; streamed: read ahead of the computation, "
+            "with a part locked in memory; auto: streamed if the weights exceed the memory",
+            "MAPPED|STREAMED|AUTO",
+            "auto",
+            "commas",
+        ),
+    ] = "auto"
+    resident_bytes: Annotated[
+        Resident | None,
+        Option(
+            "part of streamed weights to lock in memory, such as 400MB",
+            "SIZE",
+            "what fits",
+            "commas",
+            name="resident",
+        ),
+    ] = None
+
+
+class Plan(Computation):
     """One run of the engine: plain continuation of a prompt.
 
     Attributes:
@@ -107,46 +188,94 @@ class Plan(Value):
         prompt_tokens: length of a prompt of common words that is made for the model instead;
             its beginning-of-text token counts, where it has one.
         n_predict: tokens to generate.
-        threads: worker threads; none lets the engine choose (its physical cores).
-        cpus: the cores that it may run on, such as ``4-7`` or ``0,2``; none for all.
-        context_tokens: length of the KV cache; none for prompt and ``n_predict`` with some room.
+        context_tokens: none for prompt and ``n_predict`` with some room.
         batch_tokens: prompt tokens that are given to the engine at a time.
         micro_batch_tokens: tokens that go through the model at a time.
-        kv_type: of the cache, such as ``q8_0``, or keys and values apart, ``q8_0/q4_0``.
-        flash_attention: the fused attention kernel.
-        weights: ``mapped`` as llama.cpp does it, ``streamed`` ahead of the computation with a part
-            that stays in memory, or ``auto``: streamed if they exceed the board's memory.
-        resident_bytes: of streamed weights, that stay in memory; none for what fits.
         speculate: ``ngram``: tokens are guessed from the text so far; ``draft:MODEL``: by that
             model; none without.
-        cold: the board's page cache is dropped first, where permitted.
+        extra: further arguments for the engine.
         temperature: 0 is greedy.
         seed: of the sampler.
         stop_at_end: stop at the model's end-of-text token; without it exactly ``n_predict``
             tokens are generated, as a measurement needs.
-        extra: further arguments for the engine.
+        cold: the board's page cache is dropped first, where permitted.
         time_limit_s: the board ends the run after that long.
     """
 
-    prompt: PromptText = SEED_PROMPT
-    prompt_tokens: PromptTokens | None = None
-    n_predict: TokenCount = SEED_N_PREDICT
-    threads: Threads | None = None
-    cpus: Cores | None = None
-    context_tokens: TokenCount | None = None
-    batch_tokens: TokenCount | None = None
-    micro_batch_tokens: TokenCount | None = None
-    kv_type: KvType | None = None
-    flash_attention: FlashAttention | None = None
-    weights: WeightsMode = "auto"
-    resident_bytes: Resident | None = None
-    speculate: Speculate = None
-    cold: bool = False
-    temperature: Temperature = 0.0
-    seed: Seed = 1
-    stop_at_end: bool = False
+    prompt: Annotated[
+        PromptText,
+        Option("text to continue", "PROMPT", repr(SEED_PROMPT), "repeat", heading="Plan"),
+    ] = SEED_PROMPT
+    prompt_tokens: Annotated[
+        PromptTokens | None,
+        Option(
+            "length of a prompt of common words, instead of a text",
+            "TOKENS",
+            several="commas",
+            heading="Plan",
+        ),
+    ] = None
+    n_predict: Annotated[
+        TokenCount, Option("tokens to generate", "N", several="commas", heading="Plan")
+    ] = SEED_N_PREDICT
+    batch_tokens: Annotated[
+        TokenCount | None,
+        Option(
+            "logical batch size: prompt tokens per call of the engine",
+            "TOKENS",
+            several="commas",
+            name="batch",
+        ),
+    ] = None
+    micro_batch_tokens: Annotated[
+        TokenCount | None,
+        Option(
+            "physical batch size: tokens per pass through the model",
+            "TOKENS",
+            several="commas",
+            name="micro-batch",
+        ),
+    ] = None
+    speculate: Annotated[
+        Speculate,
+        Option(
+            "guess tokens and verify several in one pass: none, ngram (from the text so far) or "
+            "draft:MODEL (a small model of the same family)",
+            "HOW",
+            "none",
+            "commas",
+        ),
+    ] = None
     extra: tuple[str, ...] = ()
-    time_limit_s: Seconds = DEFAULT_TIME_LIMIT_S
+    temperature: Annotated[
+        Temperature,
+        Option("sampling temperature; 0 always takes the most likely token", "T", heading="Plan"),
+    ] = 0.0
+    seed: Annotated[Seed, Option("seed of the sampler", "N", heading="Plan")] = 1
+    stop_at_end: Annotated[
+        bool,
+        Option(
+            "stop at the model's end-of-text token instead of generating -n tokens",
+            heading="Plan",
+        ),
+    ] = False
+    cold: Annotated[
+        bool,
+        Option(
+            "drop the board's page cache before each run: the model is read from storage",
+            several="repeat",
+            heading="Conditions",
+        ),
+    ] = False
+    time_limit_s: Annotated[
+        Seconds,
+        Option(
+            "stop a run on the board after this many seconds",
+            "SECONDS",
+            name="time-limit",
+            heading="Board",
+        ),
+    ] = DEFAULT_TIME_LIMIT_S
 
     @property
     def draft_model(self) -> str | None:
@@ -170,6 +299,106 @@ class Plan(Value):
     def kv_share(self) -> float:
         """Size of the KV cache as a share of that of the usual type, ``f16``."""
         return kv_share(self.kv_type)
+
+
+class ServiceSettings(Computation):
+    """How a service computes.
+
+    Attributes:
+        slots: requests that are answered at a time; others wait.
+        context_tokens: length of each slot's KV cache, for a request's prompt and its answer; a
+            multiple of 256.
+        threads: as many as there are cores, where neither they nor ``cpus`` are given.
+        batch_tokens: prompt tokens that are taken at a time.
+        micro_batch_tokens: tokens that go through the model at a time.
+        prompt_cache_bytes: for prompts of former requests, of which a later one may begin with
+            the same words; 0 processes every prompt in full.
+    """
+
+    slots: Annotated[Slots, Option("requests to answer at a time; others wait", "N")] = (
+        DEFAULT_SLOTS
+    )
+    threads: Annotated[Threads | None, Option("worker threads", "N", "as many as cores")] = None
+    context_tokens: Annotated[
+        TokenCount,
+        Option(
+            "tokens of KV cache for each slot: prompt and answer",
+            "TOKENS",
+            f"{DEFAULT_SLOT_TOKENS}, or the model's",
+            name="context",
+        ),
+    ] = DEFAULT_SLOT_TOKENS
+    batch_tokens: Annotated[
+        TokenCount,
+        Option("logical batch size: prompt tokens per call of the engine", "TOKENS", name="batch"),
+    ] = 2048
+    micro_batch_tokens: Annotated[
+        TokenCount,
+        Option(
+            "physical batch size: tokens per pass through the model",
+            "TOKENS",
+            name="micro-batch",
+        ),
+    ] = MICRO_BATCH_TOKENS
+    kv_type: Annotated[
+        KvType,
+        Option("type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0", "TYPE"),
+    ] = "f16"
+    flash_attention: Annotated[
+        FlashAttention, Option("flash attention: on, off or auto", "ON|OFF|AUTO")
+    ] = "auto"
+    prompt_cache_bytes: Annotated[
+        ByteCount,
+        Field(ge=0),
+        Option(
+            "memory for prompts that later requests may begin with, such as 256MiB",
+            "SIZE",
+            name="prompt-cache",
+        ),
+    ] = 0
+
+    @property
+    def kv_types(self) -> tuple[str, str]:
+        """Types of keys and of values."""
+        return kv_halves(self.kv_type)
+
+
+class ServingPlan(ServiceSettings):
+    """How a model is served.
+
+    Attributes:
+        temperature: for requests that say none; 0 is greedy.
+    """
+
+    temperature: Annotated[
+        Temperature, Option("default for requests that set none; 0 is greedy", "T")
+    ] = 0.0
+
+
+class ScorerSettings(Computation):
+    """How the scorer answers items.
+
+    Attributes:
+        parallel: items that are answered at a time, in one pass over the weights.
+        context_tokens: for each item; none for what the longest needs.
+        micro_batch_tokens: tokens that go through the model at a time.
+    """
+
+    parallel: Annotated[
+        int,
+        Field(ge=1, le=MOST_PARALLEL),
+        Option("questions per pass over the weights", "N", heading="Task"),
+    ] = 1
+    context_tokens: Annotated[
+        TokenCount | None,
+        Option(
+            "tokens of KV cache for each question",
+            "TOKENS",
+            "enough for the longest",
+            name="context",
+        ),
+    ] = None
+    micro_batch_tokens: TokenCount | None = None
 
 
 def kv_halves(kv_type: str) -> tuple[str, str]:

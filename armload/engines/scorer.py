@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import Field
 
 from armload.build import programs
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import sha256_of
-from armload.core.values import Value, counted
+from armload.core.values import counted
 from armload.deploy.follow import Growth
 from armload.deploy.layout import from_program_folder
 from armload.deploy.payload import Payload
@@ -27,20 +24,16 @@ from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
-    MICRO_BATCH_TOKENS,
     if_offered,
     settings_words,
 )
 from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
 from armload.engines.output import Output
 from armload.engines.plan import (
-    Cores,
-    FlashAttention,
-    KvType,
-    Resident,
+    MICRO_BATCH_TOKENS,
+    ScorerSettings,
     Seconds,
     TokenCount,
-    WeightsMode,
     kv_halves,
     kv_share,
 )
@@ -52,35 +45,22 @@ SCORER = programs.SCORER
 ANSWERS, LOGITS = "stdout", "logits.f32"
 """Files of a run: an answer on each line, and rows of logits."""
 
-MOST_PARALLEL = 32
-"""Items at a time."""
-
 MOST_LOGITS_BYTES = 64 << 20
 """As in ``toolchains/native/scorer/engine.cpp``: logits of one pass over the weights."""
 
 
-class ScoringPlan(Value):
+class ScoringPlan(ScorerSettings):
     """How items are scored.
 
     Attributes:
         items_sha256, items_count: of the file with the items, as ``look_at_items`` finds them.
-        threads, cpus, micro_batch_tokens, kv_type, flash_attention, weights, resident_bytes,
-            time_limit_s: as in ``Plan``.
         context_tokens: length of the KV cache for each item.
-        parallel: items that are answered at a time, in one pass over the weights.
+        time_limit_s: as in ``Plan``.
     """
 
     items_sha256: str
     items_count: int
-    threads: TokenCount | None = None
-    cpus: Cores | None = None
     context_tokens: TokenCount
-    parallel: Annotated[int, Field(ge=1, le=MOST_PARALLEL)] = 1
-    micro_batch_tokens: TokenCount | None = None
-    kv_type: KvType | None = None
-    flash_attention: FlashAttention | None = None
-    weights: WeightsMode = "auto"
-    resident_bytes: Resident | None = None
     time_limit_s: Seconds = DEFAULT_TIME_LIMIT_S
 
     @property

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import Field
 
 from armload.boards.framing import reason
 from armload.boards.host import Host
@@ -14,32 +11,18 @@ from armload.build.binary import Binary
 from armload.build.helper import MONITOR
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import quote
-from armload.core.values import ByteCount, Value
 from armload.deploy.launch import Upkeep
 from armload.deploy.layout import Layout
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
-    MICRO_BATCH_TOKENS,
     if_offered,
     settings_words,
 )
 from armload.engines.model_engine import ModelEngine, memory_of
 from armload.engines.output import Output
-from armload.engines.plan import (
-    LONGEST_RUN_S,
-    Cores,
-    FlashAttention,
-    KvType,
-    Resident,
-    Temperature,
-    Threads,
-    TokenCount,
-    WeightsMode,
-    kv_halves,
-    kv_share,
-)
+from armload.engines.plan import LONGEST_RUN_S, ServingPlan, kv_share
 from armload.engines.prediction import Sequences
 from armload.engines.trace import Step, read_lines
 from armload.engines.weights_record import Weights
@@ -48,53 +31,10 @@ from armload.models.model import Model
 SERVER = "llama-server"
 LOOPBACK = "127.0.0.1"
 
-DEFAULT_SLOTS = 4
-MOST_SLOTS = 64
-DEFAULT_SLOT_TOKENS = 2048
-"""Context of a slot, where the model was trained for as much."""
-
 TRACE_BYTES = 32 << 20
 """Of each of the trace's two files: some 80,000 steps."""
 
 _MIB = 1 << 20
-
-
-Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
-
-
-class ServingPlan(Value):
-    """How a model is served.
-
-    Attributes:
-        slots: requests that are answered at a time; others wait.
-        context_tokens: length of each slot's KV cache, for a request's prompt and its answer; a
-            multiple of 256.
-        threads: as many as there are cores, where neither they nor ``cpus`` are given.
-        cpus, kv_type, flash_attention, weights, resident_bytes: as in ``Plan``.
-        batch_tokens: prompt tokens that are taken at a time.
-        micro_batch_tokens: tokens that go through the model at a time.
-        prompt_cache_bytes: for prompts of former requests, of which a later one may begin with
-            the same words; 0 processes every prompt in full.
-        temperature: for requests that say none; 0 is greedy.
-    """
-
-    slots: Slots = DEFAULT_SLOTS
-    context_tokens: TokenCount = DEFAULT_SLOT_TOKENS
-    threads: Threads | None = None
-    cpus: Cores | None = None
-    batch_tokens: TokenCount = 2048
-    micro_batch_tokens: TokenCount = MICRO_BATCH_TOKENS
-    kv_type: KvType = "f16"
-    flash_attention: FlashAttention = "auto"
-    weights: WeightsMode = "auto"
-    resident_bytes: Resident | None = None
-    prompt_cache_bytes: Annotated[ByteCount, Field(ge=0)] = 0
-    temperature: Temperature = 0.0
-
-    @property
-    def kv_types(self) -> tuple[str, str]:
-        """Types of keys and of values."""
-        return kv_halves(self.kv_type)
 
 
 def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:

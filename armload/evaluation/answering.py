@@ -21,7 +21,8 @@ from armload.evaluation.way import Way, one_continuation
 from armload.models.model import Model
 from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight_of
-from armload.runs.session import Request, Session, session
+from armload.runs.request import Request
+from armload.runs.session import Session, session
 
 Item = dict[str, object]
 

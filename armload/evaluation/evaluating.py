@@ -21,7 +21,8 @@ from armload.evaluation.task import Task
 from armload.evaluation.way import Way
 from armload.models.model import Model
 from armload.runs.pipeline import execute
-from armload.runs.session import Request, Session, session
+from armload.runs.request import Request
+from armload.runs.session import Session, session
 
 Note = Callable[[int, Sequence[Answer]], str]
 """Given a part and some more of its answers, says in a few words how it stands."""

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.core.values import Value
-from armload.engines.plan import (
-    Cores,
-    FlashAttention,
-    KvType,
-    Plan,
-    Resident,
-    TokenCount,
-    WeightsMode,
-)
+from armload.engines.plan import Plan, ScorerSettings
 from armload.engines.scorer import ScoringPlan, look_at_items
 from armload.evaluation.items import context_tokens
 from armload.models.model import Model
@@ -23,23 +14,13 @@ PROMPT_TOKENS = 128
 """Assumed of an item, where its time is estimated."""
 
 
-class Way(Value):
-    """How the scorer runs; the numbers are those of ``ScoringPlan``.
+class Way(ScorerSettings):
+    """How the scorer runs.
 
     Attributes:
-        context_tokens: for each item; none for what the longest needs.
         max_time_s: for all parts, each its share; none for no limit.
     """
 
-    parallel: int = 1
-    threads: int | None = None
-    cpus: Cores | None = None
-    context_tokens: int | None = None
-    micro_batch_tokens: TokenCount | None = None
-    kv_type: KvType | None = None
-    flash_attention: FlashAttention | None = None
-    weights: WeightsMode = "auto"
-    resident_bytes: Resident | None = None
     max_time_s: float | None = None
 
     def context_for(self, items: Sequence[dict[str, object]], model: Model) -> int:

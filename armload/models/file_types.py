@@ -73,22 +73,17 @@ def file_type(name: str) -> str:
     raise ValueError(f"llama-quantize has no type {name.strip()!a}; available: {types}")
 
 
-def read_file_types(text: str) -> tuple[str, ...]:
-    """Return the file types that a command line lists, in their usual spelling.
+def distinct_file_types(names: Sequence[str]) -> tuple[str, ...]:
+    """Return file types in their usual spelling.
 
     Raises:
-        UsageError: there is no such type, or one is listed twice.
+        ValueError: there is no such type, or one is listed twice.
     """
     found: dict[str, str] = {}
-    for name in text.split(","):
-        try:
-            usual = file_type(name)
-        except ValueError as error:
-            raise UsageError(f"--type: {error}.") from error
+    for name in names:
+        usual = file_type(name)
         if usual in found:
-            raise UsageError(
-                f"--type: {found[usual]} and {name} are the same type.", "List each type once."
-            )
+            raise ValueError(f"{found[usual]} and {name} are the same type; list each type once")
         found[usual] = name
     return tuple(found)
 

@@ -15,7 +15,8 @@ from armload.deploy.layout import Layout
 from armload.engines.completion import PROGRAM
 from armload.engines.model_program import program_and_model
 from armload.models.model import Model
-from armload.runs.session import Request, leased_board, session
+from armload.runs.request import Request
+from armload.runs.session import leased_board, session
 
 
 class Deployed(Value):

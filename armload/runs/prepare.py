@@ -22,18 +22,7 @@ from armload.deploy.rates import measured_rates
 from armload.deploy.retry import patiently
 from armload.engines.cpu_set import cpu_mask, cpu_numbers
 from armload.engines.engine import Engine, Settings, Site
-
-
-class BoardState(Value):
-    """In which state a board is to be for each run.
-
-    Attributes:
-        cool_to_celsius: its hottest sensor shows no more when the run begins; none to not wait.
-        governor: of the CPU's frequency while it runs; none for what the board has.
-    """
-
-    cool_to_celsius: float | None = None
-    governor: str | None = None
+from armload.runs.request import BoardState
 
 
 class Prepared(Value):

@@ -14,42 +14,16 @@ from armload.build.source import choose
 from armload.build.target import load_target
 from armload.buildhost.choose import workshop
 from armload.core.progress import Progress
-from armload.core.values import Value
 from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
-from armload.engines.defaults import DEFAULT_WAIT_S
 from armload.engines.engine import Settings
 from armload.engines.prediction import Prediction
 from armload.runs.connection import Connection
-from armload.runs.prepare import BoardState, check_cores, check_state
+from armload.runs.prepare import check_cores, check_state
+from armload.runs.request import Request
 
 Foresee = Callable[[Probe], Prediction | None]
 """Predicts a run on a board that is in this state; none where only a refusal can be said."""
-
-
-class Request(Value):
-    """Where something is to run, and how it is built for that.
-
-    Attributes:
-        board: a file in ``boards/``.
-        source: a file in ``toolchains/sources``, a llama.cpp folder, or the address of a git
-            repository; empty for the pinned source.
-        ref: a branch, tag or commit of the repository; empty for its default branch.
-        compiler: the engine's: ``zig``, ``gnu`` or ``native``; empty for what is usual there.
-        on: a build host that compiles the engine; empty for this machine.
-        wait_s: how long to wait for a board that somebody else uses.
-        new: start another run, even if an interrupted command left the same one on the board.
-        state: in which state the board is to be for each run.
-    """
-
-    board: str
-    source: str = ""
-    ref: str = ""
-    compiler: str = ""
-    on: str = ""
-    wait_s: float = DEFAULT_WAIT_S
-    new: bool = False
-    state: BoardState = BoardState()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,8 +29,8 @@ _CSV = (
 )
 
 
-def read_formats(text: str, *, has_rates: bool) -> tuple[str, ...]:
-    """Read what a person typed, such as ``vllm,csv``.
+def read_formats(names: Sequence[str], *, has_rates: bool) -> tuple[str, ...]:
+    """Check the names of formats.
 
     Args:
         has_rates: whether the load is an open loop.
@@ -38,16 +38,15 @@ def read_formats(text: str, *, has_rates: bool) -> tuple[str, ...]:
     Raises:
         UsageError: a format is unknown, or needs a rate.
     """
-    names = tuple(dict.fromkeys(text.split(","))) if text else ()
     for name in names:
         if name not in FORMATS:
             raise UsageError(
-                f"--export {text!a}: {name!a} is not a format.",
+                f"--export: {name!a} is not a format.",
                 f"The formats are {', '.join(FORMATS)}.",
             )
     if "seed" in names and not has_rates:
         raise UsageError("--export seed names its files by rates.", "Use --rate.")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 def export(kept: KeptLoad, formats: Sequence[str], objectives: Objectives | None) -> list[Path]:

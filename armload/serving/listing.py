@@ -23,7 +23,8 @@ from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
 from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.job import Job
-from armload.engines.server import SERVER, ServingPlan
+from armload.engines.plan import ServingPlan
+from armload.engines.server import SERVER
 from armload.runs.fetch import fetch, tell_it_is_fetched
 
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from armload.bench.options import Options
 from armload.core.errors import UsageError
-from armload.engines.server import ServingPlan
+from armload.core.options import declared_options
+from armload.engines.plan import ServiceSettings, ServingPlan
 
-_FIELDS = {
-    "slots": "slots",
-    "context": "context_tokens",
-    "threads": "threads",
-    "cpus": "cpus",
-    "batch": "batch_tokens",
-    "micro_batch": "micro_batch_tokens",
-    "kv_type": "kv_type",
-    "flash_attention": "flash_attention",
-    "weights": "weights",
-    "resident": "resident_bytes",
-    "temperature": "temperature",
-}
+_FIELDS = {each.name.replace("-", "_"): each.field for each in declared_options(ServingPlan)}
 """Options that a service has, and what they are called in its plan."""
 
 _OF_A_RUN = frozenset(("speculate", "engine_args", "cool_to", "governor"))
@@ -50,6 +40,30 @@ def serving_fields(options: Options, origin: str) -> dict[str, Any]:
             (value,) = value
         found[field] = value
     return found
+
+
+def serving_plan(
+    typed: ServiceSettings, origin: Mapping[str, Any] | None = None
+) -> ServingPlan | None:
+    """Return how a model is served; none where nothing is set.
+
+    Args:
+        typed: what is set here comes before what else is.
+        origin: fields that a file sets.
+
+    Raises:
+        UsageError: a part of streamed weights is to be locked, and weights are mapped.
+    """
+    given = {
+        **(origin or {}),
+        **{name: getattr(typed, name) for name in typed.model_fields_set},
+    }
+    if given.get("weights") == "mapped" and given.get("resident_bytes") is not None:
+        raise UsageError(
+            "--resident locks streamed weights, and cannot be combined with --weights mapped.",
+            "Remove one.",
+        )
+    return ServingPlan.model_validate(given) if given else None
 
 
 def serving_plan_of(options: Options, origin: str) -> ServingPlan:

@@ -11,14 +11,15 @@ from armload.boards.probe import Probe
 from armload.core.errors import ConnectError
 from armload.core.progress import Progress
 from armload.engines.engine import Settings
-from armload.engines.plan import Plan
-from armload.engines.server import SERVER, Serving, ServingPlan, plan_for
+from armload.engines.plan import Plan, ServingPlan
+from armload.engines.server import SERVER, Serving, plan_for
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.keys import key_on_board, new_key
 from armload.runs.pipeline import underway
 from armload.runs.predicting import foresight_of
-from armload.runs.session import Foresee, Request, Session, session
+from armload.runs.request import Request
+from armload.runs.session import Foresee, Session, session
 from armload.serving.listing import services_at
 from armload.serving.service import Service
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from armload.bench.options import Options
 from armload.core.values import counted, format_bytes
-from armload.engines.llama_cpp import MICRO_BATCH_TOKENS
-from armload.engines.plan import NO_SPECULATION
+from armload.engines.plan import MICRO_BATCH_TOKENS, NO_SPECULATION
 from armload.tuning.space import Choice, Setting
 
 NO_REPACKING = "--no-repack"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from armload.bench.options import read_options
 from armload.boards.board import load_board
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, memory_need
@@ -17,9 +16,10 @@ from armload.engines.speculation import SPECULATING_PROGRAM
 from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.session import Request, Session, session
+from armload.runs.request import Request
+from armload.runs.session import Session, session
 from armload.tuning.checks import Divergence, RightAnswers
-from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
+from armload.tuning.choices import SEARCHED, Offer, core_sets, listed, require_feasible, space_of
 from armload.tuning.continuing import Continuations
 from armload.tuning.measuring import Measurer
 from armload.tuning.plan_file import check_path, default_path, write_plan
@@ -100,8 +100,8 @@ def tune(
 def _programs(wish: Wish) -> tuple[str, ...]:
     programs = [SERVER if wish.requests is not None else PROGRAM]
     if "speculate" in SEARCHED[wish.objective]:
-        listed = read_options(wish.narrowing).speculate if wish.narrowing else ()
-        if any(listed or (NGRAM,)):
+        narrowed = listed(wish.narrowing, wish.objective) if wish.narrowing else {}
+        if any(narrowed.get("speculate") or (NGRAM,)):
             programs.append(SPECULATING_PROGRAM)
     if wish.constraints.max_kld is not None or wish.constraints.min_accuracy is not None:
         programs.append(SCORER)

@@ -155,7 +155,9 @@ class Wish(Value):
         usual = PROMPT_TOKENS.get(self.objective)
         if usual is None or {"prompt", "prompt_tokens"} & self.work.model_fields_set:
             return self
-        tokens = Options(prompt_tokens=(min(usual, context_length - _ROOM_TOKENS),))
+        tokens = Options.model_validate(
+            {"prompt_tokens": min(usual, context_length - _ROOM_TOKENS)}
+        )
         return self.model_copy(update={"work": tokens.over(self.work)})
 
     def described(self) -> dict[str, Choice]:

@@ -26,7 +26,8 @@ from armload.evaluation.answering import Item, answer_items_there
 from armload.evaluation.way import Way
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.session import Request, Session, session
+from armload.runs.request import Request
+from armload.runs.session import Session, session
 from tests.unit.samples import binary
 
 ITEMS: list[Item] = [{"id": str(n), "kind": "tokenize", "text": "a"} for n in range(5)]

@@ -25,7 +25,8 @@ from armload.core.shell import quote
 from armload.deploy.layout import Layout
 from armload.deploy.rates import Missing, measure, measured_rates
 from armload.engines.engine import Settings
-from armload.runs.prepare import BoardState, as_wanted
+from armload.runs.prepare import as_wanted
+from armload.runs.request import BoardState
 from tests.contract.launching import ran
 
 AWKWARD = "a) S (b\n7 (c"

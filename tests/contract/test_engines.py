@@ -23,7 +23,8 @@ from armload.runs.fetch import fetch
 from armload.runs.follow import follow
 from armload.runs.pipeline import execute, underway
 from armload.runs.pull import pull
-from armload.runs.session import Request, session
+from armload.runs.request import Request
+from armload.runs.session import session
 from tests import one_number as example
 from tests.contract.leases import SOMEBODY, put_up
 from tests.one_number import OneNumber, one_number

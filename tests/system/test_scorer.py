@@ -23,7 +23,8 @@ from armload.engines.answers import (
 from armload.engines.scorer import Scoring, ScoringPlan, look_at_items
 from armload.models.gguf import read_model
 from armload.runs.pipeline import execute
-from armload.runs.session import Request, session
+from armload.runs.request import Request
+from armload.runs.session import session
 from tests.command_line import run as typed
 from tests.system.engines import emulator, shared
 from tests.system.scoring import (

@@ -15,8 +15,8 @@ import pytest
 import requests
 
 from armload.core.progress import Silent
-from armload.engines.server import ServingPlan
-from armload.runs.session import Request
+from armload.engines.plan import ServingPlan
+from armload.runs.request import Request
 from armload.serving.service import Service
 from armload.serving.starting import served
 from tests.faults import without_connection

@@ -13,7 +13,8 @@ import yaml
 from armload.core.progress import Silent
 from armload.engines.scorer import SCORER
 from armload.models.find import model_called
-from armload.runs.session import Request, session
+from armload.runs.request import Request
+from armload.runs.session import session
 from armload.tuning.checks import Divergence
 from armload.tuning.space import Setting
 from tests.person import Person

@@ -10,7 +10,7 @@ from armload.bench.fitting import fit
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
 from armload.models.find import resolve
-from armload.runs.session import Request
+from armload.runs.request import Request
 from tests.recurrent import hybrid_model, recurrent_model
 
 BOARD = """extends: dayu200

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from armload.bench.options import Options, read_options, typed_options
+from armload.bench.options import Options, read_options
+from armload.cli.verbs.bench import BenchOptions
 from armload.core.errors import DataError, UsageError
 from armload.engines.plan import Plan
 
@@ -16,6 +19,10 @@ def test_nothing_asked_for_is_the_seed_experiment_once() -> None:
     assert Options().models == ("demo",)
 
 
+def typed_options(words: Mapping[str, Any]) -> Options:
+    return BenchOptions.typed(words).part(Options)
+
+
 def test_every_combination_of_the_lists_is_a_plan_and_threads_vary_first() -> None:
     options = typed_options({"threads": ["1", "2"], "kv_type": ["f16", "q8_0"], "n_predict": "9"})
     plans = [(plan.kv_type, plan.threads, plan.n_predict) for plan in options.plans()]
@@ -23,7 +30,7 @@ def test_every_combination_of_the_lists_is_a_plan_and_threads_vary_first() -> No
 
 
 def test_texts_and_lengths_of_a_plan_file_are_both_prompts() -> None:
-    options = Options(prompt=("one", "two"), prompt_tokens=(64,))
+    options = Options.model_validate({"prompt": ["one", "two"], "prompt_tokens": 64})
     prompts = [plan.prompt_tokens or plan.prompt for plan in options.plans()]
     assert prompts == ["one", "two", 64]
 
@@ -106,7 +113,7 @@ def test_a_run_without_speculation_can_be_listed_beside_others() -> None:
     ],
 )
 def test_a_wish_that_makes_no_sense_is_answered_by_its_option(
-    typed: dict[str, object], said: str
+    typed: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
         typed_options(typed)
@@ -123,23 +130,25 @@ def test_a_prompt_that_is_a_number_is_asked_about(text: str) -> None:
 def test_a_plan_file_may_hold_a_number_as_its_text(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text('prompt: "512"\n')
-    assert read_options(path).prompt == ("512",)
+    assert [plan.prompt for plan in read_options(path).plans()] == ["512"]
 
 
 def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("board: dayu200\nthreads: [1, 2]\nprompt: [a, b]\nrepeats: 5\n")
     both = typed_options({"threads": ["4"], "prompt_tokens": ["8"]}).over(read_options(path))
-    assert (both.board, both.threads, both.repeats) == ("dayu200", (4,), 5)
-    assert (both.prompt, both.prompt_tokens) == ((), (8,)), "prompts are one thing"
+    (plan,) = both.plans()
+    assert (both.board, plan.threads, both.repeats) == ("dayu200", 4, 5)
+    assert plan.prompt_tokens == 8, "prompts are one thing"
 
 
 def test_yaml_says_on_and_off_as_it_likes(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("flash_attention: [on, off, auto]\ncpus: 0\nn_predict: 4\n")
     options = read_options(path)
-    assert options.flash_attention == ("on", "off", "auto")
-    assert options.cpus == ("0",)
+    plans = list(options.plans())
+    assert [plan.flash_attention for plan in plans] == ["on", "off", "auto"]
+    assert {plan.cpus for plan in plans} == {"0"}
 
 
 @pytest.mark.parametrize(

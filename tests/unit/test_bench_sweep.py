@@ -41,7 +41,7 @@ from armload.report.sweep import (
     swept_cells,
 )
 from armload.runs import store
-from armload.runs.session import Request
+from armload.runs.request import Request
 from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import plan_cells, sweep_of
 

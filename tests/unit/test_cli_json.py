@@ -345,13 +345,14 @@ def test_a_run_that_failed_is_the_document_and_its_error_is_told_beside_it(
 ) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from invoke.context import Context; from invoke.tasks import task\n"
-        "from armload.cli.verb import Verb; from armload.cli.present import present\n"
+        "from invoke.context import Context\n"
+        "from armload.cli.options import Output; from armload.cli.verb import verb\n"
+        "from armload.cli.present import present\n"
         "from armload.runs import store\n"
-        "@task(klass=Verb)\n"
-        "def verb(c, json=False):\n"
-        "    present(store.load(Path(sys.argv[1])), Path(sys.argv[1]), as_json=json)\n"
-        "try: verb(Context(), json=True)\n"
+        "@verb(Output)\n"
+        "def shown(options):\n"
+        "    present(store.load(Path(sys.argv[1])), Path(sys.argv[1]), as_json=options.as_json)\n"
+        "try: shown(Context(), json=True)\n"
         "except BaseException as end: sys.exit(end.code)\n"
     )
     run = failed_run()

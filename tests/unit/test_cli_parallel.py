@@ -14,8 +14,8 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from armload.cli.parallel import at_once, board_names
-from armload.cli.verbs.serve import list_services
+from armload.cli.parallel import at_once
+from armload.cli.verbs.serve import ListOptions, list_services
 from armload.core.errors import BoardError, UsageError
 from tests.waiting import wait_until
 
@@ -91,9 +91,9 @@ def _is_dead(process: psutil.Process) -> bool:
 
 
 def test_boards_are_named_by_commas_and_each_once() -> None:
-    assert board_names("a, b,a,") == ["a", "b"]
-    with pytest.raises(UsageError, match="names no board"):
-        board_names(" , ")
+    assert ListOptions.typed({"board": "a, b,a,"}).board == ("a", "b")
+    with pytest.raises(UsageError, match="--board: this names no board"):
+        ListOptions.typed({"board": " , "})
 
 
 def test_work_that_fails_for_one_board_is_done_for_the_others() -> None:

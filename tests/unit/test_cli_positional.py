@@ -12,38 +12,54 @@ import pytest
 from tests.command_line import BIN
 
 VERBS = '''
+from typing import Annotated
+
 from invoke.collection import Collection
-from invoke.context import Context
-from invoke.tasks import task
 
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import Option
 
 
-@task(klass=Verb, help={"a": "the first", "b": "the other", "json": "as JSON", "size": "of it"})
-def compare(c: Context, a: str, b: str, json: bool = False, size: str = "1") -> None:
+class Compare(Output):
+    a: Annotated[str, Option("the first", is_argument=True)]
+    b: Annotated[str, Option("the other", is_argument=True)]
+    size: Annotated[int, Option("of it")] = 1
+
+
+class Report(Output):
+    runs: Annotated[tuple[str, ...], Option("some", several="repeat", is_argument=True)]
+
+
+class Show(Output):
+    run: Annotated[str, Option("one", usual="all", is_argument=True)] = ""
+
+
+@verb(Compare)
+def compare(options: Compare) -> None:
     """Compare two.
 
     Takes its time. Example: armload compare one other
     """
-    print("compare", a, b, json, size)
+    print("compare", options.a, options.b, options.as_json, options.size)
 
 
-@task(klass=Verb, iterable=["runs"], help={"runs": "some", "json": "as JSON"})
-def report(c: Context, runs: list[str], json: bool = False) -> None:
+@verb(Report)
+def report(options: Report) -> None:
     """Report some.
 
     Example: armload report one other
     """
-    print("report", *runs, json)
+    print("report", *options.runs, options.as_json)
 
 
-@task(klass=Verb, positional=["run"], help={"run": "one; left out: all"})
-def show(c: Context, run: str = "") -> None:
+@verb(Show)
+def show(options: Show) -> None:
     """Show one.
 
     Example: armload show one
     """
-    print("show", repr(run))
+    print("show", repr(options.run))
 
 
 namespace = Collection("verbs", compare, report, show)

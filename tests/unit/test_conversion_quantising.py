@@ -28,7 +28,7 @@ from armload.engines.plan import Plan
 from armload.models.gguf import read_model, read_outline
 from armload.models.shape import load_shape
 from armload.models.synth import header_like, synthesise_like
-from armload.runs.session import Request
+from armload.runs.request import Request
 from tests.unit.builds import held_elsewhere
 from tests.unit.test_cli_json import printed
 from tests.unit.test_engines_speculation import site
@@ -119,9 +119,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 REFUSED = {
-    "model.quantize F16.gguf": (2, "--type is missing", "Example: --type"),
+    "model.quantize F16.gguf": (2, "--type is missing", "Example: armload model.quantize"),
     "model.quantize F16.gguf --type Q4KM": (2, "no type 'Q4KM'; available: Q4_K_M", ""),
-    "model.quantize F16.gguf --type Q4_K,Q4_K_M": (2, "are the same type", "once"),
+    "model.quantize F16.gguf --type Q4_K,Q4_K_M": (2, "are the same type; list each type once", ""),
     "model.quantize F16.gguf --type IQ2_XS": (2, "an importance matrix", "--calibration FILE"),
     "model.quantize Q8_0.gguf --type Q2_K": (2, "quantised already (Q8_0)", "--allow-requantize"),
     "model.quantize cut.gguf --type Q2_K": (3, "the file is truncated", "again"),
@@ -138,10 +138,10 @@ REFUSED = {
     "bench --model F16.gguf --type Q2_K --board nowhere": (2, "no board named", "Available"),
     "eval --type Q2_K": (2, "needs a model to quantise", "--model"),
     "eval --model F16.gguf --type IQ1_S": (2, "an importance matrix", "model.quantize"),
-    "serve --model F16.gguf --type Q2_K,Q8_0": (2, "one model is served", "one type"),
+    "serve --model F16.gguf --type Q2_K,Q8_0": (2, "no type 'Q2_K,Q8_0'", ""),
     "load --url http://127.0.0.1:9 --type Q2_K --rate 1": (
         2,
-        "combined with --board, --type",
+        "--type: not for --url",
         "out",
     ),
     "fit --model F16.gguf --type Q4KM": (2, "no type 'Q4KM'", ""),

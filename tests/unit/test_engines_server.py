@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from armload.boards.local import LocalHost
-from armload.cli.serving_options import serving_plan
+from armload.cli.verbs.serve import ServeOptions
 from armload.core.errors import BoardError, UsageError
 from armload.deploy.layout import Layout
 from armload.engines.every import engine_called
 from armload.engines.job import Job
+from armload.engines.plan import ServingPlan
 from armload.engines.prediction import Sequences
-from armload.engines.server import SERVER, TRACE_BYTES, Serving, ServingPlan, plan_for
+from armload.engines.server import SERVER, TRACE_BYTES, Serving, plan_for
+from armload.serving.planning import serving_plan
 from tests.unit.samples import binary, board_record, conditions, model
 from tests.unit.test_engines_speculation import option, site
 
@@ -160,9 +162,13 @@ def test_sums_are_those_of_both_files_of_the_trace_and_steps_stay_there(tmp_path
     assert output.header is not None
 
 
+def planned(**typed: str) -> ServingPlan | None:
+    return serving_plan(ServeOptions.typed(typed).part(ServingPlan))
+
+
 def test_options_make_a_plan_and_none_make_none() -> None:
-    assert serving_plan({"slots": "", "context": ""}) is None
-    plan = serving_plan({"slots": "2", "context": "64", "prompt_cache": "1 MiB", "kv_type": "q8_0"})
+    assert planned(slots="", context_tokens="") is None
+    plan = planned(slots="2", context_tokens="64", prompt_cache_bytes="1 MiB", kv_type="q8_0")
     assert plan == ServingPlan(
         slots=2, context_tokens=64, prompt_cache_bytes=1 << 20, kv_type="q8_0"
     )
@@ -173,13 +179,13 @@ def test_options_make_a_plan_and_none_make_none() -> None:
     [
         ({"slots": "0"}, "--slots: "),
         ({"slots": "many"}, "--slots: must be a whole number"),
-        ({"context": "-1"}, "--context: "),
-        ({"prompt_cache": "a lot"}, "--prompt-cache: "),
-        ({"micro_batch": "0"}, "--micro-batch: "),
-        ({"weights": "mapped", "resident": "1 MB"}, "--resident is a part of streamed weights"),
+        ({"context_tokens": "-1"}, "--context: "),
+        ({"prompt_cache_bytes": "a lot"}, "--prompt-cache: "),
+        ({"micro_batch_tokens": "0"}, "--micro-batch: "),
+        ({"weights": "mapped", "resident_bytes": "1 MB"}, "--resident locks streamed weights"),
     ],
 )
 def test_a_wrong_option_is_named(typed: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        serving_plan(typed)
+        planned(**typed)
     assert caught.value.message.startswith(said)

@@ -16,7 +16,7 @@ from armload.evaluation.logits.prompts import read_prompts
 from armload.evaluation.logits.rows import Logits, logits_of_files, logits_of_run
 from armload.evaluation.preparing import Asked
 from armload.evaluation.way import Way
-from armload.runs.session import Request
+from armload.runs.request import Request
 from tests.unit.samples import model
 
 MATRIX = np.array([[0.0, 1.0, 2.0], [3.0, 0.0, -1.0]], dtype=np.float32)

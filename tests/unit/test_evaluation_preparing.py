@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from invoke.context import Context
 
-from armload.cli.verbs.evaluation import evaluate
+from armload.cli.verbs.evaluation import EvalOptions, evaluate
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.evaluation.preparing import Asked, Begun, prepare
@@ -46,12 +45,14 @@ def test_an_evaluation_is_resumed_with_the_grader_that_is_asked_for() -> None:
     assert load_evaluation(first.folder).evaluation.grader == "number"
 
 
-@pytest.mark.parametrize("option", ["context", "source", "ref", "compiler"])
+@pytest.mark.parametrize("option", ["context_tokens", "source", "ref", "compiler"])
 def test_what_decides_the_answers_makes_another_evaluation(workspace: Path, option: str) -> None:
     begun = []
     for more in ({option: "16"}, {option: "16"}, {option: "32"}, {}):
         with pytest.raises(UsageError, match="no board named 'nowhere'"):
-            evaluate.body(Context(), board="nowhere", model=MODEL, limit="2", **more)
+            evaluate.body(
+                EvalOptions.typed({"board": "nowhere", "model": MODEL, "limit": "2", **more})
+            )
         begun.append(len(list(workspace.glob("evaluations/*/evaluation.json"))))
     assert begun == [1, 1, 2, 3]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from armload.core.errors import UsageError
-from armload.models.file_types import check_importance, read_file_types
+from armload.models.file_types import check_importance, distinct_file_types
 
 
 def test_types_are_read_in_any_case_and_by_their_short_names() -> None:
-    assert read_file_types("q8_0,Q4_K, q2_k") == ("Q8_0", "Q4_K_M", "Q2_K")
+    assert distinct_file_types(["q8_0", "Q4_K", " q2_k"]) == ("Q8_0", "Q4_K_M", "Q2_K")
 
 
 @pytest.mark.parametrize(
@@ -17,13 +17,13 @@ def test_types_are_read_in_any_case_and_by_their_short_names() -> None:
     [("Q4KM", "available: Q4_K_M"), ("IQ2XXS", "available: IQ2_XXS"), ("", "no type ''")],
 )
 def test_an_unknown_type_is_refused_with_the_nearest_first(text: str, near: str) -> None:
-    with pytest.raises(UsageError, match=near):
-        read_file_types(text)
+    with pytest.raises(ValueError, match=near):
+        distinct_file_types([text])
 
 
 def test_two_names_of_one_type_are_refused() -> None:
-    with pytest.raises(UsageError, match="Q4_K and q4_k_m are the same type"):
-        read_file_types("Q4_K,Q8_0,q4_k_m")
+    with pytest.raises(ValueError, match="Q4_K and q4_k_m are the same type"):
+        distinct_file_types(["Q4_K", "Q8_0", "q4_k_m"])
 
 
 def test_a_type_that_needs_an_importance_matrix_is_refused_without_one() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from armload.bench.options import read_options
-from armload.cli.serving_options import read_serving_file, serving_plan
+from armload.cli.verbs.serve import ServeOptions, read_serving_file
 from armload.core.errors import UsageError
-from armload.serving.planning import serving_plan_of, without_effect
+from armload.engines.plan import ServingPlan
+from armload.serving.planning import serving_plan, serving_plan_of, without_effect
 
 PLAN = """
 board: kitchen
@@ -45,10 +46,12 @@ def test_a_service_takes_what_it_has_of_a_plan_file(plan_file: Path) -> None:
 def test_what_is_typed_overrides_the_file_and_leaves_the_rest(
     plan_file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    file = read_serving_file(str(plan_file))
+    file = read_serving_file(plan_file)
     assert (file.board, file.model) == ("kitchen", "m.gguf")
     assert "a service has no engine_args" in capfd.readouterr().err
-    plan = serving_plan({"slots": "4", "threads": ""}, file.fields)
+    plan = serving_plan(
+        ServeOptions.typed({"slots": "4", "threads": ""}).part(ServingPlan), file.fields
+    )
     assert plan is not None
     assert (plan.slots, plan.threads) == (4, 3)
 
@@ -56,7 +59,7 @@ def test_what_is_typed_overrides_the_file_and_leaves_the_rest(
 def test_a_service_has_one_value_of_each_option(plan_file: Path) -> None:
     plan_file.write_text("slots: [1, 2]\n")
     with pytest.raises(UsageError, match=r"tuned\.yaml: slots lists 1, 2, but a service has one"):
-        read_serving_file(str(plan_file))
+        read_serving_file(plan_file)
     plan_file.write_text("model: [a.gguf, b.gguf]\n")
     with pytest.raises(UsageError, match=r"model lists a\.gguf, b\.gguf"):
-        read_serving_file(str(plan_file))
+        read_serving_file(plan_file)

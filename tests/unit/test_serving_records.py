@@ -154,11 +154,11 @@ def test_the_seeds_file_has_its_name_its_keys_and_the_order_of_the_ends() -> Non
 
 def test_a_closed_loop_has_no_rate_to_name_the_seeds_file_by() -> None:
     with pytest.raises(UsageError, match="by rates"):
-        read_formats("vllm,seed", has_rates=False)
+        read_formats(["vllm", "seed"], has_rates=False)
 
 
 def test_formats_are_named_or_refused() -> None:
-    assert read_formats("csv,vllm,csv", has_rates=False) == ("csv", "vllm")
-    assert read_formats("", has_rates=True) == ()
+    assert read_formats(["csv", "vllm", "csv"], has_rates=False) == ("csv", "vllm")
+    assert read_formats([], has_rates=True) == ()
     with pytest.raises(UsageError, match="'xml' is not a format"):
-        read_formats("csv,xml", has_rates=True)
+        read_formats(["csv", "xml"], has_rates=True)

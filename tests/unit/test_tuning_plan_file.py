@@ -9,9 +9,10 @@ import yaml
 
 from armload.analysis.load.objectives import Objectives
 from armload.bench.options import read_options
-from armload.cli.serving_options import read_serving_file, serving_plan
+from armload.cli.verbs.serve import read_serving_file
 from armload.core.errors import UsageError
-from armload.serving.planning import serving_plan_of
+from armload.engines.plan import ServingPlan
+from armload.serving.planning import serving_plan, serving_plan_of
 from armload.tuning.plan_file import check_path, default_path, write_plan
 from armload.tuning.record import Result
 from armload.tuning.space import Choice, Setting
@@ -70,7 +71,7 @@ def test_a_plan_file_of_every_objective_is_taken_by_bench_and_by_serve(
     (plan,) = read_options(path).plans()
     assert plan.threads == 3
     assert plan.prompt_tokens == (None if is_served else 96)
-    service = serving_plan({}, read_serving_file(str(path)).fields)
+    service = serving_plan(ServingPlan(), read_serving_file(path).fields)
     assert service is not None
     assert (service.threads, service.slots) == (3, 2 if is_served else 4)
 

@@ -9,7 +9,7 @@ import pytest
 
 from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.request import RequestRecord
-from armload.engines.server import ServingPlan
+from armload.engines.plan import ServingPlan
 from armload.tuning.serving_load import outcome_of, too_short
 from armload.tuning.wish import Requests
 from tests.unit.served_loads import keep, points

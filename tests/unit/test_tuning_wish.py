@@ -6,44 +6,56 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.numbers import duration_s
-from armload.cli.tuning_options import (
-    constraints_of,
-    objective_named,
-    requests_of,
-    work_typed,
-)
+from armload.cli.tuning_options import constraints_of, requests_of, work_typed
+from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import ArmloadError, DataError, UsageError
-from armload.tuning.wanted import LeastAccuracy, Objective
+from armload.engines.defaults import SEED_PROMPT
+from armload.engines.plan import Plan
+from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
 from armload.tuning.wish import Requests, Wish
 
-NOTHING = {"rate": "", "duration": "", "requests": "", "data": "", "slo": "", "timeout": ""}
+
+def typed(objective: Objective, **words: str) -> TuneOptions:
+    return TuneOptions.typed({"for_": objective, **words})
 
 
-def load(objective: Objective, **typed: str) -> Requests | None:
-    return requests_of(objective, {**NOTHING, **typed}, prompt_tokens="", n_predict="")
+def load(objective: Objective, **words: str) -> Requests | None:
+    return requests_of(typed(objective, **words))
+
+
+def constraints(**words: str) -> Constraints:
+    return constraints_of(typed("decode", **words))
+
+
+def work(objective: Objective, **words: str) -> Plan:
+    (plan,) = work_typed(typed(objective, **words)).plans()
+    return plan
 
 
 @pytest.mark.parametrize(
-    ("objective", "typed", "message"),
+    ("objective", "words", "message"),
     [
         ("total-time", {}, "needs the load whose time counts"),
         ("total-time", {"rate": "6"}, "needs the load whose time counts"),
-        ("total-time", {"rate": "6", "requests": "9", "slo": "ttft=1s"}, "--slo is an option"),
+        (
+            "total-time",
+            {"rate": "6", "requests": "9", "slo": "ttft=1s"},
+            "--slo: not for --for total-time",
+        ),
         ("rate", {}, "--slo is missing"),
-        ("rate", {"slo": "ttft=1s", "rate": "2"}, "excludes --rate"),
+        ("rate", {"slo": "ttft=1s", "rate": "2"}, "--rate: not for --for rate"),
         ("rate", {"slo": "speed=1s"}, "is not a latency metric"),
-        ("decode", {"rate": "6"}, "times single runs, and excludes --rate"),
-        ("ttft", {"timeout": "9"}, "times single runs, and excludes --timeout"),
-        ("total-time", {"rate": "0", "duration": "5"}, "--rate '0': must be above 0"),
-        ("total-time", {"rate": "1", "requests": "0"}, "--requests '0'"),
+        ("decode", {"rate": "6"}, "--rate: not for --for decode, which times single runs"),
+        ("ttft", {"timeout": "9"}, "--timeout: not for --for ttft, which times single runs"),
+        ("total-time", {"rate": "0", "duration": "5"}, "--rate: must be 1e-06 or more, but is '0'"),
+        ("total-time", {"rate": "1", "requests": "0"}, "--requests: must be 1 or more, but is '0'"),
     ],
 )
 def test_an_objective_without_its_data_or_with_another_ones_is_refused(
-    objective: Objective, typed: dict[str, str], message: str
+    objective: Objective, words: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        load(objective, **typed)
+        load(objective, **words)
 
 
 def test_a_load_has_what_was_typed_and_a_rate_has_40_requests() -> None:
@@ -65,26 +77,26 @@ def test_a_load_has_what_was_typed_and_a_rate_has_40_requests() -> None:
     ("text", "seconds"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("0.5h", 1800)]
 )
 def test_times_have_units(text: str, seconds: float) -> None:
-    assert duration_s("max-time", text) == seconds
+    assert typed("decode", max_time=text).max_time == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "5 minutes", "m"])
+@pytest.mark.parametrize("text", ["0", "0m", "-1", "5 minutes", "m", "9" * 12])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--max-time"):
-        duration_s("max-time", text)
+        typed("decode", max_time=text)
 
 
 def test_an_unknown_objective_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="decode, prefill, ttft, total-time, rate"):
-        objective_named("speed")
+    with pytest.raises(UsageError, match="'decode', 'prefill', 'ttft', 'total-time' or 'rate'"):
+        TuneOptions.typed({"for_": "speed"})
 
 
 def test_constraints_are_read() -> None:
-    found = constraints_of("0.05", "0.5:gsm8k:200", "1.5GB")
+    found = constraints(max_kld="0.05", min_accuracy="0.5:gsm8k:200", max_memory="1.5GB")
     assert found.max_kld == 0.05
     assert found.min_accuracy == LeastAccuracy(share=0.5, task="gsm8k", questions=200)
     assert found.max_rss_bytes == 1_500_000_000
-    least = constraints_of("", "0.7:word-problems", "").min_accuracy
+    least = constraints(min_accuracy="0.7:word-problems").min_accuracy
     assert least is not None
     assert least.questions == 100
 
@@ -106,18 +118,18 @@ def test_a_constraint_that_makes_no_sense_is_refused(
     kld: str, accuracy: str, memory: str, option: str
 ) -> None:
     with pytest.raises(UsageError, match=option):
-        constraints_of(kld, accuracy, memory)
+        constraints(max_kld=kld, min_accuracy=accuracy, max_memory=memory)
 
 
 def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
     wish = Wish(
-        model="demo", objective="decode", constraints=constraints_of("", "0.9:gsm8k:20", "")
+        model="demo", objective="decode", constraints=constraints(min_accuracy="0.9:gsm8k:20")
     )
     with pytest.raises(UsageError, match="even if all 20 questions are answered right") as found:
         wish.check()
     # Wilson's bound for n of n is n / (n + 1.96^2), which is 0.9 from 35 on.
     assert "Ask 35 questions or more" in found.value.remedy
-    enough = constraints_of("", "0.9:word-problems:35", "")
+    enough = constraints(min_accuracy="0.9:word-problems:35")
     wish.model_copy(update={"constraints": enough}).check()
 
 
@@ -125,12 +137,12 @@ def test_a_task_without_questions_is_refused_and_an_option_without_its_owner(
     tmp_path: Path,
 ) -> None:
     wish = Wish(
-        model="demo", objective="decode", constraints=constraints_of("", "0.5:gsm8k:99", "")
+        model="demo", objective="decode", constraints=constraints(min_accuracy="0.5:gsm8k:99")
     )
     with pytest.raises(UsageError, match="gsm8k comes without data") as found:
         wish.check()
     assert "--task-data FILE" in found.value.remedy
-    given = constraints_of("", "0.5:gsm8k:99", "", task_data=str(tmp_path / "gsm8k.jsonl"))
+    given = constraints(min_accuracy="0.5:gsm8k:99", task_data=str(tmp_path / "gsm8k.jsonl"))
     with pytest.raises(UsageError, match="There is no data file") as missing:
         wish.model_copy(update={"constraints": given}).check()
     assert "--task-data" in missing.value.remedy
@@ -140,9 +152,9 @@ def test_a_task_without_questions_is_refused_and_an_option_without_its_owner(
     (tmp_path / "gsm8k.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
     wish.model_copy(update={"constraints": given}).check()
     with pytest.raises(UsageError, match="--task-data is an option of --min-accuracy"):
-        constraints_of("", "", "", task_data="gsm8k.jsonl")
+        constraints(task_data="gsm8k.jsonl")
     with pytest.raises(UsageError, match="--kld-prompts is an option of --max-kld"):
-        constraints_of("", "", "", kld_prompts="prompts.txt")
+        constraints(kld_prompts="prompts.txt")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +190,7 @@ def test_a_divergence_of_services_needs_texts() -> None:
         model="demo",
         objective="rate",
         requests=load("rate", slo="ttft=2s"),
-        constraints=constraints_of("0.05", "", ""),
+        constraints=constraints(max_kld="0.05"),
     )
     with pytest.raises(UsageError, match="--max-kld with --for rate needs texts") as found:
         wish.check()
@@ -194,7 +206,9 @@ def test_other_texts_make_another_search(tmp_path: Path) -> None:
         model="demo",
         objective="rate",
         requests=load("rate", slo="ttft=2s", data=str(asked)),
-        constraints=constraints_of("0.05", "0.5:gsm8k:99", "", task_data=str(questions)),
+        constraints=constraints(
+            max_kld="0.05", min_accuracy="0.5:gsm8k:99", task_data=str(questions)
+        ),
         kld_prompts=("Once", "upon"),
     )
     sums = [wish.texts_sha256()]
@@ -209,21 +223,22 @@ def test_other_texts_make_another_search(tmp_path: Path) -> None:
 
 
 def test_each_objective_has_its_own_work() -> None:
-    decode = work_typed("decode", "", "", "")
-    assert (decode.n_predict, decode.prompt_tokens, len(decode.prompt)) == ((64,), (), 1)
-    assert work_typed("prefill", "", "", "").n_predict == (1,)
-    assert work_typed("ttft", "", "99", "").prompt_tokens == (99,)
+    decode = work("decode")
+    assert (decode.n_predict, decode.prompt_tokens, decode.prompt) == (64, None, SEED_PROMPT)
+    assert work("prefill").n_predict == 1
+    assert work("ttft", prompt_tokens="99").prompt_tokens == 99
     with pytest.raises(UsageError, match="excludes --n-predict"):
-        work_typed("prefill", "", "", "8")
+        work("prefill", n_predict="8")
     with pytest.raises(UsageError, match="exclude each other"):
-        work_typed("decode", "words", "8", "")
-    with pytest.raises(UsageError, match="--prompt is no option"):
-        work_typed("rate", "words", "", "")
+        work("decode", prompt="words", prompt_tokens="8")
+    with pytest.raises(UsageError, match="--prompt: not for --for rate"):
+        work("rate", prompt="words")
 
 
 def test_the_usual_prompt_is_as_long_as_the_model_takes() -> None:
-    wish = Wish(model="demo", objective="prefill", work=work_typed("prefill", "", "", ""))
+    wish = Wish(model="demo", objective="prefill", work=work_typed(typed("prefill")))
     assert wish.for_model(4096).described() == {"prompt_tokens": 512, "n_predict": 1}
     assert wish.for_model(512).described() == {"prompt_tokens": 504, "n_predict": 1}
-    typed = Wish(model="demo", objective="prefill", work=work_typed("prefill", "", "600", ""))
-    assert typed.for_model(512) == typed
+    asked = typed("prefill", prompt_tokens="600")
+    given = Wish(model="demo", objective="prefill", work=work_typed(asked))
+    assert given.for_model(512) == given

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from invoke.collection import Collection
-from invoke.context import Context
-from invoke.tasks import task
+from pydantic import Field
 
-from armload.cli.flags import BOARD_HELP, JSON_HELP
-from armload.cli.verb import Verb
+from armload.cli.options import OnBoard, OnNamedBoard, Output
+from armload.cli.verb import verb
+from armload.core.options import MOST, Option, Seconds
 
 if TYPE_CHECKING:
     from armload.deploy.clean import Entry
 
 
-@task(name="list", klass=Verb, help=JSON_HELP)
-def list_boards(c: Context, json: bool = False) -> None:
+@verb(Output, name="list")
+def list_boards(options: Output) -> None:
     """List the boards and how each is reached.
 
     Example: armload board.list
     """
-    del c
     from armload.boards.board import Board, load_board
     from armload.cli import terminal
     from armload.cli.document import show_document
@@ -37,21 +36,24 @@ def list_boards(c: Context, json: bool = False) -> None:
             boards.append(load_board(name))
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
-    if json:
+    if options.as_json:
         show_document(ValueList[Board](tuple(boards)))
     else:
         terminal.show(boards_table(boards))
 
 
-@task(klass=Verb, help=BOARD_HELP | JSON_HELP)
-def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
+class BoardOptions(OnBoard, Output):
+    """A board."""
+
+
+@verb(BoardOptions)
+def probe(options: BoardOptions) -> None:
     """Show a board's CPU features, memory, storage and tools.
 
     Memory and storage bandwidth are measured once per boot, while the board is not in use. The
     first time, small programs for that are compiled, which can take a minute.
     Example: armload board.probe --board dayu200
     """
-    del c
     from armload.boards.board import load_board
     from armload.boards.connect import connect
     from armload.boards.probe import probe as probe_host
@@ -63,7 +65,7 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_table
 
-    chosen = load_board(board)
+    chosen = load_board(options.board)
     progress = terminal.progress()
     host = connect(chosen, progress)
     try:
@@ -82,7 +84,7 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
     finally:
         host.close()
     misfit = misfit_of_target(chosen, found)
-    if json:
+    if options.as_json:
         show_document(
             ProbedBoard(
                 **dict(found),
@@ -105,30 +107,33 @@ def probe(c: Context, board: str = "virtual", json: bool = False) -> None:
                 if not misfit_of_target(chosen.model_copy(update={"target": name}), found)
             ]
             terminal.say(
-                f"{board}: {misfit} Targets that suit it: {', '.join(fitting) or 'none'}; "
-                f"set one as 'target' in boards/{board}.yaml."
+                f"{options.board}: {misfit} Targets that suit it: {', '.join(fitting) or 'none'}; "
+                f"set one as 'target' in boards/{options.board}.yaml."
             )
 
 
-@task(klass=Verb, help=BOARD_HELP | {"yes": "pin it without asking"} | JSON_HELP)
-def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) -> None:
+class TrustOptions(OnNamedBoard, Output):
+    """A board whose key is pinned."""
+
+    yes: Annotated[bool, Option("pin it without asking")] = False
+
+
+@verb(TrustOptions)
+def trust(options: TrustOptions) -> None:
     """Show a board's SSH host key, and pin it after confirmation.
 
     Example: armload board.trust --board dayu200
     """
-    del c
     from armload.boards.board import load_board
     from armload.boards.trust import PinnedKey, fetch_host_key, pin, pinned_key
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.core.errors import UsageError
 
-    if not board:
-        raise UsageError("--board is missing.", "Example: armload board.trust --board dayu200")
-    chosen = load_board(board)
+    chosen = load_board(options.board)
     key = fetch_host_key(chosen)
     former = pinned_key(key)
-    terminal.say(f"{board} shows {key.kind} {key.fingerprint}")
+    terminal.say(f"{options.board} shows {key.kind} {key.fingerprint}")
     if former is not None and former.line == key.line:
         terminal.say("This key is already pinned.")
         yes = True
@@ -149,153 +154,141 @@ def trust(c: Context, board: str = "", yes: bool = False, json: bool = False) ->
         raise UsageError("Nothing was pinned.")
     path = pin(key)
     replaced = former.fingerprint if former is not None and former.line != key.line else None
-    if json:
+    if options.as_json:
         show_document(PinnedKey(**dict(key), replaced_fingerprint=replaced))
     terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
 
 
-@task(klass=Verb, help=BOARD_HELP | JSON_HELP)
-def up(c: Context, board: str = "virtual", json: bool = False) -> None:
+@verb(BoardOptions)
+def up(options: BoardOptions) -> None:
     """Start a virtual board and wait until it answers.
 
     Example: armload board.up --board virtual-dayu200
     """
-    del c
     from armload.boards.board import load_board
     from armload.boards.connect import start
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.report.layout import whole
 
-    address = start(load_board(board), terminal.progress())
-    if json:
+    address = start(load_board(options.board), terminal.progress())
+    if options.as_json:
         show_document(address)
     else:
         login = f"ssh -p {address.port} -i {address.key} {address.user}@{address.host}"
-        terminal.show(whole(f"{board} is running: {login}"))
+        terminal.show(whole(f"{options.board} is running: {login}"))
 
 
-@task(klass=Verb, help=BOARD_HELP | JSON_HELP)
-def down(c: Context, board: str = "virtual", json: bool = False) -> None:
+@verb(BoardOptions)
+def down(options: BoardOptions) -> None:
     """Stop a virtual board; its disk is kept.
 
     Example: armload board.down --board virtual
     """
-    del c
     from armload.boards.board import load_board
     from armload.boards.connect import stop
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.report.boards import StoppedBoard
 
-    was_up = stop(load_board(board))
-    if json:
+    was_up = stop(load_board(options.board))
+    if options.as_json:
         show_document(StoppedBoard(was_up=was_up))
         return
-    terminal.show(f"{board} {'is stopped.' if was_up else 'was not running.'}")
+    terminal.show(f"{options.board} {'is stopped.' if was_up else 'was not running.'}")
 
 
-@task(
-    klass=Verb,
-    help=BOARD_HELP
-    | {"force": "also end another user's lease; a running program is not stopped"}
-    | JSON_HELP,
-)
-def release(c: Context, board: str = "", force: bool = False, json: bool = False) -> None:
+class ReleaseOptions(OnNamedBoard, Output):
+    """A board whose lease ends."""
+
+    force: Annotated[
+        bool, Option("also end another user's lease; a running program is not stopped")
+    ] = False
+
+
+@verb(ReleaseOptions)
+def release(options: ReleaseOptions) -> None:
     """End a lease on a board: your own, or an abandoned one.
 
     Example: armload board.release --board dayu200
     """
-    del c
     from contextlib import closing
 
     from armload.boards.board import load_board
     from armload.boards.connect import connect, is_off
     from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.core.errors import UsageError
     from armload.core.values import ValueList
     from armload.deploy.claims import Claim
     from armload.deploy.claims import release as end_lease
 
-    if not board:
-        raise UsageError("--board is missing.", "Example: armload board.release --board dayu200")
-    chosen = load_board(board)
+    chosen = load_board(options.board)
     ended: tuple[Claim, ...] = ()
     if not is_off(chosen):
         with closing(connect(chosen, terminal.progress())) as host:
-            ended = end_lease(host, chosen.workdir, force=force)
-    if json:
+            ended = end_lease(host, chosen.workdir, force=options.force)
+    if options.as_json:
         show_document(ValueList[Claim](ended))
         return
     for each in ended:
         terminal.show(f"Released: {each.words}.")
     if not ended:
-        terminal.show(f"{board} is not in use.")
+        terminal.show(f"{options.board} is not in use.")
 
 
-@task(
-    klass=Verb,
-    help=BOARD_HELP
-    | {
-        "all": "also remove runs that have not been fetched",
-        "older-than": "remove programs and models unused for this many days; 0: all",
-        "yes": "remove without asking",
-        "wait": "seconds to wait while the board is in use",
-    }
-    | JSON_HELP,
-)
-def clean(
-    c: Context,
-    board: str = "",
-    all: bool = False,  # noqa: A002 - the option's name
-    older_than: str = "30",
-    yes: bool = False,
-    wait: str = "600",
-    json: bool = False,
-) -> None:
+class CleanOptions(OnNamedBoard, Output):
+    """What is removed from a board."""
+
+    all_: Annotated[bool, Option("also remove runs that have not been fetched")] = False
+    older_than: Annotated[
+        Annotated[float, Field(ge=0, le=MOST)],
+        Option("remove programs and models unused for this many days; 0: all", "DAYS"),
+    ] = 30.0
+    yes: Annotated[bool, Option("remove without asking")] = False
+    wait_s: Annotated[
+        Seconds, Option("seconds to wait while the board is in use", "SECONDS", name="wait")
+    ] = 600.0
+
+
+@verb(CleanOptions)
+def clean(options: CleanOptions) -> None:
     """Remove fetched runs and long unused programs and models from a board.
 
     Files that are in use or being copied are never removed.
     Example: armload board.clean --board dayu200
     """
-    del c
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.cli.numbers import amount
     from armload.core.errors import UsageError
     from armload.core.values import format_bytes
     from armload.deploy.clean import Selection
     from armload.report.boards import contents_table
     from armload.runs.cleaning import clean as clean_board
 
-    if not board:
-        raise UsageError("--board is missing.", "Example: armload board.clean --board dayu200")
-
     def agreed(entries: Sequence[Entry]) -> bool:
-        if yes:
+        if options.yes:
             return True
         terminal.say(contents_table(entries))
-        if terminal.confirm(f"Remove these from {board}?"):
+        if terminal.confirm(f"Remove these from {options.board}?"):
             return True
         raise UsageError("Nothing was removed.", "Use --yes to remove it without confirmation.")
 
     done = clean_board(
-        load_board(board),
-        Selection(uncollected=all, unused_days=amount("older-than", older_than)),
+        load_board(options.board),
+        Selection(uncollected=options.all_, unused_days=options.older_than),
         terminal.progress(),
         agreed=agreed,
-        wait_s=amount("wait", wait),
+        wait_s=options.wait_s,
     )
-    if json:
+    if options.as_json:
         show_document(done)
     elif done.removed:
         terminal.show(contents_table(done.removed))
         freed = format_bytes(done.freed_bytes)
-        terminal.show(f"Removed; {freed} freed on {board}.")
+        terminal.show(f"Removed; {freed} freed on {options.board}.")
     else:
-        terminal.show(f"There is nothing to remove on {board}.")
+        terminal.show(f"There is nothing to remove on {options.board}.")
 
 
 collection = Collection("board", list_boards, probe, trust, up, down, release, clean)

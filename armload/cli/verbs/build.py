@@ -2,49 +2,58 @@
 
 from __future__ import annotations
 
-from invoke.context import Context
-from invoke.tasks import task
+from typing import Annotated
 
-from armload.cli.flags import JSON_HELP, SOURCE_HELP
-from armload.cli.verb import Verb
+from pydantic import Field
+
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import Names, Option
+from armload.runs.request import EngineSource
 
 MOST_JOBS = 1024
 MOST_NICE = 19
-_TARGET = "rk3568"
 
 
-@task(
-    klass=Verb,
-    help={
-        "target": "what to build for: the name of a file in toolchains/, such as rk3568",
-        "programs": "comma-separated: llama-completion, llama-cli, llama-bench, llama-server, "
-        "llama-quantize, llama-perplexity, llama-speculative-simple, rpc-server, armload-score "
-        "(llama-completion, which bench runs)",
-        **SOURCE_HELP,
-        "jobs": "parallel compile jobs; 0: one per core (0; with --on, from the board's file)",
-        "nice": "niceness of the compiler, 0 to 19 (0; with --on, from the board's file)",
-        "list": "list existing builds instead of building",
-        **JSON_HELP,
-    },
-)
-def build(
-    c: Context,
-    target: str = _TARGET,
-    programs: str = "",
-    source: str = "",
-    ref: str = "",
-    compiler: str = "",
-    on: str = "",
-    jobs: str = "",
-    nice: str = "",
-    list_: bool = False,
-    json: bool = False,
-) -> None:
+class BuildOptions(EngineSource, Output):
+    """What is built, for what, and how much of a machine that may take."""
+
+    heading = "Build"
+
+    target: Annotated[
+        str, Option("what to build for: the name of a file in toolchains/, such as rk3568")
+    ] = "rk3568"
+    programs: Annotated[
+        Names,
+        Option(
+            "llama-completion, llama-cli, llama-bench, llama-server, llama-quantize, "
+            "llama-perplexity, llama-speculative-simple, rpc-server, armload-score",
+            "NAMES",
+            "llama-completion, which bench runs",
+            "commas",
+        ),
+    ] = ()
+    jobs: Annotated[
+        Annotated[int, Field(ge=0, le=MOST_JOBS)] | None,
+        Option(
+            "parallel compile jobs; 0: one per core", "N", "0; with --on, from the board's file"
+        ),
+    ] = None
+    nice: Annotated[
+        Annotated[int, Field(ge=0, le=MOST_NICE)] | None,
+        Option("niceness of the compiler, 0 to 19", "N", "0; with --on, from the board's file"),
+    ] = None
+    list_: Annotated[bool, Option("list existing builds instead of building", heading="Output")] = (
+        False
+    )
+
+
+@verb(BuildOptions)
+def build(options: BuildOptions) -> None:
     """Build static llama.cpp for a board's CPU, and inspect it.
 
     Example: armload build --target rk3568 --programs llama-completion,llama-bench
     """
-    del c
     from armload.build.binary import Binary
     from armload.build.builder import build as build_binaries
     from armload.build.source import choose
@@ -52,46 +61,35 @@ def build(
     from armload.buildhost.choose import workshop
     from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.cli.numbers import whole_number
-    from armload.core.errors import UsageError
     from armload.core.values import ValueList
     from armload.report.binaries import binaries_table
 
-    if list_:
-        unused = {
-            "--target": target != _TARGET,
-            "--programs": programs,
-            "--source": source,
-            "--ref": ref,
-            "--compiler": compiler,
-            "--on": on,
-            "--jobs": jobs,
-            "--nice": nice,
-        }
-        if named := [option for option, value in unused.items() if value]:
-            raise UsageError(
-                f"{', '.join(named)}: not with --list, which lists all builds.", "Leave that out."
-            )
-        _show_builds(as_json=json)
+    if options.list_:
+        options.refuse(
+            BuildOptions.model_fields.keys() - {"list_", "as_json"},
+            "--list, which lists all builds",
+            "Leave that out.",
+        )
+        _show_builds(as_json=options.as_json)
         return
     progress = terminal.progress()
-    chosen = load_target(target)
-    engine = choose(source, ref=ref, progress=progress)
+    chosen = load_target(options.target)
+    engine = choose(options.source, ref=options.ref, progress=progress)
     with workshop(
-        on=on,
-        compiler=compiler,
-        jobs=whole_number("jobs", jobs, most=MOST_JOBS),
-        nice=whole_number("nice", nice, most=MOST_NICE),
+        on=options.on,
+        compiler=options.compiler,
+        jobs=options.jobs,
+        nice=options.nice,
         progress=progress,
     ) as where:
         binaries = build_binaries(
             chosen,
-            programs=[name.strip() for name in programs.split(",") if name.strip()],
+            programs=[name.strip() for name in options.programs if name.strip()],
             source=engine,
             workshop=where,
             progress=progress,
         )
-    if json:
+    if options.as_json:
         show_document(ValueList[Binary](tuple(binaries)))
     else:
         terminal.show(binaries_table(binaries))

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from invoke.context import Context
-from invoke.tasks import task
-
-from armload.cli.flags import JSON_HELP
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armload.core.cache import Decision, Kind
 
-_DEFAULT = "builds"
+
+class CleanOptions(Output):
+    """What is removed."""
+
+    what: Annotated[str, Option("kinds from the table to remove, comma-separated", "KINDS")] = (
+        "builds"
+    )
+    yes: Annotated[bool, Option("remove without asking")] = False
 
 
-@task(
-    klass=Verb,
-    help={
-        "what": f"kinds from the table to remove, comma-separated ({_DEFAULT})",
-        "yes": "remove without asking",
-        **JSON_HELP,
-    },
-)
-def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = False) -> None:
+@verb(CleanOptions)
+def clean(options: CleanOptions) -> None:
     """Show what the cache holds, and remove kinds of it that are not in use.
 
     Asks for confirmation first. Example: armload clean --what builds,sources
     """
-    del c
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.core.cache import decide, free_all, unknown
@@ -41,17 +38,17 @@ def clean(c: Context, what: str = _DEFAULT, yes: bool = False, json: bool = Fals
     with progress.step("Reading the cache"):
         kinds = _kinds()
         shown = [*kinds, unknown(kinds)]
-    chosen = _chosen(what, kinds)
+    chosen = _chosen(options.what, kinds)
     plan = decide(chosen)
-    if not json:
+    if not options.as_json:
         terminal.show(kinds_table(shown, chosen))
-    is_meant = _is_meant(plan, what, yes=yes)
+    is_meant = _is_meant(plan, options.what, yes=options.yes)
     done = free_all(plan, progress) if is_meant else plan
-    if json:
+    if options.as_json:
         show_document(cleaned_cache(shown, done))
     elif is_meant:
         terminal.show(f"Freed {_size(done, 'freed')}.")
-    _complain(done, what)
+    _complain(done, options.what)
 
 
 def _is_meant(plan: Sequence[Decision], what: str, *, yes: bool) -> bool:

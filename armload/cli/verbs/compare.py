@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from invoke.context import Context
-from invoke.tasks import task
-
-from armload.cli.flags import JSON_HELP
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,39 +30,44 @@ class _Judged:
     sentence: str
 
 
-@task(
-    klass=Verb,
-    positional=["a", "b"],
-    help={
-        "a": f"the baseline: {_SIDE}",
-        "b": "what to compare with it, given in the same way",
-        "fail-if-slower": "exit with 11 if B is slower by more than this, such as 3%, with 95% "
-        "confidence; with 12 if runs that are not valid leave that open",
-        **JSON_HELP,
-    },
-)
-def compare(c: Context, a: str, b: str, fail_if_slower: str = "", json: bool = False) -> None:
+class CompareOptions(Output):
+    """Two sides, and how much slower the second may be."""
+
+    a: Annotated[str, Option(f"the baseline: {_SIDE}", is_argument=True)]
+    b: Annotated[str, Option("what to compare with it, given in the same way", is_argument=True)]
+    fail_if_slower: Annotated[
+        str,
+        Option(
+            "exit with 11 if B is slower by more than this, such as 3%, with 95% confidence; with "
+            "12 if runs that are not valid leave that open",
+            "PERCENT",
+        ),
+    ] = ""
+
+
+@verb(CompareOptions)
+def compare(options: CompareOptions) -> None:
     """Say whether B is faster or slower than A, with the confidence interval.
 
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """
-    del c
     from armload.core.errors import UsageError
     from armload.serving.loads import LOADS
     from armload.tuning.record import TUNINGS
 
-    allowed = _share(fail_if_slower) if fail_if_slower else None
+    allowed = _share(options.fail_if_slower) if options.fail_if_slower else None
     of_kind = _runs
     for kind, compare_kind in ((LOADS, _loads), (TUNINGS, _tunings)):
-        if kind.are_meant(a) != kind.are_meant(b):
+        if kind.are_meant(options.a) != kind.are_meant(options.b):
             raise UsageError(
-                f"{a} and {b}: a {kind.noun} can only be compared with another {kind.noun}."
+                f"{options.a} and {options.b}: a {kind.noun} can only be compared with another "
+                f"{kind.noun}."
             )
-        if kind.are_meant(a):
+        if kind.are_meant(options.a):
             of_kind = compare_kind
-    judged = of_kind(a, b, as_json=json)
+    judged = of_kind(options.a, options.b, as_json=options.as_json)
     if allowed is not None:
-        _gate(judged, allowed, fail_if_slower)
+        _gate(judged, allowed, options.fail_if_slower)
 
 
 def _runs(a: str, b: str, *, as_json: bool) -> list[_Judged]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from invoke.context import Context
-from invoke.tasks import task
-
-from armload.cli.flags import JSON_HELP
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import Option
 
 if TYPE_CHECKING:
     from armload.conversion.checkpoints.checkpoint import Checkpoint
@@ -18,31 +16,38 @@ if TYPE_CHECKING:
     from armload.core.progress import Progress
 
 
-@task(
-    klass=Verb,
-    help={
-        "checkpoint": "a folder with config.json and *.safetensors, or hf:ORG/REPO",
-        "to": "gguf, or mnn",
-        "type": "type of weights: F32, F16, BF16, Q8_0; for mnn 4-bit or 8-bit (16 bits; 4-bit)",
-        "output": "file or folder to write (NAME-TYPE.gguf or NAME-mnn-TYPE in the current folder)",
-        "yes": "install the converters without asking",
-    }
-    | JSON_HELP,
-)
-def convert(
-    c: Context,
-    checkpoint: str,
-    to: str = "gguf",
-    type: str = "",  # noqa: A002 - the option's name
-    output: str = "",
-    yes: bool = False,
-    json: bool = False,
-) -> None:
+class ConvertOptions(Output):
+    """A checkpoint, and what is made of it."""
+
+    checkpoint: Annotated[
+        str,
+        Option("a folder with config.json and *.safetensors, or hf:ORG/REPO", is_argument=True),
+    ]
+    to: Annotated[str, Option("gguf, or mnn", "FORMAT")] = "gguf"
+    type: Annotated[
+        str,
+        Option(
+            "type of weights: F32, F16, BF16, Q8_0; for mnn 4-bit or 8-bit",
+            usual="16 bits; 4-bit",
+        ),
+    ] = ""
+    output: Annotated[
+        str,
+        Option(
+            "file or folder to write",
+            "PATH",
+            "NAME-TYPE.gguf or NAME-mnn-TYPE in the current folder",
+        ),
+    ] = ""
+    yes: Annotated[bool, Option("install the converters without asking")] = False
+
+
+@verb(ConvertOptions)
+def convert(options: ConvertOptions) -> None:
     """Convert a Hugging Face checkpoint to GGUF, or to MNN.
 
     The first time, it asks to install the converters. Example: armload model.convert Llama-3.2-1B
     """
-    del c
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.cli.output import output_file, output_folder
@@ -50,22 +55,22 @@ def convert(
     from armload.conversion.checkpoints.forms import check_form, check_type
     from armload.report.layout import whole
 
-    form = check_form(to)
-    check_type(form, type, "")
+    form = check_form(options.to)
+    check_type(form, options.type, "")
     progress = terminal.progress()
-    found = _found(checkpoint, form, progress)
-    type_name = check_type(form, type, found.dtype)
+    found = _found(options.checkpoint, form, progress)
+    type_name = check_type(form, options.type, found.dtype)
     is_file = form == "gguf"
     usual = f"{found.name}-{type_name}.gguf" if is_file else f"{found.name}-mnn-{type_name}"
     done = convert_checkpoint(
         found,
-        output_file(output or usual) if is_file else output_folder(output or usual),
+        output_file(options.output or usual) if is_file else output_folder(options.output or usual),
         form=form,
         type_name=type_name,
-        agree=lambda proposal: _is_meant(proposal, yes=yes),
+        agree=lambda proposal: _is_meant(proposal, yes=options.yes),
         progress=progress,
     )
-    if json:
+    if options.as_json:
         show_document(done)
     else:
         terminal.show(whole(str(done.path)))

@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-from invoke.context import Context
-from invoke.tasks import task
+from typing import Annotated
 
-from armload.cli.verb import Verb
-from armload.engines.defaults import DEFAULT_PRECISION_TIME_S, DEFAULT_WAIT_S
+from armload.cli.options import MODEL, Output
+from armload.cli.verb import verb
+from armload.core.options import Option, Seconds
+from armload.engines.defaults import DEFAULT_PRECISION_TIME_S
+from armload.engines.plan import TokenCount
+from armload.runs.request import Waiting
 
-_DEMO_N_PREDICT = "48"
+
+class DemoOptions(Waiting, Output):
+    """What the demonstration runs, and where."""
+
+    board: Annotated[
+        str,
+        Option("a board; virtual-dayu200 has the memory and storage of a small real one"),
+    ] = "virtual"
+    model: Annotated[str, Option(MODEL)] = "demo"
+    n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 48
+    precision_time: Annotated[
+        Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
+    ] = DEFAULT_PRECISION_TIME_S
+    as_json: Annotated[
+        bool, Option("print one JSON document: the median run of the repeats", name="json")
+    ] = False
 
 
-@task(
-    klass=Verb,
-    help={
-        "board": "a board; virtual-dayu200 has the memory and storage of a small real one",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo",
-        "n-predict": "tokens to generate",
-        "precision-time": "seconds that repeats may take beyond the first run "
-        f"({DEFAULT_PRECISION_TIME_S})",
-        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
-        "json": "print one JSON document: the median run of the repeats",
-    },
-)
-def demo(
-    c: Context,
-    board: str = "virtual",
-    model: str = "demo",
-    n_predict: str = _DEMO_N_PREDICT,
-    precision_time: str = "",
-    wait: str = str(DEFAULT_WAIT_S),
-    json: bool = False,
-) -> None:
+@verb(DemoOptions)
+def demo(options: DemoOptions) -> None:
     """Run everything on a virtual board, from source to the time of every token.
 
     Builds, boots a virtual ARM board, deploys, runs until the median time per token is known
     within 5% or a minute of repeats has passed, and says what limited the run.
     Example: armload demo
     """
-    del c
     from armload.analysis.repeats import Precision
-    from armload.bench.options import typed_options
-    from armload.cli.numbers import amount
     from armload.cli.present import repeat_and_present
-    from armload.runs.session import Request
+    from armload.engines.plan import Plan
+    from armload.runs.request import Request
 
-    (plan,) = typed_options({"n_predict": n_predict, "temperature": 0.8}).plans()
-    wanted = Precision(
-        added_s=amount("precision-time", precision_time or str(DEFAULT_PRECISION_TIME_S))
+    repeat_and_present(
+        options.part(Request),
+        options.model,
+        Plan(n_predict=options.n_predict, temperature=0.8),
+        Precision(added_s=options.precision_time),
+        as_json=options.as_json,
     )
-    request = Request(board=board, wait_s=amount("wait", wait))
-    repeat_and_present(request, model, plan, wanted, as_json=json)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from invoke.context import Context
-from invoke.tasks import task
-
-from armload.cli.flags import JSON_HELP
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import Option
 
 if TYPE_CHECKING:
     from armload.build.target import Target
 
 
-@task(
-    klass=Verb,
-    help={
-        "file": "a program, such as llama-completion",
-        "target": "fail unless it runs on this target: a file in toolchains/, such as rk3568",
-        **JSON_HELP,
-    },
-)
-def inspect(c: Context, file: str, target: str = "", json: bool = False) -> None:
+class InspectOptions(Output):
+    """A program, and the target that it must suit."""
+
+    file: Annotated[str, Option("a program, such as llama-completion", is_argument=True)]
+    target: Annotated[
+        str,
+        Option("fail unless it runs on this target: a file in toolchains/, such as rk3568"),
+    ] = ""
+
+
+@verb(InspectOptions)
+def inspect(options: InspectOptions) -> None:
     """Show what a program requires of a board, and on which targets it runs.
 
     Example: armload inspect llama-completion --target rk3568
     """
-    del c
     from pathlib import Path
 
     from armload.build import inspection
@@ -38,15 +38,15 @@ def inspect(c: Context, file: str, target: str = "", json: bool = False) -> None
     from armload.cli.document import show_document
     from armload.report.inspected import Inspected, inspection_table
 
-    path = Path(file).expanduser()
-    targets = [load_target(target)] if target else _all_targets()
+    path = Path(options.file).expanduser()
+    targets = [load_target(options.target)] if options.target else _all_targets()
     found = with_recorded_features(inspection.inspect(path))
     suits = list(fits(found, targets))
-    if json:
+    if options.as_json:
         show_document(Inspected.of(found, suits))
     else:
         terminal.show(inspection_table(found, suits))
-    if target:
+    if options.target:
         inspection.check(found, targets[0])
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from invoke.collection import Collection
-from invoke.context import Context
-from invoke.tasks import task
 
-from armload.cli.flags import JSON_HELP
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
 from armload.cli.verbs.convert import convert
+from armload.cli.verbs.load import RandomSeed
 from armload.cli.verbs.quantize import quantize
+from armload.core.options import Option
 
 
-@task(
-    klass=Verb,
-    help={"file": "a model, as for --model of bench"} | JSON_HELP,
-)
-def inspect(c: Context, file: str, json: bool = False) -> None:
+class InspectOptions(Output):
+    """A model."""
+
+    file: Annotated[str, Option("a model, as for --model of bench", is_argument=True)]
+
+
+@verb(InspectOptions)
+def inspect(options: InspectOptions) -> None:
     """Show a model's tensors, the bytes read per token, and the size of its KV cache.
 
     Example: armload model.inspect llama-3.2-1b-q4_0.gguf
     """
-    del c
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.models.find import resolve
@@ -30,53 +34,46 @@ def inspect(c: Context, file: str, json: bool = False) -> None:
     from armload.report.models import anatomy_table
 
     progress = terminal.progress()
-    anatomy = read_anatomy(resolve(file, progress), progress)
-    if json:
+    anatomy = read_anatomy(resolve(options.file, progress), progress)
+    if options.as_json:
         show_document(anatomy)
     else:
         terminal.show(anatomy_table(anatomy))
     check_whole(anatomy.path, anatomy.size_bytes, anatomy.whole_bytes)
 
 
-@task(
-    klass=Verb,
-    help={
-        "like": "shape: the name of a file in shapes/, such as llama-3.1-8b",
-        "type": "file type, such as Q2_K or Q4_K_M",
-        "output": "file to write (SHAPE-TYPE-random.gguf in the current folder)",
-        "seed": "seed of the weights",
-    }
-    | JSON_HELP,
-)
-def synth(
-    c: Context,
-    like: str = "",
-    type: str = "Q4_0",  # noqa: A002 - the name of the option
-    output: str = "",
-    seed: str = "1",
-    json: bool = False,
-) -> None:
+class SynthOptions(Output):
+    """A shape, and what is made of it."""
+
+    like: Annotated[
+        str, Option("shape: the name of a file in shapes/, such as llama-3.1-8b", "SHAPE")
+    ] = ""
+    type: Annotated[str, Option("file type, such as Q2_K or Q4_K_M")] = "Q4_0"
+    output: Annotated[
+        str, Option("file to write", "FILE", "SHAPE-TYPE-random.gguf in the current folder")
+    ] = ""
+    seed: Annotated[RandomSeed, Option("seed of the weights", "N")] = 1
+
+
+@verb(SynthOptions)
+def synth(options: SynthOptions) -> None:
     """Generate a model with random weights and the tensors of a published one.
 
     Example: armload model.synth --like llama-3.1-8b --type Q2_K
     """
-    del c
     from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.cli.numbers import whole_number
     from armload.cli.output import output_file
     from armload.models.mix import check_file_type
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
     from armload.report.layout import whole
-    from armload.serving.arrivals import LARGEST_SEED
 
-    number = whole_number("seed", seed, most=LARGEST_SEED) or 0
-    shape, file_type = load_shape(_given(like)), check_file_type(type)
-    path = output_file(output or f"{like}-{file_type}-random.gguf")
+    shape, file_type = load_shape(_given(options.like)), check_file_type(options.type)
+    path = output_file(options.output or f"{options.like}-{file_type}-random.gguf")
     progress = terminal.progress()
-    synthesise_like(shape, path, file_type=file_type, seed=number, progress=progress)
-    if json:
+    synthesise_like(shape, path, file_type=file_type, seed=options.seed, progress=progress)
+    if options.as_json:
         from armload.models.gguf import read_anatomy
 
         show_document(read_anatomy(path, progress))

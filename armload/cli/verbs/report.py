@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from invoke.context import Context
-from invoke.tasks import task
-
-from armload.cli.flags import JSON_HELP
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import Option
 
 if TYPE_CHECKING:
     from armload.report.written import Report
 
 
-@task(
-    klass=Verb,
-    iterable=["runs"],
-    help={
-        "runs": "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated; "
-        "or one evaluation, load or tuning",
-        "output": "folder to write to (a new one in reports/)",
-        **JSON_HELP,
-    },
-)
-def report(c: Context, runs: list[str], output: str = "", json: bool = False) -> None:
+class ReportOptions(Output):
+    """What is drawn, and where the page goes."""
+
+    runs: Annotated[
+        tuple[str, ...],
+        Option(
+            "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated; or "
+            "one evaluation, load or tuning",
+            several="repeat",
+            is_argument=True,
+        ),
+    ]
+    output: Annotated[str, Option("folder to write to", "PATH", "a new one in reports/")] = ""
+
+
+@verb(ReportOptions)
+def report(options: ReportOptions) -> None:
     """Write a page with charts of runs, an evaluation, a load, or a tuning.
 
     Repeats of a run are pooled. Example: armload report latest kitchen:llama-3.2-1b-q4_0
     """
-    del c
     from armload.analysis.repeats import judged_together
     from armload.bench.references import folders_of
     from armload.cli import terminal
@@ -46,20 +49,26 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
     from armload.serving.loads import LOADS, find_load
     from armload.tuning.record import TUNINGS, find_tuning
 
-    place = output_folder(output) if output else None
-    if len(runs) == 1 and EVALUATIONS.are_meant(runs[0]):
-        evaluated = find_evaluation(runs[0])
-        _show(write_evaluation_report(evaluated, place, terminal.progress()), as_json=json)
+    place = output_folder(options.output) if options.output else None
+    if len(options.runs) == 1 and EVALUATIONS.are_meant(options.runs[0]):
+        evaluated = find_evaluation(options.runs[0])
+        _show(
+            write_evaluation_report(evaluated, place, terminal.progress()), as_json=options.as_json
+        )
         return
-    if len(runs) == 1 and LOADS.are_meant(runs[0]):
-        written = write_load_report(loaded_of(find_load(runs[0])), place, terminal.progress())
-        _show(written, as_json=json)
+    if len(options.runs) == 1 and LOADS.are_meant(options.runs[0]):
+        written = write_load_report(
+            loaded_of(find_load(options.runs[0])), place, terminal.progress()
+        )
+        _show(written, as_json=options.as_json)
         return
-    if len(runs) == 1 and TUNINGS.are_meant(runs[0]):
-        told = told_of(find_tuning(runs[0]))
-        _show(write_tuning_report(told, place, terminal.progress()), as_json=json)
+    if len(options.runs) == 1 and TUNINGS.are_meant(options.runs[0]):
+        told = told_of(find_tuning(options.runs[0]))
+        _show(write_tuning_report(told, place, terminal.progress()), as_json=options.as_json)
         return
-    folders = dict.fromkeys(folder.resolve() for word in runs for folder in folders_of(word))
+    folders = dict.fromkeys(
+        folder.resolve() for word in options.runs for folder in folders_of(word)
+    )
     with terminal.progress().step("Reading runs", total=len(folders), unit="runs") as step:
         found, unreadable = [], []
         for number, folder in enumerate(folders, 1):
@@ -74,7 +83,7 @@ def report(c: Context, runs: list[str], output: str = "", json: bool = False) ->
         terminal.progress().say(f"skipped: {each}")
     found = judged_together(found)
     written = write_runs_report(found, place or new_folder(found), terminal.progress())
-    _show(written, as_json=json)
+    _show(written, as_json=options.as_json)
 
 
 def _show(written: Report, *, as_json: bool) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from invoke.context import Context
-from invoke.tasks import task
+from pydantic import Field, model_validator
 
-from armload.cli.flags import JSON_HELP, SOURCE_HELP
 from armload.cli.group import Group
-from armload.cli.serving_options import SERVING_HELP
-from armload.cli.verb import Verb
-from armload.engines.defaults import DEFAULT_WAIT_S
+from armload.cli.options import A_BOARD, Boards, OnBoard, OneModel, Output, models_in
+from armload.cli.verb import verb
+from armload.core.errors import UsageError
+from armload.core.options import Option
+from armload.engines.plan import ServingPlan
+from armload.runs.request import EngineSource, Resuming, Waiting
 
 if TYPE_CHECKING:
     from armload.serving.front.llm_serving import DataForm
@@ -20,182 +24,190 @@ _FRONT_PORT = 8835
 _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "object"}
 
 
-@task(
-    klass=Verb,
-    help={
-        "board": "a board: the name of a file in boards/, such as virtual or dayu200 (virtual)",
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, word-problems:TYPE, or demo (demo)",
-        "type": "quantise the model to this file type first, such as Q4_K_M (as it is)",
-        "plan": "a YAML file with such options as keys, as armload tune writes it; command-line "
-        "options override the file",
-        "port": f"local port that leads to the service (a free one; {_FRONT_PORT} with --front)",
-        "front": "answer there in llm-serving's protocol instead: llm-serving, or "
-        "llm-serving-object, whose events hold no list (none)",
-        "detach": "keep serving after this command ends, until serve.stop",
-        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
-        "new": "do not look for the same service left by an earlier command",
-        **SERVING_HELP,
-        **SOURCE_HELP,
-        **JSON_HELP,
-    },
-)
-def serve(
-    c: Context,
-    board: str = "",
-    model: str = "",
-    type: str = "",  # noqa: A002 - the name of the option
-    plan: str = "",
-    port: str = "",
-    front: str = "",
-    detach: bool = False,
-    slots: str = "",
-    context: str = "",
-    threads: str = "",
-    cpus: str = "",
-    batch: str = "",
-    micro_batch: str = "",
-    kv_type: str = "",
-    flash_attention: str = "",
-    weights: str = "",
-    resident: str = "",
-    prompt_cache: str = "",
-    temperature: str = "",
-    wait: str = str(DEFAULT_WAIT_S),
-    new: bool = False,
-    source: str = "",
-    ref: str = "",
-    compiler: str = "",
-    on: str = "",
-    json: bool = False,
-) -> None:
+class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Output):
+    """A model, how it is served, and where the service is reached."""
+
+    board: Annotated[str, Option(A_BOARD, usual="virtual", heading="Board")] = ""
+    plan: Annotated[
+        Path | None,
+        Option(
+            "a YAML file with such options as keys, as armload tune writes it; command-line "
+            "options override the file",
+            "FILE",
+            heading="Plan",
+        ),
+    ] = None
+    port: Annotated[
+        Annotated[int, Field(ge=0, le=65535)] | None,
+        Option(
+            "local port that leads to the service",
+            "PORT",
+            f"a free one; {_FRONT_PORT} with --front",
+            heading="Board",
+        ),
+    ] = None
+    front: Annotated[
+        Literal["llm-serving", "llm-serving-object"] | None,
+        Option(
+            "answer there in llm-serving's protocol instead: llm-serving, or llm-serving-object, "
+            "whose events hold no list",
+            "PROTOCOL",
+            heading="Board",
+        ),
+    ] = None
+    detach: Annotated[
+        bool, Option("keep serving after this command ends, until serve.stop", heading="Board")
+    ] = False
+    new: Annotated[bool, Option("do not look for the same service left by an earlier command")] = (
+        False
+    )
+
+    @model_validator(mode="after")
+    def _is_reached_in_one_way(self) -> Self:
+        for option, noun in (("front", "front"), ("port", "port")):
+            if self.detach and getattr(self, option):
+                raise UsageError(
+                    f"--detach cannot be combined with --{option}: the {noun} is part of this "
+                    "command.",
+                    f"Detach the service first, then add the {noun} with another armload serve.",
+                )
+        return self
+
+
+@verb(ServeOptions)
+def serve(options: ServeOptions) -> None:
     """Serve a model on a board, and forward a local port to it.
 
     Prints an OpenAI-compatible URL and follows the server's log until Ctrl-C, which stops it.
     Example: armload serve --board dayu200 --model m.gguf --slots 2 --context 1024
     """
-    del c
-    from armload.cli.numbers import amount, whole_number
     from armload.cli.present_service import serve_and_present
-    from armload.cli.serving_options import read_serving_file, serving_plan
-    from armload.cli.typed_models import model_in
-    from armload.core.errors import UsageError
-    from armload.runs.session import Request
+    from armload.runs.request import Request
+    from armload.serving.planning import serving_plan
 
-    file = read_serving_file(plan)
-    chosen = serving_plan(
-        {
-            "slots": slots,
-            "context": context,
-            "threads": threads,
-            "cpus": cpus,
-            "batch": batch,
-            "micro_batch": micro_batch,
-            "kv_type": kv_type,
-            "flash_attention": flash_attention,
-            "weights": weights,
-            "resident": resident,
-            "prompt_cache": prompt_cache,
-            "temperature": temperature,
-        },
-        file.fields,
+    file = read_serving_file(options.plan)
+    request = options.part(Request).model_copy(
+        update={"board": options.board or file.board or "virtual"}
     )
-    request = Request(
-        board=board or file.board or "virtual",
-        source=source,
-        ref=ref,
-        compiler=compiler,
-        on=on,
-        wait_s=amount("wait", wait),
-        new=new,
-    )
-    if front and front not in _FRONTS:
-        raise UsageError(f"--front {front!a}: must be {' or '.join(_FRONTS)}.")
-    if front and detach:
-        raise UsageError(
-            "--front and --detach exclude each other: the front is part of this command.",
-            "Detach the service first, and start the front with another armload serve.",
-        )
-    if detach and port:
-        raise UsageError(
-            "--detach and --port exclude each other: the port is part of this command.",
-            "Detach the service first, and forward the port with another armload serve.",
-        )
-    local_port = whole_number("port", port, most=65535) or (_FRONT_PORT if front else 0)
+    is_named = "model" in options.model_fields_set
+    name = options.model if is_named else file.model or options.model
+    one_type = options.type or file.type
+    (model,) = models_in(request, [name], [one_type] if one_type else [])
     serve_and_present(
         request,
-        model_in(request, model or file.model or "demo", type or file.type),
-        chosen,
-        detach=detach,
-        port=local_port,
-        as_json=json,
-        front=_FRONTS[front] if front else None,
+        model,
+        serving_plan(options.part(ServingPlan), file.fields),
+        detach=options.detach,
+        port=options.port or (_FRONT_PORT if options.front else 0),
+        as_json=options.as_json,
+        front=_FRONTS[options.front] if options.front else None,
     )
 
 
-@task(
-    klass=Verb,
-    name="list",
-    help={"board": "boards, as for serve; several are separated by commas (virtual)", **JSON_HELP},
-)
-def list_services(c: Context, board: str = "virtual", json: bool = False) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ServingFile:
+    """What a plan file says of a service.
+
+    Attributes:
+        board, model, type: their names; empty where it says none.
+        fields: of a ``ServingPlan``, that it sets.
+    """
+
+    board: str = ""
+    model: str = ""
+    type: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_serving_file(path: Path | None) -> ServingFile:
+    """Read a plan file, if there is one, and say which of its options a service does not have.
+
+    Raises:
+        UsageError: there is none, or it lists several values of an option.
+        DataError: it is malformed.
+    """
+    from armload.bench.options import read_options
+    from armload.cli import terminal
+    from armload.serving.planning import serving_fields, without_effect
+
+    if path is None:
+        return ServingFile()
+    options = read_options(path)
+    if len(options.model) > 1:
+        raise UsageError(f"{path}: model lists {', '.join(options.model)}.", "Name one model.")
+    if len(options.type) > 1:
+        raise UsageError(f"{path}: type lists {', '.join(options.type)}.", "Name one type.")
+    if unused := without_effect(options):
+        terminal.progress().say(f"{path}: a service has no {' and no '.join(unused)}.")
+    return ServingFile(
+        board=options.board or "",
+        model="".join(options.model),
+        type="".join(options.type),
+        fields=serving_fields(options, str(path)),
+    )
+
+
+class ListOptions(Output):
+    """The boards whose services are listed."""
+
+    board: Annotated[Boards, Option(A_BOARD, several="commas")] = ("virtual",)
+
+
+@verb(ListOptions, name="list")
+def list_services(options: ListOptions) -> None:
     """List the models that boards serve.
 
     Example: armload serve.list --board dayu200,kitchen
     """
-    del c
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.cli.parallel import at_once, board_names, end_if_failed
+    from armload.cli.parallel import at_once, end_if_failed
     from armload.core.progress import Labelled
     from armload.core.values import ValueList
     from armload.report.services import services_view
     from armload.serving.listing import RunningService, services
 
     progress = terminal.progress()
-    names = board_names(board)
+    names = options.board
     boards = {name: load_board(name) for name in names}  # a misspelt name is reported first
     outcomes = at_once(names, lambda name: services(boards[name], Labelled(progress, name)))
     if len(outcomes) == 1 and outcomes[0].error is not None:
         raise outcomes[0].error
     found = [service for one in outcomes for service in one.result or ()]
     answered = [one.name for one in outcomes if one.error is None]
-    if json:
+    if options.as_json:
         show_document(ValueList[RunningService](tuple(found)))
     else:
         terminal.show(services_view(found, answered))
     end_if_failed(outcomes)
 
 
-@task(
-    klass=Verb,
-    help={
-        "board": "a board, as for serve (virtual)",
-        "run": "the service's id, or its beginning (the only one there)",
-        "force": "also stop a service that another machine started",
-        **JSON_HELP,
-    },
-)
-def stop(
-    c: Context,
-    board: str = "virtual",
-    run: str = "",
-    force: bool = False,
-    json: bool = False,
-) -> None:
+class StopOptions(OnBoard, Output):
+    """The service that ends."""
+
+    run: Annotated[
+        str, Option("the service's id, or its beginning", usual="the only one there")
+    ] = ""
+    force: Annotated[bool, Option("also stop a service that another machine started")] = False
+
+
+@verb(StopOptions)
+def stop(options: StopOptions) -> None:
     """Stop the service on a board, and fetch what it left.
 
     Example: armload serve.stop --board dayu200
     """
-    del c
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.document import show_document
     from armload.report.layout import whole
     from armload.serving.listing import stop_service
 
-    ended, folder = stop_service(load_board(board), terminal.progress(), run=run, force=force)
-    if json:
+    ended, folder = stop_service(
+        load_board(options.board), terminal.progress(), run=options.run, force=options.force
+    )
+    if options.as_json:
         show_document(ended)
     else:
         terminal.show(f"{ended.board.name} no longer serves {ended.model.name}.")

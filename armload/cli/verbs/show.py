@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from invoke.context import Context
-from invoke.tasks import task
+from pydantic import Field
 
-from armload.cli.verb import Verb
+from armload.cli.options import Output
+from armload.cli.verb import verb
+from armload.core.options import MOST, Option
 
 if TYPE_CHECKING:
     from armload.analysis.run import Run
@@ -18,28 +19,30 @@ _RUN = (
     "id of a run, sweep, evaluation, load or tuning, or its beginning or end; latest, latest:TEXT, "
     "BOARD:MODEL, latest-sweep, latest-eval, latest-load, or latest-tune"
 )
-_SHOWN = 20
 
 
-@task(
-    klass=Verb,
-    positional=["run"],
-    help={
-        "run": f"{_RUN} (a list of runs)",
-        "last": "length of the list; 0: all runs",
-        "json": "print one JSON document; without RUN, the ids of all runs",
-    },
-)
-def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False) -> None:
+class ShowOptions(Output):
+    """What is shown."""
+
+    run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
+    last: Annotated[
+        Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all runs", "N")
+    ] = 20
+    as_json: Annotated[
+        bool,
+        Option("print one JSON document; without RUN, the ids of all runs", name="json"),
+    ] = False
+
+
+@verb(ShowOptions)
+def show(options: ShowOptions) -> None:
     """Show a run, sweep, evaluation, load or tuning, or the list of runs.
 
     Example: armload show latest
     """
-    del c
     from armload.bench.sweep import find_sweep, load_journal
     from armload.cli import terminal
     from armload.cli.document import show_document
-    from armload.cli.numbers import whole_number
     from armload.cli.present_sweep import show_sweep
     from armload.core.values import ValueList
     from armload.evaluation.record import EVALUATIONS
@@ -48,38 +51,37 @@ def show(c: Context, run: str = "", last: str = str(_SHOWN), json: bool = False)
     from armload.serving.loads import LOADS, find_load
     from armload.tuning.record import TUNINGS, find_tuning
 
-    count = whole_number("last", last) or 0
-    if run:
-        if EVALUATIONS.are_meant(run):
+    if options.run:
+        if EVALUATIONS.are_meant(options.run):
             from armload.cli.present_evaluation import regrade_and_present
 
-            regrade_and_present(run, (), as_json=json)
+            regrade_and_present(options.run, (), as_json=options.as_json)
             return
-        if LOADS.are_meant(run):
+        if LOADS.are_meant(options.run):
             from armload.cli.present_load import present
 
-            present(find_load(run), as_json=json)
+            present(find_load(options.run), as_json=options.as_json)
             return
-        if TUNINGS.are_meant(run):
+        if TUNINGS.are_meant(options.run):
             from armload.cli.present_tuning import show_tuning
 
-            show_tuning(find_tuning(run), as_json=json)
+            show_tuning(find_tuning(options.run), as_json=options.as_json)
             return
-        sweep = find_sweep(run)
+        sweep = find_sweep(options.run)
         if sweep is not None:
-            show_sweep(load_journal(sweep), as_json=json)
+            show_sweep(load_journal(sweep), as_json=options.as_json)
             return
-        found = store.load(store.find(run))
-        if json:
+        found = store.load(store.find(options.run))
+        if options.as_json:
             show_document(found)
         else:
             terminal.show(run_table(found))
         return
     folders = store.run_folders()
-    if json:
+    if options.as_json:
         show_document(ValueList[str](tuple(folder.name for folder in folders)))
     elif folders:
-        shown = folders[-count:]  # 0 is all of them
+        shown = folders[-options.last :]  # 0 is all of them
         terminal.show(list_table(list(_readable(shown))))
         if len(shown) < len(folders):
             older = len(folders) - len(shown)

@@ -3,139 +3,149 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Literal
 
-from invoke.context import Context
-from invoke.tasks import task
+from pydantic import Field
 
-from armload.cli.flags import BOARD_HELP, JSON_HELP, SOURCE_HELP
-from armload.cli.verb import Verb
-from armload.engines.defaults import DEFAULT_WAIT_S, REQUEST_TIMEOUT_S, SEED_PROMPT, TUNED_REQUESTS
+from armload.cli.options import MODEL, OnBoard, Output
+from armload.cli.verb import verb
+from armload.cli.verbs.load import Rate, Requests
+from armload.core.options import MOST, Duration, Option
+from armload.core.values import ByteCount
+from armload.engines.defaults import SEED_PROMPT, TUNED_REQUESTS
+from armload.engines.plan import PromptText
+from armload.runs.request import EngineSource, Resuming, Waiting
 
-_SEED = "1"
+
+class TuneOptions(OnBoard, Requests, Resuming, Waiting, EngineSource, Output):
+    """What is optimised, over which settings, within which constraints and limits."""
+
+    heading = "Search"
+
+    model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
+    for_: Annotated[
+        Literal["decode", "prefill", "ttft", "total-time", "rate"],
+        Option(
+            "what to optimize: decode, prefill, ttft (time to first token), total-time (of --rate "
+            "requests per second, as load --arrivals seed sends them), or rate (requests answered "
+            "within --slo)",
+            "WHAT",
+        ),
+    ] = "decode"
+    space: Annotated[
+        Path | None,
+        Option(
+            "a YAML file whose keys are options, such as threads: [2, 4]; each list replaces what "
+            "would be searched",
+            "FILE",
+            "what board, model and engine offer",
+        ),
+    ] = None
+    max_time: Annotated[
+        Duration | None,
+        Option(
+            "begin no trial after this time, such as 30m or 2h; interruptions do not count",
+            "DURATION",
+            "until the best is clear",
+            heading="Limits",
+        ),
+    ] = None
+    max_trials: Annotated[
+        Annotated[int, Field(ge=1, le=MOST)] | None,
+        Option("begin no more trials than this", "N", "until the best is clear", heading="Limits"),
+    ] = None
+    max_kld: Annotated[
+        Annotated[float, Field(gt=0, le=MOST)] | None,
+        Option(
+            "constraint: mean KL divergence from the defaults that a configuration may have",
+            "NATS",
+        ),
+    ] = None
+    kld_prompts: Annotated[
+        Path | None,
+        Option("texts for --max-kld, one on each line", "FILE", "what the defaults write"),
+    ] = None
+    min_accuracy: Annotated[
+        str,
+        Option(
+            "constraint: SHARE:TASK or SHARE:TASK:QUESTIONS: lower bound of the accuracy's 95% "
+            "interval, such as 0.5:gsm8k:200",
+            "SHARE:TASK",
+        ),
+    ] = ""
+    task_data: Annotated[
+        str,
+        Option("the questions of --min-accuracy, as --data of eval", "FILE", "the task's own"),
+    ] = ""
+    max_memory: Annotated[
+        Annotated[ByteCount, Field(gt=0)] | None,
+        Option("constraint: peak resident memory, such as 1.5GB", "SIZE", "the board's"),
+    ] = None
+    prompt: Annotated[
+        PromptText,
+        Option("for decode, the text to continue", usual=repr(SEED_PROMPT), heading="Plan"),
+    ] = ""
+    prompt_tokens: Annotated[
+        str,
+        Option(
+            "length of a prompt of common words, or of synthetic requests as for load",
+            "TOKENS",
+            "512 for prefill, else 128",
+            heading="Plan",
+        ),
+    ] = ""
+    n_predict: Annotated[
+        str,
+        Option(
+            "tokens to generate for decode, or of synthetic answers",
+            "N",
+            "64; 128 for requests",
+            heading="Plan",
+        ),
+    ] = ""
+    rate: Annotated[
+        Rate | None, Option("requests per second, for total-time", "PER-SECOND", heading="Load")
+    ] = None
+    requests: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        Option("number of requests at most", "N", f"{TUNED_REQUESTS} for rate", heading="Load"),
+    ] = None
+    output: Annotated[
+        str,
+        Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="Output"),
+    ] = ""
 
 
-@task(
-    klass=Verb,
-    help={
-        **BOARD_HELP,
-        "model": "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or "
-        "demo (demo)",
-        "for": "what to optimize: decode, prefill, ttft (time to first token), total-time (of "
-        "--rate requests per second, as load --arrivals seed sends them), or rate (requests "
-        "answered within --slo)",
-        "space": "a YAML file whose keys are options, such as threads: [2, 4]; each list replaces "
-        "what would be searched (what board, model and engine offer)",
-        "max-time": "begin no trial after this time, such as 30m or 2h; interruptions do not count "
-        "(until the best is clear)",
-        "max-trials": "begin no more trials than this (until the best is clear)",
-        "max-kld": "mean KL divergence from the defaults that a setting may have (none)",
-        "kld-prompts": "texts for --max-kld, one on each line (what the defaults write)",
-        "min-accuracy": "SHARE:TASK or SHARE:TASK:QUESTIONS: lower bound of the accuracy's 95% "
-        "interval, such as 0.5:gsm8k:200 (none)",
-        "task-data": "the questions of --min-accuracy, as --data of eval (the task's own)",
-        "max-memory": "peak resident memory that a setting may take, such as 1.5GB (the board's)",
-        "prompt": f"for decode, the text to continue ({SEED_PROMPT!r})",
-        "prompt-tokens": "length of a prompt of common words, or of synthetic requests as for load "
-        "(512 for prefill, else 128)",
-        "n-predict": "tokens to generate for decode (64), or of synthetic answers (128)",
-        "rate": "requests per second, for total-time",
-        "duration": "seconds in which requests are sent, for total-time",
-        "requests": f"number of requests at most ({TUNED_REQUESTS} for rate)",
-        "data": "file of requests, as for load (synthetic requests)",
-        "slo": "latencies that a request must stay within, such as ttft=2s,tpot=500ms, for rate",
-        "timeout": f"seconds after which a request has failed ({REQUEST_TIMEOUT_S:g})",
-        "seed": f"seed of the search, of arrivals and of synthetic requests ({_SEED})",
-        "output": "plan file to write (tuned-BOARD-MODEL.yaml)",
-        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
-        "new": "start over instead of resuming an interrupted search",
-        **SOURCE_HELP,
-        **JSON_HELP,
-    },
-)
-def tune(
-    c: Context,
-    board: str = "virtual",
-    model: str = "demo",
-    for_: str = "decode",
-    space: str = "",
-    max_time: str = "",
-    max_trials: str = "",
-    max_kld: str = "",
-    kld_prompts: str = "",
-    min_accuracy: str = "",
-    task_data: str = "",
-    max_memory: str = "",
-    prompt: str = "",
-    prompt_tokens: str = "",
-    n_predict: str = "",
-    rate: str = "",
-    duration: str = "",
-    requests: str = "",
-    data: str = "",
-    slo: str = "",
-    timeout: str = "",
-    seed: str = _SEED,
-    output: str = "",
-    wait: str = str(DEFAULT_WAIT_S),
-    new: bool = False,
-    source: str = "",
-    ref: str = "",
-    compiler: str = "",
-    on: str = "",
-    json: bool = False,
-) -> None:
+@verb(TuneOptions)
+def tune(options: TuneOptions) -> None:
     """Search the settings with which a model is fastest on a board.
 
     Short trials come first; longer ones go to the best. The winner is compared with the defaults
     in alternating runs, and written to a plan file. Repeating an interrupted command resumes it.
     Example: armload tune --board dayu200 --model m.gguf --for decode --max-time 30m
     """
-    del c
-    from armload.cli.numbers import amount, duration_s, whole_number
     from armload.cli.output import output_file
     from armload.cli.present_tuning import tune_and_present
-    from armload.cli.tuning_options import (
-        constraints_of,
-        objective_named,
-        requests_of,
-        work_typed,
-    )
+    from armload.cli.tuning_options import constraints_of, requests_of, work_typed
     from armload.evaluation.logits.prompts import read_prompts
-    from armload.runs.session import Request
-    from armload.serving.arrivals import LARGEST_SEED
+    from armload.runs.request import Request
     from armload.tuning.wish import Wish
 
-    objective = objective_named(for_)
-    served = {
-        "rate": rate,
-        "duration": duration,
-        "requests": requests,
-        "data": data,
-        "slo": slo,
-        "timeout": timeout,
-    }
-    load = requests_of(objective, served, prompt_tokens=prompt_tokens, n_predict=n_predict)
     wish = Wish(
-        model=model,
-        objective=objective,
-        narrowing=Path(space) if space else None,
-        constraints=constraints_of(
-            max_kld, min_accuracy, max_memory, kld_prompts=kld_prompts, task_data=task_data
-        ),
-        work=work_typed(objective, prompt, prompt_tokens, n_predict),
-        requests=load,
-        kld_prompts=read_prompts(Path(kld_prompts)) if kld_prompts else (),
-        seed=whole_number("seed", seed, most=LARGEST_SEED) or 0,
-        max_trials=whole_number("max-trials", max_trials, least=1),
-        max_time_s=duration_s("max-time", max_time) if max_time else None,
+        model=options.model,
+        objective=options.for_,
+        narrowing=options.space,
+        constraints=constraints_of(options),
+        work=work_typed(options),
+        requests=requests_of(options),
+        kld_prompts=read_prompts(options.kld_prompts) if options.kld_prompts else (),
+        seed=options.seed,
+        max_trials=options.max_trials,
+        max_time_s=options.max_time,
     )
-    request = Request(
-        board=board,
-        source=source,
-        ref=ref,
-        compiler=compiler,
-        on=on,
-        wait_s=amount("wait", wait),
-        new=new,
+    tune_and_present(
+        options.part(Request),
+        wish,
+        output=output_file(options.output) if options.output else None,
+        as_json=options.as_json,
     )
-    tune_and_present(request, wish, output=output_file(output) if output else None, as_json=json)

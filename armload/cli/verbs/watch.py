@@ -2,141 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Annotated, Literal
 
-from invoke.context import Context
-from invoke.tasks import task
-
-from armload.cli.verb import Verb
-from armload.engines.defaults import (
-    DEFAULT_TIME_LIMIT_S,
-    DEFAULT_WAIT_S,
-    SEED_N_PREDICT,
-    SEED_PROMPT,
-)
-
-if TYPE_CHECKING:
-    from armload.engines.watched.output import Reads
-
-_PYTHON = "python3"
+from armload.cli.options import OnBoard, Output
+from armload.cli.verb import verb
+from armload.core.errors import UsageError
+from armload.core.options import Option
+from armload.engines.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
+from armload.engines.plan import PromptText, Seconds, TokenCount
+from armload.runs.request import Resuming, Waiting
 
 
-@task(
-    klass=Verb,
-    positional=["command"],
-    iterable=["command", "put"],
-    help={
-        "command": "after --: the program and its arguments; files of --put by their names",
-        "board": "a board: the name of a file in boards/ (virtual, which is started)",
-        "put": "a file or folder to copy to the board under its own name; can be repeated",
-        "reads": "format of the output: mnn (llm_demo, cli_demo), llm_bench (-j), or text (text)",
-        "name": "name of the model (the largest file or folder of --put besides the program)",
-        "mnn-python": "folder of an MNN model to run with MNN's Python wheel on the board",
-        "prompt": f"with --mnn-python: text to answer ({SEED_PROMPT!r})",
-        "n-predict": f"with --mnn-python: maximum number of tokens to generate ({SEED_N_PREDICT})",
-        "python": f"with --mnn-python: the board's Python that has the wheel ({_PYTHON})",
-        "time-limit": f"stop the run on the board after this many seconds ({DEFAULT_TIME_LIMIT_S})",
-        "wait": f"seconds to wait while the board is in use ({DEFAULT_WAIT_S})",
-        "new": "start over instead of resuming an interrupted run",
-        "json": "print one JSON document: the run",
-    },
-)
-def watch(
-    c: Context,
-    command: Sequence[str] | None = None,
-    board: str = "virtual",
-    put: Sequence[str] | None = None,
-    reads: str = "text",
-    n_predict: str = str(SEED_N_PREDICT),
-    name: str = "",
-    mnn_python: str = "",
-    prompt: str = SEED_PROMPT,
-    python: str = _PYTHON,
-    time_limit: str = str(DEFAULT_TIME_LIMIT_S),
-    wait: str = str(DEFAULT_WAIT_S),
-    new: bool = False,
-    json: bool = False,
-) -> None:
+class WatchOptions(OnBoard, Resuming, Waiting, Output):
+    """A program, what lies beside it on the board, and how its output is read."""
+
+    heading = "Program"
+
+    command: Annotated[
+        tuple[str, ...],
+        Option(
+            "after --: the program and its arguments; files of --put by their names",
+            several="repeat",
+            is_argument=True,
+        ),
+    ] = ()
+    put: Annotated[
+        tuple[Path, ...],
+        Option("a file or folder to copy to the board under its own name", several="repeat"),
+    ] = ()
+    reads: Annotated[
+        Literal["mnn", "llm_bench", "text"],
+        Option("format of the output: mnn (llm_demo, cli_demo), llm_bench (-j), or text", "FORMAT"),
+    ] = "text"
+    name: Annotated[
+        str,
+        Option(
+            "name of the model", usual="the largest file or folder of --put besides the program"
+        ),
+    ] = ""
+    mnn_python: Annotated[
+        Path | None,
+        Option("folder of an MNN model to run with MNN's Python wheel on the board", "FOLDER"),
+    ] = None
+    python: Annotated[str, Option("with --mnn-python: the board's Python that has the wheel")] = (
+        "python3"
+    )
+    prompt: Annotated[
+        PromptText,
+        Option("with --mnn-python: text to answer", usual=repr(SEED_PROMPT), heading="Plan"),
+    ] = SEED_PROMPT
+    n_predict: Annotated[
+        TokenCount,
+        Option("with --mnn-python: maximum number of tokens to generate", "N", heading="Plan"),
+    ] = SEED_N_PREDICT
+    time_limit_s: Annotated[
+        Seconds,
+        Option(
+            "stop the run on the board after this many seconds",
+            "SECONDS",
+            name="time-limit",
+            heading="Board",
+        ),
+    ] = DEFAULT_TIME_LIMIT_S
+
+
+@verb(WatchOptions)
+def watch(options: WatchOptions) -> None:
     """Run any program on a board, timing each write and sampling its memory.
 
     Example: armload watch --board kitchen --put demo --put qwen -- demo qwen
     """
-    del c
     import tempfile
-    from pathlib import Path
 
     from armload.cli import terminal
-    from armload.cli.numbers import amount, whole_number
     from armload.cli.present import load_charting_meanwhile, present
-    from armload.core.errors import UsageError
     from armload.engines.watched.engine import WatchedProgram, WatchOrder, look_at
     from armload.engines.watched.mnn_wheel import with_wheel
     from armload.runs.pipeline import execute
-    from armload.runs.session import Request, session
+    from armload.runs.request import Request
+    from armload.runs.session import session
 
-    if bool(command) == bool(mnn_python):
+    if bool(options.command) == bool(options.mnn_python):
         raise UsageError(
             "Give a program after --, or an MNN model's folder with --mnn-python.",
             "Example: armload watch --board kitchen --put llm_demo -- llm_demo --help",
         )
-    typed = {
-        "--prompt": prompt != SEED_PROMPT,
-        "--n-predict": n_predict != str(SEED_N_PREDICT),
-        "--python": python != _PYTHON,
-    }
-    if (named := [option for option, is_typed in typed.items() if is_typed]) and not mnn_python:
+    if not options.mnn_python and (named := options.given(("prompt", "n_predict", "python"))):
         raise UsageError(
             f"{', '.join(named)}: only with --mnn-python.",
             "Give the program its own options after --.",
         )
-    request = Request(board=board, wait_s=amount("wait", wait), new=new)
+    request = options.part(Request)
     order = WatchOrder(
-        words=tuple(command or ()),
-        put=tuple(Path(each) for each in put or ()),
-        reads=_reads(reads),
-        name=name,
-        time_limit_s=_time_limit_s(time_limit),
+        words=options.command,
+        put=options.put,
+        reads=options.reads,
+        name=options.name,
+        time_limit_s=options.time_limit_s,
     )
     load_charting_meanwhile()
     with tempfile.TemporaryDirectory() as folder:
-        if mnn_python:
-            tokens = whole_number("n-predict", n_predict) or 0
+        if options.mnn_python:
             order = with_wheel(
                 order,
-                Path(mnn_python),
-                prompt=prompt,
-                tokens=tokens,
-                python=python,
+                options.mnn_python,
+                prompt=options.prompt,
+                tokens=options.n_predict,
+                python=options.python,
                 folder=Path(folder),
             )
         progress = terminal.progress()
         program = look_at(order)
         with session(request, (), progress) as where:
             engine = WatchedProgram.load(order, program, progress)
-            run, kept = execute(where, engine, progress, new=new)
-    present(run, kept, as_json=json)
-
-
-def _reads(text: str) -> Reads:
-    from typing import get_args
-
-    from armload.core.errors import UsageError
-    from armload.engines.watched.output import Reads
-
-    for known in get_args(Reads):
-        if text == known:
-            reads: Reads = known
-            return reads
-    raise UsageError(f"--reads {text!a}: must be one of {', '.join(get_args(Reads))}.")
-
-
-def _time_limit_s(text: str) -> float:
-    from armload.cli.numbers import amount
-    from armload.core.errors import UsageError
-    from armload.engines.plan import LONGEST_RUN_S
-
-    limit_s = amount("time-limit", text, most=LONGEST_RUN_S)
-    if not limit_s:
-        raise UsageError(f"--time-limit {text!a}: must be above 0.")
-    return limit_s
+            run, kept = execute(where, engine, progress, new=options.new)
+    present(run, kept, as_json=options.as_json)

@@ -32,7 +32,7 @@ from armload.evaluation.harness.requests import (
 )
 from armload.evaluation.way import Way
 from armload.models.model import Model
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 WINDOW_TOKENS = 2048
 """Of long texts, unless a context is asked for: models are trained for more than a board holds."""

@@ -16,7 +16,7 @@ from armload.core.shell import pip_install
 from armload.core.values import Value
 from armload.evaluation.way import Way
 from armload.models.model import Model
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 PREFIX = "lm-eval:"
 RESULTS_FILE = "lm-eval.json"

@@ -11,7 +11,7 @@ from armload.evaluation.answering import answer_items
 from armload.evaluation.logits.rows import FLOAT_BYTES
 from armload.evaluation.way import Way
 from armload.models.model import Model
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 
 def compute_logits(

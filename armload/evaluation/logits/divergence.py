@@ -25,7 +25,7 @@ from armload.evaluation.way import Way
 from armload.evaluation.word_problems import problems
 from armload.models.gguf import read_model
 from armload.models.model import Model
-from armload.runs.session import Request
+from armload.runs.request import Request
 
 FILE = "divergence.json"
 """Lies beside a model once it is known."""

@@ -17,7 +17,8 @@ from armload.boards.probe import probe
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
 from armload.engines.engine import Settings
-from armload.runs.prepare import BoardState, Prepared, as_wanted
+from armload.runs.prepare import Prepared, as_wanted
+from armload.runs.request import BoardState
 from tests.contract.launching import ran
 from tests.contract.settings.kernel import Kernel, board_host
 

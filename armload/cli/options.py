@@ -1,0 +1,90 @@
+"""Groups of options that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator
+
+from armload.core.options import Option, OptionGroup
+from armload.models.file_types import distinct_file_types, file_type
+
+if TYPE_CHECKING:
+    from armload.runs.request import Request
+
+MODEL = "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo"
+A_BOARD = "a board: the name of a file in boards/, such as virtual or dayu200"
+
+
+FileType = Annotated[str, AfterValidator(file_type)]
+FileTypes = Annotated[tuple[str, ...], AfterValidator(distinct_file_types)]
+
+
+def _boards(names: Sequence[str]) -> tuple[str, ...]:
+    named = dict.fromkeys(name for name in map(str.strip, names) if name)
+    if not named:
+        raise ValueError("this names no board; see armload board.list")
+    return tuple(named)
+
+
+Boards = Annotated[tuple[str, ...], AfterValidator(_boards)]
+"""Names of boards, each once."""
+
+
+class OnBoard(OptionGroup):
+    """The board that a verb uses."""
+
+    heading = "Board"
+
+    board: Annotated[str, Option(A_BOARD)] = "virtual"
+
+
+class OnNamedBoard(OptionGroup):
+    """The board that a verb changes: it has to be named."""
+
+    heading = "Board"
+
+    board: Annotated[str, Option(A_BOARD)]
+
+
+class OneModel(OptionGroup):
+    """The model that a verb uses, and the type that it is quantised to first."""
+
+    heading = "Plan"
+
+    model: Annotated[str, Option(MODEL)] = "demo"
+    type: Annotated[
+        FileType | None,
+        Option("quantise the model to this file type first, such as Q4_K_M", "TYPE", "as it is"),
+    ] = None
+
+
+class Confirmed(OptionGroup):
+    """Whether a question is answered beforehand."""
+
+    heading = "Output"
+
+    yes: Annotated[bool, Option("agree beforehand to what the command would ask")] = False
+
+
+class Output(OptionGroup):
+    """What a verb prints."""
+
+    heading = "Output"
+
+    as_json: Annotated[bool, Option("print one JSON document", name="json")] = False
+
+
+def models_in(request: Request, names: Sequence[str], file_types: Sequence[str]) -> tuple[str, ...]:
+    """Return models in each of the file types; as they are where none is given.
+
+    Raises:
+        ArmloadError: a model cannot be quantised.
+    """
+    if not file_types:
+        return tuple(names)
+    from armload.cli import terminal
+    from armload.conversion.quantising import quantised_for
+
+    return quantised_for(request, names, file_types, terminal.progress())

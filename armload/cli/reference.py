@@ -1,0 +1,58 @@
+"""The documentation's page of all options: ``python -m armload.cli.reference FILE``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from inspect import getdoc
+from pathlib import Path
+
+from armload.cli.help import grouped
+from armload.cli.program import namespace
+from armload.cli.verb import Verb
+from armload.core.options import LETTERS, Declared, declared_options
+
+_HEAD = """# Options
+
+Every option of every verb, as `armload VERB --help` shows them. A plan file has the same names as
+keys, with `_` in place of `-` ([plan files](sweeps.md#a-plan-file)). This page is made from the
+program by `python -m armload.cli.reference docs/options.md`.
+"""
+
+
+def reference() -> str:
+    """Return the page, as Markdown."""
+    return "\n".join([_HEAD, *(_section(name) for name in namespace.task_names)])
+
+
+def _section(name: str) -> str:
+    verb: Verb = namespace[name]
+    about = (getdoc(verb) or "").partition("\n")[0]
+    lines = [f"## {name}", "", about, ""]
+    options = list(declared_options(verb.options))
+    arguments = [each for each in options if each.option.is_argument]
+    if arguments:
+        lines += _table("Argument", [(f"`{each.shown}`", each) for each in arguments])
+    for heading, group in grouped([each for each in options if each not in arguments]).items():
+        lines += _table(heading, [(_typed(each), each) for each in group])
+    return "\n".join(lines)
+
+
+def _typed(option: Declared) -> str:
+    letter = LETTERS.get(option.name)
+    word = f"`{f'-{letter}, ' if letter else ''}--{option.name} {option.value}".rstrip() + "`"
+    return word.replace("|", "\\|")
+
+
+def _table(heading: str, rows: Sequence[tuple[str, Declared]]) -> list[str]:
+    lines = [f"| {heading} | | default |", "|---|---|---|"]
+    lines += [f"| {word} | {_cell(each.about)} | {_cell(each.default)} |" for word, each in rows]
+    return [*lines, ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")

@@ -1,0 +1,285 @@
+"""Options, each declared once: as a field of a model that says its type, default and help.
+
+The command line, its help, plan files, their schema and the tables of the documentation are all
+made from these fields.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, get_args, get_origin
+
+from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from armload.core.disk import is_there
+from armload.core.errors import UsageError
+from armload.core.mistakes import first_mistake
+from armload.core.values import Value
+
+LETTERS = {
+    "board": "b",
+    "model": "m",
+    "prompt": "p",
+    "n-predict": "n",
+    "threads": "t",
+    "context": "c",
+    "output": "o",
+    "json": "j",
+}
+"""As llama.cpp's own programs abbreviate them, where they have the option."""
+
+MOST = 2**31 - 1
+"""Of any number: the engine, and shells on small boards, count in 32 bits."""
+
+_SEVERAL = {
+    "": "",
+    "commas": "; several: a,b",
+    "files": "; several: a,b",
+    "repeat": "; can be repeated",
+}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a person is told about a field, which its annotation carries.
+
+    Attributes:
+        help: what it does, beginning with a small letter, without the default.
+        value: what its value is called in help; the last word of its name where empty.
+        usual: what is taken without the option, where the field's own default does not say it.
+        several: values on a command line: separated by commas, by commas unless the whole is the
+            path of a file, or by repeating the option.
+        name: as it is typed, where the field is called otherwise.
+        heading: in help, where it is not that of the group.
+        is_argument: it is given without its name.
+    """
+
+    help: str
+    value: str = ""
+    usual: str = ""
+    several: Literal["", "commas", "files", "repeat"] = ""
+    name: str = ""
+    heading: str = ""
+    is_argument: bool = False
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe the field in the schema of plan files."""
+        return handler(core_schema) | {"description": f"{self.help[:1].upper()}{self.help[1:]}."}
+
+
+class OptionGroup(Value):
+    """Options under one heading of help; a verb's options combine several groups."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    heading: ClassVar[str] = "Options"
+
+    @classmethod
+    def typed(cls, words: Mapping[str, str | bool | list[str]]) -> Self:
+        """Read what was typed.
+
+        Args:
+            words: by the names of fields; what is empty was not given.
+
+        Raises:
+            UsageError: a value is not allowed; names the option and says what is.
+        """
+        declared = {each.field: each for each in declared_options(cls)}
+        given = {name: _separated(declared[name], word) for name, word in words.items() if word}
+        return checked(cls, given)
+
+    def part(self, group: type[Group]) -> Group:
+        """Return those options that a group has, too; the same of them are set."""
+        shared = {name: getattr(self, name) for name in group.model_fields if hasattr(self, name)}
+        set_here = self.model_fields_set & shared.keys()
+        return cast("Group", group.model_construct(_fields_set=set_here, **shared))
+
+    def given(self, fields: Collection[str]) -> list[str]:
+        """Return those of some fields that are set, as they are typed."""
+        return [
+            each.shown
+            for each in declared_options(type(self))
+            if each.field in self.model_fields_set and each.field in fields
+        ]
+
+    def refuse(self, fields: Collection[str], place: str, remedy: str) -> None:
+        """Refuse options that would do nothing.
+
+        Args:
+            place: where they would not, such as ``--list``.
+
+        Raises:
+            UsageError: one of the fields is set.
+        """
+        if named := self.given(fields):
+            raise UsageError(f"{', '.join(named)}: not for {place}.", remedy)
+
+
+Group = TypeVar("Group", bound=Value)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option of a model.
+
+    Attributes:
+        field: the model's.
+        info: the field's type and default.
+        heading: of the group that declares it.
+    """
+
+    field: str
+    option: Option
+    info: FieldInfo
+    heading: str
+
+    @property
+    def name(self) -> str:
+        """As it is typed, without dashes before it."""
+        return option_name(self.field, self.option)
+
+    @property
+    def shown(self) -> str:
+        """As messages call it."""
+        return self.name.upper() if self.option.is_argument else f"--{self.name}"
+
+    @property
+    def is_switch(self) -> bool:
+        """It has no value."""
+        return bool in (self.info.annotation, *get_args(self.info.annotation))
+
+    @property
+    def value(self) -> str:
+        """What its value is called; empty for a switch."""
+        return "" if self.is_switch else self.option.value or self.name.rpartition("-")[2].upper()
+
+    @property
+    def is_list(self) -> bool:
+        """It may have several values."""
+        return get_origin(self.info.annotation) is tuple
+
+    @property
+    def default(self) -> str:
+        """What is taken without it, in words; empty where that is nothing."""
+        return self.option.usual or (
+            "" if self.info.is_required() else _in_words(self.info.default)
+        )
+
+    @property
+    def about(self) -> str:
+        """What it does, and how several values are given."""
+        has_several = self.is_list and self.value and not self.option.is_argument
+        return self.option.help + (_SEVERAL[self.option.several] if has_several else "")
+
+    @property
+    def help(self) -> str:
+        """What it does, and what is taken without it."""
+        return f"{self.about} [default: {self.default}]" if self.default else self.about
+
+
+def declared_options(model: type[Value]) -> Iterator[Declared]:
+    """Yield a model's options in the order in which they are declared."""
+    for field, info in model.model_fields.items():
+        for option in info.metadata:
+            if isinstance(option, Option):
+                yield Declared(field, option, info, option.heading or _heading(model, field))
+
+
+def option_name(field: str, option: Option) -> str:
+    """Return how an option is typed, without dashes before it."""
+    return option.name or field.strip("_").replace("_", "-")
+
+
+def checked(model: type[Group], given: Mapping[str, object]) -> Group:
+    """Check values of options.
+
+    Raises:
+        UsageError: one is not allowed; names the option and says what is.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        mistake = first_mistake(error, model)
+        (field, *_) = mistake.place
+        named = {each.field: each.shown for each in declared_options(model)}
+        option = named.get(str(field), f"--{str(field).replace('_', '-')}")
+        raise UsageError(f"{option}: {mistake.words}.", mistake.remedy) from error
+
+
+def without_none(info: FieldInfo) -> Any:
+    """Return a field's type; that of a value that is given where it may be none."""
+    checks = [each for each in info.metadata if not isinstance(each, Option)]
+    kinds = [each for each in get_args(info.annotation) if each is not type(None)]
+    is_optional = not checks and len(kinds) == 1 < len(get_args(info.annotation))
+    kind: Any = kinds[0] if is_optional else info.annotation
+    for check in checks:
+        kind = Annotated[kind, check]
+    return kind
+
+
+def _heading(model: type[Value], field: str) -> str:
+    """Return the heading of the group that has declared a field first."""
+    groups = [
+        each
+        for each in model.__mro__
+        if issubclass(each, OptionGroup) and field in each.model_fields
+    ]
+    return groups[-1].heading
+
+
+def _separated(declared: Declared, word: str | bool | list[str]) -> object:  # noqa: FBT001
+    several = declared.option.several
+    if not (isinstance(word, str) and declared.is_list):
+        return word
+    is_one = several == "repeat" or (several == "files" and is_there(Path(word)))
+    return [word] if is_one else word.split(",")
+
+
+def _in_words(default: object) -> str:
+    if default is None or isinstance(default, bool):
+        return ""
+    if isinstance(default, float):
+        return f"{default:g}"
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _duration_s(value: object) -> object:
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh]?)", str(value))
+    time_s = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not 0 < time_s <= MOST:
+        raise ValueError(f"must be a time above 0, such as 90s, 30m or 2h, but is {value!a:.60}")
+    return time_s
+
+
+def _share(value: object) -> object:
+    try:
+        share = float(str(value).removesuffix("%")) / 100
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise ValueError(
+            f"must be a percentage above 0 and below 100, such as 5%, but is {value!a:.60}"
+        )
+    return share
+
+
+Duration = Annotated[float, BeforeValidator(_duration_s)]
+"""Seconds, typed as ``90s``, ``30m`` or ``2h``; without a unit it is seconds."""
+
+Share = Annotated[float, BeforeValidator(_share)]
+"""A share of one, typed as a percentage such as ``5%`` or ``5``."""
+
+Seconds = Annotated[float, Field(ge=0, le=MOST)]
+
+Names = tuple[str, ...]
+"""Several names, separated by commas on a command line."""

@@ -1,0 +1,91 @@
+"""Where something is to run, and how it is built for that."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from armload.core.options import Option, OptionGroup, Seconds
+from armload.core.values import Value
+from armload.engines.defaults import DEFAULT_WAIT_S
+
+
+class EngineSource(OptionGroup):
+    """What is compiled, how, and where.
+
+    Attributes:
+        source: a file in ``toolchains/sources``, a llama.cpp folder, or the address of a git
+            repository; empty for the pinned source.
+        ref: a branch, tag or commit of the repository; empty for its default branch.
+        compiler: the engine's: ``zig``, ``gnu`` or ``native``; empty for what is usual there.
+        on: a build host that compiles the engine; empty for this machine.
+    """
+
+    heading = "Build"
+
+    source: Annotated[
+        str,
+        Option(
+            "file in toolchains/sources/, llama.cpp folder, or git address",
+            "SOURCE",
+            "pinned release",
+        ),
+    ] = ""
+    ref: Annotated[
+        str,
+        Option(
+            "branch, tag or commit, if the source is a git repository", "REF", "its default branch"
+        ),
+    ] = ""
+    compiler: Annotated[
+        str,
+        Option(
+            "zig, gnu (the distribution's cross gcc) or native",
+            "COMPILER",
+            "zig; native with --on",
+        ),
+    ] = ""
+    on: Annotated[
+        str, Option("compile on that board, such as an ARM server", "BOARD", "this machine")
+    ] = ""
+
+
+class BoardState(Value):
+    """In which state a board is to be for each run.
+
+    Attributes:
+        cool_to_celsius: its hottest sensor shows no more when the run begins; none to not wait.
+        governor: of the CPU's frequency while it runs; none for what the board has.
+    """
+
+    cool_to_celsius: float | None = None
+    governor: str | None = None
+
+
+class Waiting(OptionGroup):
+    """How long to wait for a board that somebody else uses."""
+
+    heading = "Board"
+
+    wait_s: Annotated[
+        Seconds, Option("seconds to wait while the board is in use", "SECONDS", name="wait")
+    ] = DEFAULT_WAIT_S
+
+
+class Resuming(OptionGroup):
+    """Whether to start again, even if an interrupted command left the same one on the board."""
+
+    heading = "Plan"
+
+    new: Annotated[bool, Option("start over instead of resuming an interrupted command")] = False
+
+
+class Request(Resuming, Waiting, EngineSource):
+    """Where something is to run, and how it is built for that.
+
+    Attributes:
+        board: a file in ``boards/``.
+        state: in which state the board is to be for each run.
+    """
+
+    board: str
+    state: BoardState = BoardState()

@@ -1,25 +1,36 @@
-"""Evaluate on one board or several, and lay the result before a person, or a program."""
+"""Evaluations: carried out, and laid before a person or a program."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 from armload.analysis.accuracy import accuracy_of
 from armload.cli import terminal
-from armload.cli.document import show_document
 from armload.cli.parallel import at_once
-from armload.core.errors import RunError, UsageError
+from armload.cli.streams import show_document
+from armload.core.errors import DifferentError, RunError, UsageError
 from armload.core.progress import Labelled
 from armload.core.values import counted
 from armload.engines.answers import Answer
 from armload.evaluation.disagreements import Disagreement, disagreements
 from armload.evaluation.evaluating import Note, evaluate_on
 from armload.evaluation.grading.every import check_grader
+from armload.evaluation.harness.evaluating import PREFIX, evaluate_with_harness
+from armload.evaluation.logits.agreement import Agreement, agreement
+from armload.evaluation.logits.binding import BINDING, logits_by_binding
+from armload.evaluation.logits.computing import compute_logits
+from armload.evaluation.logits.prompts import read_prompts
+from armload.evaluation.logits.rows import TOO_LONG, logits_called, logits_of_run
 from armload.evaluation.preparing import Asked, prepare
 from armload.evaluation.record import Evaluated, find_evaluation
 from armload.evaluation.results import Point, is_right, points_of
 from armload.evaluation.way import Way
+from armload.models.find import model_called
 from armload.report.evaluation.document import EvaluationDocument
+from armload.report.evaluation.harness import harness_view
+from armload.report.evaluation.logits import LogitsDocument, agreement_view, sentence
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent
@@ -59,7 +70,7 @@ def evaluate_and_present(request: Request, asked: Asked, way: Way, *, as_json: b
     points = points_of(evaluated)
     if not errors:
         _need_an_answer(points)
-    _present(evaluated, points, evaluated.evaluation.grader, as_json=as_json)
+    _present_accuracy(evaluated, points, evaluated.evaluation.grader, as_json=as_json)
     evaluated.note_shown()
     if not evaluated.is_complete:
         parts = range(len(evaluated.evaluation.parts))
@@ -96,10 +107,10 @@ def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool
     points = points_of(evaluated, grader)
     if len(graders) < 2:
         evaluated.grade_by(grader)
-        _present(evaluated, points, grader, as_json=as_json)
+        _present_accuracy(evaluated, points, grader, as_json=as_json)
         return
     differing = disagreements(evaluated.questions, points, points_of(evaluated, graders[1]))
-    _present(evaluated, points, grader, as_json=as_json, differing=differing)
+    _present_accuracy(evaluated, points, grader, as_json=as_json, differing=differing)
     if not as_json:
         _show_disagreements(differing, graders)
 
@@ -137,7 +148,7 @@ def _need_an_answer(points: Sequence[Point]) -> None:
         )
 
 
-def _present(
+def _present_accuracy(
     evaluated: Evaluated,
     points: Sequence[Point],
     grader: str,
@@ -174,3 +185,92 @@ def _show_disagreements(differing: Sequence[Disagreement], graders: Sequence[str
             f"question {each.question.id} to {each.model.removesuffix('.gguf')}, {way}, budget "
             f"{budgets}, expected {each.question.expected}: {'; '.join(found)}: …{end}"
         )
+
+
+def logits_and_present(
+    request: Request,
+    asked: Asked,
+    way: Way,
+    *,
+    reference: str,
+    must_be_close: bool,
+    as_json: bool,
+) -> None:
+    """Compute the logits of one model's prompts, and compare them where there is a reference.
+
+    Raises:
+        DifferentError: they must be close, and are not.
+        ArmloadError: they could not be computed, or not be compared.
+    """
+    if not asked.data:
+        raise UsageError(
+            "--task logits needs prompts.", "Give a file with a prompt on each line: --data FILE."
+        )
+    if must_be_close and not reference:
+        raise UsageError("--fail-unless-close needs a reference.", "Add --reference RUN.")
+    if len(asked.models) != 1 or len(asked.boards) != 1:
+        raise UsageError("--task logits takes one model and one board.", "Name one of each.")
+    prompts = read_prompts(Path(asked.data), asked.limit)
+    progress = terminal.progress()
+    model = model_called(asked.models[0], progress)
+    with ExitStack() as stack:
+        known = None
+        if reference == BINDING:
+            known = stack.enter_context(logits_by_binding(model, prompts, way, progress))
+        elif reference:
+            known = logits_called(reference)
+        folder = compute_logits(request, model, prompts, way, progress)
+        logits = logits_of_run(folder)
+        found = agreement(logits, known) if known else None
+    document = LogitsDocument(
+        run=folder.name, prompts=len(logits.rows), failed=logits.failed, agreement=found
+    )
+    if as_json:
+        show_document(document)
+    else:
+        if found:
+            terminal.show(agreement_view(found))
+        for number, error in logits.failed.items():
+            terminal.show(f"Prompt {number} has no logits: {error}. {TOO_LONG}")
+        terminal.show(whole(f"run  {folder}"))
+    if must_be_close and found:
+        _require_close(found, len(prompts), folder.name)
+
+
+def _require_close(found: Agreement, prompts: int, run_id: str) -> None:
+    # A prompt that failed on both sides is missing on neither.
+    if found.close < prompts or found.missing:
+        raise DifferentError(
+            f"--fail-unless-close: {counted(prompts, 'prompt')} must be close. {sentence(found)}",
+            f"Look at the run: armload show {run_id}",
+        )
+
+
+def harness_and_present(request: Request, asked: Asked, way: Way, *, as_json: bool) -> None:
+    """Evaluate one model on one board with tasks that ``asked.task`` names: ``lm-eval:a,b``.
+
+    Raises:
+        ArmloadError: as for ``evaluate_with_harness``.
+    """
+    names = [name for name in asked.task.removeprefix(PREFIX).split(",") if name]
+    if not names:
+        raise UsageError(f"--task {asked.task} names no task.", "Write --task lm-eval:piqa.")
+    if len(asked.models) != 1 or len(asked.boards) != 1:
+        raise UsageError(f"--task {PREFIX}… takes one model and one board.", "Name one of each.")
+    folder = Path(asked.data) if asked.data else None
+    if folder and not folder.is_dir():
+        raise UsageError(f"--data {folder}: no folder.", "Give a folder with the task's YAML.")
+    progress = terminal.progress()
+    found = evaluate_with_harness(
+        request,
+        model_called(asked.models[0], progress),
+        names,
+        way,
+        progress,
+        tasks_folder=folder,
+        limit=asked.limit,
+    )
+    if as_json:
+        show_document(found)
+    else:
+        terminal.show(harness_view(found))

@@ -1,21 +1,195 @@
-"""Put a service under load, and lay the figures before a person, or a program."""
+"""A load: its options as values, and its figures laid before a person or a program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from armload.cli import terminal
-from armload.cli.document import show_document
-from armload.core.errors import InterruptionError
+from armload.cli.streams import show_document
+from armload.cli.verbs.load import DURATION_S, FIND_REQUESTS, LoadOptions
+from armload.core.disk import require_file, unreadable
+from armload.core.errors import InterruptionError, UsageError
+from armload.core.progress import Progress
+from armload.core.values import counted
+from armload.engines.plan import ServiceSettings, ServingPlan
 from armload.report.layout import whole
 from armload.report.load.document import LoadDocument
 from armload.report.load.loaded import loaded_of
 from armload.report.load.page import write_page
 from armload.report.load.table import load_view
+from armload.runs.request import EngineSource, Request, Waiting
+from armload.serving.arrivals import Arrivals
+from armload.serving.dialects.dialect import Dialect
 from armload.serving.exports import export
+from armload.serving.find_rate import check_requests
 from armload.serving.loading import Loading
 from armload.serving.loads import KeptLoad
+from armload.serving.readiness import check_url
+from armload.serving.service import target_of_service
+from armload.serving.starting import served
+from armload.serving.target import Extent, Pace, Target
+from armload.serving.tokenizer import ServiceApi
+
+
+def check_combination(options: LoadOptions) -> None:
+    """Refuse options that contradict each other, or would do nothing.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if options.find_rate:
+        _check_find_rate(options)
+    elif bool(options.rate) == bool(options.concurrency):
+        raise UsageError(
+            "Give either --rate or --concurrency, or let --find-rate find the highest rate.",
+            "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
+        )
+    if options.data and options.prompt_tokens:
+        raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
+    if options.data and options.stop_at_end:
+        raise UsageError(
+            "--stop-at-end is for synthetic answers; those to --data always stop there.",
+            "Leave it out.",
+        )
+    if options.concurrency and options.arrivals:
+        raise UsageError(
+            "--arrivals is an option of --rate. With --concurrency, each client sends its next "
+            "request when it has its answer.",
+            "Leave it out.",
+        )
+    if options.url:
+        options.refuse(
+            {
+                *("board", "type"),
+                *EngineSource.model_fields,
+                *Waiting.model_fields,
+                *ServiceSettings.model_fields,
+            },
+            "--url, which names a service that is already running",
+            "Leave that out.",
+        )
+    elif options.api_key_file:
+        raise UsageError("--api-key-file is an option of --url.", "Leave it out.")
+
+
+def _check_find_rate(options: LoadOptions) -> None:
+    options.refuse(
+        ("rate", "concurrency", "duration"),
+        "--find-rate, which chooses rates and durations itself",
+        "Use --requests for how many requests each rate has.",
+    )
+    if not options.slo:
+        raise UsageError(
+            "--find-rate needs the latencies that count: --slo is missing.",
+            "Example: --find-rate --slo ttft=2s,tpot=500ms",
+        )
+    check_requests(options.requests or FIND_REQUESTS, options.warmup)
+
+
+def paces_of(options: LoadOptions) -> list[Pace]:
+    """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
+    if options.concurrency:
+        return [Pace(concurrency=each) for each in options.concurrency]
+    return [Pace(rate=each) for each in options.rate]
+
+
+def extent_of(options: LoadOptions) -> Extent:
+    """Return how long a point lasts.
+
+    Raises:
+        UsageError: the warm-up leaves no request.
+    """
+    count = options.requests or (FIND_REQUESTS if options.find_rate else None)
+    if count is not None:
+        _check_warmup(options.warmup, count, counted(count, "request"))
+    return Extent(
+        duration_s=options.duration or (DURATION_S if count is None else None),
+        requests=count,
+        warmup=options.warmup,
+        timeout_s=options.timeout,
+    )
+
+
+def needed(paces: Sequence[Pace], extent: Extent, arrivals: Arrivals, seed: int) -> int | None:
+    """Return how many requests the points send in all; none where that is not known before.
+
+    Raises:
+        UsageError: a schedule has no requests, too many, or none after the warm-up.
+    """
+    counts = [_count(pace, extent, arrivals, seed) for pace in paces]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _count(pace: Pace, extent: Extent, arrivals: Arrivals, seed: int) -> int | None:
+    if pace.rate is None:
+        return extent.requests
+    count = len(
+        arrivals.schedule(
+            pace.rate, duration_s=extent.duration_s, requests=extent.requests, seed=seed
+        )
+    )
+    _check_warmup(extent.warmup, count, f"the {counted(count, 'request')} at {pace}")
+    return count
+
+
+def _check_warmup(warmup: int, count: int, requests: str) -> None:
+    if warmup >= count:
+        raise UsageError(
+            f"--warmup {warmup} leaves none of {requests} to measure.",
+            "Give more --requests, a longer --duration, or a smaller --warmup.",
+        )
+
+
+def target_of(url: str, api_key_file: Path | None, dialect: Dialect, model: str) -> Target:
+    """Describe a service that is reached by its address.
+
+    Raises:
+        UsageError: that is no address, or there is no such file of a key.
+        DiskError: the file of the key cannot be read.
+    """
+    address = check_url(url)
+    key = _key_in(api_key_file) if api_key_file else ""
+    return Target(
+        url=address,
+        api_key=key,
+        model=model or ServiceApi(address, key).model(),
+        dialect=dialect,
+    )
+
+
+@contextmanager
+def target_on_board(
+    request: Request,
+    model: str,
+    plan: ServingPlan | None,
+    dialect: Dialect,
+    progress: Progress,
+) -> Iterator[Target]:
+    """Serve a model on a board within the block, or use the service that runs there.
+
+    Raises:
+        ArmloadError: it cannot be served.
+    """
+    with served(request, model, plan, progress) as service:
+        if service.was_running:
+            progress.say(f"{service.board} serves {service.model} already: {service.run}")
+        yield target_of_service(service, dialect)
+
+
+def _key_in(path: Path) -> str:
+    require_file(path, "file of an API key", "Give another one with --api-key-file.")
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError):
+            raise unreadable(path, error) from error
+        text = ""
+    if not text or not text.isascii() or len(text.split()) != 1:
+        raise UsageError(f"{path}: must hold an API key, and nothing else.")
+    return text
 
 
 def load_and_present(
@@ -38,7 +212,7 @@ def load_and_present(
     except KeyboardInterrupt:
         raise InterruptionError("Interrupted. The records of all requests are kept.") from None
     finally:
-        _present(loading, formats, as_json=as_json)
+        _present_kept(loading, formats, as_json=as_json)
 
 
 def present(kept: KeptLoad, files: Sequence[Path] = (), *, as_json: bool) -> None:
@@ -63,7 +237,7 @@ def present(kept: KeptLoad, files: Sequence[Path] = (), *, as_json: bool) -> Non
         terminal.show(whole(f"{name:6}  {path}"))
 
 
-def _present(loading: Loading, formats: Sequence[str], *, as_json: bool) -> None:
+def _present_kept(loading: Loading, formats: Sequence[str], *, as_json: bool) -> None:
     kept = loading.kept
     if kept is None or not kept.load.points:
         return

@@ -13,26 +13,21 @@ from invoke.exceptions import ParseError
 from invoke.program import Program
 
 from armload import __version__
-from armload.cli.document import promise_document
-from armload.cli.group import add_verb
 from armload.cli.help import columns, grouped, prose, shown
-from armload.cli.interrupts import interruptible
-from armload.cli.streams import discard_output
-from armload.cli.verb import disk_error, failed
+from armload.cli.main import interruptible
+from armload.cli.streams import discard_output, promise_document
+from armload.cli.verb import add_verb, disk_error, failed
 from armload.cli.verbs import (
     bench,
     board,
     build,
     clean,
     compare,
-    demo,
     deploy,
     evaluation,
     fit,
-    inspect,
     load,
     model,
-    report,
     serve,
     show,
     tune,
@@ -44,9 +39,9 @@ from armload.core.options import declared_options
 
 namespace = Collection("armload")
 for verb in (
-    demo.demo,
+    bench.demo,
     build.build,
-    inspect.inspect,
+    build.inspect,
     deploy.deploy,
     bench.bench,
     watch.watch,
@@ -58,7 +53,7 @@ for verb in (
     tune.tune,
     bench.pull,
     show.show,
-    report.report,
+    show.report,
     compare.compare,
     clean.clean,
 ):

@@ -1,18 +1,19 @@
-"""The three standard streams, made usable whatever the program was started with.
-
-Python has no stream at all where a descriptor is closed, and hands its number to the next file or
-socket. A standard error that is full or closed must not end a run, or change its exit status.
-"""
+"""Standard output and error: encodings, a reader that goes away, and the one JSON document."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+    from pydantic import BaseModel
+
 
 STANDARD_OUTPUT = "standard output"
 """The file name of an error that comes from writing there."""
@@ -66,3 +67,33 @@ def _stream(
         errors="backslashreplace",
         line_buffering=line_buffering or raw.isatty(),
     )
+
+
+_is_owed: ContextVar[bool] = ContextVar("_is_owed", default=False)
+
+
+def promise_document(*, wanted: bool) -> None:
+    """Say at a verb's start whether it owes a document."""
+    _is_owed.set(wanted)
+
+
+def is_document_owed() -> bool:
+    """Say whether the verb promised a document and has not printed it yet."""
+    return _is_owed.get()
+
+
+def show_document(value: BaseModel) -> None:
+    """Print a verb's document.
+
+    Characters that standard output's encoding lacks are written as JSON's escapes.
+    """
+    from armload.core.values import as_json
+
+    text = as_json(value)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text)
+    # Half a document is none, but two are worse: an interruption from here on prints no other.
+    _is_owed.set(False)
+    print(text, end="")

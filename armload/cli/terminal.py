@@ -10,8 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from armload.cli.bars import Bars
-from armload.cli.plain_lines import Lines
+from armload.cli.progress import Bars, Lines
 from armload.core.progress import Progress
 from armload.core.values import visible
 from armload.report.layout import Prose

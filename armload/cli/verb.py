@@ -1,4 +1,4 @@
-"""What all verbs share: how an error is shown, and how an interruption is."""
+"""A verb: its options, and how an error or an interruption is shown."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from invoke.collection import Collection
 from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.document import is_document_owed, promise_document, show_document
 from armload.cli.positional import read_positional_arguments
-from armload.cli.streams import STANDARD_OUTPUT, discard_output
+from armload.cli.streams import (
+    STANDARD_OUTPUT,
+    discard_output,
+    is_document_owed,
+    promise_document,
+    show_document,
+)
 from armload.core.disk import READ_REMEDY, is_about_network, is_refusal
 from armload.core.errors import (
     ArmloadError,
@@ -244,3 +250,28 @@ def show_error(message: str, remedy: str = "") -> None:
     say(Prose(Text.assemble(("error:", "bold red"), " ", message)))
     if remedy:
         say(remedy)
+
+
+class Group(Collection):
+    """Verbs below the name of another one.
+
+    To Invoke, the verb that a group's name stands for is one of the group, and is listed as
+    ``serve.serve`` too.
+    """
+
+    def __init__(self, own: Task[Any], *others: Task[Any]) -> None:
+        super().__init__(own.name, *others)
+        self.own = own
+
+    def task_with_config(self, name: str | None) -> tuple[Any, dict[str, Any]]:
+        """Return a verb of the group; without a name the one that the group is named after."""
+        return super().task_with_config(name) if name else (self.own, self.configuration())
+
+
+def add_verb(namespace: Collection, verb: Task[Any] | Group) -> None:
+    """Add a verb; of a group, the verb that it is named after and the group side by side."""
+    if isinstance(verb, Group):
+        namespace.add_task(verb.own)
+        namespace.collections[verb.own.name] = verb
+    else:
+        namespace.add_task(verb)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.exhaustive(
     covers=[
         "armload/conversion/checkpoints",
         "toolchains/converters",
-        "armload/cli/verbs/convert.py",
+        "armload/cli/verbs/model.py",
     ]
 )
 HERE = "target: host\nreach: {{kind: local}}\nworkdir: {workdir}\n"

@@ -20,8 +20,8 @@ from armload.boards.probe import parse_probe
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
-from armload.cli.document import show_document
 from armload.cli.program import namespace
+from armload.cli.streams import show_document
 from armload.core import errors
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Silent

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from armload.cli import plain_lines
-from armload.cli.bars import Bars, _display
+from armload.cli import progress
 from armload.cli.parallel import at_once
+from armload.cli.progress import Bars, _display
 from armload.core.progress import Labelled
 from tests.command_line import run
 
@@ -51,10 +51,10 @@ def test_bars_of_parallel_steps_share_one_display() -> None:
 def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plain_lines, "_FIRST_LINE_AFTER_S", 3600)
+    monkeypatch.setattr(progress, "_FIRST_LINE_AFTER_S", 3600)
     now_s = 100.0
-    monkeypatch.setattr("armload.cli.plain_lines.time.monotonic", lambda: now_s)
-    step = plain_lines._LineStep(Console(file=io.StringIO()), "Copying", 100e6, "B", lambda _: True)
+    monkeypatch.setattr("armload.cli.progress.time.monotonic", lambda: now_s)
+    step = progress._LineStep(Console(file=io.StringIO()), "Copying", 100e6, "B", lambda _: True)
     now_s = 110.0
     step.update(50e6, note="resuming at 50.0 MB")
     now_s = 112.0
@@ -68,11 +68,11 @@ def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
 def test_without_a_terminal_no_line_is_empty_and_outer_work_does_not_repeat_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plain_lines, "_FIRST_LINE_AFTER_S", 0.01)
-    monkeypatch.setattr(plain_lines, "_PLAIN_LINE_EVERY_S", 0.01)
-    monkeypatch.setattr(plain_lines, "_PLAIN_LINE_AT_LEAST_EVERY_S", 0.01)
+    monkeypatch.setattr(progress, "_FIRST_LINE_AFTER_S", 0.01)
+    monkeypatch.setattr(progress, "_PLAIN_LINE_EVERY_S", 0.01)
+    monkeypatch.setattr(progress, "_PLAIN_LINE_AT_LEAST_EVERY_S", 0.01)
     written = io.StringIO()
-    lines = plain_lines.Lines(Console(file=written))
+    lines = progress.Lines(Console(file=written))
 
     def sweeps_after(lines_of_compiling: int) -> int:
         deadline = time.monotonic() + 30
@@ -106,7 +106,8 @@ def test_nothing_that_is_told_is_markup_an_emoji_or_broken_in_a_pipe(tmp_path: P
 _SHOWN = """
 import sys
 from pathlib import Path
-from armload.cli import plain_lines, terminal
+from armload.cli import terminal
+from armload.cli import progress
 from armload.report.layout import Column, Rows, whole
 name = sys.argv[1]
 terminal.show(whole(f"x/{name}"))
@@ -115,7 +116,7 @@ terminal.show(table)
 terminal.show("word " * 99 + name)
 terminal.say(name)
 now_s = [0.0]
-plain_lines.time.monotonic = lambda: now_s[0]
+progress.time.monotonic = lambda: now_s[0]
 with terminal.progress().step(name):
     now_s[0] = 2.0
 """
@@ -169,8 +170,9 @@ def test_what_a_program_writes_does_not_steer_the_terminal() -> None:
 
 _WORKING = """
 import sys
-from armload.cli import plain_lines, terminal
-plain_lines._FIRST_LINE_AFTER_S = 0.05
+from armload.cli import terminal
+from armload.cli import progress
+progress._FIRST_LINE_AFTER_S = 0.05
 with terminal.progress().step("Working"):
     sys.stdin.readline()
 terminal.say("a word " * 30)
@@ -215,4 +217,4 @@ def test_any_terminal_shows_that_something_goes_on(kind: str) -> None:
 def test_what_is_done_is_counted_in_the_right_number(
     completed: int, total: int | None, unit: str, words: str
 ) -> None:
-    assert plain_lines.done_of(completed, total, unit) == words
+    assert progress.done_of(completed, total, unit) == words

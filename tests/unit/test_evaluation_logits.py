@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from armload.cli import present_logits
+from armload.cli import present_evaluation
 from armload.core.errors import DataError, DifferentError, RunError, UsageError
 from armload.engines.answers import FailedAnswer, LogitsAnswer
 from armload.evaluation.answered import Answered, note_earlier
@@ -145,8 +145,8 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
     failed = FailedAnswer(id="2", kind="logits", error="it has 300 tokens")
     with (run / "stdout").open("a") as file:
         file.write(failed.model_dump_json() + "\n")
-    monkeypatch.setattr(present_logits, "compute_logits", lambda *_: run)
-    monkeypatch.setattr(present_logits, "model_called", lambda *_: model())
+    monkeypatch.setattr(present_evaluation, "compute_logits", lambda *_: run)
+    monkeypatch.setattr(present_evaluation, "model_called", lambda *_: model())
     asked = Asked(
         boards=("here",),
         models=("m.gguf",),
@@ -156,7 +156,7 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
     (run / "run.json").write_text("{}")
 
     def compare(*, must_be_close: bool) -> None:
-        present_logits.logits_and_present(
+        present_evaluation.logits_and_present(
             *(Request(board="here"), asked, Way()),
             reference=str(run),
             must_be_close=must_be_close,

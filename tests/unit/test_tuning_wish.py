@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.tuning_options import constraints_of, requests_of, work_typed
+from armload.cli.present_tuning import constraints_of, requests_of, work_typed
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.engines.defaults import SEED_PROMPT

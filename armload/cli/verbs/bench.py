@@ -1,4 +1,4 @@
-"""``bench`` and ``pull``: runs on a board, with every token's time."""
+"""``demo``, ``bench`` and ``pull``: runs on a board, with every token's time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from invoke.exceptions import Exit
 from pydantic import model_validator
 
 from armload.bench.options import Options
-from armload.cli.options import A_BOARD, OnBoard, Output, models_in
+from armload.cli.options import A_BOARD, MODEL, OnBoard, Output, models_in
 from armload.cli.verb import show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
 from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
+from armload.engines.plan import TokenCount
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
@@ -137,7 +138,7 @@ def bench(options: BenchOptions) -> None:
             request, plan.models[0], plans[0], as_json=options.as_json, reference=known
         )
     else:
-        from armload.cli.present_sweep import sweep_and_present
+        from armload.cli.present import sweep_and_present
 
         sweep_and_present(request, plan, as_json=options.as_json, reference=known)
 
@@ -163,7 +164,7 @@ def pull(options: PullOptions) -> None:
     """
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
     from armload.report.table import list_table
     from armload.runs.pull import pull as pull_runs
@@ -187,3 +188,42 @@ def pull(options: PullOptions) -> None:
             " ".join(remedies),
         )
         raise Exit(code=next(iter(pulled.lost.values())).exit_status)
+
+
+class DemoOptions(Waiting, Output):
+    """What the demonstration runs, and where."""
+
+    board: Annotated[
+        str,
+        Option("a board; virtual-dayu200 has the memory and storage of a small real one"),
+    ] = "virtual"
+    model: Annotated[str, Option(MODEL)] = "demo"
+    n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 48
+    precision_time: Annotated[
+        Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
+    ] = DEFAULT_PRECISION_TIME_S
+    as_json: Annotated[
+        bool, Option("print one JSON document: the median run of the repeats", name="json")
+    ] = False
+
+
+@verb(DemoOptions)
+def demo(options: DemoOptions) -> None:
+    """Run everything on a virtual board, from source to the time of every token.
+
+    Builds, boots a virtual ARM board, deploys, runs until the median time per token is known
+    within 5% or a minute of repeats has passed, and says what limited the run.
+    Example: armload demo
+    """
+    from armload.analysis.repeats import Precision
+    from armload.cli.present import repeat_and_present
+    from armload.engines.plan import Plan
+    from armload.runs.request import Request
+
+    repeat_and_present(
+        options.part(Request),
+        options.model,
+        Plan(n_predict=options.n_predict, temperature=0.8),
+        Precision(added_s=options.precision_time),
+        as_json=options.as_json,
+    )

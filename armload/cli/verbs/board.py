@@ -24,7 +24,7 @@ def list_boards(options: Output) -> None:
     """
     from armload.boards.board import Board, load_board
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.errors import ArmloadError
     from armload.core.values import ValueList
     from armload.core.workspace import data_names
@@ -58,7 +58,7 @@ def probe(options: BoardOptions) -> None:
     from armload.boards.connect import connect
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.workspace import data_names
     from armload.deploy.claims import claims
     from armload.deploy.deployment import misfit_of_target
@@ -127,7 +127,7 @@ def trust(options: TrustOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.trust import PinnedKey, fetch_host_key, pin, pinned_key
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.errors import UsageError
 
     chosen = load_board(options.board)
@@ -168,7 +168,7 @@ def up(options: BoardOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import start
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.report.layout import whole
 
     address = start(load_board(options.board), terminal.progress())
@@ -188,7 +188,7 @@ def down(options: BoardOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import stop
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.report.boards import StoppedBoard
 
     was_up = stop(load_board(options.board))
@@ -217,7 +217,7 @@ def release(options: ReleaseOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import connect, is_off
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.deploy.claims import Claim
     from armload.deploy.claims import release as end_lease
@@ -259,7 +259,7 @@ def clean(options: CleanOptions) -> None:
     """
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.errors import UsageError
     from armload.core.values import format_bytes
     from armload.deploy.clean import Selection

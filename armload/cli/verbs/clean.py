@@ -30,7 +30,7 @@ def clean(options: CleanOptions) -> None:
     Asks for confirmation first. Example: armload clean --what builds,sources
     """
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.cache import decide, free_all, unknown
     from armload.report.cache import cleaned_cache, kinds_table
 

@@ -75,7 +75,7 @@ def _runs(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
     from armload.bench.sides import read_side
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.comparison import comparison_view, sentence
 
@@ -98,7 +98,7 @@ def _runs(a: str, b: str, *, as_json: bool) -> list[_Judged]:
 def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     """Compare two loads, and return what a gate needs to know."""
     from armload.analysis.load.comparison import LoadComparison, compare_loads
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.load.comparison import load_comparison_view, sentence
     from armload.report.load.loaded import loaded_of
@@ -128,7 +128,7 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
 
 def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     """Compare two searches for settings, and return what a gate needs to know."""
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.tuning.comparison import sentence, tuning_comparison_view
     from armload.tuning.comparison import TuningComparison, compare_tunings

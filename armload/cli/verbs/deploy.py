@@ -37,8 +37,8 @@ def deploy(options: DeployOptions) -> None:
     """
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.cli.document import show_document
     from armload.cli.parallel import at_once, end_if_failed
+    from armload.cli.streams import show_document
     from armload.core.progress import Labelled
     from armload.core.values import ValueList
     from armload.models.find import model_called

@@ -203,11 +203,11 @@ def evaluate(options: EvalOptions) -> None:
         evaluate_and_present(request, asked, way, as_json=options.as_json)
         return
     if options.task.startswith(_HARNESS):
-        from armload.cli.present_harness import harness_and_present
+        from armload.cli.present_evaluation import harness_and_present
 
         harness_and_present(request, asked, way, as_json=options.as_json)
         return
-    from armload.cli.present_logits import logits_and_present
+    from armload.cli.present_evaluation import logits_and_present
 
     logits_and_present(
         *(request, asked, way),
@@ -253,7 +253,7 @@ def tradeoff(options: TradeoffOptions) -> None:
     Example: armload tradeoff latest --deadline 30,60
     """
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.evaluation.sides import Tradeoff, find_sides, trade
     from armload.report.evaluation.tradeoff import tradeoff_view

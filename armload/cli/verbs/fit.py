@@ -49,7 +49,7 @@ def fit(options: FitOptions) -> None:
     """
     from armload.bench.fitting import fit as predict_fit
     from armload.cli import terminal
-    from armload.cli.document import show_document
+    from armload.cli.streams import show_document
     from armload.engines.plan import Plan
     from armload.report.fitted import fit_view
     from armload.runs.request import Request

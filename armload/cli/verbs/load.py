@@ -195,15 +195,15 @@ def load(options: LoadOptions) -> None:
 
     from armload.analysis.load.objectives import read_objectives
     from armload.cli import terminal
-    from armload.cli.load_options import (
+    from armload.cli.present_load import (
         check_combination,
         extent_of,
+        load_and_present,
         needed,
         paces_of,
         target_of,
         target_on_board,
     )
-    from armload.cli.present_load import load_and_present
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
     from armload.serving.ask import Ask

@@ -124,9 +124,8 @@ def tune(options: TuneOptions) -> None:
     in alternating runs, and written to a plan file. Repeating an interrupted command resumes it.
     Example: armload tune --board dayu200 --model m.gguf --for decode --max-time 30m
     """
-    from armload.cli.output import output_file
-    from armload.cli.present_tuning import tune_and_present
-    from armload.cli.tuning_options import constraints_of, requests_of, work_typed
+    from armload.cli.options import output_file
+    from armload.cli.present_tuning import constraints_of, requests_of, tune_and_present, work_typed
     from armload.evaluation.logits.prompts import read_prompts
     from armload.runs.request import Request
     from armload.tuning.wish import Wish

@@ -28,8 +28,8 @@ from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
 from armload.engines.trace import read_trace
-from armload.models.prompt import prompt_of
 from armload.models.synth import synthesise
+from armload.models.tokens import prompt_of
 
 Rates = tuple[float, float]
 """Prefill and decode, in tokens per second."""

@@ -25,7 +25,7 @@ from contextlib import chdir
 from multiprocessing.connection import Connection
 
 from armload.analysis.load.latency import lateness_s
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import RequestRecord
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.ask import Ask

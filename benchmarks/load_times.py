@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from armload.analysis.load.request import RequestRecord, ServerTimings
+from armload.analysis.load.records import RequestRecord, ServerTimings
 
 ARMLOAD = str(Path(sys.executable).parent / "armload")
 SHAPE = ["--prompt-tokens", "100", "--n-predict", "100", "--context", "256"]

@@ -27,14 +27,14 @@ from pathlib import Path, PurePosixPath
 
 import psutil
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.build.helper import SHA256, helper
 from armload.build.target import machine_architecture
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.transfer import push
-from armload.models.checksum import cached_sha256
+from armload.models.model import cached_sha256
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the tests' servers
 SAMPLE_EVERY_S = 0.02

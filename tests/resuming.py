@@ -7,9 +7,9 @@ from pathlib import Path
 from armload.analysis.run import Run
 from armload.core.progress import Progress, Silent
 from armload.deploy.stored import StoredRun
-from armload.runs.connection import Connection
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.follow import follow
+from armload.runs.session import Connection
 from tests.one_number import OneNumber, one_number
 
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.virtual.process import free_port
 from armload.core.shell import join, quote
 

@@ -2,14 +2,99 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Annotated
 
-from armload.analysis.llama_bench import llama_bench_figures
-from armload.core.disk import unreadable
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
 from armload.core.errors import DataError
+from armload.core.files import unreadable
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import load_json
-from armload.engines.measurement import Measurement
+from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.watched.mnn import llm_bench_figures, llm_demo_figures
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Test(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+    model_filename: str
+    n_prompt: Annotated[int, Field(ge=0)]
+    n_gen: Annotated[int, Field(ge=0)]
+    avg_ts: _Positive
+    samples_ns: tuple[Annotated[int, Field(gt=0)], ...] = ()
+    build_commit: str = "unknown"
+    build_number: int = 0
+    n_threads: int | None = None
+    n_depth: int = 0
+    n_batch: int | None = None
+    n_ubatch: int | None = None
+    type_k: str = "f16"
+    type_v: str = "f16"
+    flash_attn: int | bool | None = None
+    load_mode: str | None = None
+    repack: bool | None = None
+
+
+_TESTS = TypeAdapter(tuple[_Test, ...])
+
+
+def llama_bench_figures(path: Path, content: object) -> list[Measurement]:
+    """Return one measurement for each repetition of each test.
+
+    A ``pp`` test fills prefill, a ``tg`` test decode. A ``pg`` test, which times both in one,
+    fills neither and is left out.
+
+    Raises:
+        DataError: a field is missing or makes no sense.
+    """
+    try:
+        tests = _TESTS.validate_python(content if isinstance(content, list) else [content])
+    except ValidationError as error:
+        raise DataError(
+            f"{path}: {explain_mistake(error, _Test)}.",
+            "armload reads what llama-bench -o json writes.",
+        ) from error
+    found = []
+    for number, test in enumerate(tests):
+        if (test.n_prompt > 0) == (test.n_gen > 0):
+            continue
+        tokens = test.n_prompt or test.n_gen
+        rates = [tokens / (ns / 1e9) for ns in test.samples_ns] or [test.avg_ts]
+        for repeat, rate in enumerate(rates):
+            found.append(_one(path, test, f"test {number}, repetition {repeat + 1}", rate))
+    return found
+
+
+def _one(path: Path, test: _Test, which: str, rate: float) -> Measurement:
+    options = {
+        "-b": test.n_batch,
+        "-ub": test.n_ubatch,
+        "-fa": None if test.flash_attn is None else int(test.flash_attn),
+        "--load-mode": test.load_mode,
+    }
+    return Measurement(
+        name=f"{path.name}: {which}",
+        work=Work(
+            model=PurePosixPath(test.model_filename.replace("\\", "/")).name,
+            prompt_tokens=test.n_prompt + test.n_depth or None,
+            output_tokens=test.n_gen or None,
+            kv_type=f"{test.type_k}/{test.type_v}",
+        ),
+        way=Method(
+            engine=f"llama-bench {test.build_commit} ({test.build_number})",
+            threads=test.n_threads,
+            repacked=test.repack,
+            options=" ".join(
+                f"{key} {value}" for key, value in options.items() if value is not None
+            ),
+        ),
+        prefill_tps=rate if test.n_prompt else None,
+        decode_tps=rate if test.n_gen else None,
+    )
+
 
 LARGEST_BYTES = 64 << 20
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from armload.analysis.frequency import ANY, LOWER_FREQUENCY, Cores
-from armload.analysis.storage_share import storage_rate, storage_s
+from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, storage_rate, storage_s
 from armload.analysis.summary import generating
 from armload.engines.trace import Step
 

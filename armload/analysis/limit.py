@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from armload.analysis.cpu_share import busy_share, switches_per_token, without_storage
+from armload.analysis.columns import (
+    busy_share,
+    storage_rate,
+    storage_s,
+    switches_per_token,
+    without_storage,
+)
 from armload.analysis.run import Limit
-from armload.analysis.storage_share import storage_rate, storage_s
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions, within_group
 from armload.core.values import counted, format_bytes
-from armload.engines.cpu_set import cpu_numbers
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
-from armload.engines.trace import Step, Trace
-from armload.engines.weights_record import Weights
+from armload.engines.plan import cpu_numbers
+from armload.engines.trace import Step, Trace, Weights
 
 BUSY_FROM = 0.80
 """Share of wall time that the engine's threads must run on a CPU to count as busy."""

@@ -1,7 +1,4 @@
-"""What a model will need of a board, and how fast it will be there, before it is uploaded.
-
-Pure arithmetic: what a board gives and what its CPU takes for a token come from elsewhere.
-"""
+"""What a model will need of a board and how fast it will be there, before it is uploaded."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import KV_ROUNDING_TOKENS
 from armload.engines.plan import MICRO_BATCH_TOKENS
 from armload.engines.prediction import Bottleneck, Expected, MemoryParts, Prediction
-from armload.engines.weights import BoardMemory
+from armload.engines.weights import LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES, WINDOW_SHARE, BoardMemory
 
 Streaming = Literal["never", "if needed", "always"]
 
@@ -213,3 +210,50 @@ def _without_storage_rate(compute: Compute | None) -> tuple[str, ...]:
         "file, or let armload board.probe measure it."
     )
     return (*(compute.notes if compute else ()), why)
+
+
+class MemoryCurve(Value):
+    """A model on a board that has been measured, predicted as ``fit`` does it.
+
+    Attributes:
+        need: the model's need of memory.
+        compute_s: of a token, without waiting for storage.
+        storage: what storage gives.
+        total_bytes: memory of the board, which decides what is left free.
+    """
+
+    need: MemoryNeed
+    compute_s: float
+    storage: Rate
+    total_bytes: int
+
+    @property
+    def enough_bytes(self) -> int:
+        """The free memory with which nothing is read from storage."""
+        return self.need.weights_bytes + self._beside_weights_bytes
+
+    def free_bytes(self, resident_bytes: int) -> int:
+        """Return the free memory that leaves so much for streamed weights."""
+        needed = resident_bytes + self._beside_weights_bytes
+        window = needed // (WINDOW_SHARE - 1)  # a share of the sum of both
+        return needed + min(max(window, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
+
+    def token_s(self, free_bytes: int, streaming: Streaming) -> float | None:
+        """Return the time per token; none where the KV cache does not fit."""
+        now = Expected.within(self.compute_s, 0.0)
+        gives = BoardGives(memory=self._memory(free_bytes), storage=self.storage)
+        found = predict(
+            self.need,
+            gives,
+            Compute(token_s=now, prompt_token_s=now, load_s=now, source="slice"),
+            prompt_tokens=1,
+            streaming=streaming,
+        )
+        return found.token_s.value if found.token_s else None
+
+    def _memory(self, free_bytes: int) -> BoardMemory:
+        return BoardMemory(total_bytes=self.total_bytes, available_bytes=free_bytes)
+
+    @property
+    def _beside_weights_bytes(self) -> int:
+        return self.need.own_bytes + self._memory(0).reserve_bytes

@@ -15,7 +15,7 @@ from armload.analysis.run import Finding, Run, Verdict
 from armload.analysis.speed_doubts import MEDIAN_WITHIN
 from armload.analysis.statistics import CONFIDENCE, Interval
 from armload.core.values import Value, counted
-from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
+from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
 _SPENDS_FROM = 2
 _DISTURBED_IN_A_ROW = 3

@@ -12,8 +12,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from armload.analysis.background import BackgroundProcess
-from armload.analysis.conditions_log import Cache, Swapped
+from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
 from armload.analysis.sanity import Departure
 from armload.analysis.speculation import Speculation, WithoutSpeculation
 from armload.boards.conditions import Conditions

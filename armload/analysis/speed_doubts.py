@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from armload.analysis.background import BackgroundProcess, busiest
-from armload.analysis.conditions_log import Around
-from armload.analysis.cpu_share import (
+from armload.analysis.columns import (
+    Cores,
     busy_share,
+    cores_of,
     prompt_without_storage,
     switches_per_token,
     without_storage,
 )
-from armload.analysis.frequency import Cores, cores_of
+from armload.analysis.conditions_log import Around, BackgroundProcess, busiest
 from armload.analysis.run import FindingName
 from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
 from armload.analysis.streaming import doubts_about_streaming

@@ -11,9 +11,9 @@ from armload.engines.completion import PROGRAM, Completion
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation
-from armload.models.drafts import check_draft
 from armload.models.find import model_called
 from armload.models.model import Model
+from armload.models.tokens import check_draft
 
 
 @dataclass(frozen=True, kw_only=True)

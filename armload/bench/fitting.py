@@ -18,10 +18,10 @@ from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import header_of
-from armload.models.foreseen import foreseen
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
+from armload.models.quant_mix import foreseen
 from armload.runs.predicting import predict_from_facts, predict_there
 from armload.runs.request import Request
 from armload.runs.session import session

@@ -24,11 +24,10 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from armload.core.disk import require_file
+from armload.core.files import require_file
 from armload.core.options import Option, OptionGroup, declared_options, without_none
 from armload.core.yamlfile import load_file
-from armload.engines.cpu_set import cpu_numbers
-from armload.engines.plan import Plan, Slots, kv_halves
+from armload.engines.plan import Plan, Slots, cpu_numbers, kv_halves
 from armload.models.file_types import file_type
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.bench.sweep import find_sweep, load_journal
-from armload.core.disk import is_there
 from armload.core.errors import UsageError
+from armload.core.files import is_there
 from armload.runs import store
 
 

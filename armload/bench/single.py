@@ -16,8 +16,8 @@ from armload.engines.completion import Completion, settings_of
 from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.models.find import model_called
+from armload.runs.baseline import find_plain
 from armload.runs.pipeline import execute
-from armload.runs.plain import find_plain
 from armload.runs.predicting import foresight
 from armload.runs.request import Request
 from armload.runs.session import Session, session

@@ -1,26 +1,86 @@
-"""Bulk data through a program of this machine: it reads and writes files itself.
-
-No byte of a file that is sent passes through Python. The program shares the file's descriptor,
-and with it the position, so that looking at ours tells how far it is.
-"""
+"""Bytes to and from a board: in chunks through Python, or by a program of this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import selectors
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Literal, cast
 
 from armload.boards.framing import after_mark, reason
-from armload.boards.pieces import PIECE_BYTES
+from armload.boards.host import Piece
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
+from armload.core.files import CHUNK_BYTES
+
+PIECE_BYTES = 1 << 18
+
+_Pieces = queue.SimpleQueue[Piece | None]
+
+
+def pieces(
+    stdout: Iterable[bytes],
+    stderr: Iterable[bytes],
+    patience_s: Callable[[], float],
+    complaint: str,
+) -> Iterator[Piece]:
+    """Read both streams to their ends, side by side.
+
+    Raises:
+        ConnectError: nothing came for as long as ``patience_s`` says each time; the complaint.
+    """
+    found: _Pieces = queue.SimpleQueue()
+    streams: tuple[tuple[Literal["stdout", "stderr"], Iterable[bytes]], ...] = (
+        ("stdout", stdout),
+        ("stderr", stderr),
+    )
+    for name, blocks in streams:
+        threading.Thread(target=_put, args=(name, blocks, found), daemon=True).start()
+    open_streams = 2
+    while open_streams:
+        try:
+            piece = found.get(timeout=max(patience_s(), 0.001))
+        except queue.Empty as error:
+            raise ConnectError(complaint) from error
+        if piece is None:
+            open_streams -= 1
+        else:
+            yield piece
+
+
+def _put(name: Literal["stdout", "stderr"], blocks: Iterable[bytes], found: _Pieces) -> None:
+    with contextlib.suppress(OSError, EOFError, ValueError):
+        for data in blocks:
+            if data:
+                found.put((name, data))
+    found.put(None)
+
+
+TELL_EVERY_S = 0.2
+
+
+def reporting_chunks(path: Path, offset_bytes: int, sent: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield a file's chunks from an offset on, telling ``sent`` how far they were taken."""
+    with path.open("rb") as file:
+        position = file.seek(offset_bytes)
+        sent(position)
+        reported_at = time.monotonic()
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+            position += len(chunk)
+            if time.monotonic() - reported_at >= TELL_EVERY_S:
+                sent(position)
+                reported_at = time.monotonic()
+    sent(position)
+
 
 TRANSFER_SILENCE_S = 60.0
 _LOOK_EVERY_S = 0.2

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from armload.boards.address import SshAddress
 from armload.boards.board import (
     Board,
     EmulatedReach,
     HdcReach,
     LocalReach,
     RealReach,
+    SshAddress,
     SshReach,
     VirtualReach,
 )

@@ -14,8 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from armload.boards.address import SshAddress
-from armload.boards.board import Board, EmulatedReach
+from armload.boards.board import Board, EmulatedReach, SshAddress
 from armload.boards.virtual.packages import (
     WITHOUT_APT,
     folder_written_whole,
@@ -36,8 +35,8 @@ from armload.boards.virtual.state import (
     powered_machines,
     powered_state,
 )
-from armload.core.disk import written_in
 from armload.core.errors import ConnectError, MissingToolError, UsageError
+from armload.core.files import written_in
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.shell import render

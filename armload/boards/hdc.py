@@ -1,9 +1,4 @@
-"""A board reached by ``hdc``, OpenHarmony's tool for the USB cable and the network.
-
-The tool's ``shell`` tells no exit status, merges the streams, cuts the output at NUL bytes, and
-gives a command its own output as input. A script on the board frames all that as lines of text.
-Bulk data go as files, each compared by its length; who needs to be sure compares checksums.
-"""
+"""A board reached by ``hdc``, OpenHarmony's tool for the USB cable and the network."""
 
 from __future__ import annotations
 
@@ -17,18 +12,66 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from armload.boards.board import HdcReach
-from armload.boards.bulk import TRANSFER_SILENCE_S
+from armload.boards.bulk import TRANSFER_SILENCE_S, reporting_chunks
 from armload.boards.failures import SlowCommandError
 from armload.boards.forward import Relay, relayed
 from armload.boards.framing import reason, receiving
 from armload.boards.hdc_forward import HdcForward
-from armload.boards.hdc_frame import Frame
 from armload.boards.hdc_tool import HdcTool
 from armload.boards.host import ChosenWay, Completed, Piece
-from armload.boards.sending import reporting_chunks
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
+
+
+class Frame:
+    """Reads what the framing script says, piece by piece."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.in_files = False
+        self.status: int | None = None
+        self._before = b""
+        self._rest = b""
+        self._broken = False
+        self._stream = ""
+
+    @property
+    def unframed(self) -> bytes:
+        """The output instead of a frame."""
+        return self._before + self._rest
+
+    def fed(self, data: bytes) -> Iterator[Piece]:
+        """Take the next output, and yield the content of its frames."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for raw in lines:
+            line = raw.strip()
+            if not self.begun:
+                self.begun = line == b"#begin"
+                self._before += raw + b"\n"
+            elif line.startswith(b"#exit ") and not self._broken:
+                self.status = int(line.split()[1])
+            elif line == b"#files":
+                self.in_files = True
+            elif line.startswith(b"#"):
+                self._stream = line.decode()
+            elif line and not self._broken:
+                try:
+                    decoded = _decoded(raw.rstrip(b"\r"))
+                except ValueError:
+                    # Hdc's own words, or those of a shell that is going down.
+                    self._broken = True
+                else:
+                    yield ("stdout" if self._stream == "#out" else "stderr", decoded)
+
+
+def _decoded(line: bytes) -> bytes:
+    import base64
+
+    if line.startswith(b" "):
+        return bytes.fromhex(line.decode())
+    return base64.b64decode(line, validate=True)
+
 
 # No limit is documented, so long commands go as files.
 LONGEST_COMMAND_BYTES = 900

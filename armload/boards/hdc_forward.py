@@ -1,16 +1,74 @@
-"""A port on a board, reached by ``hdc fport``."""
+"""A port on a board, reached by ``hdc fport``, and the rules that outlive a process of ours."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
+from pathlib import Path
 
-from armload.boards import hdc_rules
+import platformdirs
+from pydantic import ValidationError
+
 from armload.boards.forward import LOOPBACK, End
 from armload.boards.hdc_tool import HdcTool
-from armload.boards.virtual.process import free_port
+from armload.boards.virtual.process import Started, free_port
 from armload.core.errors import ArmloadError, ConnectError
+from armload.core.files import write_whole
+from armload.core.values import Value, as_json
+
+
+class Rule(Value):
+    """A local port of hdc's server that leads to one of a device.
+
+    Attributes:
+        key: of the device; none for the only one.
+        local_port, port: of this machine, and of the device.
+        process: that wants it.
+    """
+
+    key: str | None
+    local_port: int
+    port: int
+    process: Started
+
+
+def note(key: str | None, local_port: int, port: int) -> None:
+    """Keep that this process wants a rule; where that cannot be written, it outlives a kill."""
+    process = Started.of(os.getpid())
+    if process is not None:
+        rule = Rule(key=key, local_port=local_port, port=port, process=process)
+        with contextlib.suppress(OSError):
+            write_whole(_file(local_port), as_json(rule).encode())
+
+
+def forget(local_port: int) -> None:
+    """Drop the note of a rule that is not there any more."""
+    with contextlib.suppress(OSError):
+        _file(local_port).unlink(missing_ok=True)
+
+
+def left_behind(key: str | None) -> list[Rule]:
+    """Return the rules of a device whose processes have ended without removing them."""
+    return [each for each in _noted() if each.key == key and each.process.is_gone()]
+
+
+def _noted() -> list[Rule]:
+    found = []
+    for path in sorted(_folder().glob("*.json")):
+        with contextlib.suppress(OSError, ValidationError):
+            found.append(Rule.model_validate_json(path.read_bytes()))
+    return found
+
+
+def _folder() -> Path:
+    return Path(platformdirs.user_state_dir("armload")) / "hdc-forwards"
+
+
+def _file(local_port: int) -> Path:
+    return _folder() / f"{local_port}.json"
+
 
 _PORT_ATTEMPTS = 3
 
@@ -25,15 +83,15 @@ class HdcForward:
         self._tool = tool
         self._name = board_name
         self._port = port
-        for rule in hdc_rules.left_behind(tool.key):
+        for rule in left_behind(tool.key):
             tool.end_forward(rule.local_port, rule.port)
-            hdc_rules.forget(rule.local_port)
+            forget(rule.local_port)
         for _ in range(_PORT_ATTEMPTS):
             self._local_port = free_port()
-            hdc_rules.note(tool.key, self._local_port, port)
+            note(tool.key, self._local_port, port)
             if tool.forward(self._local_port, port):
                 break
-            hdc_rules.forget(self._local_port)
+            forget(self._local_port)
         else:
             raise ConnectError(
                 f"{board_name}: hdc cannot listen on any local port.",
@@ -58,7 +116,7 @@ class HdcForward:
         """End the forwarding."""
         with contextlib.suppress(ArmloadError):
             self._tool.end_forward(self._local_port, self._port)
-            hdc_rules.forget(self._local_port)
+            forget(self._local_port)
 
 
 def _is_taken_beside(port: int) -> bool:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import platformdirs
 
-from armload.core.disk import unreadable
 from armload.core.errors import ConnectError, LastingConnectError
-from armload.core.files import write_whole
+from armload.core.files import unreadable, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Silent
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from armload.boards.bulk import Carrier, NotBegunError
+from armload.boards.bulk import PIECE_BYTES, Carrier, NotBegunError, pieces
 from armload.boards.failures import SlowCommandError
 from armload.boards.forward import LOOPBACK, End, relayed
 from armload.boards.framing import READING, after_mark, marked, receiving, to_be_read
 from armload.boards.host import ChosenWay, Completed, Forward, Piece
-from armload.boards.pieces import PIECE_BYTES, pieces
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote

@@ -2,21 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, read_conditions, workdir_mount
-from armload.boards.cpuinfo import common_features, cores_of
-from armload.boards.emulated_cpu import features_under_launcher
+from armload.boards.folder import TRIAL_BYTES, Obstacle, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import ChosenWay, Host
-from armload.boards.obstacle import TRIAL_BYTES, Obstacle, read_obstacle
 from armload.boards.rates import Rates, read_rates
-from armload.boards.ways import INSIDE, tool_ways
+from armload.build.helper import CPU_FEATURES, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
-from armload.core.shell import render
+from armload.core.shell import join, render
 from armload.core.values import Value
+
+
+def cores_of(lines: Iterable[str]) -> list[dict[str, str]]:
+    """Return the keys and values of each core.
+
+    Old kernels list what all cores have in common once, before the first or after the last.
+    """
+    cores: list[dict[str, str]] = []
+    common: dict[str, str] = {}
+    for line in lines:
+        key, colon, value = line.partition(":")
+        if not colon:
+            continue
+        if key.strip() == "processor":
+            cores.append({})
+        (cores[-1] if cores else common)[key.strip()] = value.strip()
+    if len(cores) > 1:
+        of_others = set().union(*cores[:-1])
+        common |= {key: value for key, value in cores[-1].items() if key not in of_others}
+    return [common | core for core in cores]
+
+
+def common_features(cores: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the features that every core has, in the kernel's words and order."""
+    features = [core.get("Features", core.get("flags", "")).split() for core in cores]
+    common = set.intersection(*map(set, features)) if features else set()
+    return tuple(name for name in features[0] if name in common) if features else ()
+
+
+def features_under_launcher(host: Host, progress: Progress) -> tuple[str, ...]:
+    """Return the CPU features that programs meet under a host's launcher; none where unknown.
+
+    A program of ours asks. The shell of such a board is this machine's own, so the program lies
+    there already.
+
+    Raises:
+        ConnectError: the connection dropped.
+        BuildError, MissingToolError: the program cannot be compiled.
+    """
+    done = host.run(join([*host.launcher, helper(CPU_FEATURES, progress).path.resolve()]))
+    names = tuple(done.text.split())
+    return names if done.status == 0 and "fp" in names else ()
+
+
+INSIDE = ("toybox sha256sum", "busybox sha256sum")
+"""Tools inside of others that count as tools where they have no name of their own."""
+
+# What is done, with what (the best first, each with what it is called when it is chosen), what
+# is done without any of them, and why.
+_CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
+    (
+        "checksums",
+        (
+            ("openssl", "openssl dgst -sha256"),
+            ("sha256sum", "sha256sum"),
+            ("toybox sha256sum", "toybox sha256sum"),
+            ("busybox sha256sum", "busybox sha256sum"),
+        ),
+        "read the file back",
+    ),
+    (
+        "cutting a file",
+        (("truncate", "truncate"), ("dd", "dd"), ("head", "head, into a copy")),
+        "not possible: a partial file can only be appended to",
+    ),
+    ("detaching a run", (("setsid", "setsid"),), "ignore SIGHUP"),
+    ("end of a run", (("mkfifo", "a pipe that closes"),), "poll several times a second"),
+    ("change detection", (("stat", "stat"), ("ls", "ls -lin")), "checksum it each time"),
+    ("CPU pinning", (("taskset", "taskset"),), "armload's own program"),
+)
+
+
+_OWN_PROGRAM_FOR = ("aarch64", "x86_64")
+
+
+def tool_ways(tools: Collection[str], machine: str) -> tuple[ChosenWay, ...]:
+    """Return what is done how on a board that has these tools and is such a machine."""
+    ways = [_way(purpose, choices, none, tools) for purpose, choices, none in _CHOICES]
+    if machine in _OWN_PROGRAM_FOR:
+        ways[0] = ChosenWay(
+            purpose=ways[0].purpose,
+            chosen="armload's own program",
+            reason=f"faster than {ways[0].chosen}, and it can resume",
+        )
+    return tuple(ways)
+
+
+def _way(
+    purpose: str, choices: tuple[tuple[str, str], ...], none: str, tools: Collection[str]
+) -> ChosenWay:
+    lacking: list[str] = []
+    for tool, words in choices:
+        if tool in tools:
+            return ChosenWay(purpose=purpose, chosen=words, reason=_reason(lacking))
+        lacking.append(tool)
+    return ChosenWay(purpose=purpose, chosen=none, reason=_reason(lacking))
+
+
+def _reason(lacking: list[str]) -> str:
+    return f"the board has no {' and no '.join(lacking)}" if lacking else "the best available"
+
 
 TOOLS = (
     "cat",

@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from armload.boards.address import SshAddress
-from armload.boards.bulk import TRANSFER_SILENCE_S, NotBegunError
-from armload.boards.ciphers import (
-    CipherChoice,
-    choose_ciphers,
-    features_here,
-    features_in,
+from armload.boards.board import SshAddress
+from armload.boards.bulk import (
+    PIECE_BYTES,
+    TRANSFER_SILENCE_S,
+    NotBegunError,
+    pieces,
+    reporting_chunks,
 )
 from armload.boards.failures import SlowCommandError, SwitchedOffError, translated
 from armload.boards.forward import Passage, Relay, relayed
 from armload.boards.framing import (
     READING,
+    after_mark,
     appending,
     cutting,
     marked,
@@ -33,17 +34,55 @@ from armload.boards.framing import (
     to_be_read,
 )
 from armload.boards.host import ChosenWay, Completed, Piece
-from armload.boards.pieces import pieces
-from armload.boards.sending import reporting_chunks
-from armload.boards.ssh_channel import blocks_of, errors_of, feed, output_of, sent_to
 from armload.boards.ssh_connection import SshConnection, open_connection
-from armload.boards.ssh_forward import open_passage
-from armload.boards.system_ssh import SystemSsh
+from armload.boards.system_ssh import SystemSsh, open_passage
+from armload.boards.transport import CipherChoice, choose_ciphers, features_here, features_in
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
 
 if TYPE_CHECKING:
     import paramiko
+
+
+def output_of(channel: paramiko.Channel) -> Iterator[bytes]:
+    """Yield what the command itself writes to standard output, to its end."""
+    return after_mark(blocks_of(channel))
+
+
+def blocks_of(channel: paramiko.Channel) -> Iterator[bytes]:
+    """Yield all of standard output, what the login shell writes included."""
+    return iter(lambda: channel.recv(PIECE_BYTES), b"")
+
+
+def errors_of(channel: paramiko.Channel) -> Iterator[bytes]:
+    """Yield standard error to its end."""
+    return iter(lambda: channel.recv_stderr(PIECE_BYTES), b"")
+
+
+def sent_to(channel: paramiko.Channel, chunk: bytes) -> bool:
+    """Write to standard input; return False where nobody reads it any more.
+
+    Raises:
+        TimeoutError: it was not taken in time.
+    """
+    try:
+        channel.sendall(chunk)
+    except TimeoutError:
+        raise
+    except OSError:
+        # The reader has gone; the channel knows why.
+        return False
+    return True
+
+
+def feed(channel: paramiko.Channel, stdin: bytes) -> None:
+    """Write all of standard input and close it."""
+    # A command need not read its input to the end, and a break shows on the reading side.
+    with contextlib.suppress(OSError, EOFError):
+        if stdin:
+            channel.sendall(stdin)
+        channel.shutdown_write()
+
 
 # Dropbear cuts the connection at longer command lines: 9000 bytes now, 1024 in old releases.
 LONGEST_COMMAND_BYTES = 900

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
     PASSWORD_VARIABLE,
@@ -27,8 +27,8 @@ from armload.boards.known_keys import (
     pinned_keys_file,
 )
 from armload.boards.transport import TransportMaker
-from armload.core.disk import unreadable
 from armload.core.errors import BoardError, ConnectError, DataError, LastingConnectError
+from armload.core.files import unreadable
 from armload.core.values import Value
 
 if TYPE_CHECKING:

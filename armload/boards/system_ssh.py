@@ -1,25 +1,28 @@
-"""The system's own ``ssh``, configured to connect exactly as our own connection did.
-
-It encrypts two to three times as fast as Python does. It gets a configuration and a file of host
-keys that are made from an open connection: the same hosts, users and keys, and of each host only
-the very key that was checked then. It never asks.
-"""
+"""The system's own ``ssh``, configured as our connection: for bulk data and forwarded ports."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
+import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armload.boards.board import SshAddress
 from armload.boards.bulk import Carrier, NotBegunError
 from armload.boards.failures import CONNECT_TIMEOUT_S, translated
+from armload.boards.forward import End, Passage
 from armload.boards.framing import marked, shell_line
+from armload.boards.ssh_connection import SshConnection, open_connection
+from armload.core.errors import ConnectError
 
 if TYPE_CHECKING:
     import fabric
+
 
 _BROKEN = 255
 _CIPHER = re.compile(rb"debug1: kex: client->server cipher: (\S+)")
@@ -164,3 +167,68 @@ def _plain(text: str, *, also_not: str = "") -> str:
     if any(letter in "\\\n\r" + also_not for letter in text):
         raise NotBegunError(f"{text!r} cannot be written in ssh's configuration")
     return text.replace("%", "%%")
+
+
+def open_passage(
+    address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]
+) -> Passage:
+    """Log in and find the best way to a port of a board.
+
+    Args:
+        port: on the board's loopback.
+        ciphers: for the system's ssh, in order of preference.
+
+    Raises:
+        BoardError: the server forbids it.
+        ConnectError: as ``open_connection``.
+    """
+    with contextlib.ExitStack() as stack:
+        connection = open_connection(address, board_name)
+        stack.callback(connection.close)
+        # Only this tells that it is forbidden: ssh says so to each client, not to us.
+        trial = connection.channel_to_port(port)
+        if trial is not None:
+            trial.close()
+        try:
+            return _BySystemSsh(connection, board_name, port, ciphers)
+        except NotBegunError:
+            stack.pop_all()
+            return _ByConnection(connection, port)
+
+
+class _ByConnection:
+    def __init__(self, connection: SshConnection, port: int) -> None:
+        self._connection = connection
+        self._port = port
+
+    def dial(self) -> End | None:
+        return self._connection.channel_to_port(self._port)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _BySystemSsh:
+    def __init__(
+        self, connection: SshConnection, board_name: str, port: int, ciphers: Sequence[str]
+    ) -> None:
+        self._name = board_name
+        with contextlib.ExitStack() as stack:
+            ssh = SystemSsh(connection.hosts, board_name, ciphers)
+            stack.callback(ssh.close)
+            self._path, carrier = ssh.forwarder(port)
+            # With its own input it also ends when armload is killed.
+            stack.enter_context(carrier.started(subprocess.PIPE))
+            self._started = stack.pop_all()
+
+    def dial(self) -> End | None:
+        end = socket.socket(socket.AF_UNIX)
+        try:
+            end.connect(str(self._path))
+        except OSError as error:
+            end.close()
+            raise ConnectError(f"{self._name}: the connection to the board dropped.") from error
+        return end
+
+    def close(self) -> None:
+        self._started.close()

@@ -1,15 +1,102 @@
-"""What carries an SSH connection: quick ciphers first, and an ear for what is no SSH server."""
+"""What carries an SSH connection: its cipher by what both CPUs can do, and no other server."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from armload.boards.ciphers import PYTHONS_CIPHERS
+from armload.boards.host import ChosenWay
+from armload.boards.probe import common_features, cores_of
+from armload.core.values import Value
 
 if TYPE_CHECKING:
     import paramiko
+
+
+_GCM = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+_CHACHA20 = ("chacha20-poly1305@openssh.com",)
+# In software their checksum makes them no faster than GCM.
+_CTR = ("aes128-ctr", "aes192-ctr", "aes256-ctr")
+
+PYTHONS_CIPHERS = (*_GCM, *_CTR)
+"""Those that paramiko knows, in the order that suits all CPUs."""
+
+# AES itself, and the multiplication that GCM's checksum takes, as ARM and x86 call them.
+_HARDWARE = (frozenset({"aes", "pmull"}), frozenset({"aes", "pclmulqdq"}))
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+class CipherChoice(Value):
+    """An order of preference; a server takes the first that it has, too.
+
+    Attributes:
+        order: by OpenSSH's names: the usual ones, all of them.
+        reason: why in this order.
+    """
+
+    order: tuple[str, ...]
+    reason: str
+
+    def way(self, negotiated: str, *, by_program: bool) -> ChosenWay:
+        """Return what to say of the cipher that client and server agreed on.
+
+        Args:
+            negotiated: its name; empty if unknown.
+            by_program: the client is the system's ``ssh``, which knows all ciphers.
+        """
+        if negotiated not in self.order:
+            reason = f"{self.reason}; the negotiated cipher is unknown"
+            return ChosenWay(
+                purpose="encryption", chosen=negotiated or self.order[0], reason=reason
+            )
+        better = self.order[: self.order.index(negotiated)]
+        unknown = [name for name in better if not by_program and name not in PYTHONS_CIPHERS]
+        not_offered = [name for name in better if name not in unknown]
+        but = [f"Python's SSH client does not support {unknown[0]}"] if unknown else []
+        but += [f"the server does not offer {not_offered[0]}"] if not_offered else []
+        reason = ", but ".join([self.reason, *([" and ".join(but)] if but else [])])
+        return ChosenWay(purpose="encryption", chosen=negotiated, reason=reason)
+
+
+def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoice:
+    """Put the ciphers into an order.
+
+    AES in GCM is the fastest where the CPUs of both ends have instructions for it, and several
+    times as slow as ChaCha20 in software. The slower end decides.
+
+    Args:
+        board: the features of the board's CPU; empty where they are not known.
+    """
+    lacking = [
+        words
+        for words, features in (("the board's CPU", board), ("this machine's CPU", here))
+        if features and not any(needed <= {*features} for needed in _HARDWARE)
+    ]
+    if lacking:
+        has = "have" if len(lacking) > 1 else "has"
+        reason = f"{' and '.join(lacking)} {has} no instructions for AES-GCM"
+        return CipherChoice(order=(*_CHACHA20, *_GCM, *_CTR), reason=reason)
+    reason = "the CPUs of both ends have instructions for AES-GCM"
+    if not (board and here):
+        reason = f"what the CPU {'here' if board else 'of the board'} can do is unknown"
+    return CipherChoice(order=(*_GCM, *_CHACHA20, *_CTR), reason=reason)
+
+
+def features_here() -> tuple[str, ...]:
+    """Return the features of this machine's CPU; none where the system is not Linux."""
+    try:
+        return features_in(_CPUINFO.read_bytes())
+    except OSError:
+        return ()
+
+
+def features_in(cpuinfo: bytes) -> tuple[str, ...]:
+    """Return the features that a ``/proc/cpuinfo`` tells."""
+    return common_features(cores_of(cpuinfo.decode("utf-8", "replace").splitlines()))
+
 
 _HEARD_BYTES = 256
 

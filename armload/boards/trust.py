@@ -6,8 +6,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from armload.boards.address import SshAddress
-from armload.boards.board import Board, RealReach, SshReach
+from armload.boards.board import Board, RealReach, SshAddress, SshReach
 from armload.boards.known_keys import pin_key, pinned_keys_file, pinned_line
 from armload.boards.ssh_connection import ServerKey, shown_key
 from armload.core.errors import UsageError

@@ -10,9 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from armload.build.index import package_index, trusted_certificates, without_login
-from armload.core.disk import is_refusal
 from armload.core.errors import BuildError
-from armload.core.files import sha256_of, written_whole
+from armload.core.files import is_refusal, sha256_of, written_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress, Step
 

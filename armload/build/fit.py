@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from armload.build.guards import CHECKED_BY_LIBRARIES
+from armload.build.features import CHECKED_BY_LIBRARIES
 from armload.build.inspection import Inspection, check
 from armload.build.target import Target
 from armload.core.errors import BuildError

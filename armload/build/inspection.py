@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.build.binary import FeatureUse
-from armload.build.features import Encoding, found_in
-from armload.build.guards import Symbols, guarded
+from armload.build.features import Encoding, Symbols, found_in, guarded
 from armload.build.target import Target
-from armload.core.disk import require_file, unreadable
 from armload.core.errors import BuildError, DataError
-from armload.core.files import beginning, sha256_of
+from armload.core.files import beginning, require_file, sha256_of, unreadable
 from armload.core.values import Value
 
 if TYPE_CHECKING:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.build.compiler import Compiler, compiler_name
-from armload.build.ninja import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
-from armload.build.order import Order, definitions, environment
+from armload.build.order import (
+    Order,
+    definitions,
+    environment,
+    native_folder,
+    overlay_folder,
+    own_files,
+)
+from armload.build.source import BUILT_PARTS
 from armload.build.system_compiler import (
     Machine,
     SystemCompilerName,
@@ -21,7 +30,7 @@ from armload.build.system_compiler import (
     words_for,
 )
 from armload.build.target import Target
-from armload.buildhost.pack import pack
+from armload.build.workshop import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
 from armload.core.errors import (
     ArmloadError,
     BoardError,
@@ -37,9 +46,45 @@ from armload.core.progress import Progress
 from armload.core.shell import quote, render
 from armload.deploy.follow import Growth, follow, stop
 from armload.deploy.launch import launch
-from armload.deploy.space import ask_space
 from armload.deploy.stored import StoredRun, list_runs
 from armload.deploy.transfer import push
+from armload.deploy.upload import ask_space
+
+
+def pack(source: Path, archive: Path, progress: Progress) -> None:
+    """Write what a build takes to ``archive``: the same files give the same bytes.
+
+    It holds ``engine/`` (llama.cpp), ``overlay/`` (our CMake project) and ``native/`` (the
+    trace's sources).
+    """
+    files = [
+        *(("engine", source, file) for file in _files(source)),
+        *(("overlay", overlay_folder(), file) for file in own_files(overlay_folder())),
+        *(("native", native_folder(), file) for file in own_files(native_folder())),
+    ]
+    with (
+        progress.step("Packing the source", total=len(files), unit="files") as step,
+        written_whole(archive) as beside,
+        beside.open("wb") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for count, (name, folder, file) in enumerate(files):
+            member = tarfile.TarInfo(f"{name}/{file.relative_to(folder).as_posix()}")
+            with file.open("rb") as content:
+                member.size = file.stat().st_size
+                member.mode = 0o755 if file.stat().st_mode & 0o100 else 0o644
+                tar.addfile(member, content)
+            step.update(count + 1)
+
+
+def _files(source: Path) -> Iterator[Path]:
+    for part in BUILT_PARTS:
+        top = source / part
+        for file in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if file.is_file():
+                yield file
+
 
 TIME_LIMIT_S = 6 * 3600
 UNPACKING_LIMIT_S = 600.0

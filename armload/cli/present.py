@@ -120,7 +120,7 @@ def load_charting_meanwhile() -> None:
 
 
 def _load_charting() -> None:
-    from armload.report.html import libraries
+    from armload.report.pages import libraries
 
     with contextlib.suppress(ImportError, OSError):  # writing the page will say it
         importlib.import_module("altair")

@@ -28,9 +28,13 @@ from armload.evaluation.record import Evaluated, find_evaluation
 from armload.evaluation.results import Point, is_right, points_of
 from armload.evaluation.way import Way
 from armload.models.find import model_called
-from armload.report.evaluation.document import EvaluationDocument
-from armload.report.evaluation.harness import harness_view
-from armload.report.evaluation.logits import LogitsDocument, agreement_view, sentence
+from armload.report.evaluation.document import (
+    EvaluationDocument,
+    LogitsDocument,
+    agreement_view,
+    harness_view,
+    sentence,
+)
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent

@@ -9,14 +9,13 @@ from pathlib import Path
 from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.cli.verbs.load import DURATION_S, FIND_REQUESTS, LoadOptions
-from armload.core.disk import require_file, unreadable
 from armload.core.errors import InterruptionError, UsageError
+from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.plan import ServiceSettings, ServingPlan
 from armload.report.layout import whole
-from armload.report.load.document import LoadDocument
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadDocument, loaded_of
 from armload.report.load.page import write_page
 from armload.report.load.table import load_view
 from armload.runs.request import EngineSource, Request, Waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from armload.analysis.load.objectives import read_objectives
+from armload.analysis.load.records import read_objectives
 from armload.bench.options import Options
 from armload.cli import terminal
 from armload.cli.streams import show_document
@@ -13,7 +13,7 @@ from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST
 from armload.core.values import counted
-from armload.engines.defaults import TUNED_REQUESTS
+from armload.engines.plan import TUNED_REQUESTS
 from armload.report.layout import whole
 from armload.report.tuning.page import write_page
 from armload.report.tuning.table import settings_view

@@ -34,8 +34,8 @@ from armload.cli.verbs import (
     watch,
 )
 from armload.core.errors import UsageError
-from armload.core.names import did_you_mean
 from armload.core.options import declared_options
+from armload.core.validation_messages import did_you_mean
 
 namespace = Collection("armload")
 for verb in (

@@ -21,7 +21,6 @@ from armload.cli.streams import (
     promise_document,
     show_document,
 )
-from armload.core.disk import READ_REMEDY, is_about_network, is_refusal
 from armload.core.errors import (
     ArmloadError,
     ConnectError,
@@ -30,6 +29,7 @@ from armload.core.errors import (
     LocalMemoryError,
     UsageError,
 )
+from armload.core.files import READ_REMEDY, is_about_network, is_refusal
 from armload.core.options import LETTERS, Declared, OptionGroup, declared_options
 
 Options = TypeVar("Options", bound=OptionGroup)

@@ -8,9 +8,8 @@ from armload.boards.probe import Probe
 from armload.conversion.making import Source, carry_out, made_alone
 from armload.conversion.room import need_board_space, need_disk, need_memory
 from armload.conversion.shelf import IMPORTANCE, Made, keep, made_there, part_in, place_of
-from armload.core.disk import require_file
 from armload.core.errors import UsageError
-from armload.core.files import sha256_of
+from armload.core.files import require_file, sha256_of
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 from armload.engines.importance import CHUNK_TOKENS, PROGRAM, RESULT, Importance, ImportancePlan

@@ -13,16 +13,15 @@ from armload.analysis.run import Run
 from armload.boards.board import LocalReach
 from armload.boards.probe import Probe
 from armload.conversion.shelf import lock_of, part_in
-from armload.core.disk import written_in
 from armload.core.errors import RunError
-from armload.core.files import content
+from armload.core.files import content, written_in
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.workspace import runs_folder
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
-from armload.engines.model_tool import AnyPlan, InPlace, ModelTool
+from armload.engines.model_program import InPlace, ModelTool, ToolPlan
 from armload.models.model import Model
 from armload.runs.pipeline import execute
 from armload.runs.session import Session
@@ -82,7 +81,7 @@ def made_alone(place: Path, progress: Progress) -> Iterator[None]:
 
 def carry_out(
     source: Source,
-    engine: ModelTool[AnyPlan],
+    engine: ModelTool[ToolPlan],
     place: Path,
     progress: Progress,
     *,

@@ -34,10 +34,10 @@ from armload.engines.quantise import (
 )
 from armload.models.file_types import check_importance, quantised_types
 from armload.models.find import model_called
-from armload.models.foreseen import quantised_name
 from armload.models.gguf import read_model, read_outline
 from armload.models.header import Header
 from armload.models.model import Model
+from armload.models.quant_mix import quantised_name
 from armload.runs.request import Request
 from armload.runs.session import session
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from armload.boards.host import Host
 from armload.boards.probe import Probe
-from armload.core.disk import free_space
 from armload.core.errors import BoardError, DiskError
+from armload.core.files import free_space
 from armload.core.values import format_bytes
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.deploy.space import SPARE_BYTES, ask_space
 from armload.deploy.transfer import what_is_stored
+from armload.deploy.upload import SPARE_BYTES, ask_space
 from armload.models.file_types import TENSOR_TYPES
-from armload.models.foreseen import foreseen
 from armload.models.header import Header
 from armload.models.metadata import EMBEDDING, OUTPUT
 from armload.models.model import Model
+from armload.models.quant_mix import foreseen
 
 
 def largest_size_bytes(model: Model, header: Header, file_type: str) -> int:

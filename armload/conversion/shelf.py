@@ -16,7 +16,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
 from armload.engines.quantise import Fallback
-from armload.models.checksum import cached_sha256
+from armload.models.model import cached_sha256
 
 QUANTISED, IMPORTANCE = "quantised", "importance"
 """Folders of the cache."""

@@ -18,9 +18,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from armload.core.disk import is_there
 from armload.core.errors import UsageError
-from armload.core.mistakes import first_mistake
+from armload.core.files import is_there
+from armload.core.validation_messages import first_mistake
 from armload.core.values import Value
 
 LETTERS = {

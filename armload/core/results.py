@@ -9,10 +9,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from armload.core.disk import is_there, unreadable
 from armload.core.errors import DataError, NewerFormatError, UsageError
-from armload.core.files import write_whole
-from armload.core.mistakes import explain_mistake
+from armload.core.files import is_there, unreadable, write_whole
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import load_json
 
 Read = TypeVar("Read", bound=BaseModel)

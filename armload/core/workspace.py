@@ -16,7 +16,7 @@ from pathlib import Path
 import platformdirs
 
 from armload.core.errors import UsageError
-from armload.core.names import did_you_mean, nearest_first
+from armload.core.validation_messages import did_you_mean, nearest_first
 
 _ONE_OF = {"boards": "board", "toolchains": "target", "shapes": "shape", "tasks": "task"}
 

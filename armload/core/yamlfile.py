@@ -10,9 +10,14 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from armload.core.disk import unreadable
 from armload.core.errors import DataError
-from armload.core.mistakes import Mistake, allowed_keys, boolean_for_a_number, first_mistake
+from armload.core.files import unreadable
+from armload.core.validation_messages import (
+    Mistake,
+    allowed_keys,
+    boolean_for_a_number,
+    first_mistake,
+)
 from armload.core.workspace import data_file, data_files
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -1,4 +1,4 @@
-"""Files in place on a board, each verified there."""
+"""Files in place on a board, each verified there, and programs of ours ready for its shell."""
 
 from __future__ import annotations
 
@@ -10,20 +10,76 @@ from armload.boards.board import Board, EmulatedReach
 from armload.boards.host import Host
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
 from armload.build.binary import Binary
-from armload.build.helper import ARCHITECTURES, SHA256, helper
+from armload.build.helper import ARCHITECTURES, SHA256, Helper, helper
 from armload.build.target import load_target
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value
-from armload.deploy.claims import need_board
-from armload.deploy.helpers import put_helper
 from armload.deploy.layout import Layout
+from armload.deploy.lease import need_board
 from armload.deploy.payload import Payload
 from armload.deploy.retry import Patience, patiently
-from armload.deploy.space import need_space
 from armload.deploy.transfer import PATIENCE_S, deliver
-from armload.deploy.upload import Stored, parse_stored, stored_script
+from armload.deploy.upload import Stored, Upload, need_space, parse_stored, stored_script
+
+
+def own_program(
+    host: Host, layout: Layout, name: str, found: Probe, progress: Progress
+) -> tuple[str, ...] | None:
+    """Return the words that start a program of ours; none where it cannot run.
+
+    It is put on the board first. Under a launcher the shell is this machine's own, so the program
+    lies there already, and runs as all programs do that are built for the board.
+
+    Raises:
+        BuildError, MissingToolError: it cannot be compiled.
+        BoardError, ConnectError, TransferError: as for ``push``.
+    """
+    if host.launcher:
+        return (*host.launcher, str(helper(name, progress).path.resolve()))
+    if found.machine not in ARCHITECTURES:
+        return None
+    ours = helper(name, progress, architecture=found.machine)
+    return (str(put_helper(host, layout, ours, progress)),)
+
+
+def program_of_the_shell(
+    host: Host, layout: Layout, name: str, machine: str, progress: Progress
+) -> PurePosixPath:
+    """Put a program of ours on a board, for its shell to start, and return where it lies.
+
+    Under a launcher, too: it is then of the shell's own kind of machine, and starts the launcher.
+
+    Args:
+        name: as in ``toolchains/board/``.
+        machine: ``uname -m`` of the shell.
+
+    Raises:
+        BuildError, MissingToolError: it cannot be compiled.
+        BoardError, ConnectError, TransferError: as for ``push``; or there is none for the machine.
+    """
+    if machine not in ARCHITECTURES:
+        raise BoardError(
+            f"{host.name}: its kernel is {machine}, and armload's program {name} runs on "
+            f"{' and '.join(ARCHITECTURES)} only."
+        )
+    return put_helper(host, layout, helper(name, progress, architecture=machine), progress)
+
+
+def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> PurePosixPath:
+    """Put a program of ours on a board, and return where it lies.
+
+    Raises:
+        BusyError: meanwhile somebody else has taken the board over.
+        BoardError, ConnectError, TransferError: as for ``push``.
+    """
+    remote = layout.program(ours.sha256, ours.name)
+    upload = Upload(local=ours.path, remote=remote, sha256=ours.sha256, executable=True)
+    still_ours = partial(need_board, host, layout.workdir)
+    deliver(host, upload, None, progress, still_ours=still_ours)
+    return remote
+
 
 _ASKED_AT_ONCE = 100
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from armload.boards.mounts import free_bytes
+from armload.boards.folder import free_bytes
 from armload.core.values import Value, format_bytes
 from armload.deploy.exit_record import Cut, ExitRecord, Peaks, read_exit_record, read_peaks
 

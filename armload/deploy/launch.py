@@ -9,14 +9,43 @@ from pathlib import PurePosixPath
 
 from armload.boards.framing import reason
 from armload.boards.host import Host
-from armload.core.errors import ConnectError
+from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import render
 from armload.core.values import Value
-from armload.deploy.claims import SERVING
 from armload.deploy.layout import PROGRAM_FOLDER
-from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
+from armload.deploy.lease import RENEW_EVERY_S, SERVING, TERM_S, Lease
 from armload.deploy.retry import patiently
-from armload.deploy.space import refusal
+from armload.deploy.upload import refusal
+
+
+def check_governor(host: Host, wanted: str) -> None:
+    """Refuse a governor that a board cannot be given.
+
+    Raises:
+        BoardError: it has none at all, or not this one, or this user may not set it.
+        ConnectError: it does not answer.
+    """
+    policies = [
+        line.split(";") for line in host.run(render("governor_may.sh.j2", {})).text.splitlines()
+    ]
+    if not policies:
+        raise BoardError(
+            f"{host.name}: its kernel exposes no CPU frequency governors, so none can be set.",
+            "Omit --governor.",
+        )
+    offered = {name for _, now, names in policies for name in (now, *names.split())}
+    for may, now, names in policies:
+        if wanted not in (now, *names.split()):
+            raise BoardError(
+                f"{host.name}: there is no CPU frequency governor {wanted!r}.",
+                f"Available: {', '.join(sorted(offered))}.",
+            )
+        if may != "yes":
+            raise BoardError(
+                f"{host.name}: the governor is {now}, and this user may not change it.",
+                "Log in as root ('user' under 'reach' in the board's file), or omit --governor.",
+            )
+
 
 JOB_MARK = b"#job "
 """Begins the last line of a run's script, a comment that holds the job."""

@@ -7,14 +7,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from armload.core.disk import require_utf_8
 from armload.core.errors import UsageError
+from armload.core.files import require_utf_8
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.layout import Layout
 from armload.deploy.upload import Upload
-from armload.models.checksum import cached_sha256
-from armload.models.model import Model
+from armload.models.model import Model, cached_sha256
 
 
 class FoundFile(Value):

@@ -14,7 +14,7 @@ from armload.core.errors import ArmloadError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import Value
-from armload.deploy.helpers import own_program
+from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
 
 _NO_MODEL = "#no model"

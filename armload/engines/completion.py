@@ -15,8 +15,13 @@ from armload.engines.llama_cpp import (
     least_context_tokens,
     most_prompt_tokens,
 )
-from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
-from armload.engines.model_program import binary_record, model_record
+from armload.engines.model_program import (
+    ModelEngine,
+    binary_record,
+    memory_of,
+    model_record,
+    peak_memory,
+)
 from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences

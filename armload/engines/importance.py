@@ -14,8 +14,13 @@ from armload.deploy.payload import Payload
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import NO_REPACK, check_architecture, if_offered
-from armload.engines.model_engine import memory_of, peak_memory
-from armload.engines.model_tool import InPlace, ModelTool, payload_from_program_folder
+from armload.engines.model_program import (
+    InPlace,
+    ModelTool,
+    memory_of,
+    payload_from_program_folder,
+    peak_memory,
+)
 from armload.engines.output import Output
 from armload.engines.trace import read_trace
 from armload.models.model import Model

@@ -9,12 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from armload.core.errors import UsageError
-from armload.engines.cpu_set import cpu_numbers
 from armload.engines.output import EngineTimes
-from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Plan
+from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Plan, cpu_numbers
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
-from armload.models.prompt import prompt_of
+from armload.models.tokens import prompt_of
 
 MAX_PROMPT_BYTES = 100_000
 KV_ROUNDING_TOKENS = 256

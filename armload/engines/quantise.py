@@ -14,7 +14,7 @@ from armload.deploy.payload import Payload
 from armload.engines.engine import Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import if_offered
-from armload.engines.model_tool import InPlace, ModelTool, payload_from_program_folder
+from armload.engines.model_program import InPlace, ModelTool, payload_from_program_folder
 from armload.engines.output import Output
 from armload.models.model import Model
 

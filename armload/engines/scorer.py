@@ -20,16 +20,16 @@ from armload.engines.answers import (
     LogitsAnswer,
     read_answers,
 )
-from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
     if_offered,
     settings_words,
 )
-from armload.engines.model_engine import ModelEngine, memory_of, peak_memory
+from armload.engines.model_program import ModelEngine, memory_of, peak_memory
 from armload.engines.output import Output
 from armload.engines.plan import (
+    DEFAULT_TIME_LIMIT_S,
     MICRO_BATCH_TOKENS,
     ScorerSettings,
     Seconds,

@@ -20,12 +20,11 @@ from armload.engines.llama_cpp import (
     if_offered,
     settings_words,
 )
-from armload.engines.model_engine import ModelEngine, memory_of
+from armload.engines.model_program import ModelEngine, memory_of
 from armload.engines.output import Output
 from armload.engines.plan import LONGEST_RUN_S, ServingPlan, kv_share
 from armload.engines.prediction import Sequences
-from armload.engines.trace import Step, read_lines
-from armload.engines.weights_record import Weights
+from armload.engines.trace import Step, Weights, read_lines
 from armload.models.model import Model
 
 SERVER = "llama-server"

@@ -15,8 +15,7 @@ from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, Site
 from armload.engines.job import Job, Subject
 from armload.engines.llama_cpp import check_architecture, command, offers
-from armload.engines.model_engine import working_bytes
-from armload.engines.model_program import model_record
+from armload.engines.model_program import model_record, working_bytes
 from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.models.model import Model

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from armload.core.disk import require_file
 from armload.core.errors import DataError, UsageError
+from armload.core.files import require_file
 from armload.core.progress import Progress, Silent
 from armload.evaluation.data_files import Row, read_rows
 from armload.evaluation.question import LETTERS, Question

@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from armload.core.disk import unreadable
 from armload.core.errors import DataError, MissingToolError
+from armload.core.files import unreadable
 from armload.core.shell import pip_install
 from armload.core.values import Value, load_json
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from armload.core.errors import ArmloadError
 from armload.core.workspace import runs_folder
 from armload.engines.job import Place
-from armload.runs.assemble import read_job
-from armload.runs.describe import FILE_NAME
+from armload.runs.assemble import FILE_NAME, read_job
 
 
 def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, Place]]:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from armload import __version__
-from armload.core.disk import unreadable
 from armload.core.errors import DataError
-from armload.core.files import content, write_whole
+from armload.core.files import content, unreadable, write_whole
 from armload.core.ids import fingerprint_of, new_id
 from armload.core.locks import locked
 from armload.core.progress import Progress

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
-from armload.core.disk import require_file
 from armload.core.errors import UsageError
+from armload.core.files import require_file
 from armload.core.values import Value
 from armload.core.workspace import data_file
 from armload.evaluation.data_files import Format

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from armload.core.errors import UsageError
-from armload.core.names import nearest_first
+from armload.core.validation_messages import nearest_first
 from armload.models.header import Header
 
 TENSOR_TYPES: Mapping[str, str] = {

@@ -1,20 +1,29 @@
-"""From what a person calls a model to its file."""
+"""From what a person calls a model to its file, and what models leave in the cache."""
 
 from __future__ import annotations
 
 import hashlib
+from importlib import resources
 from pathlib import Path
 
-from armload.core.disk import require_file, require_utf_8
+from armload.core.cache import (
+    CacheItem,
+    Kind,
+    disk_usage,
+    entries,
+    is_left_over,
+    items_of,
+    left_over,
+)
 from armload.core.errors import UsageError
+from armload.core.files import require_file, require_utf_8
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
 from armload.models import hub
 from armload.models.gguf import read_model
-from armload.models.mix import check_file_type
 from armload.models.model import Model
+from armload.models.quant_mix import check_file_type
 from armload.models.shape import Shape, load_shape
-from armload.models.shipped import WORD_PROBLEMS, word_problems_model
 from armload.models.synth import (
     DEMO_QUANTISATION,
     DEMO_SEED,
@@ -24,6 +33,26 @@ from armload.models.synth import (
     synthesise,
     synthesise_like,
 )
+
+WORD_PROBLEMS = "word-problems:"
+"""What the name of a model begins with that was trained on generated word problems."""
+
+QUANTISATIONS = ("Q8_0", "Q2_K")
+
+
+def word_problems_model(reference: str) -> Path:
+    """Return the file of ``word-problems:TYPE``.
+
+    Raises:
+        UsageError: the model is not shipped in that type.
+    """
+    quantisation = reference.removeprefix(WORD_PROBLEMS).upper()
+    if quantisation not in QUANTISATIONS:
+        names = ", ".join(WORD_PROBLEMS + each for each in QUANTISATIONS)
+        raise UsageError(f"There is no model {reference!r}.", f"Available: {names}.")
+    folder = resources.files("armload.models").joinpath("trained")
+    return Path(str(folder.joinpath(f"word-problems-{quantisation}.gguf")))
+
 
 DEMO = "demo"
 """The name of the model of random weights that armload makes itself."""
@@ -133,3 +162,29 @@ def _likeness(reference: str) -> tuple[Shape, str, Path]:
 def made_file(name: str) -> Path:
     """Return where the cache keeps a model that armload makes."""
     return cache_folder() / "models" / f"made-{GENERATION}" / name
+
+
+def model_kinds() -> tuple[Kind, ...]:
+    """Return models that armload made, and the checksums that it remembers."""
+    hashes = tuple(path for path in entries("hashes") if not is_left_over(path))
+    remembered = CacheItem(label="all", paths=hashes, size_bytes=disk_usage(hashes))
+    return (
+        Kind(
+            name="models",
+            what="models of random weights",
+            again="seconds",
+            items=items_of("models"),
+        ),
+        Kind(
+            name="slices",
+            what="times of slices of models on boards",
+            again="timing the slices again",
+            items=items_of("slices"),
+        ),
+        Kind(
+            name="hashes",
+            what="checksums of model files",
+            again="reading each model once",
+            items=(*([remembered] if hashes else []), *left_over("hashes")),
+        ),
+    )

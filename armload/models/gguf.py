@@ -6,14 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.core.disk import require_file, unreadable
+from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress, Silent
-from armload.models.anatomy import Anatomy, anatomy_of
-from armload.models.checksum import cached_sha256
 from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
-from armload.models.model import Model, ModelPart
-from armload.models.parts import read_headers
+from armload.models.model import Model, ModelPart, cached_sha256, read_headers
+from armload.models.model_summary import Anatomy, anatomy_of
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:

@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from armload.core.errors import DataError
-from armload.models.header import Header
-from armload.models.header_values import Array
+from armload.models.header import Array, Header
 
 KV_BYTES_PER_VALUE, FLOAT_BYTES = 2, 4
 EMBEDDING = "token_embd.weight"

@@ -1,10 +1,21 @@
-"""A model file and the facts that decide how it runs."""
+"""A GGUF model: its files, its checksum, and the facts that decide how it runs."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+from armload.core.errors import DataError
+from armload.core.files import write_whole
+from armload.core.progress import Progress
 from armload.core.values import Value
+from armload.core.workspace import cache_folder
+from armload.models.header import Header, check_whole, read_header
 
 
 class ModelPart(Value):
@@ -68,3 +79,149 @@ class Model(Value):
         if not missing:
             return ""
         return f"it is recurrent or hybrid ({missing} of {self.layers} layers without attention)"
+
+
+BLOCK_BYTES = 4 << 20
+"""A file's blocks can be summed on several CPUs at once; its SHA-256 cannot."""
+
+_RECORD = re.compile(r"([0-9a-f]{64})\n([0-9a-f]{64})\n")
+
+
+class Checksums(Value):
+    """Two checksums of the same reading of a file, so that one stands for the other.
+
+    Attributes:
+        sha256: of the whole, 64 hexadecimal digits.
+        blocks_sha256: of the list of its blocks' SHA-256 sums, each as 64 hexadecimal digits and
+            a newline; a block has ``BLOCK_BYTES``, the last one what is left.
+    """
+
+    sha256: str
+    blocks_sha256: str
+
+
+def cached_sha256(path: Path, progress: Progress) -> str:
+    """Return the file's SHA-256; from where, and with which errors, as ``cached_checksums``."""
+    return cached_checksums(path, progress).sha256
+
+
+def cached_checksums(path: Path, progress: Progress) -> Checksums:
+    """Return a file's checksums, from the cache when path, size, times and inode are the same.
+
+    Raises:
+        DataError: the file changed while it was read.
+        OSError: the file cannot be read.
+    """
+    before = _identity(path)
+    remembered = cache_folder() / "hashes" / hashlib.sha256(os.fsencode(before)).hexdigest()
+    with contextlib.suppress(OSError):
+        if known := _RECORD.fullmatch(remembered.read_text()):
+            return Checksums(sha256=known[1], blocks_sha256=known[2])
+    computed = _computed(path, progress)
+    if _identity(path) != before:
+        raise DataError(
+            f"{path}: the file changed while it was read.",
+            "Wait until it is written completely, then retry.",
+        )
+    with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
+        write_whole(remembered, f"{computed.sha256}\n{computed.blocks_sha256}\n".encode())
+    return computed
+
+
+def _identity(path: Path) -> str:
+    status = path.stat()
+    # The change time catches a file that was rewritten and then given its former
+    # modification time, as `cp -p` and `rsync -t` do.
+    numbers = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return "\0".join((str(path.resolve()), *map(str, numbers)))
+
+
+def _computed(path: Path, progress: Progress) -> Checksums:
+    whole, blocks = hashlib.sha256(), hashlib.sha256()
+    done = 0
+    with (
+        path.open("rb") as file,
+        progress.step(f"Checksum of {path.name}", total=path.stat().st_size, unit="B") as step,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        while block := file.read(BLOCK_BYTES):
+            of_block = beside.submit(hashlib.sha256, block)
+            whole.update(block)
+            blocks.update(f"{of_block.result().hexdigest()}\n".encode())
+            done += len(block)
+            step.update(done)
+    return Checksums(sha256=whole.hexdigest(), blocks_sha256=blocks.hexdigest())
+
+
+_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+_KEYS = "split."
+
+
+def part_names(name: str) -> tuple[str, ...]:
+    """Return the names of all parts of a model from the first one's; of one file, its own."""
+    match = _NAME.fullmatch(name)
+    if match is None or int(match["number"]) != 1:
+        return (name,)
+    stem, count = match["stem"], int(match["count"])
+    return tuple(f"{stem}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1))
+
+
+def read_headers(path: Path, *, need_weights: bool = True) -> tuple[Header, tuple[Path, ...]]:
+    """Read the header of a model, and of all its parts if it has several.
+
+    Args:
+        need_weights: a part that ends before its weights do is refused.
+
+    Returns:
+        The header of the file that the parts would be, one after the other; and the parts, of
+        which the first is ``path``, or nothing if the model is one file.
+
+    Raises:
+        DataError: no header of a GGUF file, or a part that is missing or truncated, or not the
+            first one.
+        OSError: a file cannot be read.
+    """
+    first = read_header(path)
+    parts = _parts(path, first)
+    if not parts:
+        return first, ()
+    headers = [first, *(read_header(part) for part in parts[1:])]
+    tensors, before_bytes = [], 0
+    for part, header in zip(parts, headers, strict=True):
+        if need_weights:
+            check_whole(part, header.file_bytes, header.whole_bytes)
+        tensors += [
+            replace(tensor, offset_bytes=before_bytes + tensor.offset_bytes)
+            for tensor in header.tensors
+        ]
+        before_bytes += max(header.file_bytes, header.whole_bytes)
+    metadata = {key: value for key, value in first.metadata.items() if not key.startswith(_KEYS)}
+    whole = replace(first, metadata=metadata, tensors=tuple(tensors), file_bytes=before_bytes)
+    return whole, parts
+
+
+def _parts(path: Path, header: Header) -> tuple[Path, ...]:
+    count = header.metadata.get("split.count", 0)
+    if not isinstance(count, int) or count < 2:
+        return ()
+    name = _NAME.fullmatch(path.name)
+    if name is None or int(name["count"]) != count:
+        raise DataError(
+            f"{path}: this file is one of {count} parts of a split model, and the other parts "
+            "are found by its name.",
+            f"Call it NAME-00001-of-{count:05}.gguf, and the others likewise.",
+        )
+    if int(name["number"]) != 1:
+        raise DataError(
+            f"{path}: this file is one of {count} parts of a split model.",
+            f"Give the first part: {name['stem']}-00001-of-{count:05}.gguf",
+        )
+    parts = tuple(path.with_name(each) for each in part_names(path.name))
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise DataError(
+            f"{path}: this file is one of {count} parts of a split model, and there is no "
+            f"{missing[0]} beside it.",
+            "Put all parts into one folder.",
+        )
+    return parts

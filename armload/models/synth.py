@@ -9,15 +9,14 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armload.core.disk import free_space
 from armload.core.errors import DiskError, UsageError
-from armload.core.files import written_whole
+from armload.core.files import free_space, written_whole
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.models.blocks import TYPES, bytes_per_row, elements_per_block, random_rows
 from armload.models.byte_pairs import byte_pairs_vocabulary, smallest_text
 from armload.models.describe import describe
-from armload.models.mix import check_file_type, mixed_types
+from armload.models.quant_mix import check_file_type, mixed_types
 from armload.models.shape import BytePairs, SentencePieces, Shape, check_shape
 from armload.models.tensors import ROUTER, Constant, Matrix, constants, matrices
 from armload.models.vocabulary import Vocabulary, smallest_vocabulary, vocabulary

@@ -1,14 +1,17 @@
-"""Programs that were built, as a table for a terminal."""
+"""Programs that were built or inspected, for a terminal and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.build.binary import Binary
+from armload.build.binary import Binary, FeatureUse
+from armload.build.fit import Fit
+from armload.build.inspection import Inspection
 from armload.core.values import format_bytes
-from armload.report.layout import Column, Rows, whole
+from armload.report.layout import Column, Details, Rows, whole
 
 
 def binaries_table(binaries: Sequence[Binary]) -> Rows:
@@ -28,4 +31,84 @@ def binaries_table(binaries: Sequence[Binary]) -> Rows:
             " ".join(use.feature for use in binary.features if not use.guarded),
             whole(str(binary.path)),
         )
+    return table
+
+
+_VERDICTS = {
+    "runs": ("runs", "green"),
+    "slow": ("runs slowly", "yellow"),
+    "perhaps": ("may run", "yellow"),
+    "no": ("does not run", "red"),
+}
+
+
+class Inspected(Inspection):
+    """An inspection, and under ``targets`` where the program runs."""
+
+    targets: tuple[Fit, ...]
+
+    @classmethod
+    def of(cls, inspection: Inspection, fits: Sequence[Fit]) -> Inspected:
+        """Put the two together."""
+        return cls(**dict(inspection), targets=tuple(fits))
+
+
+def inspection_table(inspection: Inspection, fits: Sequence[Fit]) -> Group:
+    """Lay out what a program is, the CPU features that it uses, and where it runs."""
+    features = _features(inspection.features)
+    between: list[RenderableType] = [] if features.is_empty else [features, Text("")]
+    return Group(_details(inspection), Text(""), *between, _fits(fits))
+
+
+def _details(inspection: Inspection) -> Details:
+    rows: list[tuple[str, str | Text]] = [
+        ("file", whole(str(inspection.path))),
+        ("sha256", inspection.sha256),
+        ("size", format_bytes(inspection.size_bytes)),
+        ("architecture", inspection.architecture),
+        ("linked", _linked(inspection)),
+        ("stripped", "yes" if inspection.is_stripped else "no: it contains symbols"),
+    ]
+    if not inspection.features and inspection.architecture == "aarch64":
+        rows.append(("CPU features", "only those of every 64-bit ARM CPU"))
+    return Details(rows)
+
+
+def _linked(inspection: Inspection) -> str:
+    if inspection.is_static:
+        return "statically"
+    wanted = [inspection.interpreter] if inspection.interpreter else []
+    return f"dynamically: it needs {', '.join([*wanted, *inspection.needed])}"
+
+
+def _features(uses: Sequence[FeatureUse]) -> Rows:
+    table = Rows(
+        Column(heading="CPU feature"),
+        Column(heading="uses", is_number=True),
+        Column(heading="checked at\nrun time", is_number=True),
+        Column(heading="first at", is_number=True),
+        Column(heading=""),
+        Column(heading="in", below=""),
+    )
+    for use in uses:
+        table.add(
+            Text(use.feature, style="bold"),
+            f"{use.count:,}",
+            "all" if use.guarded else f"{use.guarded_count:,}",
+            f"{use.address:#x}",
+            use.mnemonic,
+            whole(use.symbol or ""),
+        )
+    return table
+
+
+def _fits(fits: Sequence[Fit]) -> Rows:
+    table = Rows(
+        Column(heading="target"),
+        Column(heading="the program"),
+        Column(heading="why", is_prose=True, below=""),
+    )
+    for fit in fits:
+        word, style = _VERDICTS[fit.verdict]
+        table.add(Text(fit.target, style="bold"), Text(word, style=style), fit.reason)
     return table

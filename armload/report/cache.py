@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from armload.build.shelf import ShelvedBuild
-from armload.core.cache import Decision, Fate, Kind
+from armload.core.cache import Decision, Fate, Kind, items_of
 from armload.core.values import Value, format_bytes
 from armload.report.layout import Column, Rows
 
@@ -107,4 +107,16 @@ def cleaned_cache(kinds: Sequence[Kind], decisions: Sequence[Decision]) -> Clean
         freed_bytes=sum(item.size_bytes for item in items if item.fate == "freed"),
         kinds=tuple(KindSize(kind=kind.name, size_bytes=kind.size_bytes) for kind in kinds),
         items=items,
+    )
+
+
+def report_kinds() -> tuple[Kind, ...]:
+    """Return the charting libraries that pages carry."""
+    return (
+        Kind(
+            name="vega",
+            what="the pages' charting libraries",
+            again="a second",
+            items=items_of("vega"),
+        ),
     )

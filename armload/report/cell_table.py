@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate
-from armload.report.ranking import fastest
+from armload.report.cells import Cell, Estimate, fastest
 from armload.report.settings import ALWAYS_SHOWN, MODEL, NONE, PROGRAM, THREADS, differing
 
 

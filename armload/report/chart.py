@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from armload.analysis.causes import Cause
-from armload.analysis.frequency import Cores
+from armload.analysis.columns import Cores
 from armload.analysis.run import Run
 from armload.analysis.summary import generating, prompting
 from armload.engines.trace import Step

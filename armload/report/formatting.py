@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from armload.analysis.causes import CAUSES, Cause, causes
-from armload.analysis.frequency import Cores, cores_of
+from armload.analysis.columns import Cores, cores_of
 from armload.analysis.recommendation import per_token
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure_line

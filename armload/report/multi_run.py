@@ -15,14 +15,12 @@ from armload.core.progress import Progress
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cell_table import cell_table
-from armload.report.cells import Cell, boards_of, cells_of
+from armload.report.cells import Cell, as_fast_as, boards_of, cells_of, fastest
 from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure
-from armload.report.html import render
-from armload.report.ranking import as_fast_as, fastest
+from armload.report.pages import Report, check_report_folder, render, write_report
 from armload.report.settings import subject
 from armload.report.speculation import gains
-from armload.report.written import Report, check_report_folder, write_report
 
 MOST_NAMED = 3
 """More models than that are counted."""

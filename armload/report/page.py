@@ -15,9 +15,9 @@ from armload.report.cells import cells_of
 from armload.report.chart import token_chart
 from armload.report.drawing import Specification, png
 from armload.report.figures.every import storage_figures
-from armload.report.held import weights_line
-from armload.report.html import render
+from armload.report.pages import render
 from armload.report.speculation import gain_lines, speculation_line
+from armload.report.table import weights_line
 
 PAGE_NAME, PICTURE_NAME = "report.html", "tokens.png"
 TEMPLATE_NAME = "page.html.j2"

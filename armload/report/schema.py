@@ -15,29 +15,27 @@ from armload.analysis.load.comparison import LoadComparison
 from armload.analysis.run import FORMAT, Run
 from armload.bench.fitting import Fit
 from armload.bench.options import Options
-from armload.boards.address import SshAddress
-from armload.boards.board import Board
+from armload.boards.board import Board, SshAddress
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
 from armload.build.shelf import ShelvedBuild
 from armload.conversion.checkpoints.converting import Converted
 from armload.core.values import ValueList
-from armload.deploy.claims import Claim
+from armload.deploy.lease import Claim
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.sides import Tradeoff
-from armload.models.anatomy import Anatomy
+from armload.models.model_summary import Anatomy
+from armload.report.binaries import Inspected
 from armload.report.boards import ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
-from armload.report.evaluation.document import EvaluationDocument
-from armload.report.evaluation.logits import LogitsDocument
+from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
 from armload.report.failure import DeployedBoard, Failed, FetchedRuns
-from armload.report.inspected import Inspected
-from armload.report.load.document import LoadDocument
-from armload.report.quantised import QuantisedModels
+from armload.report.load.loaded import LoadDocument
+from armload.report.models import QuantisedModels
+from armload.report.pages import WrittenReport
 from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
 from armload.report.sweep import SweptCells
-from armload.report.written import WrittenReport
 from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService

@@ -15,10 +15,9 @@ from armload.core.values import Value
 from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, Quantile, cells_of
+from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest
 from armload.report.layout import Column, Rows
 from armload.report.multi_run import rivals
-from armload.report.ranking import fastest
 from armload.report.settings import MODEL, NONE, REPACKED, Settings, choices_of, differing
 from armload.report.speculation import SpeculationOfCell, gains, speculation_of
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 
-from armload.analysis.background import read_background_processes
+from armload import __version__
 from armload.analysis.conditions_log import (
     Around,
     read_after,
+    read_background_processes,
     read_cache,
     read_governor,
     read_swapped,
@@ -18,17 +21,92 @@ from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import judge
+from armload.boards.board import Board, Facts, RealReach
+from armload.boards.probe import Probe
+from armload.boards.rates import Rates
 from armload.core.errors import DataError
-from armload.core.mistakes import explain_mistake
+from armload.core.files import file_name_of
+from armload.core.ids import new_id
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
+from armload.engines.engine import Engine, Site
 from armload.engines.every import engine_called
-from armload.engines.job import Job
+from armload.engines.job import BoardRecord, Job, Place, Workstation
 from armload.engines.output import Memory, Output
-from armload.runs.describe import FILE_NAME
-from armload.runs.plain import read_without
+from armload.engines.prediction import Prediction
+from armload.runs.baseline import read_without
 from armload.runs.reference import read_departure
+
+FILE_NAME = "job.json"
+"""The job lies under this name in the run's folder, on the board and on this machine."""
+
+
+def board_record(board: Board, probe: Probe) -> BoardRecord:
+    """Return what a run keeps of its board."""
+    return BoardRecord(
+        name=board.name,
+        target=board.target,
+        description=board.description,
+        cpu_features=probe.cpu_features,
+        cores=probe.cores,
+        workstation=None if isinstance(board.reach, RealReach) else _workstation(),
+        **_rates(board.facts, probe.rates),
+    )
+
+
+def _workstation() -> Workstation:
+    return Workstation(cores=os.cpu_count() or 1, load=os.getloadavg()[0])
+
+
+def new_job(
+    engine: Engine,
+    board: Board,
+    site: Site,
+    place: Place | None = None,
+    *,
+    prediction: Prediction | None = None,
+) -> Job:
+    """Describe a run that starts now.
+
+    Args:
+        site: the same board, ready for it.
+        prediction: what is expected of it.
+
+    Raises:
+        UsageError: the engine's arguments do not suit the board.
+    """
+    subject = engine.subject
+    now = datetime.now(UTC)
+    stem = subject.model.name.removesuffix(".gguf") or subject.binary.program
+    return Job(
+        **dict(subject),
+        id=new_id(now, board.name, file_name_of(stem)),
+        fingerprint=engine.fingerprint,
+        place=place,
+        started_utc=now.isoformat(timespec="seconds"),
+        armload=__version__,
+        engine_name=engine.name,
+        command=engine.command(site),
+        environment=dict(engine.environment(site)),
+        board=board_record(board, site.found),
+        before=site.found.conditions,
+        prediction=prediction,
+    )
+
+
+def _rates(declared: Facts, measured: Rates) -> dict[str, object]:
+    rates: dict[str, object] = {}
+    for field, kind in (
+        ("storage_read_bytes_per_s", "storage_read_rate"),
+        ("memory_bytes_per_s", "memory_rate"),
+    ):
+        found, stated = getattr(measured, field), getattr(declared, field)
+        rates[field] = found or stated
+        rates[kind] = "measured" if found else "declared" if stated else None
+    return rates
+
 
 _PAGE_BYTES = 4096  # where no trace tells
 

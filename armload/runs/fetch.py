@@ -1,37 +1,33 @@
-"""Fetching a run from a board: collect the files, assemble the ``Run``, keep it."""
+"""Fetching runs from a board: collect the files, assemble the ``Run``, keep it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from armload.analysis.run import Run
 from armload.boards.board import Board
+from armload.boards.connect import connect, is_blank
 from armload.boards.host import Host
-from armload.core.errors import (
-    ArmloadError,
-    ConnectError,
-    DataError,
-    DiskError,
-    TransferError,
-)
+from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError, TransferError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
-from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
-from armload.deploy.stored import mark_collected
-from armload.deploy.traces import whole_lines
+from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
+from armload.deploy.owner import RunOwner, workstation_id
+from armload.deploy.stored import list_runs, mark_collected
 from armload.engines.every import RESULTS
 from armload.engines.job import Job
 from armload.runs import store
-from armload.runs.assemble import assemble, read_job
-from armload.runs.describe import FILE_NAME
+from armload.runs.assemble import FILE_NAME, assemble, read_job
+from armload.runs.baseline import keep_plain
 from armload.runs.keys import forget_key
-from armload.runs.plain import keep_plain
 from armload.runs.reference import keep_reference
+from armload.runs.store import is_here
 
 _SEEN = {"trace.jsonl": SEEN_TRACE, "stdout": SEEN_TEXT}
 """The part of each file that has been seen, until the run is fetched."""
@@ -143,3 +139,56 @@ def _sound(path: Path) -> bytes:
         return whole_lines(content)
     # Where a power cut took the content of a block, some file systems leave zeros.
     return content.rstrip(b"\0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pulled:
+    """The result of fetching runs.
+
+    Attributes:
+        runs: that are here now.
+        lost: why others are not, by their names.
+    """
+
+    runs: tuple[Run, ...]
+    lost: Mapping[str, ArmloadError]
+
+
+def pull(board: Board, progress: Progress) -> Pulled:
+    """Fetch every run on a board that has ended and is not here yet, or not readable.
+
+    A run that is still running, and one that cannot be read or stored, is named and left alone.
+
+    Raises:
+        ConnectError: the board does not answer any more.
+    """
+    if is_blank(board, progress):
+        return Pulled(runs=(), lost={})
+    host = connect(board, progress)
+    try:
+        runs: list[Run] = []
+        lost: dict[str, ArmloadError] = {}
+        for stored in list_runs(host, board.workdir):
+            if is_here(stored.id):
+                continue
+            if stored.state == "running":
+                progress.say(f"{stored.id} is still running on {board.name}.")
+                continue
+            try:
+                run, _ = fetch(host, board, stored.folder, progress, cut=stored.cut)
+            except ConnectError:
+                raise
+            except ArmloadError as error:
+                named = "" if stored.id in error.message else f"{stored.id}: "
+                progress.say(f"Cannot fetch: {named}{error.message}")
+                lost[stored.id] = error
+                continue
+            runs.append(run)
+            mark = RunOwner.read(stored.mark)
+            if (
+                mark is None or mark.workstation == workstation_id()
+            ):  # another's is still to be fetched by it
+                tell_it_is_fetched(host, stored.folder)
+        return Pulled(runs=tuple(runs), lost=lost)
+    finally:
+        host.close()

@@ -18,8 +18,8 @@ from armload.deploy.lease import Lease
 from armload.deploy.stored import list_runs
 from armload.engines.engine import Engine
 from armload.engines.job import Job
-from armload.runs.connection import Connection
 from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.session import Connection
 
 
 @contextmanager

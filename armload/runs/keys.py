@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import platformdirs
 
 from armload.boards.host import Host
-from armload.core.disk import written_in
+from armload.core.files import written_in
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 

@@ -24,14 +24,12 @@ from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine
 from armload.engines.job import Job, Place
-from armload.runs.connection import Connection
-from armload.runs.describe import new_job
+from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.follow import follow, stoppable
-from armload.runs.launch import launch
-from armload.runs.prepare import prepare
+from armload.runs.prepare import launch, prepare
 from armload.runs.resume import find_left
-from armload.runs.session import Foresee, Session, leased_board
+from armload.runs.session import Connection, Foresee, Session, leased_board
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from armload.core.options import Option, OptionGroup, Seconds
 from armload.core.values import Value
-from armload.engines.defaults import DEFAULT_WAIT_S
+from armload.engines.plan import DEFAULT_WAIT_S
 
 
 class EngineSource(OptionGroup):

@@ -9,12 +9,12 @@ from armload.core.errors import BoardError, DataError, TransferError
 from armload.core.ids import begun
 from armload.core.progress import Progress
 from armload.deploy.layout import Layout
+from armload.deploy.owner import RunOwner
 from armload.deploy.retry import patiently
-from armload.deploy.run_owner import RunOwner
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.engine import Engine
-from armload.runs.connection import Connection
 from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.session import Connection
 from armload.runs.store import is_here
 
 OLDEST = timedelta(days=1)

@@ -1,4 +1,4 @@
-"""A board that answers, and the programs that are built for it: the pipeline's first two steps."""
+"""A board that answers, and the programs built for it: the pipeline's first two steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from armload.boards.board import load_board
+from armload.boards.board import Board, load_board
+from armload.boards.connect import connect
+from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.build.binary import Binary
 from armload.build.builder import build
@@ -18,9 +20,39 @@ from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
 from armload.engines.engine import Settings
 from armload.engines.prediction import Prediction
-from armload.runs.connection import Connection
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
+
+
+class Connection:
+    """A connection to a board; a virtual one that went off comes back at another address.
+
+    Args:
+        board: what to reach; a virtual one is started when it is off.
+    """
+
+    def __init__(self, board: Board, progress: Progress) -> None:
+        self.board = board
+        self._progress = progress
+        self.host = connect(board, progress)
+
+    def again(self) -> None:
+        """Connect anew, and switch a virtual board on again.
+
+        Raises:
+            ConnectError, MissingToolError: as for ``connect``.
+        """
+        self.host.close()
+        self.host = connect(self.board, self._progress)
+
+    def beside(self) -> Host:
+        """Open another connection to the same board."""
+        return connect(self.board, self._progress)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.host.close()
+
 
 Foresee = Callable[[Probe], Prediction | None]
 """Predicts a run on a board that is in this state; none where only a refusal can be said."""

@@ -11,10 +11,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from armload.analysis.run import FORMAT, Run
-from armload.core.disk import unreadable
 from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
-from armload.core.files import file_name_of, write_whole
-from armload.core.mistakes import explain_mistake
+from armload.core.files import file_name_of, unreadable, write_whole
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.core.workspace import data_names, runs_folder
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.core.errors import ArmloadError
-from armload.deploy.attend import Attention, attend
+from armload.deploy.heartbeat import Attention, attend
 
 EVERY_S = 4.0
 UNREACHABLE_AFTER_S = 30.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from armload.analysis.load.request import Outcome, RequestRecord, ServerTimings
+from armload.analysis.load.records import Outcome, RequestRecord, ServerTimings
 from armload.core.values import parse_json
 from armload.serving.ask import Ask
 from armload.serving.dialects.dialect import Dialect, Event

@@ -12,10 +12,8 @@ from typing import Any
 
 from armload.analysis.load import latency
 from armload.analysis.load.metrics import Metrics, metrics_of
-from armload.analysis.load.objectives import Objectives
-from armload.analysis.load.point import LoadPoint
 from armload.analysis.load.quantiles import Distribution
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import LoadPoint, Objectives, RequestRecord
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.serving.loads import KeptLoad

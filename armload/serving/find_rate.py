@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from armload.analysis.load.capacity import is_sustained, is_the_clients_fault
 from armload.analysis.load.metrics import Goodput, Metrics, metrics_of
-from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.records import Objectives
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted, percentage

@@ -12,9 +12,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from armload import __version__
-from armload.analysis.load.objectives import Objectives
-from armload.analysis.load.point import ClockOffset, Load, LoadPoint
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import ClockOffset, Load, LoadPoint, Objectives, RequestRecord
 from armload.core.errors import RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from armload.analysis.load.point import Load, LoadPoint
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import Load, LoadPoint, RequestRecord
 from armload.core.errors import DataError
 from armload.core.files import write_whole
-from armload.core.mistakes import explain_mistake
 from armload.core.results import Results
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import as_json, parse_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job

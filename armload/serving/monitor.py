@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
 
-from armload.analysis.load.point import ClockOffset
+from armload.analysis.load.records import ClockOffset
 from armload.boards.forward import LOOPBACK
 from armload.boards.framing import reason
 from armload.boards.host import Host

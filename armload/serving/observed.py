@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.analysis.frequency import ANY, cores_of
+from armload.analysis.columns import ANY, cores_of
 from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.errors import DataError
-from armload.core.mistakes import explain_mistake
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.engines.job import Job
 from armload.engines.trace import read_trace

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from armload.analysis.load.point import ClockOffset
+from armload.analysis.load.records import ClockOffset
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress
 

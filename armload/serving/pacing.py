@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import RequestRecord
 from armload.serving.ask import Ask
 from armload.serving.client import Client
 

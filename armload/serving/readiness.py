@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import urlsplit
 
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import RequestRecord
 from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
 from armload.serving.ask import Ask
 from armload.serving.client import Client, connected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import RequestRecord
 from armload.core.progress import Step
 from armload.core.values import counted
 from armload.serving.ask import Ask

@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from armload.analysis.load.point import ClockOffset
+from armload.analysis.load.records import ClockOffset
 from armload.analysis.run import Run
 from armload.boards.host import Forward
 from armload.core.errors import RunError
 from armload.core.progress import Progress, Silent
-from armload.deploy.attend import Attention, note_port
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
+from armload.deploy.heartbeat import Attention, note_port
 from armload.engines.job import Job
 from armload.engines.plan import ServingPlan
 from armload.engines.server import LOOPBACK, Serving

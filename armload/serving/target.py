@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from armload.core.values import Value, counted
-from armload.engines.defaults import REQUEST_TIMEOUT_S
 from armload.engines.job import Job
+from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.observing import Observed
 

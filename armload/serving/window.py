@@ -11,7 +11,7 @@ from armload.boards.host import Host
 from armload.core.errors import DataError
 from armload.core.shell import render
 from armload.core.values import Count, parse_json
-from armload.deploy.traces import is_whole
+from armload.deploy.follow import is_whole
 
 _SILENCE_S = 120.0
 

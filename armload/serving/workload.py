@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from armload.core.disk import require_file, unreadable
 from armload.core.errors import DataError, UsageError
-from armload.core.mistakes import explain_mistake
+from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import Value, load_json
 from armload.models.vocabulary import english_words
 from armload.serving.ask import Ask, Message

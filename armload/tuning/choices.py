@@ -8,11 +8,10 @@ from pathlib import Path
 
 from armload.bench.options import Options, read_options
 from armload.boards.conditions import ClusterState
-from armload.core.disk import require_file
 from armload.core.errors import UsageError
+from armload.core.files import require_file
 from armload.core.values import Value
-from armload.engines.cpu_set import cpu_words
-from armload.engines.plan import NGRAM
+from armload.engines.plan import NGRAM, cpu_words
 from armload.tuning.prior import Prior
 from armload.tuning.settings import NO_REPACKING
 from armload.tuning.space import Choice, Parameter, Setting, Space

@@ -8,8 +8,8 @@ from typing import Literal
 
 from armload.analysis.statistics import FEWEST_RUNS, ratio_of_runs
 from armload.core.errors import DataError, RunError
-from armload.core.mistakes import explain_mistake
 from armload.core.results import write_lines
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import Value, load_json
 from armload.engines.job import Place
 from armload.tuning.record import Confirmation

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from armload.analysis.recommendation import refusal
 from armload.boards.conditions import within_group
 from armload.core.values import counted, format_bytes
-from armload.engines.cpu_set import cpu_numbers
 from armload.engines.engine import MemoryNeed
-from armload.engines.plan import KV_BITS, Plan
+from armload.engines.plan import KV_BITS, Plan, cpu_numbers
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
 from armload.runs.predicting import expected, known_there

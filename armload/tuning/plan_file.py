@@ -7,9 +7,8 @@ from typing import Any
 
 import yaml
 
-from armload.core.disk import unreadable
 from armload.core.errors import UsageError
-from armload.core.files import file_name_of, write_whole
+from armload.core.files import file_name_of, unreadable, write_whole
 from armload.core.values import counted
 from armload.tuning.record import Result, Tuning
 from armload.tuning.wanted import AIMS, SERVED

@@ -16,9 +16,8 @@ from typing import Literal
 
 from armload import __version__
 from armload.analysis.statistics import Interval, Ratio
-from armload.core.disk import is_there
 from armload.core.errors import DataError, DiskError
-from armload.core.files import write_whole
+from armload.core.files import is_there, write_whole
 from armload.core.ids import fingerprint_of, new_id
 from armload.core.locks import locked
 from armload.core.progress import Progress

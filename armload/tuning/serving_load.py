@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.load.metrics import Metrics, metrics_of
-from armload.analysis.load.point import Load
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.sanity import doubts_about_text
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.job import Place
-from armload.engines.model_engine import peak_memory
+from armload.engines.model_program import peak_memory
 from armload.engines.plan import ServingPlan
 from armload.engines.server import plan_for, serving_need
 from armload.engines.trace import read_trace

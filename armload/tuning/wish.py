@@ -6,12 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.records import Objectives
 from armload.bench.options import Options
-from armload.core.disk import require_file, unreadable
 from armload.core.errors import UsageError
+from armload.core.files import require_file, unreadable
 from armload.core.values import Value
-from armload.engines.defaults import REQUEST_TIMEOUT_S, SEED_PROMPT
+from armload.engines.plan import REQUEST_TIMEOUT_S, SEED_PROMPT
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models import hub

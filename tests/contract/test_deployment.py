@@ -19,8 +19,7 @@ from armload.core.errors import BoardError, BusyError, ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
-from armload.deploy.deployment import deploy
-from armload.deploy.helpers import put_helper
+from armload.deploy.deployment import deploy, put_helper
 from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
 from armload.deploy.owner import this_process

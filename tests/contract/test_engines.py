@@ -14,17 +14,15 @@ from armload.boards.board import Board, load_board
 from armload.boards.host import Host
 from armload.core.errors import BusyError, ConnectError, DataError
 from armload.core.progress import Progress, Silent
-from armload.deploy.claims import claims
+from armload.deploy.lease import claims
 from armload.engines import every
 from armload.report.table import run_table
 from armload.runs import store
-from armload.runs.connection import Connection
-from armload.runs.fetch import fetch
+from armload.runs.fetch import fetch, pull
 from armload.runs.follow import follow
 from armload.runs.pipeline import execute, underway
-from armload.runs.pull import pull
 from armload.runs.request import Request
-from armload.runs.session import session
+from armload.runs.session import Connection, session
 from tests import one_number as example
 from tests.contract.leases import SOMEBODY, put_up
 from tests.one_number import OneNumber, one_number

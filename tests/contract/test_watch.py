@@ -15,16 +15,15 @@ from armload.build.helper import WATCH
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.collect import collect
-from armload.deploy.deployment import deploy
+from armload.deploy.deployment import deploy, program_of_the_shell
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
-from armload.deploy.helpers import program_of_the_shell
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.payload import read_payload
 from armload.engines.watched.engine import PROGRAM_ID_FILE
 from armload.engines.watched.output import Reads
-from armload.engines.watched.trace import read_watching
+from armload.engines.watched.read import read_watching
 from armload.runs.assemble import assemble
 from tests.engine_stand_in import compiled_engine
 from tests.programs import without_loader

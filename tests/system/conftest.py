@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.programs import MAIN_PROGRAMS, SCORER

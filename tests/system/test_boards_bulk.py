@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.host import ChosenWay
 from armload.boards.ssh import BULK_BYTES, SshHost
 from armload.core.errors import ConnectError
@@ -224,7 +224,7 @@ def test_files_are_encrypted_as_suits_both_cpus_and_the_server(
 ) -> None:
     (tmp_path / "theirs").write_text(board)
     (tmp_path / "ours").write_text(cpuinfo.X86)
-    monkeypatch.setattr("armload.boards.ciphers._CPUINFO", tmp_path / "ours")
+    monkeypatch.setattr("armload.boards.transport._CPUINFO", tmp_path / "ours")
     with openssh(
         tmp_path / "server",
         extra=f"LogLevel DEBUG1\n{f'Ciphers {offered}' if offered else ''}\n",

@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from armload.boards.address import SshAddress
-from armload.boards.board import HdcReach
+from armload.boards.board import HdcReach, SshAddress
 from armload.boards.failures import SwitchedOffError
 from armload.boards.forward import Relay
 from armload.boards.hdc import HdcHost
@@ -162,7 +161,7 @@ def test_a_virtual_board_that_is_off_is_told_as_such(tmp_path: Path) -> None:
 FORWARD_AND_WAIT = """
 import sys, time
 from pathlib import Path
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
 try:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
@@ -219,7 +219,7 @@ def test_a_network_without_a_way_to_the_board_is_said(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("a network of its own takes root")
     script = (
-        "from armload.boards.address import SshAddress\n"
+        "from armload.boards.board import SshAddress\n"
         "from armload.boards.ssh import SshHost\n"
         "from armload.core.errors import ConnectError\n"
         "try:\n    SshHost(SshAddress(host='192.0.2.1'), 'my-board').run('true')\n"

@@ -16,7 +16,7 @@ from armload.build.inspection import inspect
 from armload.build.target import machine_architecture
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
-from armload.models.checksum import BLOCK_BYTES, cached_checksums
+from armload.models.model import BLOCK_BYTES, cached_checksums
 
 SIZES = (0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1_000_003)
 SOURCES = Path(__file__).resolve().parents[2] / "toolchains" / "board"

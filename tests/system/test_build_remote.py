@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.virtual.process import free_port
 from armload.build.compiler import tool
 from tests.person import Person

@@ -19,7 +19,7 @@ from gguf import GGUFReader
 from armload.conversion.checkpoints.environment import KIND
 from armload.conversion.checkpoints.packages import pinned_packages
 from armload.core.workspace import cache_folder
-from armload.models.shipped import word_problems_model
+from armload.models.find import word_problems_model
 from tests.checkpoints import KINDS, checkpoint_of
 from tests.person import Person
 from tests.tokenizers import write_as_today

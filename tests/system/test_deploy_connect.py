@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.address import SshAddress
-from armload.boards.board import Board
+from armload.boards.board import Board, SshAddress
 from armload.boards.connect import connect
 from armload.boards.failures import LoginRefusedError
 from armload.boards.known_keys import pin_key, pinned_keys_file

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from armload.analysis.load.parts import Accounting
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import RequestRecord
 from armload.engines.trace import read_trace
 from armload.report.load.loaded import loaded_of
 from armload.serving.loads import KeptLoad, read_load

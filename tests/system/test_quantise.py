@@ -19,10 +19,9 @@ from armload.build.target import load_target
 from armload.engines.quantise import PROGRAM
 from armload.evaluation.word_problems import problems
 from armload.models.file_types import TENSOR_TYPES
-from armload.models.foreseen import foreseen
+from armload.models.find import word_problems_model
 from armload.models.gguf import read_outline
-from armload.models.mix import FILE_TYPES
-from armload.models.shipped import word_problems_model
+from armload.models.quant_mix import FILE_TYPES, foreseen
 from tests.person import Person
 from tests.system.engines import shared
 

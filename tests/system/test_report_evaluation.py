@@ -12,7 +12,7 @@ from armload.evaluation.results import points_of
 from armload.evaluation.sides import find_sides, trade
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
-from armload.report.evaluation.tradeoff_page import write_tradeoff_page
+from armload.report.evaluation.tradeoff import write_tradeoff_page
 from tests.system.browser import PROGRAM, Tab, assert_drawn, opened_browser
 from tests.unit.evaluations import evaluated
 

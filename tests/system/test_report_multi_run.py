@@ -10,7 +10,7 @@ import pytest
 
 from armload.analysis.run import Run
 from armload.report.multi_run import write_runs_report
-from armload.report.written import Report
+from armload.report.pages import Report
 from tests.system.browser import PROGRAM, Tab, opened_browser
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, made_run, sweep

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port

@@ -19,8 +19,8 @@ from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
 from armload.engines.job import Job
-from armload.runs.connection import Connection
-from armload.runs.pull import pull
+from armload.runs.fetch import pull
+from armload.runs.session import Connection
 from tests.faults import At, small_disk
 from tests.programs import traced
 from tests.resuming import resumed

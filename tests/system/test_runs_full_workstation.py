@@ -20,8 +20,7 @@ from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.stored import list_runs
 from armload.engines.job import Job
-from armload.runs.fetch import fetch
-from armload.runs.pull import pull
+from armload.runs.fetch import fetch, pull
 from tests.command_line import BIN
 from tests.documents import document_of
 from tests.faults import At, small_disk

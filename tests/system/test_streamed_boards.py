@@ -15,7 +15,7 @@ import pytest
 from armload.analysis.run import Run
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
-from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.state import socket_path
 from armload.core.progress import Silent
 from armload.models.synth import synthesise
@@ -259,7 +259,7 @@ def test_guesses_go_through_streamed_weights_in_one_pass(ann: Person) -> None:
     assert guessed.summary.speculation.speculated_tokens > 0
 
 
-@pytest.mark.exhaustive(covers=[*COVERED, "armload/models/parts.py", "armload/deploy/payload.py"])
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/models/model.py", "armload/deploy/payload.py"])
 def test_a_model_in_parts_is_copied_and_streamed_from_all_of_them(ann: Person) -> None:
     parts = in_two_parts(ann.folder / "large.gguf", ann.folder)
     words = ("-n", "3", "--weights", "streamed")

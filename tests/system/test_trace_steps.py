@@ -15,7 +15,7 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent
-from armload.engines.cpu_set import cpu_numbers
+from armload.engines.plan import cpu_numbers
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from tests.system.engines import (

@@ -16,13 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from armload.boards.address import SshAddress
-from armload.boards.board import VirtualReach
+from armload.boards.board import SshAddress, VirtualReach
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import machine
+from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
-from armload.boards.virtual.qmp import Qmp
 from armload.boards.virtual.state import machine_folder, powered_state, socket_path
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.progress import Silent, Step
@@ -171,7 +170,7 @@ def test_its_power_and_network_are_under_control(address: SshAddress, host: SshH
 
 
 def test_another_machines_key_is_refused(address: SshAddress, tmp_path: Path) -> None:
-    from armload.boards.virtual.keys import key_pair
+    from armload.boards.virtual.state import key_pair
 
     other = key_pair(tmp_path / "other").public
     with (

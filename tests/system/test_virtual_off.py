@@ -18,7 +18,7 @@ from armload.boards.board import Board, VirtualReach, load_board
 from armload.boards.connect import connect
 from armload.boards.failures import SwitchedOffError
 from armload.boards.virtual import machine
-from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.state import machine_folder, socket_path
 from armload.core.files import sha256_of
 from armload.core.progress import Silent

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from armload.analysis.load.objectives import Objectives
-from armload.analysis.load.point import Load
+from armload.analysis.load.records import Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.files import write_whole
 from armload.core.values import as_json

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from armload.analysis.load.point import ClockOffset, LoadPoint
-from armload.analysis.load.request import RequestRecord, ServerTimings
+from armload.analysis.load.records import ClockOffset, LoadPoint, RequestRecord, ServerTimings
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.engines.trace import Step
 from tests.unit.samples import trace

@@ -7,8 +7,7 @@ from armload.analysis.run import Run, Verdict
 from armload.analysis.summary import summarise
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
-from armload.engines.trace import Step
-from armload.engines.weights_record import Weights
+from armload.engines.trace import Step, Weights
 from tests.unit.runs import BEFORE, BOARD, quick_run
 
 MODEL = ModelRecord(

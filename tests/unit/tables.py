@@ -19,13 +19,12 @@ from armload.core.workspace import data_names
 from armload.deploy.clean import Entry
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
-from armload.models.anatomy import Anatomy, CacheSize, Section, TypeShare
-from armload.report.binaries import binaries_table
+from armload.models.model_summary import Anatomy, CacheSize, Section, TypeShare
+from armload.report.binaries import binaries_table, inspection_table
 from armload.report.boards import boards_table, contents_table, probe_table
 from armload.report.cache import builds_table, kinds_table
 from armload.report.comparison import comparison_view
 from armload.report.fitted import fit_view
-from armload.report.inspected import inspection_table
 from armload.report.models import anatomy_table
 from armload.report.sweep import cell_results, sweep_table
 from armload.report.table import list_table, run_table

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.causes import causes
-from armload.analysis.frequency import Cores
+from armload.analysis.columns import Cores
 from armload.engines.trace import Step
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "token_times.json").read_text())

@@ -15,8 +15,7 @@ from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement
-from armload.report.comparison import advice, comparison_view, sentence
-from armload.report.side_by_side import change, span
+from armload.report.comparison import advice, change, comparison_view, sentence, span
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO
 

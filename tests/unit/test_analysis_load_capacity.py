@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from armload.analysis.load.assessed import AssessedPoint, assess
+from armload.analysis.load.assessed import AssessedPoint, assess, slow_requests
 from armload.analysis.load.capacity import Capacity, capacity_of
-from armload.analysis.load.causes import slow_requests
-from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.parts import Accounting
-from armload.analysis.load.request import Outcome
+from armload.analysis.load.records import Objectives, Outcome
 from armload.analysis.load.telemetry import ObservedPoint
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from armload.analysis.load.causes import Cause, slow_requests
-from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.assessed import Cause, slow_requests
 from armload.analysis.load.parts import Accounting, Parts
+from armload.analysis.load.records import Objectives
 from armload.analysis.load.telemetry import ObservedPoint, telemetry_of
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
 

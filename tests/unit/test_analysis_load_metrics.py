@@ -9,10 +9,14 @@ import pytest
 
 from armload.analysis.load.latency import gaps_s
 from armload.analysis.load.metrics import Metrics, metrics_of
-from armload.analysis.load.objectives import Objectives, read_objectives
-from armload.analysis.load.point import LoadPoint
 from armload.analysis.load.quantiles import quantile
-from armload.analysis.load.request import RequestRecord, ServerTimings
+from armload.analysis.load.records import (
+    LoadPoint,
+    Objectives,
+    RequestRecord,
+    ServerTimings,
+    read_objectives,
+)
 from armload.core.errors import UsageError
 
 

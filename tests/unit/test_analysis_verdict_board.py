@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armload.analysis.background import BackgroundProcess
-from armload.analysis.conditions_log import Around, Cache, Swapped
+from armload.analysis.conditions_log import Around, BackgroundProcess, Cache, Swapped
 from armload.analysis.verdict import judge
 from armload.boards.conditions import ClusterState, Conditions
 from armload.deploy.exit_reason import Exit

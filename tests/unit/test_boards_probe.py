@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armload.boards.conditions import ClusterState, Sensor
-from armload.boards.mounts import free_bytes
+from armload.boards.folder import free_bytes
 from armload.boards.probe import FoundCluster, parse_probe
 from armload.boards.rates import Rates
 from armload.core.errors import BoardError

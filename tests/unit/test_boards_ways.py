@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armload.boards.probe import TOOLS
-from armload.boards.ways import tool_ways
+from armload.boards.probe import TOOLS, tool_ways
 
 OTHER = "armv7l"
 """A machine that no program of ours is made for."""

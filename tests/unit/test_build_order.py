@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 from armload.build.order import native_folder, own_files
-from armload.buildhost.pack import pack
+from armload.buildhost.remote import pack
 from armload.core.progress import Silent
 from tests.unit.sources import llama_cpp
 

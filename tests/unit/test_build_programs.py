@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.cmake import Project
-from armload.build.programs import programs_chosen, programs_offered, renamed
+from armload.build.programs import Project, programs_chosen, programs_offered, renamed
 from armload.core.errors import UsageError
 from tests.unit.sources import llama_cpp
 

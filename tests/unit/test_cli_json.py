@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from armload.analysis.repeats import Precision, Stop
 from armload.analysis.run import Run
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.probe import parse_probe
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
@@ -26,8 +26,8 @@ from armload.core import errors
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Silent
 from armload.core.values import ValueList, as_json
-from armload.deploy.claims import Claim
 from armload.deploy.clean import Entry
+from armload.deploy.lease import Claim
 from armload.deploy.owner import this_process
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan

@@ -20,8 +20,8 @@ from armload.core.cache import (
     unknown,
 )
 from armload.core.progress import Silent
-from armload.models.shelf import model_kinds
-from armload.report.shelf import report_kinds
+from armload.models.find import model_kinds
+from armload.report.cache import report_kinds
 from tests.unit.builds import finished_build, held_elsewhere
 
 ROOT = Path(__file__).resolve().parents[2]

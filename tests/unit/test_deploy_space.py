@@ -8,7 +8,7 @@ import pytest
 
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError
-from armload.deploy.space import Space, ask_space
+from armload.deploy.upload import Space, ask_space
 
 HOST = LocalHost("kitchen")
 

@@ -14,7 +14,7 @@ from armload.engines.completion import Completion
 from armload.engines.engine import Site
 from armload.engines.job import BoardRecord
 from armload.engines.plan import Plan
-from armload.runs.describe import new_job
+from armload.runs.assemble import new_job
 from armload.runs.prepare import check_cores
 from tests.unit.samples import binary, model
 from tests.unit.test_boards_probe import core, output

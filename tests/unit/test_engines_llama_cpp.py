@@ -7,7 +7,6 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.core.errors import UsageError
-from armload.engines.cpu_set import cpu_mask, cpu_numbers
 from armload.engines.llama_cpp import (
     MAX_PROMPT_BYTES,
     check_architecture,
@@ -18,7 +17,7 @@ from armload.engines.llama_cpp import (
     offers,
     whole_plan,
 )
-from armload.engines.plan import Plan
+from armload.engines.plan import Plan, cpu_mask, cpu_numbers
 from tests.unit.samples import model
 
 

@@ -9,7 +9,7 @@ import pytest
 from armload.deploy.follow import Growth
 from armload.engines.every import engine_called
 from armload.engines.importance import Importance, ImportancePlan
-from armload.engines.model_tool import InPlace
+from armload.engines.model_program import InPlace
 from armload.engines.quantise import Quantising, QuantisingPlan, fallbacks_in
 from tests.unit.samples import binary, model
 from tests.unit.test_engines_speculation import option, site

@@ -12,7 +12,7 @@ from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload, read_payload
-from armload.engines.watched.command_line import Command, for_board
+from armload.engines.watched.command import Command, for_board
 
 LAYOUT = Layout(workdir=PurePosixPath("/data/armload"))
 

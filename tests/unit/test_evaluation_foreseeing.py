@@ -14,9 +14,8 @@ from armload.core.progress import Silent, Step
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan
 from armload.evaluation.foreseeing import say_duration
 from armload.models.find import model_called
-from armload.runs.connection import Connection
 from armload.runs.request import Request
-from armload.runs.session import Session
+from armload.runs.session import Connection, Session
 from tests.unit.samples import binary
 from tests.unit.test_engines_scorer import PROGRAM
 

@@ -19,8 +19,7 @@ from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
-from armload.report.evaluation.tradeoff import tradeoff_view
-from armload.report.evaluation.tradeoff_page import write_tradeoff_page
+from armload.report.evaluation.tradeoff import tradeoff_view, write_tradeoff_page
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.runs import quick_run
 

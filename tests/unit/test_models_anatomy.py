@@ -11,9 +11,9 @@ import pytest
 from gguf import GGUFReader, GGUFWriter
 
 from armload.core.progress import Silent
-from armload.models.anatomy import Anatomy
 from armload.models.gguf import read_anatomy, read_model
 from armload.models.model import Model
+from armload.models.model_summary import Anatomy
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from tests.command_line import run

@@ -8,8 +8,8 @@ import pytest
 from gguf import GGUFWriter
 
 from armload.core.errors import UsageError
-from armload.models.drafts import check_draft
 from armload.models.model import Model
+from armload.models.tokens import check_draft
 from tests.unit.samples import model
 
 TOKENS = [f"token {number}" for number in range(300)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.models.foreseen import foreseen, quantised_name
 from armload.models.gguf import read_outline
+from armload.models.quant_mix import foreseen, quantised_name
 from armload.models.shape import load_shape
 from armload.models.synth import header_like
 from tests.unit.test_models_slices import unusual_model

@@ -18,8 +18,7 @@ from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.models.find import DEMO, resolve
 from armload.models.gguf import read_anatomy, read_model
-from armload.models.header import read_header
-from armload.models.header_values import KEPT_ARRAY_ITEMS, Array
+from armload.models.header import KEPT_ARRAY_ITEMS, Array, read_header
 from tests.split import in_two_parts
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from armload.models.shipped import word_problems_model
+from armload.models.find import word_problems_model
 from tests.checkpoints import checkpoint_of
 
 pytestmark = pytest.mark.skipif(
@@ -32,7 +32,7 @@ from armload.conversion.checkpoints.checkpoint import NEEDED_PATTERNS, read_chec
 from armload.conversion.checkpoints.known import check_known_to_mnn
 from armload.core.errors import ArmloadError
 from armload.core.progress import Silent
-from armload.models.hub_checkpoint import fetch_checkpoint
+from armload.models.hub import fetch_checkpoint
 
 def check(folder):
     check_known_to_mnn(read_outline(folder), sys.argv[2].split(","))

@@ -22,9 +22,8 @@ from armload.core.workspace import data_names
 from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
 from armload.models.find import resolve
 from armload.models.gguf import read_model
-from armload.models.header import read_header
-from armload.models.header_values import Array
-from armload.models.mix import FILE_TYPES
+from armload.models.header import Array, read_header
+from armload.models.quant_mix import FILE_TYPES
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
 from armload.models.synth import GENERATION, synthesise_like
 from armload.models.vocabulary import Kind, Vocabulary

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from armload.models.blocks import bytes_per_row
-from armload.models.mix import mixed_types
+from armload.models.quant_mix import mixed_types
 from armload.models.shape import Shape, load_shape
 from armload.models.tensors import constants, matrices
 

@@ -9,7 +9,7 @@ import pytest
 from gguf import GGUFWriter
 
 from armload.core.errors import UsageError
-from armload.models.prompt import prompt_of
+from armload.models.tokens import prompt_of
 
 
 def _written(

@@ -9,8 +9,7 @@ from gguf import GGUFReader
 
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
-from armload.models.find import model_called, resolve
-from armload.models.shipped import QUANTISATIONS, WORD_PROBLEMS
+from armload.models.find import QUANTISATIONS, WORD_PROBLEMS, model_called, resolve
 from training.word_problems.examples import learned_vocabulary
 
 LARGEST_BYTES = 6_000_000

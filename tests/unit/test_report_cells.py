@@ -10,8 +10,7 @@ import pytest
 from armload.analysis.run import Run
 from armload.engines.job import Place
 from armload.report.cell_table import cell_table
-from armload.report.cells import Cell, cells_of, estimate
-from armload.report.ranking import as_fast_as, fastest, fastest_of_each
+from armload.report.cells import Cell, as_fast_as, cells_of, estimate, fastest, fastest_of_each
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.runs import planned as with_plan
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep

@@ -8,7 +8,7 @@ import pytest
 
 from armload.core.errors import UsageError
 from armload.evaluation.record import begin
-from armload.report.evaluation.report import write_evaluation_report
+from armload.report.evaluation.page import write_evaluation_report
 from tests.command_line import typed
 from tests.documents import document_of
 from tests.unit.evaluations import BUDGETS, evaluated

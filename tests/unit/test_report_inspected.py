@@ -11,7 +11,7 @@ from rich.console import Console
 from armload.build.binary import FeatureUse
 from armload.build.fit import Fit
 from armload.build.inspection import Inspection
-from armload.report.inspected import inspection_table
+from armload.report.binaries import inspection_table
 
 SYMBOL = "[bold]ggml_vec_dot_q4_0_q8_0_with_a_name_that_is_longer_than_a_line_of_a_terminal"
 INSPECTION = Inspection(

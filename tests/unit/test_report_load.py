@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import DataError, UsageError
-from armload.report.load.document import LoadDocument
-from armload.report.load.loaded import Loaded, loaded_of
+from armload.report.load.loaded import LoadDocument, Loaded, loaded_of
 from armload.report.load.page import figures_of, render_page, write_load_report
 from armload.report.load.parts import means
 from armload.report.load.table import remarks
-from armload.report.written import Report
+from armload.report.pages import Report
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated

@@ -23,7 +23,7 @@ from armload.report.multi_run import (
     verdict,
     write_runs_report,
 )
-from armload.report.written import PAGE_NAME, Report
+from armload.report.pages import PAGE_NAME, Report
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, planned, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep

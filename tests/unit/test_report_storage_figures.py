@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from armload.analysis.columns import compute_s
 from armload.analysis.run import Run
-from armload.analysis.storage_share import compute_s
-from armload.engines.weights_record import Weights
+from armload.engines.trace import Weights
 from armload.report.cells import cells_of
 from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure
-from armload.report.figures.free_memory import free_memory
+from armload.report.figures.free_memory import MAPPED, STREAMED, free_memory
 from armload.report.figures.memory_parts import (
     KV,
     LOCKED,
@@ -23,10 +23,9 @@ from armload.report.figures.memory_parts import (
     memory_parts,
 )
 from armload.report.figures.memory_parts import STREAMED as STREAMED_PART
-from armload.report.figures.memory_series import MAPPED, STREAMED
 from armload.report.figures.storage_wait import COMPUTING, MOST_BARS, WAITING, storage_wait
-from armload.report.held import weights_line
 from armload.report.page import write_report
+from armload.report.table import weights_line
 from tests.unit.pages import Page
 from tests.unit.runs import BOARD, quick_run, storage_run
 from tests.unit.streamed import (

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from armload.analysis.statistics import Interval
 from armload.core.errors import UsageError
+from armload.report.pages import Report
 from armload.report.tuning.effects import effects_of
 from armload.report.tuning.front import front_of
 from armload.report.tuning.page import write_tuning_report
 from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import Told, told_of
-from armload.report.written import Report
 from armload.tuning.record import Result, Tuned, Violation
 from tests import command_line
 from tests.unit.kept_tunings import SPACE, entry, kept, setting

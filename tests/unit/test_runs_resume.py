@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.virtual.process import Started
-from armload.deploy.owner import this_process, workstation_id
-from armload.deploy.run_owner import RunOwner
+from armload.deploy.owner import RunOwner, this_process, workstation_id
 from armload.deploy.stored import StoredRun
 from armload.runs import resume as takeover
 from armload.runs.resume import cut_runs, left_run

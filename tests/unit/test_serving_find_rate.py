@@ -10,8 +10,7 @@ import pytest
 
 from armload.analysis.load.capacity import is_sustained
 from armload.analysis.load.metrics import metrics_of
-from armload.analysis.load.objectives import Objectives
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import Objectives, RequestRecord
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.ask import Ask

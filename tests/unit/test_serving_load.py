@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from armload.analysis.load.point import ClockOffset
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import ClockOffset, RequestRecord
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError, RunError, UsageError
 from armload.core.progress import Silent

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.load.objectives import Objectives
-from armload.analysis.load.point import Load, LoadPoint
+from armload.analysis.load.records import Load, LoadPoint, Objectives
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.serving.exports import export, read_formats
 from armload.serving.loads import LOADS, KeptLoad, begin, find_load

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import RequestRecord
 from armload.serving.ask import Ask
 from armload.serving.client import Client, connected
 from armload.serving.dialects.every import dialect_named

@@ -11,8 +11,7 @@ import pytest
 from armload.analysis.run import Finding, FindingName, Verdict
 from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
-from armload.engines.cpu_set import cpu_numbers, cpu_words
-from armload.engines.plan import Plan
+from armload.engines.plan import Plan, cpu_numbers, cpu_words
 from armload.engines.server import SERVER
 from armload.runs.session import Session
 from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of

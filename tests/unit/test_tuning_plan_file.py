@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.records import Objectives
 from armload.bench.options import read_options
 from armload.cli.verbs.serve import read_serving_file
 from armload.core.errors import UsageError

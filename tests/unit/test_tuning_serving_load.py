@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from armload.analysis.load.objectives import Objectives
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import Objectives, RequestRecord
 from armload.engines.plan import ServingPlan
 from armload.tuning.serving_load import outcome_of, too_short
 from armload.tuning.wish import Requests

@@ -9,8 +9,7 @@ import pytest
 from armload.cli.present_tuning import constraints_of, requests_of, work_typed
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import ArmloadError, DataError, UsageError
-from armload.engines.defaults import SEED_PROMPT
-from armload.engines.plan import Plan
+from armload.engines.plan import SEED_PROMPT, Plan
 from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
 from armload.tuning.wish import Requests, Wish
 

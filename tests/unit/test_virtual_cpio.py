@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.virtual import cpio
+from armload.boards.virtual import storage
 
 ENTRIES = [
-    cpio.folder("usr"),
-    cpio.file("usr/hello", b"hello\n", permissions=0o755),
-    cpio.file("empty", b""),
-    cpio.link("sh", "usr/hello"),
+    storage.folder("usr"),
+    storage.file("usr/hello", b"hello\n", permissions=0o755),
+    storage.file("empty", b""),
+    storage.link("sh", "usr/hello"),
 ]
 
 
 def test_the_same_entries_give_the_same_bytes() -> None:
-    assert cpio.archive(ENTRIES) == cpio.archive(list(ENTRIES))
+    assert storage.archive(ENTRIES) == storage.archive(list(ENTRIES))
 
 
 def test_every_record_begins_on_a_multiple_of_four() -> None:
-    packed = cpio.archive(ENTRIES)
+    packed = storage.archive(ENTRIES)
     starts = [at for at in range(len(packed)) if packed.startswith(b"070701", at)]
     assert len(starts) == len(ENTRIES) + 1
     assert all(start % 4 == 0 for start in starts)
@@ -27,7 +27,7 @@ def test_every_record_begins_on_a_multiple_of_four() -> None:
 
 
 def test_header_is_the_one_of_the_kernels_documentation() -> None:
-    header = cpio.archive([cpio.file("a", b"xyz", permissions=0o600)])[:112]
+    header = storage.archive([storage.file("a", b"xyz", permissions=0o600)])[:112]
     fields = [int(header[6 + 8 * index : 14 + 8 * index], 16) for index in range(13)]
     inode, mode, uid, gid, links, mtime, size = fields[:7]
     assert (inode, mode, uid, gid, links, mtime, size) == (1, 0o100600, 0, 0, 1, 0, 3)
@@ -38,7 +38,7 @@ def test_header_is_the_one_of_the_kernels_documentation() -> None:
 @pytest.mark.skipif(shutil.which("cpio") is None, reason="the program cpio is not installed")
 def test_cpio_unpacks_what_was_packed(tmp_path: Path) -> None:
     subprocess.run(
-        ["cpio", "-idm", "--quiet"], input=cpio.archive(ENTRIES), cwd=tmp_path, check=True
+        ["cpio", "-idm", "--quiet"], input=storage.archive(ENTRIES), cwd=tmp_path, check=True
     )
     assert (tmp_path / "usr/hello").read_bytes() == b"hello\n"
     assert (tmp_path / "usr/hello").stat().st_mode & 0o777 == 0o755

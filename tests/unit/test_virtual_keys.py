@@ -3,7 +3,7 @@ from pathlib import Path
 
 import paramiko
 
-from armload.boards.virtual.keys import dropbear_form, key_pair
+from armload.boards.virtual.state import dropbear_form, key_pair
 
 
 def test_public_half_is_the_one_that_an_ssh_library_reads(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ _ON_A_FULL_DISK = """
 import sys
 from pathlib import Path
 from armload.boards.virtual.storage import make_disk
-from armload.core.disk import written_in
+from armload.core.files import written_in
 from armload.core.errors import DiskError
 folder = Path(sys.argv[1])
 try:

@@ -4,6 +4,7 @@ import pytest
 
 from armload.boards.board import VirtualReach
 from armload.boards.virtual.image import image_for_boards
+from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.packages import updated_apt
 from armload.boards.virtual.qemu import (
     Qemu,
@@ -13,7 +14,6 @@ from armload.boards.virtual.qemu import (
     private_program,
     start,
 )
-from armload.boards.virtual.qmp import Qmp
 from armload.boards.virtual.storage import make_disk
 from armload.core.errors import BoardError, ConnectError, DataError, MissingToolError
 from armload.core.progress import Silent

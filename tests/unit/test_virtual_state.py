@@ -21,7 +21,7 @@ from armload.boards.virtual.state import (
 from armload.core.progress import Silent
 from armload.deploy.clean import Selection
 from armload.runs.cleaning import clean
-from armload.runs.pull import pull
+from armload.runs.fetch import pull
 
 
 @pytest.fixture(autouse=True)

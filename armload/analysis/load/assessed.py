@@ -1,18 +1,120 @@
-"""One point of a load with everything that its records say."""
+"""One point of a load with everything its records say, and why slow requests were slow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
 
 from armload.analysis.limit import find_limit
-from armload.analysis.load.causes import Cause, SlowRequest, tally
+from armload.analysis.load.latency import missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
-from armload.analysis.load.objectives import Objectives
+from armload.analysis.load.parts import Account, Accounting, Parts
+from armload.analysis.load.records import Objective, Objectives
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
 from armload.core.values import Value, counted
 from armload.engines.job import Job
+
+Cause = Literal[
+    "client late",
+    "queued",
+    "blocked by a prompt",
+    "shared steps",
+    "paging",
+    "throttling",
+    "own length",
+    "unexplained",
+]
+"""What made a request slow.
+
+``client late``: it was sent after its time; ``queued``: all slots were taken; ``blocked by a
+prompt``: its steps processed prompts of other requests; ``shared steps``: its steps generated
+tokens of other requests, and took longer for it; ``paging``: the server waited for storage;
+``throttling``: the cores ran at a lower frequency; ``own length``: by its own prompt and tokens
+alone it is as slow.
+"""
+
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+
+SLOW_FROM = 2.0
+"""Without objectives, a request is slow that took so many times as long as its own part..."""
+
+SLOW_BY_S = 0.1
+"""...and so much longer, or a server that answers within milliseconds would be called slow."""
+
+EXPLAINS = 0.25
+"""Share of its own part, and of what it took beyond that, which a cause must have taken."""
+
+_BY_PART: Mapping[str, Cause] = {
+    "late_s": "client late",
+    "queued_s": "queued",
+    "blocked_s": "blocked by a prompt",
+    "sharing_s": "shared steps",
+    "paging_s": "paging",
+    "throttling_s": "throttling",
+}
+
+
+class SlowRequest(Value):
+    """One slow request.
+
+    Attributes:
+        number: of the request.
+        cause: of its slowness.
+        parts: where the time went in which it was slow: until the first token, after it, or all.
+    """
+
+    number: int
+    cause: Cause
+    parts: Parts
+
+
+def slow_requests(accounting: Accounting, objectives: Objectives | None) -> tuple[SlowRequest, ...]:
+    """Return the slow ones among a point's answered requests, with the cause of each.
+
+    Args:
+        accounting: of the point.
+        objectives: that the slow ones missed; none for those that took much longer than their
+            own prompt and tokens take.
+    """
+    found = []
+    for record, account in accounting.answered:
+        if objectives is None:
+            parts = account.whole
+            beyond_s = parts.total_s - parts.own_s
+            is_slow = beyond_s >= max(SLOW_BY_S, (SLOW_FROM - 1) * parts.own_s)
+        else:
+            missed = missed_objective(record, objectives)
+            parts = _judged(account, missed)
+            is_slow = missed is not None
+        if not is_slow:
+            continue
+        cause = _cause(parts, reads_steadily=accounting.reads_steadily)
+        found.append(SlowRequest(number=record.number, cause=cause, parts=parts))
+    return tuple(found)
+
+
+def tally(slow: Iterable[SlowRequest]) -> Counter[Cause]:
+    """Count the causes."""
+    return Counter(each.cause for each in slow)
+
+
+def _judged(account: Account, missed: Objective | None) -> Parts:
+    """Return the part of a request's time in which it missed an objective."""
+    if missed == "ttft":
+        return account.first
+    return account.rest if missed == "tpot" else account.whole
+
+
+def _cause(parts: Parts, *, reads_steadily: bool) -> Cause:
+    excess_s = parts.total_s - parts.own_s
+    largest = max(_BY_PART, key=lambda name: getattr(parts, name))
+    if getattr(parts, largest) >= EXPLAINS * max(excess_s, parts.own_s):
+        return _BY_PART[largest]
+    if parts.own_s >= excess_s:
+        return "paging" if reads_steadily else "own length"
+    return "unexplained"
 
 
 class AssessedPoint(Value):

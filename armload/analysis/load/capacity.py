@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.load.assessed import AssessedPoint
-from armload.analysis.load.causes import CAUSES, Cause
+from armload.analysis.load.assessed import CAUSES, AssessedPoint, Cause
 from armload.analysis.load.metrics import Goodput
 from armload.core.values import Value, format_bytes, percentage
 

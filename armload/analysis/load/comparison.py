@@ -8,8 +8,7 @@ from typing import Literal
 
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
-from armload.analysis.load.point import Load
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import Difference, Ratio, ratio_of_pairs
 from armload.core.values import Value

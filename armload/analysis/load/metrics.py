@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 
 from armload.analysis.accuracy import wilson
 from armload.analysis.load import latency
-from armload.analysis.load.objectives import Objectives
-from armload.analysis.load.point import LoadPoint
 from armload.analysis.load.quantiles import Distribution, design_effect, distribution
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.records import LoadPoint, Objectives, RequestRecord
 from armload.analysis.statistics import Interval
 from armload.core.values import Value, counted
 

@@ -12,10 +12,10 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING
 
-from armload.analysis.load.phases import phases_of
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.columns import compute_s, storage_rate
+from armload.analysis.load.latency import phases_of
+from armload.analysis.load.records import RequestRecord
 from armload.analysis.load.telemetry import ObservedPoint, throttled_share
-from armload.analysis.storage_share import compute_s, storage_rate
 from armload.analysis.summary import generating
 from armload.core.values import Value
 from armload.engines.trace import Step

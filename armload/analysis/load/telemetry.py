@@ -11,11 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from armload.analysis.frequency import ANY, LOWER_FREQUENCY, Cores
-from armload.analysis.load.phases import phases_of
-from armload.analysis.load.point import LoadPoint
-from armload.analysis.load.request import RequestRecord
-from armload.analysis.storage_share import compute_s, storage_rate
+from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, compute_s, storage_rate
+from armload.analysis.load.latency import phases_of
+from armload.analysis.load.records import LoadPoint, RequestRecord
 from armload.analysis.summary import generating
 from armload.core.values import Value
 from armload.engines.trace import Step, Trace

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from armload.boards.virtual import cpio
+from armload.boards.virtual import storage
 from armload.boards.virtual.packages import (
     Apt,
     Package,
@@ -94,7 +94,7 @@ def _make(folder: Path, progress: Progress) -> None:
             step.update(0, note="kernel")
             shutil.copyfile(_kernel(tree), fresh / _KERNEL_FILE)
             step.update(1, note="root file system")
-            (fresh / _BASE_FILE).write_bytes(cpio.archive(_entries(tree)))
+            (fresh / _BASE_FILE).write_bytes(storage.archive(_entries(tree)))
             record = {"suite": apt.archive.suite, "packages": [item.file for item in packages]}
             (fresh / _RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
             step.update(2)
@@ -121,23 +121,24 @@ def _kernel(tree: Path) -> Path:
     raise MissingToolError("The kernel's package contains no kernel.")
 
 
-def _entries(tree: Path) -> list[cpio.Entry]:
+def _entries(tree: Path) -> list[storage.Entry]:
     folders = ("usr", "usr/bin", "usr/lib", "usr/lib/modules")
-    entries = [cpio.folder(name) for name in folders]
+    entries = [storage.folder(name) for name in folders]
     programs = [_program(tree, name) for name in _PROGRAMS]
     entries += [
-        cpio.file(f"usr/bin/{path.name}", path.read_bytes(), permissions=0o755) for path in programs
+        storage.file(f"usr/bin/{path.name}", path.read_bytes(), permissions=0o755)
+        for path in programs
     ]
     entries += [
-        cpio.file(f"usr/lib/{name}", path.read_bytes(), permissions=0o755)
+        storage.file(f"usr/lib/{name}", path.read_bytes(), permissions=0o755)
         for name, path in sorted(_libraries(tree, programs).items())
     ]
     modules = _modules(tree)
     entries += [
-        cpio.file(f"usr/lib/modules/{name}.ko", content) for name, content in modules.items()
+        storage.file(f"usr/lib/modules/{name}.ko", content) for name, content in modules.items()
     ]
     order = "".join(f"{name}.ko\n" for name in modules)
-    return [*entries, cpio.file("usr/lib/modules/order", order.encode())]
+    return [*entries, storage.file("usr/lib/modules/order", order.encode())]
 
 
 def _program(tree: Path, name: str) -> Path:

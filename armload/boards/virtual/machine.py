@@ -1,31 +1,26 @@
-"""Virtual boards: switching them on and off."""
+"""Virtual boards: switching them on and off, pulling their cable, slowing their disk."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from armload.boards.address import SshAddress
-from armload.boards.board import Board, VirtualReach
+from armload.boards.board import Board, SshAddress, VirtualReach
 from armload.boards.virtual.image import image_for_boards
-from armload.boards.virtual.keys import dropbear_form
 from armload.boards.virtual.packages import packages_locked
 from armload.boards.virtual.process import Started, free_port, ssh_answers
-from armload.boards.virtual.qemu import (
-    GUEST_ADDRESS,
-    Qemu,
-    Wiring,
-    command_line,
-    qemu_for,
-    start,
-)
-from armload.boards.virtual.qmp import Qmp
+from armload.boards.virtual.qemu import GUEST_ADDRESS, Qemu, Wiring, command_line, qemu_for, start
 from armload.boards.virtual.state import (
     DISK,
     Powered,
     address_of,
+    dropbear_form,
     has_disk_open,
     keep,
     last_lines,
@@ -37,12 +32,68 @@ from armload.boards.virtual.state import (
     socket_path,
 )
 from armload.boards.virtual.storage import make_disk, root_archive
-from armload.core.disk import written_in
-from armload.core.errors import ArmloadError, ConnectError, UsageError
-from armload.core.files import write_whole
+from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
+from armload.core.files import write_whole, written_in
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.shell import render
+
+_ANSWER_LIMIT_S = 5.0
+
+
+class Qmp:
+    """A session with one running QEMU.
+
+    Args:
+        path: its control socket.
+
+    Raises:
+        BoardError: nothing answers there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_ANSWER_LIMIT_S)
+        try:
+            self._socket.connect(str(path))
+            self._lines = self._socket.makefile("rb")
+            self._lines.readline()
+        except OSError as error:
+            self._socket.close()
+            raise BoardError(f"QEMU does not answer at {path}: {error}.") from error
+        self.execute("qmp_capabilities")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lines.close()
+        self._socket.close()
+
+    def execute(self, command: str, arguments: Mapping[str, object] | None = None) -> Any:
+        """Send one command and return its answer.
+
+        Raises:
+            BoardError: QEMU refuses it or ends.
+        """
+        message = {"execute": command, "arguments": dict(arguments or {})}
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            while line := self._lines.readline():
+                answer = json.loads(line)
+                if "return" in answer:
+                    return answer["return"]
+                if "error" in answer:
+                    raise BoardError(f"QEMU refuses {command}: {answer['error']['desc']}.")
+        except OSError as error:
+            raise BoardError(f"QEMU does not answer {command}: {error}.") from error
+        raise BoardError(f"QEMU exited before it answered {command}.")
+
 
 BOOT_LIMIT_S = 120.0
 """A machine that has not answered by then never will, even on a busy workstation."""

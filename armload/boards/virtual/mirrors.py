@@ -1,7 +1,8 @@
-"""The package archives that this machine's own apt uses."""
+"""The package archives that this machine's own apt uses, and a disk too full for them."""
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shlex
@@ -9,9 +10,21 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from armload.boards.virtual.disk_full import in_english
 from armload.core.errors import MissingToolError
 from armload.core.values import Value
+
+_FULL = re.compile(r"No space left on device|enough free space|Disk quota exceeded")
+
+
+def in_english() -> dict[str, str]:
+    """Return the environment in which a program's words are the ones that are looked for."""
+    return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+
+
+def reports_full_disk(output: str) -> bool:
+    """Say whether a program complains, in English, that the disk is full."""
+    return _FULL.search(output) is not None
+
 
 DEBIAN_SUITE = "trixie"
 """The one release that boards are made from on any Debian: its QEMU knows Cortex-A55."""

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.boards.virtual.disk_full import in_english, reports_full_disk
-from armload.boards.virtual.mirrors import Archive, archives
-from armload.core.disk import CACHE_REMEDY
+from armload.boards.virtual.mirrors import Archive, archives, in_english, reports_full_disk
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
+from armload.core.files import CACHE_REMEDY
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes

@@ -1,17 +1,77 @@
-"""One machine's own files: the rest of its root file system, and its disk."""
+"""One machine's own files: the rest of its root file system as an archive, and its disk."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from armload.boards.virtual import cpio
-from armload.boards.virtual.disk_full import in_english, reports_full_disk
-from armload.core.disk import CACHE_REMEDY
+from armload.boards.virtual.mirrors import in_english, reports_full_disk
 from armload.core.errors import DiskError, MissingToolError
+from armload.core.files import CACHE_REMEDY
 from armload.core.workspace import data_path
+
+_MAGIC = "070701"
+_TRAILER = "TRAILER!!!"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One file, folder or symbolic link, owned by root.
+
+    Attributes:
+        path: relative to the root.
+        mode: type and permissions, as ``stat`` has them.
+        content: the file's bytes, or the link's destination.
+    """
+
+    path: PurePosixPath
+    mode: int
+    content: bytes = b""
+
+
+def file(path: str | PurePosixPath, content: bytes, *, permissions: int = 0o644) -> Entry:
+    """Return a regular file."""
+    return Entry(path=PurePosixPath(path), mode=stat.S_IFREG | permissions, content=content)
+
+
+def folder(path: str | PurePosixPath, *, permissions: int = 0o755) -> Entry:
+    """Return a folder."""
+    return Entry(path=PurePosixPath(path), mode=stat.S_IFDIR | permissions)
+
+
+def link(path: str | PurePosixPath, destination: str) -> Entry:
+    """Return a symbolic link."""
+    return Entry(path=PurePosixPath(path), mode=stat.S_IFLNK | 0o777, content=destination.encode())
+
+
+def archive(entries: Iterable[Entry]) -> bytes:
+    """Pack entries in the order given; the same entries always give the same bytes.
+
+    The kernel unpacks archives that follow one another, so results may be concatenated.
+    """
+    parts = [_record(number, entry) for number, entry in enumerate(entries, start=1)]
+    trailer = _header(0, 0, 1, 0, _TRAILER)
+    packed = b"".join([*parts, trailer])
+    return packed + bytes(-len(packed) % 512)
+
+
+def _record(number: int, entry: Entry) -> bytes:
+    links = 2 if stat.S_ISDIR(entry.mode) else 1
+    header = _header(number, entry.mode, links, len(entry.content), str(entry.path))
+    return header + entry.content + bytes(-len(entry.content) % 4)
+
+
+def _header(number: int, mode: int, links: int, size_bytes: int, name: str) -> bytes:
+    encoded = name.encode() + b"\0"
+    fields = (number, mode, 0, 0, links, 0, size_bytes, 0, 0, 0, 0, len(encoded), 0)
+    header = (_MAGIC + "".join(f"{field:08x}" for field in fields)).encode() + encoded
+    return header + bytes(-len(header) % 4)
+
 
 _FOLDERS = ("data", "dev", "etc", "proc", "run", "sys", "tmp")
 _LINKS = {
@@ -32,20 +92,20 @@ def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
         client_key: the public key that may log in.
     """
     tools = data_path("deploy", "virtual", "toybox.txt").read_text(encoding="ascii").split()
-    return cpio.archive(
+    return archive(
         [
-            *(cpio.folder(name) for name in _FOLDERS),
-            *(cpio.link(name, destination) for name, destination in _LINKS.items()),
-            *(cpio.link(f"usr/bin/{name}", "toybox") for name in tools),
-            cpio.file("init", init.encode(), permissions=0o755),
-            cpio.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n"),
-            cpio.file("etc/group", b"root:x:0:\n"),
-            cpio.file("etc/shells", b"/bin/sh\n"),
-            cpio.folder("etc/dropbear", permissions=0o700),
-            cpio.file("etc/dropbear/host_key", host_key, permissions=0o600),
-            cpio.folder("root", permissions=0o700),
-            cpio.folder("root/.ssh", permissions=0o700),
-            cpio.file("root/.ssh/authorized_keys", f"{client_key}\n".encode(), permissions=0o600),
+            *(folder(name) for name in _FOLDERS),
+            *(link(name, destination) for name, destination in _LINKS.items()),
+            *(link(f"usr/bin/{name}", "toybox") for name in tools),
+            file("init", init.encode(), permissions=0o755),
+            file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n"),
+            file("etc/group", b"root:x:0:\n"),
+            file("etc/shells", b"/bin/sh\n"),
+            folder("etc/dropbear", permissions=0o700),
+            file("etc/dropbear/host_key", host_key, permissions=0o600),
+            folder("root", permissions=0o700),
+            folder("root/.ssh", permissions=0o700),
+            file("root/.ssh/authorized_keys", f"{client_key}\n".encode(), permissions=0o600),
         ]
     )
 

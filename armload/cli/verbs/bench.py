@@ -14,8 +14,7 @@ from armload.cli.options import A_BOARD, MODEL, OnBoard, Output, models_in
 from armload.cli.verb import show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
-from armload.engines.defaults import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
-from armload.engines.plan import TokenCount
+from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, TokenCount
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
@@ -167,7 +166,7 @@ def pull(options: PullOptions) -> None:
     from armload.cli.streams import show_document
     from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
     from armload.report.table import list_table
-    from armload.runs.pull import pull as pull_runs
+    from armload.runs.fetch import pull as pull_runs
 
     pulled = pull_runs(load_board(options.board), terminal.progress())
     if options.as_json:

@@ -60,8 +60,8 @@ def probe(options: BoardOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.workspace import data_names
-    from armload.deploy.claims import claims
     from armload.deploy.deployment import misfit_of_target
+    from armload.deploy.lease import claims
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_table
 
@@ -133,22 +133,23 @@ def trust(options: TrustOptions) -> None:
     chosen = load_board(options.board)
     key = fetch_host_key(chosen)
     former = pinned_key(key)
+    is_agreed = options.yes
     terminal.say(f"{options.board} shows {key.kind} {key.fingerprint}")
     if former is not None and former.line == key.line:
         terminal.say("This key is already pinned.")
-        yes = True
+        is_agreed = True
     elif former is not None:
         terminal.say(
             f"This replaces the pinned key of {key.host} port {key.port}: {former.kind} "
             f"{former.fingerprint}. Unless the board was reinstalled, another machine may be "
             "impersonating it."
         )
-    if not yes and not terminal.can_ask():
+    if not is_agreed and not terminal.can_ask():
         raise UsageError(
             "Nothing was pinned: there is no terminal to confirm it on.",
             "If the fingerprint is the board's, use --yes.",
         )
-    if not yes and not terminal.confirm(
+    if not is_agreed and not terminal.confirm(
         "On the board, ssh-keygen -lf FILE.pub prints its key's fingerprint. Is it the same?"
     ):
         raise UsageError("Nothing was pinned.")
@@ -219,8 +220,8 @@ def release(options: ReleaseOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.deploy.claims import Claim
-    from armload.deploy.claims import release as end_lease
+    from armload.deploy.lease import Claim
+    from armload.deploy.lease import release as end_lease
 
     chosen = load_board(options.board)
     ended: tuple[Claim, ...] = ()

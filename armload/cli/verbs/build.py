@@ -139,7 +139,7 @@ def inspect(options: InspectOptions) -> None:
     from armload.build.target import load_target
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.report.inspected import Inspected, inspection_table
+    from armload.report.binaries import Inspected, inspection_table
 
     path = Path(options.file).expanduser()
     targets = [load_target(options.target)] if options.target else _all_targets()

@@ -113,8 +113,8 @@ def _kinds() -> list[Kind]:
     from armload.build.shelf import build_kinds
     from armload.conversion.checkpoints.environment import converter_kinds
     from armload.conversion.shelf import conversion_kinds
-    from armload.models.shelf import model_kinds
-    from armload.report.shelf import report_kinds
+    from armload.models.find import model_kinds
+    from armload.report.cache import report_kinds
 
     return [
         *build_kinds(),

@@ -256,8 +256,7 @@ def tradeoff(options: TradeoffOptions) -> None:
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.evaluation.sides import Tradeoff, find_sides, trade
-    from armload.report.evaluation.tradeoff import tradeoff_view
-    from armload.report.evaluation.tradeoff_page import write_tradeoff_page
+    from armload.report.evaluation.tradeoff import tradeoff_view, write_tradeoff_page
     from armload.report.layout import whole
     from armload.runs import store
 

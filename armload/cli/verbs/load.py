@@ -10,8 +10,7 @@ from pydantic import Field
 from armload.cli.options import A_BOARD, MODEL, FileType, Output, models_in
 from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
-from armload.engines.defaults import REQUEST_TIMEOUT_S
-from armload.engines.plan import ServiceSettings
+from armload.engines.plan import REQUEST_TIMEOUT_S, ServiceSettings
 from armload.runs.request import EngineSource, Waiting
 
 DURATION_S = 60.0
@@ -193,7 +192,7 @@ def load(options: LoadOptions) -> None:
     """
     from contextlib import AbstractContextManager, nullcontext
 
-    from armload.analysis.load.objectives import read_objectives
+    from armload.analysis.load.records import read_objectives
     from armload.cli import terminal
     from armload.cli.present_load import (
         check_combination,

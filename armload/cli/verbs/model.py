@@ -88,8 +88,7 @@ def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
         read_outline,
     )
     from armload.conversion.checkpoints.converting import check_convertible
-    from armload.models.hub import PREFIX
-    from armload.models.hub_checkpoint import fetch_checkpoint
+    from armload.models.hub import PREFIX, fetch_checkpoint
 
     def check(folder: Path) -> None:
         check_convertible(read_outline(folder), form, progress)
@@ -161,7 +160,7 @@ def synth(options: SynthOptions) -> None:
     from armload.cli import terminal
     from armload.cli.options import output_file
     from armload.cli.streams import show_document
-    from armload.models.mix import check_file_type
+    from armload.models.quant_mix import check_file_type
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
     from armload.report.layout import whole

@@ -14,7 +14,7 @@ from armload.core.options import MOST, Option
 
 if TYPE_CHECKING:
     from armload.analysis.run import Run
-    from armload.report.written import Report
+    from armload.report.pages import Report
 
 
 _RUN = (
@@ -131,7 +131,7 @@ def report(options: ReportOptions) -> None:
     from armload.cli.options import output_folder
     from armload.core.errors import ArmloadError
     from armload.evaluation.record import EVALUATIONS, find_evaluation
-    from armload.report.evaluation.report import write_evaluation_report
+    from armload.report.evaluation.page import write_evaluation_report
     from armload.report.load.loaded import loaded_of
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
@@ -181,7 +181,7 @@ def report(options: ReportOptions) -> None:
 def _show(written: Report, *, as_json: bool) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.report.written import WrittenReport
+    from armload.report.pages import WrittenReport
 
     if as_json:
         show_document(WrittenReport.of(written))

@@ -12,8 +12,7 @@ from armload.cli.verb import verb
 from armload.cli.verbs.load import Rate, Requests
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
-from armload.engines.defaults import SEED_PROMPT, TUNED_REQUESTS
-from armload.engines.plan import PromptText
+from armload.engines.plan import SEED_PROMPT, TUNED_REQUESTS, PromptText
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 

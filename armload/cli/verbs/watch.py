@@ -9,8 +9,14 @@ from armload.cli.options import OnBoard, Output
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
-from armload.engines.defaults import DEFAULT_TIME_LIMIT_S, SEED_N_PREDICT, SEED_PROMPT
-from armload.engines.plan import PromptText, Seconds, TokenCount
+from armload.engines.plan import (
+    DEFAULT_TIME_LIMIT_S,
+    SEED_N_PREDICT,
+    SEED_PROMPT,
+    PromptText,
+    Seconds,
+    TokenCount,
+)
 from armload.runs.request import Resuming, Waiting
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from armload.conversion.checkpoints.safetensors import StoredTensor, read_tensors
-from armload.core.disk import unreadable
 from armload.core.errors import DataError, UsageError
+from armload.core.files import unreadable
 from armload.core.values import Value, load_json
 
 CONFIG = "config.json"

@@ -19,8 +19,8 @@ from armload.conversion.checkpoints.mnn import mnn_converter, to_mnn
 from armload.conversion.checkpoints.packages import pinned_packages
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
-from armload.core.disk import free_space
 from armload.core.errors import DiskError, LocalMemoryError
+from armload.core.files import free_space
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 

@@ -19,9 +19,8 @@ from armload.conversion.checkpoints.packages import Packages
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.running import FailedProgramError, run_checked
 from armload.core.cache import CacheItem, Kind, disk_usage, entries, is_left_over, left_over
-from armload.core.disk import CACHE_REMEDY, free_space, written_in
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
-from armload.core.files import write_whole
+from armload.core.files import CACHE_REMEDY, free_space, write_whole, written_in
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.values import Value, ValueList, format_bytes

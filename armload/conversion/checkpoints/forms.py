@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.core.errors import UsageError
-from armload.core.names import nearest_first
+from armload.core.validation_messages import nearest_first
 
 Form = Literal["gguf", "mnn"]
 FORMS: tuple[Form, ...] = get_args(Form)

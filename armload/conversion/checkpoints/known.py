@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.conversion.checkpoints.checkpoint import Outline
 from armload.core.errors import UsageError
-from armload.core.names import nearest_first
+from armload.core.validation_messages import nearest_first
 
 _MAP = "TEXT_MODEL_MAP"
 

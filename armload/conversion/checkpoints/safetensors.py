@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from armload.core.disk import unreadable
 from armload.core.errors import DataError
+from armload.core.files import unreadable
 from armload.core.values import load_json
 
 _LENGTH_BYTES = 8

@@ -15,13 +15,20 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.layout import Layout, from_program_folder
 from armload.deploy.payload import FoundPayload, Payload, find_payload, read_payload
-from armload.engines.defaults import DEFAULT_TIME_LIMIT_S
 from armload.engines.engine import Engine, Site
 from armload.engines.job import BinaryRecord, Job, ModelRecord, PutFile, Subject, Watched
 from armload.engines.output import Output
-from armload.engines.watched.command_line import Command, for_board, program_among
+from armload.engines.plan import DEFAULT_TIME_LIMIT_S
+from armload.engines.watched.command import (
+    Command,
+    Script,
+    check_program,
+    check_wheel,
+    for_board,
+    look_at_program,
+    program_among,
+)
 from armload.engines.watched.output import Reads
-from armload.engines.watched.preflight import Script, check_program, check_wheel, look_at_program
 from armload.engines.watched.read import read_watched
 
 PROGRAM_ID_FILE = from_program_folder("watched")

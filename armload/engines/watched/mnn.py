@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from armload.core.errors import DataError
-from armload.core.mistakes import explain_mistake
+from armload.core.validation_messages import explain_mistake
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
 

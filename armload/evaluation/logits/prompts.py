@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.core.disk import require_file, unreadable
 from armload.core.errors import DataError, UsageError
+from armload.core.files import require_file, unreadable
 
 
 def read_prompts(path: Path, limit: int | None = None) -> tuple[str, ...]:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from armload.analysis.resident import ResidentParts, kv_cache_bytes, resident_parts, weights_at
 from armload.analysis.run import Run
-from armload.analysis.streaming import streamed_weights
+from armload.analysis.streaming import (
+    ResidentParts,
+    kv_cache_bytes,
+    resident_parts,
+    streamed_weights,
+    weights_at,
+)
 from armload.engines.trace import Trace
 from armload.report import formatting as words
 from armload.report.cells import Cell

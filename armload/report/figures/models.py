@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.analysis.statistics import Ratio, ratio_of_tokens
-from armload.report.cells import Cell, grouped
+from armload.report.cells import Cell, grouped, tps_of
 from armload.report.drawing import WIDTH_PIXELS, Specification, finish
 from armload.report.figures.figure import Figure, Rows, wrapped
-from armload.report.ranking import tps_of
 from armload.report.settings import MODEL, MODEL_SUM, QUANTISATION
 
 NAME = "models"

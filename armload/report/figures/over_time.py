@@ -9,7 +9,7 @@ from armload.analysis.causes import CAUSES, Cause
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.report import formatting as words
-from armload.report.cells import Cell
+from armload.report.cells import Cell, fastest_of_each
 from armload.report.chart import (
     FROM_STORAGE,
     IN_MEMORY,
@@ -18,9 +18,15 @@ from armload.report.chart import (
     token_rows,
 )
 from armload.report.drawing import QUIET, Specification, finish
-from armload.report.figures.figure import Figure, Rows, thinned, time_unit
-from armload.report.figures.panels import MOST_PANELS, in_panels, panel_label
-from armload.report.ranking import fastest_of_each
+from armload.report.figures.figure import (
+    MOST_PANELS,
+    Figure,
+    Rows,
+    in_panels,
+    panel_label,
+    thinned,
+    time_unit,
+)
 
 NAME = "time-per-token"
 TITLE = "Time per token over the run"

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.waiting import Waits, decoding
+from armload.analysis.latency import Waits, decoding
 from armload.core.values import percentage
 from armload.report import formatting as words
-from armload.report.cells import Cell
+from armload.report.cells import Cell, fastest_of_each
 from armload.report.drawing import COLOURS, Specification, finish
-from armload.report.figures.figure import Figure, Rows, TimeUnit, time_unit
-from armload.report.figures.panels import MOST_PANELS, in_panels, panel_label
-from armload.report.ranking import fastest_of_each
+from armload.report.figures.figure import (
+    MOST_PANELS,
+    Figure,
+    Rows,
+    TimeUnit,
+    in_panels,
+    panel_label,
+    time_unit,
+)
 
 NAME = "storage-wait"
 TITLE = "Waiting for storage"

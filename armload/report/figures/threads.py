@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, grouped
+from armload.report.cells import (
+    Cell,
+    Estimate,
+    Measure,
+    as_fast_as,
+    fastest,
+    grouped,
+    rate_of,
+    tps_of,
+)
 from armload.report.drawing import (
     HEIGHT_PIXELS,
     MOST_LINES,
@@ -15,7 +24,6 @@ from armload.report.drawing import (
     finish,
 )
 from armload.report.figures.figure import Figure, Rows, colour_and_shape, legend_line
-from armload.report.ranking import Measure, as_fast_as, fastest, rate_of, tps_of
 
 NOT_VALID = "not valid: not counted"
 

@@ -7,8 +7,8 @@ from rich.console import Group
 from armload.analysis.load.comparison import LoadComparison
 from armload.core.values import counted
 from armload.report import formatting as words
+from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
 from armload.report.layout import Rows
-from armload.report.side_by_side import change, figures_table, finding_cell, side_by_side, span
 
 
 def sentence(compared: LoadComparison) -> str:

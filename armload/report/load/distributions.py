@@ -14,8 +14,7 @@ from armload.report.drawing import (
     finish,
 )
 from armload.report.figures.distribution import LOGARITHMIC_FROM
-from armload.report.figures.figure import Figure, Rows, colour_and_shape, thinned
-from armload.report.figures.panels import in_panels
+from armload.report.figures.figure import Figure, Rows, colour_and_shape, in_panels, thinned
 from armload.report.load.loaded import Loaded, LoadedPoint, labels
 from armload.report.load.rates import FIRST, WHOLE
 

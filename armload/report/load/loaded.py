@@ -1,18 +1,16 @@
-"""What a page, a table and a comparison of a load are made from."""
+"""What a page, a table and a comparison of a load are made from, and the load as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armload.analysis.load.assessed import AssessedPoint, assess
+from armload.analysis.load.assessed import AssessedPoint, SlowRequest, assess, slow_requests
 from armload.analysis.load.capacity import ENDED_BY_THE_CLIENT, Capacity, capacity_of
-from armload.analysis.load.causes import SlowRequest, slow_requests
-from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.parts import Accounting
-from armload.analysis.load.point import Load
+from armload.analysis.load.records import Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
-from armload.core.values import counted
+from armload.core.values import Value, counted
 from armload.engines.job import Job
 from armload.serving.loads import KeptLoad
 from armload.serving.observed import observed_points
@@ -119,3 +117,47 @@ def words_of_failed(failed: Mapping[str, int]) -> str:
         return ""
     kinds = ", ".join(f"{count} {kind}" for kind, count in of_service.items())
     return f"{counted(sum(of_service.values()), 'request')} failed ({kinds})"
+
+
+class LoadDocument(Value):
+    """A load, as far as it ran.
+
+    Attributes:
+        load: its id.
+        url, board, run, model, dialect, arrivals, seed, requests_from: as in ``load.json``.
+        objectives: that its requests were to stay within; none where none were given.
+        capacity: what the service sustains within them.
+        points: one for each rate or concurrency, the lowest first.
+    """
+
+    load: str
+    url: str
+    board: str
+    run: str
+    model: str
+    dialect: str
+    arrivals: str
+    seed: int
+    requests_from: str
+    objectives: Objectives | None
+    capacity: Capacity | None
+    points: tuple[AssessedPoint, ...]
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> LoadDocument:
+        """Describe a load."""
+        load = loaded.load
+        return cls(
+            load=load.id,
+            url=load.url,
+            board=load.board,
+            run=load.run,
+            model=load.model,
+            dialect=load.dialect,
+            arrivals=load.arrivals,
+            seed=load.seed,
+            requests_from=load.requests_from,
+            objectives=loaded.objectives,
+            capacity=loaded.capacity,
+            points=tuple(point.assessed for point in loaded.points),
+        )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from armload.analysis.load.assessed import CAUSES, Cause
 from armload.analysis.load.capacity import why_slow
-from armload.analysis.load.causes import CAUSES, Cause
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.core.errors import UsageError
@@ -17,14 +17,13 @@ from armload.core.progress import Progress
 from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
-from armload.report.html import render
 from armload.report.load.distributions import latency_distribution
 from armload.report.load.loaded import Loaded, LoadedPoint, words_of_failed
 from armload.report.load.parts import KINDS, parts_figure
 from armload.report.load.points import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.timeline import timeline
-from armload.report.written import PAGE_NAME, Report, report_place, write_report
+from armload.report.pages import PAGE_NAME, Report, render, report_place, write_report
 
 TEMPLATE_NAME = "load/page.html.j2"
 MOST_SLOW = 200

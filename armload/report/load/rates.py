@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armload.analysis.load.objectives import Objectives
 from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.analysis.load.records import Objectives
 from armload.report import formatting as words
 from armload.report.drawing import (
     HEIGHT_PIXELS,
@@ -16,8 +16,7 @@ from armload.report.drawing import (
     finish,
 )
 from armload.report.figures.distribution import LOGARITHMIC_FROM
-from armload.report.figures.figure import Figure, Rows, colour_and_shape
-from armload.report.figures.panels import in_panels
+from armload.report.figures.figure import Figure, Rows, colour_and_shape, in_panels
 from armload.report.load.loaded import Loaded, LoadedPoint
 
 if TYPE_CHECKING:

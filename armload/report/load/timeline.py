@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from armload.analysis.load.latency import e2e_s
-from armload.analysis.load.phases import phases_of
-from armload.analysis.load.request import RequestRecord
+from armload.analysis.load.latency import e2e_s, phases_of
+from armload.analysis.load.records import RequestRecord
 from armload.analysis.load.telemetry import busy_slots
 from armload.core.values import counted
 from armload.report.drawing import QUIET, WIDTH_PIXELS, Specification, columns_for, finish

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Group
 
+from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
 from armload.report.layout import Column, Rows
-from armload.report.side_by_side import change, figures_table, finding_cell, side_by_side, span
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
 from armload.tuning.outcome_words import cost_words, speed_words
 from armload.tuning.space import Choice

@@ -1,20 +1,52 @@
-"""Speed against memory and quality: the settings that no other is better than in every respect."""
+"""Speed against memory and quality: the configurations that no other dominates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from armload.core.values import counted, percentage
 from armload.report.drawing import (
+    COLOURS,
     HEIGHT_PIXELS,
     QUIET,
     WIDTH_PIXELS,
     Specification,
     finish,
 )
-from armload.report.figures.figure import Figure, Rows
-from armload.report.tuning.kinds import BROKEN, OTHER, SAME, UNKNOWN, colour_and_shape
+from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, Rows
 from armload.report.tuning.told import Candidate, Told
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+ALIKE, SHORT, LONG = "trial", "short trial", "longer trial"
+SAME, OTHER, UNKNOWN = "text of the defaults", "other text", "text not compared"
+BROKEN = "violates a constraint"
+
+_LOOKS = {
+    ALIKE: (COLOURS[5], "circle"),
+    SHORT: (COLOURS[5], "circle"),
+    LONG: (COLOURS[0], "diamond"),
+    SAME: (COLOURS[0], "circle"),
+    OTHER: (COLOURS[4], "diamond"),
+    UNKNOWN: (COLOURS[2], "square"),
+    BROKEN: (DOUBTFUL_COLOUR, DOUBTFUL_SHAPE),
+}
+
+
+def colour_and_shape(rows: Rows) -> tuple[alt.Color, alt.Shape]:
+    """Return the channels that tell the kinds of rows apart; a row's is under ``kind``."""
+    import altair as alt
+
+    kinds = [kind for kind in _LOOKS if any(row["kind"] == kind for row in rows)]
+    colours, shapes = ([_LOOKS[kind][part] for kind in kinds] for part in (0, 1))
+    return (
+        alt.Color("kind:N").title(None).scale(domain=kinds, range=colours),
+        alt.Shape("kind:N").title(None).scale(domain=kinds, range=shapes),
+    )
+
 
 NAME, TITLE = "pareto", "Speed, memory and quality"
 

@@ -14,13 +14,12 @@ from armload.core.values import counted, format_bytes
 from armload.core.workspace import evaluations_folder, loads_folder, runs_folder
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
-from armload.report.html import render
+from armload.report.pages import PAGE_NAME, Report, render, report_place, write_report
 from armload.report.tuning.effects import effects_figure
 from armload.report.tuning.front import front_figure
 from armload.report.tuning.progress import progress_figure
 from armload.report.tuning.told import Step, Told
 from armload.report.tuning.trials import settings_table
-from armload.report.written import PAGE_NAME, Report, report_place, write_report
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import Tuned
 from armload.tuning.settings import words_of

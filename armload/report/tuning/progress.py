@@ -12,7 +12,7 @@ from armload.report.drawing import (
     finish,
 )
 from armload.report.figures.figure import Figure, Rows
-from armload.report.tuning.kinds import ALIKE, BROKEN, LONG, SHORT, colour_and_shape
+from armload.report.tuning.front import ALIKE, BROKEN, LONG, SHORT, colour_and_shape
 from armload.report.tuning.told import Told
 
 NAME, TITLE = "best-so-far", "Best so far"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from armload.analysis.load.request import ServerTimings
+from armload.analysis.load.records import ServerTimings
 from armload.core.errors import UsageError
 from armload.serving.ask import Ask
 

@@ -15,8 +15,7 @@ from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.core.errors import BoardError
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
-from armload.deploy.governor import check_governor
-from armload.deploy.launch import Beforehand
+from armload.deploy.launch import Beforehand, check_governor
 from tests.contract.launching import launched, nothing, ran
 from tests.contract.settings.kernel import CPUS, Kernel, board_host
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.build.helper import SHA256, helper
 from tests.faults import small_disk

@@ -6,11 +6,11 @@ from collections.abc import Container, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.progress import Progress, Silent
 from armload.deploy.transfer import PATIENCE_S, push
-from armload.models.checksum import cached_sha256
+from armload.models.model import cached_sha256
 from tests.faults import Relay
 
 SIZE = 40_000_000

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
 from armload.deploy.follow import Growth, follow

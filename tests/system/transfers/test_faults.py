@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
 from tests.faults import At

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.address import SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.host import Completed
 from armload.boards.ssh import SshHost
@@ -17,12 +17,11 @@ from armload.boards.ssh_connection import open_connection
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
-from armload.deploy.claims import claims
 from armload.deploy.collect import collect
 from armload.deploy.follow import follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.lease import leased
+from armload.deploy.lease import claims, leased
 from armload.deploy.owner import this_process
 from armload.deploy.stored import list_runs, mark_collected
 from tests.faults import Relay, TwoOfThree

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from armload.core.names import did_you_mean
 from armload.core.values import Value, format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ``Did you mean 'dayu200'? `` with the name most like a mistyped one; empty without."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"Did you mean {near[0]!r}? " if near else ""
+
+
+def nearest_first(name: str, names: Collection[str]) -> str:
+    """List names, those like a mistyped one first: ``dayu200, virtual``."""
+    near = difflib.get_close_matches(name, names, n=3)
+    return ", ".join(dict.fromkeys([*near, *names]))
+
 
 _MUST_BE = {
     "string_type": "text",

@@ -1,4 +1,4 @@
-"""Attending a service on a board: asking how it is, so that it knows that somebody does."""
+"""The heartbeat of a service on a board: it knows that somebody attends it, and tells how it is."""
 
 from __future__ import annotations
 

@@ -23,9 +23,8 @@ from llama_cpp import Llama
 
 from armload.core.progress import Silent
 from armload.engines.answers import LikelihoodAnswer
-from armload.evaluation.answered import answers_in
-from armload.evaluation.answering import answer_items
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_run import answer_items, answers_in
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.request import Request
@@ -51,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for flash_attention, kv_type in (("on", "f16"), ("off", "f32")):
-            way = Way(threads=2, flash_attention=flash_attention, kv_type=kv_type)
+            way = ScorerSettings(threads=2, flash_attention=flash_attention, kv_type=kv_type)
             whole = by_binding(model, way, whole=True)
             parts = by_binding(model, way, whole=False)
             board = by_scorer(model, way, options.board)
@@ -65,7 +64,7 @@ def largest(one: list[float], other: list[float]) -> float:
     return max(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
-def by_binding(model: Model, way: Way, *, whole: bool) -> list[float]:
+def by_binding(model: Model, way: ScorerSettings, *, whole: bool) -> list[float]:
     """Return the log-likelihood of each continuation, computed on this machine.
 
     Args:
@@ -99,7 +98,7 @@ def by_binding(model: Model, way: Way, *, whole: bool) -> list[float]:
     return found
 
 
-def by_scorer(model: Model, way: Way, board: str) -> list[float]:
+def by_scorer(model: Model, way: ScorerSettings, board: str) -> list[float]:
     """Return the log-likelihood of each continuation, computed by the scorer on a board."""
     items: list[dict[str, object]] = [
         {"id": str(n), "kind": "likelihood", "context": context, "continuations": continuations}

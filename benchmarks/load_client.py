@@ -30,7 +30,7 @@ from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.ask import Ask
 from armload.serving.dialects.llama_server import LlamaServer
-from armload.serving.loading import Loading
+from armload.serving.load_runner import LoadRunner
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.wire import TimedSocket, WireTimes
 from armload.serving.workload import Listed
@@ -71,7 +71,7 @@ def load(port: int, rate: float, requests: int, tokens: int) -> list[RequestReco
     target = Target(url=f"http://127.0.0.1:{port}", api_key="", model="stub", dialect=LlamaServer())
     ask = Ask(prompt="Once upon a time", max_tokens=tokens)
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        loading = Loading(target, Listed([ask], "stub"), Arrivals(), 1, Silent())
+        loading = LoadRunner(target, Listed([ask], "stub"), Arrivals(), 1, Silent())
         kept = loading.run([Pace(rate=rate)], Extent(requests=requests))
         return kept.requests(0)
 

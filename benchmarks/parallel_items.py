@@ -32,8 +32,8 @@ from armload.boards.board import load_board
 from armload.boards.connect import stop
 from armload.core.progress import Silent
 from armload.core.values import parse_bytes
-from armload.evaluation.answering import answer_items
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_run import answer_items
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.gguf import read_model
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
@@ -82,7 +82,7 @@ def main() -> None:
                 "reading / computing  items per hour"
             )
             for parallel in (1, options.items):
-                way = Way(
+                way = ScorerSettings(
                     parallel=parallel, context_tokens=64, weights="streamed", resident_bytes=0
                 )
                 run_folder = answer_items(Request(board="small"), model, items, way, Silent())

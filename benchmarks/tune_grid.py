@@ -20,7 +20,7 @@ import yaml
 
 from armload.analysis.run import Run
 from armload.analysis.summary import token_times
-from armload.bench.sweep import Entry, Sweep
+from armload.bench.sweep import Sweep, SweepEntry
 from armload.engines.plan import Plan
 from armload.runs import store
 
@@ -63,7 +63,7 @@ def grid_of(folders: Sequence[Path], plan: dict[str, Any]) -> dict[str, Any]:
     runs = defaultdict(list)
     for folder in folders:
         for line in (folder / "journal.jsonl").read_text().splitlines():
-            entry = Entry.model_validate_json(line)
+            entry = SweepEntry.model_validate_json(line)
             run = store.load(folder.parent.parent / "runs" / entry.run)
             runs[entry.cell].append(figures_of(run))
     return {

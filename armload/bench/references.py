@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.bench.sweep import find_sweep, load_journal
+from armload.bench.sweep import find_sweep
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.runs import store
@@ -46,10 +46,10 @@ def _folders_of(reference: str) -> list[Path]:
     sweep = find_sweep(reference)
     if sweep is None:
         return [store.find(reference)]
-    folders = load_journal(sweep).run_folders()
+    folders = sweep.run_folders()
     if not folders:
         raise UsageError(
-            f"{sweep}: none of its runs is on this machine.",
+            f"{sweep.folder}: none of its runs is on this machine.",
             "Repeat the command that started it to resume it.",
         )
     return folders

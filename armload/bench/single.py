@@ -9,7 +9,7 @@ from pathlib import Path
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, combination
-from armload.bench.sweep import Entry, Journal, begin, growing, new_sweep
+from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
 from armload.boards.board import load_board
 from armload.core.progress import Progress
 from armload.engines.completion import Completion, settings_of
@@ -67,7 +67,7 @@ def bench_until_known(
     *,
     reference: Run | None = None,
     report: Report,
-) -> tuple[Journal, list[Run], Stop]:
+) -> tuple[SweepFolder, list[Run], Stop]:
     """Run a plan again and again until its median time per token is known exactly enough.
 
     The runs are a sweep of one cell that grows; what an interrupted command has done of it is not
@@ -86,7 +86,7 @@ def bench_until_known(
         name = where.connection.board.name
         plain = _plain(engine, where)
         sweep = new_sweep(name, [engine], repeats=1, warmups=0, precision=wanted)
-        journal = (None if request.new else growing(sweep, wanted, progress)) or begin(sweep)
+        journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):
             runs = journal.results()[0].get(0, [])
             # Only the first can be one that an interrupted command has left on the board.
@@ -104,7 +104,7 @@ def bench_until_known(
                     foresee=foresight(where, engine, progress),
                 )
                 took_s = time.monotonic() - began_s
-                journal.note(Entry(cell=0, round=number, run=run.id, took_s=took_s))
+                journal.append(SweepEntry(cell=0, round=number, run=run.id, took_s=took_s))
                 runs.append(run)
                 report(runs)
                 new = True

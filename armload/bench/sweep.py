@@ -9,22 +9,17 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
-
 from armload import __version__
 from armload.analysis.repeats import Precision, Stop, judged_together, stop
 from armload.analysis.run import Run
-from armload.core.errors import ArmloadError, DataError, DiskError, UsageError
-from armload.core.files import write_whole
+from armload.core.errors import ArmloadError
 from armload.core.ids import fingerprint_of, new_id, time_of_id
-from armload.core.locks import locked
+from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress
-from armload.core.results import Results, fitting, write_lines
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.completion import Completion
@@ -33,23 +28,6 @@ from armload.engines.plan import Plan
 from armload.runs import store
 
 OLDEST_TO_GROW = timedelta(days=1)
-"""Older runs are not repeats of new ones."""
-
-SWEEP_FILE, JOURNAL_FILE, LOCK_FILE = "sweep.json", "journal.jsonl", ".lock"
-
-SWEEPS = Results(
-    noun="sweep",
-    word="sweep",
-    file=SWEEP_FILE,
-    newest_format=2,  # in format 1 ``fingerprint`` was called ``asked_for``
-    root=sweeps_folder,
-    make="armload bench --threads 1,2,4",
-    repair="Use --new to start the sweep again; its runs are kept.",
-)
-
-
-def _renamed(former: dict[str, object]) -> dict[str, object]:
-    return {"fingerprint" if key == "asked_for" else key: former[key] for key in former}
 
 
 class SweepCell(Value):
@@ -66,14 +44,11 @@ class SweepCell(Value):
     plan: Plan
 
 
-class Sweep(Value):
+class Sweep(CommandHeader):
     """What is to be run on a board.
 
     Attributes:
-        format: version of the file's format.
-        id: the folder's name.
-        fingerprint: a checksum over board, cells and counts; two sweeps of the same one are the
-            same command.
+        fingerprint: a checksum over board, cells and counts.
         board: its name.
         cells: the combinations.
         repeats: runs of every cell that count.
@@ -83,23 +58,11 @@ class Sweep(Value):
     """
 
     format: Literal[2] = 2
-    id: str
-    fingerprint: str
-    started_utc: str
-    armload: str
     board: str
     cells: tuple[SweepCell, ...]
     repeats: int
     warmups: int
     precision: Precision | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_former_keys(cls, content: object) -> object:
-        if not isinstance(content, dict) or content.get("format") != 1:
-            return content
-        cells = [_renamed(cell) for cell in content.get("cells", ())]
-        return {**_renamed(content), "format": 2, "cells": cells}
 
     def places(self) -> Iterator[Place]:
         """Yield all runs in their order.
@@ -114,8 +77,8 @@ class Sweep(Value):
                 yield Place(sweep=self.id, cell=cell, round=number, warm_up=number < self.warmups)
 
 
-class Entry(Value):
-    """A line of the journal.
+class SweepEntry(Value):
+    """A run of a sweep that is done.
 
     Attributes:
         cell, round: which run of the sweep this was.
@@ -162,26 +125,36 @@ def new_sweep(
     )
 
 
-class Journal:
-    """The record of a sweep's completed runs."""
+class SweepFolder(CommandJournal[Sweep, SweepEntry]):
+    """A sweep with its completed runs."""
 
-    def __init__(self, folder: Path, sweep: Sweep) -> None:
-        self.folder = folder
-        self.sweep = sweep
-        self.entries = SWEEPS.read_lines(folder / JOURNAL_FILE, Entry)
+    kind = JournalKind(
+        noun="sweep",
+        words=("sweep", "repeats"),
+        header=Sweep,
+        entry=SweepEntry,
+        root=sweeps_folder,
+        make="armload bench --threads 1,2,4",
+        repair="Use --new to start the sweep again; its runs are kept.",
+    )
 
-    @contextmanager
-    def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the sweep's lock within the block; first reread what others have done."""
-        words = f"{self.sweep.id} is running in another terminal. Waiting for it."
-        with locked(self.folder / LOCK_FILE, progress, waiting=words):
-            self.entries = SWEEPS.read_lines(self.folder / JOURNAL_FILE, Entry)
-            yield
+    @property
+    def sweep(self) -> Sweep:
+        """What is run."""
+        return self.header
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no run is missing; of adaptive repeats, whether they need no other one."""
+        if self.header.precision is None:
+            return not self.missing()
+        runs, _ = self.results()
+        return self.stop(self.header.precision, runs.get(0, ())) is not None
 
     def missing(self) -> list[Place]:
         """Return the runs that are still to be done, in their order."""
         done = {(entry.cell, entry.round) for entry in self.entries}
-        return [place for place in self.sweep.places() if (place.cell, place.round) not in done]
+        return [place for place in self.header.places() if (place.cell, place.round) not in done]
 
     def results(self) -> tuple[dict[int, list[Run]], dict[int, str]]:
         """Return each cell's runs without the warm-ups, and why a cell could not be started.
@@ -193,7 +166,7 @@ class Journal:
         for entry in self.entries:
             if not entry.run:
                 errors[entry.cell] = entry.error
-            elif entry.round >= self.sweep.warmups:
+            elif entry.round >= self.header.warmups:
                 with contextlib.suppress(ArmloadError):
                     run = store.load(runs_folder() / entry.run)
                     runs.setdefault(entry.cell, []).append(run)
@@ -217,85 +190,27 @@ class Journal:
 
     def run_folders(self) -> list[Path]:
         """Return the folders of its runs that are here, without the warm-ups."""
-        ids = (entry.run for entry in self.entries if entry.round >= self.sweep.warmups)
+        ids = (entry.run for entry in self.entries if entry.round >= self.header.warmups)
         folders = (runs_folder() / each for each in ids if each)
         return [folder for folder in folders if (folder / store.RUN_FILE).is_file()]
 
-    def note(self, entry: Entry) -> None:
-        """Add an entry durably, so that it survives a power failure right afterwards."""
-        self.entries.append(entry)
-        write_lines(self.folder / JOURNAL_FILE, self.entries)
 
-
-def begin(sweep: Sweep) -> Journal:
-    """Make the folder of a sweep."""
-    folder = sweeps_folder() / sweep.id
-    write_whole(folder / SWEEP_FILE, (sweep.model_dump_json(indent=1) + "\n").encode())
-    return Journal(folder, sweep)
-
-
-def unfinished(sweep: Sweep, progress: Progress) -> Journal | None:
-    """Return the latest sweep of the same command that is incomplete."""
-    journal = _latest(sweep, progress)
-    return journal if journal and journal.missing() else None
-
-
-def growing(sweep: Sweep, wanted: Precision, progress: Progress) -> Journal | None:
-    """Return the latest interrupted sweep of the same command whose repeats are adaptive."""
-    oldest = time_of_id(datetime.now(UTC) - OLDEST_TO_GROW)
-    journal = _latest(sweep, progress, since=oldest)
-    if journal is None:
-        return None
-    runs, _ = journal.results()
-    return journal if journal.stop(wanted, runs.get(0, ())) is None else None
-
-
-def _latest(sweep: Sweep, progress: Progress, since: str = "") -> Journal | None:
-    for folder in reversed(SWEEPS.folders()):
-        if folder.name < since:
-            return None
-        try:
-            journal = load_journal(folder)
-        except (DataError, DiskError) as error:
-            progress.say(f"skipped: {error.message}")
-            continue
-        if journal.sweep.fingerprint == sweep.fingerprint:
-            return journal
-    return None
-
-
-def find_sweep(reference: str) -> Path | None:
-    """Return the folder of the referenced sweep; none if the reference may be a run.
+def resume_or_begin(sweep: Sweep, progress: Progress, *, new: bool) -> SweepFolder:
+    """Return the latest unfinished sweep of the same command, or else begin this one.
 
     Args:
-        reference: a sweep's folder or id, the beginning or the end of its id that holds the word
-            ``sweep`` or ``repeats``, or ``latest-sweep``: the latest of several combinations or of
-            a fixed number of runs.
+        new: begin it in any case.
+    """
+    # Older runs are not repeats of new ones.
+    since = time_of_id(datetime.now(UTC) - OLDEST_TO_GROW) if sweep.precision else ""
+    found = None if new else SweepFolder.resume(sweep, progress, since=since)
+    return found or SweepFolder.begin(sweep)
+
+
+def find_sweep(reference: str) -> SweepFolder | None:
+    """Return the referenced sweep; none if the reference may be to a run.
 
     Raises:
-        UsageError: several match.
+        UsageError, DataError, DiskError: as for ``Journal.find``.
     """
-    if (Path(reference) / SWEEP_FILE).is_file():
-        return Path(reference)
-    if "sweep" not in reference and "repeats" not in reference:
-        return None
-    folders = SWEEPS.folders()
-    if reference == "latest-sweep":
-        sweeps = [folder for folder in folders if "-sweep-" in folder.name]
-        if not sweeps:
-            raise UsageError(
-                f"There is no sweep in {sweeps_folder()} yet.",
-                "A list makes one: armload bench --threads 1,2,4.",
-            )
-        return sweeps[-1]
-    return fitting(folders, reference)
-
-
-def load_journal(folder: Path) -> Journal:
-    """Read a sweep's folder.
-
-    Raises:
-        DataError: a file in it was changed, or is of a newer format.
-        DiskError: one cannot be read.
-    """
-    return Journal(folder, SWEEPS.read(folder / SWEEP_FILE, Sweep))
+    return SweepFolder.find(reference) if SweepFolder.kind.is_meant(reference) else None

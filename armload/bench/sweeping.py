@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from armload.analysis.run import Run
 from armload.bench.combination import combination, programs_of
-from armload.bench.sweep import Entry, Journal, begin, new_sweep, unfinished
+from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import settings_of
@@ -32,9 +32,9 @@ def run_sweep(
     repeats: int,
     warmups: int,
     reference: Run | None = None,
-    begun: Callable[[Journal], None],
+    begun: Callable[[SweepFolder], None],
     report: Report,
-) -> Journal:
+) -> SweepFolder:
     """Run every plan with every model, and record each run as soon as it is fetched.
 
     A run that fails is a result like any other. What an interrupted command of the same kind has
@@ -65,7 +65,7 @@ def run_sweep(
         board = where.connection.board
         engines = [cell.engine(where.binaries) for cell in cells]
         sweep = new_sweep(board.name, engines, repeats=repeats, warmups=warmups)
-        journal = (None if request.new else unfinished(sweep, progress)) or begin(sweep)
+        journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):
             begun(journal)
             left = journal.missing()
@@ -84,13 +84,13 @@ def run_sweep(
                             reference=reference,
                             foresee=foresight(where, engines[place.cell], progress),
                         )
-                        entry = Entry(cell=place.cell, round=place.round, run=ended.id)
+                        entry = SweepEntry(cell=place.cell, round=place.round, run=ended.id)
                     except (ConnectError, BusyError):
                         raise
                     except ArmloadError as error:
                         ended = error
-                        entry = Entry(cell=place.cell, round=place.round, error=error.message)
-                    journal.note(entry)
+                        entry = SweepEntry(cell=place.cell, round=place.round, error=error.message)
+                    journal.append(entry)
                     report(place, ended)
                     new = True
                 step.update(total)

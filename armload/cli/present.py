@@ -12,7 +12,7 @@ from armload.analysis.repeats import Precision
 from armload.analysis.run import Run
 from armload.bench.options import Options
 from armload.bench.single import bench, bench_until_known
-from armload.bench.sweep import Journal
+from armload.bench.sweep import SweepFolder
 from armload.bench.sweeping import run_sweep
 from armload.cli import terminal
 from armload.cli.streams import show_document
@@ -142,7 +142,7 @@ def sweep_and_present(
     progress = terminal.progress()
     lines: list[Lines] = []
 
-    def begun(journal: Journal) -> None:
+    def begun(journal: SweepFolder) -> None:
         done = len(journal.entries)
         if done:
             progress.say(
@@ -173,7 +173,7 @@ def sweep_and_present(
         )
 
 
-def show_sweep(journal: Journal, *, as_json: bool) -> list[CellResult]:
+def show_sweep(journal: SweepFolder, *, as_json: bool) -> list[CellResult]:
     """Show what is done of a sweep, and return what became of its cells."""
     results = cell_results(journal.sweep, *journal.results())
     if as_json:

@@ -23,10 +23,10 @@ from armload.evaluation.logits.binding import BINDING, logits_by_binding
 from armload.evaluation.logits.computing import compute_logits
 from armload.evaluation.logits.prompts import read_prompts
 from armload.evaluation.logits.rows import TOO_LONG, logits_called, logits_of_run
-from armload.evaluation.preparing import Asked, prepare
-from armload.evaluation.record import Evaluated, find_evaluation
+from armload.evaluation.preparing import EvaluationRequest, prepare
+from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import Point, is_right, points_of
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.find import model_called
 from armload.report.evaluation.document import (
     EvaluationDocument,
@@ -42,24 +42,24 @@ from armload.report.layout import whole
 from armload.runs.request import Request
 
 
-def evaluate_and_present(request: Request, asked: Asked, way: Way, *, as_json: bool) -> None:
+def evaluate_and_present(
+    request: Request, asked: EvaluationRequest, settings: ScorerSettings, *, as_json: bool
+) -> None:
     """Ask what is not answered yet, and show accuracy, intervals and times.
 
     Raises:
         ArmloadError: any of its kinds; answers that are there are kept.
     """
     progress = terminal.progress()
-    begun = prepare(asked, progress, new=request.new)
-    evaluated, boards = begun.evaluated, asked.boards
+    prepared = prepare(asked, progress, new=request.new)
+    evaluated, boards = prepared.evaluated, asked.boards
     note = _note(evaluated)
 
     def ask(board: str) -> None:
         evaluate_on(
             request.model_copy(update={"board": board}),
-            evaluated,
-            begun.task,
-            begun.models,
-            way,
+            prepared,
+            settings,
             progress if len(boards) == 1 else Labelled(progress, board),
             share=(boards.index(board), len(boards)),
             note=note,
@@ -97,7 +97,7 @@ def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool
     Raises:
         UsageError: no such evaluation or grader, more than two graders, or any for choices.
     """
-    evaluated = find_evaluation(reference)
+    evaluated = EvaluationFolder.find(reference)
     if len(graders) > 2:
         raise UsageError("--grader: more than two graders.", "Name one, or two to compare.")
     if graders and evaluated.evaluation.kind == "multiple-choice":
@@ -119,7 +119,7 @@ def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool
         _show_disagreements(differing, graders)
 
 
-def _note(evaluated: Evaluated) -> Note:
+def _note(evaluated: EvaluationFolder) -> Note:
     questions = {question.id: question for question in evaluated.questions}
     evaluation = evaluated.evaluation
     graded: list[dict[str, bool]] = [{} for _ in evaluation.parts]
@@ -153,7 +153,7 @@ def _need_an_answer(points: Sequence[Point]) -> None:
 
 
 def _present_accuracy(
-    evaluated: Evaluated,
+    evaluated: EvaluationFolder,
     points: Sequence[Point],
     grader: str,
     *,
@@ -193,8 +193,8 @@ def _show_disagreements(differing: Sequence[Disagreement], graders: Sequence[str
 
 def logits_and_present(
     request: Request,
-    asked: Asked,
-    way: Way,
+    asked: EvaluationRequest,
+    settings: ScorerSettings,
     *,
     reference: str,
     must_be_close: bool,
@@ -220,10 +220,10 @@ def logits_and_present(
     with ExitStack() as stack:
         known = None
         if reference == BINDING:
-            known = stack.enter_context(logits_by_binding(model, prompts, way, progress))
+            known = stack.enter_context(logits_by_binding(model, prompts, settings, progress))
         elif reference:
             known = logits_called(reference)
-        folder = compute_logits(request, model, prompts, way, progress)
+        folder = compute_logits(request, model, prompts, settings, progress)
         logits = logits_of_run(folder)
         found = agreement(logits, known) if known else None
     document = LogitsDocument(
@@ -250,7 +250,9 @@ def _require_close(found: Agreement, prompts: int, run_id: str) -> None:
         )
 
 
-def harness_and_present(request: Request, asked: Asked, way: Way, *, as_json: bool) -> None:
+def harness_and_present(
+    request: Request, asked: EvaluationRequest, settings: ScorerSettings, *, as_json: bool
+) -> None:
     """Evaluate one model on one board with tasks that ``asked.task`` names: ``lm-eval:a,b``.
 
     Raises:
@@ -269,7 +271,7 @@ def harness_and_present(request: Request, asked: Asked, way: Way, *, as_json: bo
         request,
         model_called(asked.models[0], progress),
         names,
-        way,
+        settings,
         progress,
         tasks_folder=folder,
         limit=asked.limit,

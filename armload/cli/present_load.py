@@ -23,8 +23,8 @@ from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.exports import export
 from armload.serving.find_rate import check_requests
-from armload.serving.loading import Loading
-from armload.serving.loads import KeptLoad
+from armload.serving.load_runner import LoadRunner
+from armload.serving.loads import LoadFolder
 from armload.serving.readiness import check_url
 from armload.serving.service import target_of_service
 from armload.serving.starting import served
@@ -192,7 +192,7 @@ def _key_in(path: Path) -> str:
 
 
 def load_and_present(
-    loading: Loading,
+    loading: LoadRunner,
     run: Callable[[], object],
     formats: Sequence[str],
     *,
@@ -214,7 +214,7 @@ def load_and_present(
         _present_kept(loading, formats, as_json=as_json)
 
 
-def present(kept: KeptLoad, files: Sequence[Path] = (), *, as_json: bool) -> None:
+def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> None:
     """Show the figures of a load, and write its page.
 
     Args:
@@ -236,7 +236,7 @@ def present(kept: KeptLoad, files: Sequence[Path] = (), *, as_json: bool) -> Non
         terminal.show(whole(f"{name:6}  {path}"))
 
 
-def _present_kept(loading: Loading, formats: Sequence[str], *, as_json: bool) -> None:
+def _present_kept(loading: LoadRunner, formats: Sequence[str], *, as_json: bool) -> None:
     kept = loading.kept
     if kept is None or not kept.load.points:
         return

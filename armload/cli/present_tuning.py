@@ -21,7 +21,7 @@ from armload.report.tuning.told import told_of
 from armload.runs.request import Request
 from armload.serving.lengths import read_lengths
 from armload.tuning.outcome_words import cost_words
-from armload.tuning.record import Entry, Tuned
+from armload.tuning.record import TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.standing import Standing
@@ -157,7 +157,7 @@ def tune_and_present(request: Request, wish: Wish, *, output: Path | None, as_js
     """
     progress = terminal.progress()
 
-    def begun(tuned: Tuned) -> None:
+    def begun(tuned: TuningFolder) -> None:
         done = len(tuned.entries)
         if done:
             trials = counted(done, "trial")
@@ -165,14 +165,14 @@ def tune_and_present(request: Request, wish: Wish, *, output: Path | None, as_js
         size = counted(tuned.tuning.space.size, "setting")
         progress.say(f"{size} may be tried. Tuning is kept in {tuned.folder}.")
 
-    def report(entry: Entry, standing: Standing) -> None:
+    def report(entry: TuningEntry, standing: Standing) -> None:
         progress.say(trial_line(wish, entry, standing))
 
     tuned = tune(request, wish, progress, output=output, begun=begun, report=report)
     show_tuning(tuned, as_json=as_json)
 
 
-def show_tuning(tuned: Tuned, *, as_json: bool) -> None:
+def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
     """Show what a search has found."""
     if as_json:
         show_document(tuned.document())
@@ -196,7 +196,7 @@ def show_tuning(tuned: Tuned, *, as_json: bool) -> None:
     terminal.show(whole(f"page    {write_page(told, tuned)}"))
 
 
-def trial_line(wish: Wish, entry: Entry, standing: Standing) -> str:
+def trial_line(wish: Wish, entry: TuningEntry, standing: Standing) -> str:
     """Write a line on a trial."""
     outcome, setting = entry.outcome, entry.trial.setting
     words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import ConfigDict, Field, RootModel, TypeAdapter, model_validator
 
 from armload.core.errors import DataError
 from armload.core.files import content
@@ -162,6 +162,12 @@ class FailedAnswer(Value):
 _Answered = GeneratedAnswer | LikelihoodAnswer | LogitsAnswer | TokenizedAnswer
 _ANSWERED: TypeAdapter[_Answered] = TypeAdapter(Annotated[_Answered, Field(discriminator="kind")])
 Answer = _Answered | FailedAnswer
+
+
+class AnswerLine(RootModel[Annotated[_Answered, Field(discriminator="kind")] | FailedAnswer]):
+    """An answer as a document of its own."""
+
+    model_config = ConfigDict(frozen=True)
 
 
 def read_answers(path: Path) -> tuple[Answer, ...]:

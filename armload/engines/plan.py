@@ -426,7 +426,7 @@ class ServingPlan(ServiceSettings):
     ] = 0.0
 
 
-class ScorerSettings(Computation):
+class ScorerOptions(Computation):
     """How the scorer answers items.
 
     Attributes:

@@ -31,7 +31,7 @@ from armload.engines.output import Output
 from armload.engines.plan import (
     DEFAULT_TIME_LIMIT_S,
     MICRO_BATCH_TOKENS,
-    ScorerSettings,
+    ScorerOptions,
     Seconds,
     TokenCount,
     kv_halves,
@@ -49,7 +49,7 @@ MOST_LOGITS_BYTES = 64 << 20
 """As in ``toolchains/native/scorer/engine.cpp``: logits of one pass over the weights."""
 
 
-class ScoringPlan(ScorerSettings):
+class ScoringPlan(ScorerOptions):
     """How items are scored.
 
     Attributes:

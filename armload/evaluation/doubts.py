@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.run import Run
-from armload.evaluation.record import Evaluation
-from armload.evaluation.sources import Source
+from armload.evaluation.record import AnswerSource, Evaluation
 
 ABOUT_TEXT = ("text", "reference")
 """Findings on what was written, which takes as long whatever it says."""
 
 
-def doubts_about_answers(evaluation: Evaluation, sources: Sequence[Source]) -> tuple[str, ...]:
+def doubts_about_answers(
+    evaluation: Evaluation, sources: Sequence[AnswerSource]
+) -> tuple[str, ...]:
     """Return what was found in the runs of a part, and in the way in which it was asked."""
     found = [doubt for source in sources for doubt in source.doubts or ()]
     if evaluation.parallel > 1:
@@ -26,7 +27,7 @@ def doubts_about_answers(evaluation: Evaluation, sources: Sequence[Source]) -> t
     return tuple(dict.fromkeys(found))
 
 
-def boards_of(evaluation: Evaluation, sources: Sequence[Source]) -> tuple[str, ...]:
+def boards_of(evaluation: Evaluation, sources: Sequence[AnswerSource]) -> tuple[str, ...]:
     """Return the boards that answered a part; where no run is known, those that were asked."""
     return tuple(sorted({source.board for source in sources} or set(evaluation.boards)))
 

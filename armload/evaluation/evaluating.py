@@ -1,28 +1,33 @@
-"""Asking the questions on boards: what has no answer yet, until nothing is missing."""
+"""TimedScoring the questions on boards: what has no answer yet, until nothing is missing."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
-from armload.core.errors import ArmloadError, RunError
+from armload.analysis.run import Run
+from armload.core.errors import ArmloadError
 from armload.core.progress import Progress
 from armload.engines.answers import Answer, read_answers
 from armload.engines.job import Place
-from armload.engines.scorer import SCORER
-from armload.evaluation.asking import Asking
+from armload.engines.scorer import ANSWERS, SCORER
 from armload.evaluation.foreseeing import foresight, say_duration
 from armload.evaluation.items import items_of, write_items
-from armload.evaluation.placed import placed_runs
+from armload.evaluation.preparing import PreparedEvaluation
 from armload.evaluation.question import Question
-from armload.evaluation.record import Evaluated
-from armload.evaluation.sources import source_of
-from armload.evaluation.task import Task
-from armload.evaluation.way import Way
-from armload.models.model import Model
+from armload.evaluation.record import AnswerSource, EvaluationFolder
+from armload.evaluation.scorer_run import TimedScoring, ask_all, placed_runs
+from armload.evaluation.scorer_settings import ScorerSettings
+from armload.runs import store
+from armload.runs.assemble import read_job
 from armload.runs.pipeline import execute
 from armload.runs.request import Request
 from armload.runs.session import Session, session
+
+ABOUT_ANSWERS = ("exit", "output")
+"""Findings on how a run ended: what was answered until then is as good as any answer."""
 
 Note = Callable[[int, Sequence[Answer]], str]
 """Given a part and some more of its answers, says in a few words how it stands."""
@@ -30,10 +35,8 @@ Note = Callable[[int, Sequence[Answer]], str]
 
 def evaluate_on(
     request: Request,
-    evaluated: Evaluated,
-    task: Task,
-    models: Sequence[Model],
-    way: Way,
+    prepared: PreparedEvaluation,
+    settings: ScorerSettings,
     progress: Progress,
     *,
     share: tuple[int, int] = (0, 1),
@@ -44,9 +47,8 @@ def evaluate_on(
     A run that ends early is followed by another one for the rest, as long as each brings answers.
 
     Args:
-        evaluated: gets the answers; complete ones only.
-        models: by part.
-        way: threads, memory and time.
+        prepared: gets the answers; complete ones only.
+        settings: threads, memory and time.
         share: of several boards, which one this is, and how many there are: each takes its own
             questions.
         note: is given each part's answers, those that are there already first.
@@ -55,28 +57,22 @@ def evaluate_on(
         ArmloadError: a run could not be started, or brought no answer.
         KeyboardInterrupt: after what is there was kept.
     """
+    evaluated = prepared.evaluated
     harvest(evaluated, progress)
     with session(request, (SCORER,), progress) as where:
         asked = [
-            (
-                _engine(where, evaluated, task, part, model, way, missing, note),
-                evaluated.evaluation.parts[part].max_tokens,
-            )
-            for part, model in enumerate(models)
-            if (missing := _shared(evaluated, part, share))
+            (_engine(where, prepared, number, settings, missing, note), part.max_tokens)
+            for number, part in enumerate(evaluated.evaluation.parts)
+            if (missing := _shared(evaluated, number, share))
         ]
-        say_duration(where, asked, way.max_time_s, progress)
-        evaluate_there(
-            where, evaluated, task, models, way, progress, new=request.new, share=share, note=note
-        )
+        say_duration(where, asked, settings.max_time_s, progress)
+        evaluate_there(where, prepared, settings, progress, new=request.new, share=share, note=note)
 
 
 def evaluate_there(
     where: Session,
-    evaluated: Evaluated,
-    task: Task,
-    models: Sequence[Model],
-    way: Way,
+    prepared: PreparedEvaluation,
+    settings: ScorerSettings,
     progress: Progress,
     *,
     new: bool,
@@ -88,51 +84,52 @@ def evaluate_there(
     Args:
         new: start another run, even if an interrupted command left the same one on the board.
     """
-    for part, model in enumerate(models):
-        while missing := _shared(evaluated, part, share):
-            before, asked = len(missing), evaluated.evaluation.parts[part]
-            engine = _engine(where, evaluated, task, part, model, way, missing, note)
-            place = Place(sweep=evaluated.evaluation.id, cell=part, round=0)
-            try:
-                run, _ = execute(
-                    *(where, engine, progress),
-                    new=new,
-                    place=place,
-                    foresee=foresight(where, engine, asked.max_tokens, progress),
-                )
-            finally:
-                harvest(evaluated, progress)
-            left = len(_shared(evaluated, part, share))
-            if engine.time_is_up:
-                break
-            if left == before:
-                raise RunError(
-                    f"{where.connection.board.name}: the scorer answered none of {before} "
-                    f"questions: {run.exit.meaning}.",
-                    f"Its messages: armload show {run.id}",
-                )
-            if left:
-                progress.say(
-                    f"{run.exit.meaning.capitalize()} after {before - left} of {before} "
-                    "answers. Continuing with the rest."
-                )
+    evaluated, board = prepared.evaluated, where.connection.board.name
+
+    def ask(part: int, missing: Sequence[Question]) -> tuple[Run, bool]:
+        engine = _engine(where, prepared, part, settings, missing, note)
+        most_tokens = evaluated.evaluation.parts[part].max_tokens
+        try:
+            run, _ = execute(
+                *(where, engine, progress),
+                new=new,
+                place=Place(sweep=evaluated.evaluation.id, cell=part, round=0),
+                foresee=foresight(where, engine, most_tokens, progress),
+            )
+        finally:
+            harvest(evaluated, progress)
+        return run, engine.time_is_up
+
+    for part in range(len(prepared.models)):
+        missing = partial(_shared, evaluated, part, share)
+        ask_all(board, "question", missing, partial(ask, part), progress)
 
 
-def harvest(evaluated: Evaluated, progress: Progress) -> None:
+def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
     """Take the answers from the runs of an evaluation that are on this machine."""
     name = evaluated.evaluation.id
     # Both names begin with the time in UTC.
     for folder, place in placed_runs(name, since=name.partition("-")[0]):
         source = evaluated.source(folder.name)
         if source is None or source.doubts is None:
-            source = source_of(folder, place.cell)
+            source = _source_of(folder, place.cell)
         try:
-            evaluated.add(place.cell, read_answers(folder / "stdout"), source)
+            evaluated.add(place.cell, read_answers(folder / ANSWERS), source)
         except ArmloadError as error:
             progress.say(f"skipped: {error.message}")
 
 
-def _shared(evaluated: Evaluated, part: int, share: tuple[int, int]) -> list[Question]:
+def _source_of(folder: Path, part: int) -> AnswerSource:
+    doubts = None
+    with contextlib.suppress(ArmloadError):  # it has not ended
+        findings = store.load(folder).verdict.findings or ()
+        doubts = tuple(each.sentence for each in findings if each.name not in ABOUT_ANSWERS)
+    return AnswerSource(
+        run=folder.name, part=part, board=read_job(folder).board.name, doubts=doubts
+    )
+
+
+def _shared(evaluated: EvaluationFolder, part: int, share: tuple[int, int]) -> list[Question]:
     number, of = share
     mine = {question.id for question in evaluated.questions[number::of]}
     return [question for question in evaluated.missing(part) if question.id in mine]
@@ -140,25 +137,24 @@ def _shared(evaluated: Evaluated, part: int, share: tuple[int, int]) -> list[Que
 
 def _engine(
     where: Session,
-    evaluated: Evaluated,
-    task: Task,
+    prepared: PreparedEvaluation,
     part: int,
-    model: Model,
-    way: Way,
+    settings: ScorerSettings,
     questions: Sequence[Question],
     note: Note,
-) -> Asking:
-    asked = evaluated.evaluation.parts[part]
-    items = items_of(task, asked, questions)
+) -> TimedScoring:
+    evaluated, model = prepared.evaluated, prepared.models[part]
+    parts = evaluated.evaluation.parts
+    items = items_of(prepared.task, parts[part], questions)
     board = where.connection.board.name
     path = write_items(items, evaluated.folder / "items" / f"{part}-{board}.jsonl")
     note(part, evaluated.answers(part))
-    return Asking(
-        way.plan(items, path, model),
+    return TimedScoring(
+        settings.plan(items, path, model),
         where.binaries[SCORER],
         model,
         path,
         evaluation=evaluated.evaluation.id,
         note=partial(note, part),
-        max_time_s=way.max_time_s and way.max_time_s / len(evaluated.evaluation.parts),
+        max_time_s=settings.max_time_s and settings.max_time_s / len(parts),
     )

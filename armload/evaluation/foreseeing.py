@@ -11,7 +11,7 @@ from armload.core.progress import Progress, Silent
 from armload.core.values import counted
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
-from armload.evaluation.way import one_continuation
+from armload.evaluation.scorer_settings import one_continuation
 from armload.runs.predicting import foresight_of
 from armload.runs.session import Foresee, Session
 

@@ -10,14 +10,14 @@ from armload.core.values import Value, counted
 from armload.evaluation.data import load_questions
 from armload.evaluation.grading.every import check_grader
 from armload.evaluation.planning import Told, parts_of
-from armload.evaluation.record import Evaluated, Template, begin, new_evaluation, unfinished
+from armload.evaluation.record import EvaluationFolder, Template, new_evaluation
 from armload.evaluation.task import Task, load_task
 from armload.models.find import model_called
 from armload.models.gguf import read_outline
 from armload.models.model import Model
 
 
-class Asked(Value):
+class EvaluationRequest(Value):
     """An evaluation as a person asks for it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Asked(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun:
+class PreparedEvaluation:
     """An evaluation with what it needs.
 
     Attributes:
@@ -58,12 +58,12 @@ class Begun:
         models: by part.
     """
 
-    evaluated: Evaluated
+    evaluated: EvaluationFolder
     task: Task
     models: tuple[Model, ...]
 
 
-def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
+def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> PreparedEvaluation:
     """Read task, questions and models, and resume what the same command has begun.
 
     Args:
@@ -106,7 +106,7 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
         template_date=task.date if task.kind == "generate" else None,
         decisive=(task.model_dump_json(), str(asked.parallel), *asked.computed),
     )
-    found = None if new else unfinished(evaluation, progress)
+    found = None if new else EvaluationFolder.resume(evaluation, progress)
     if found is not None:
         found.grade_by(grader)
         done = sum(len(found.answers(part)) for part in range(len(parts)))
@@ -114,8 +114,8 @@ def prepare(asked: Asked, progress: Progress, *, new: bool) -> Begun:
             f"Resuming {found.evaluation.id}: {counted(done, 'answer')} of "
             f"{len(questions) * len(parts)} are there. (--new starts over.)"
         )
-    return Begun(
-        evaluated=found or begin(evaluation, questions),
+    return PreparedEvaluation(
+        evaluated=found or EvaluationFolder.begin_with(evaluation, questions),
         task=task,
         models=tuple(models[part.model_reference] for part in parts),
     )

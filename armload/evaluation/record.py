@@ -9,40 +9,32 @@ times are not reliable.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from armload import __version__
 from armload.core.errors import DataError
-from armload.core.files import content, unreadable, write_whole
+from armload.core.files import write_whole
 from armload.core.ids import fingerprint_of, new_id
-from armload.core.locks import locked
-from armload.core.progress import Progress
-from armload.core.results import Results
+from armload.core.journal import (
+    CommandHeader,
+    CommandJournal,
+    JournalKind,
+    append_lines,
+    write_lines,
+)
 from armload.core.values import Value
 from armload.core.workspace import evaluations_folder
-from armload.engines.answers import Answer, read_answers
+from armload.engines.answers import Answer, AnswerLine
 from armload.evaluation.question import Question
-from armload.evaluation.sources import Source
 
 Template = Literal["model", "chatml", "none"]
 """A chat template: the one in the model's file, ChatML's, or none at all."""
 
-EVALUATION_FILE, QUESTIONS_FILE, SHOWN_FILE = "evaluation.json", "questions.jsonl", ".shown"
-SOURCES_FILE = "sources.jsonl"
-
-EVALUATIONS = Results(
-    noun="evaluation",
-    word="eval",
-    file=EVALUATION_FILE,
-    newest_format=1,
-    root=evaluations_folder,
-    make="armload eval",
-    repair="Use --new to start the evaluation again.",
-)
+QUESTIONS_FILE, SOURCES_FILE, SHOWN_FILE = "questions.jsonl", "sources.jsonl", ".shown"
 
 
 class Part(Value):
@@ -73,13 +65,11 @@ class Part(Value):
         return max(self.budgets, default=0)
 
 
-class Evaluation(Value):
+class Evaluation(CommandHeader):
     """What is asked.
 
     Attributes:
-        id: the folder's name.
-        fingerprint: a checksum over all that decides the answers; two evaluations of the same one
-            have the same answers, however they are graded.
+        fingerprint: a checksum over all that decides the answers, however they are graded.
         boards: their names.
         task: its name.
         kind: answers are generated, or the likelihoods of choices are compared.
@@ -90,10 +80,6 @@ class Evaluation(Value):
     """
 
     format: Literal[1] = 1
-    id: str
-    fingerprint: str
-    started_utc: str
-    armload: str
     boards: tuple[str, ...]
     task: str
     kind: Literal["generate", "multiple-choice"]
@@ -104,51 +90,96 @@ class Evaluation(Value):
     parts: tuple[Part, ...]
 
 
-class Evaluated:
-    """An evaluation's folder.
+class AnswerSource(Value):
+    """A run that answered questions.
 
     Attributes:
-        folder: where it lies.
-        evaluation: what is asked.
-        questions: in their order.
+        run: its id.
+        part: of the evaluation.
+        board: its name.
+        doubts: why its times are not reliable; none while it has no verdict.
     """
 
-    def __init__(self, folder: Path, evaluation: Evaluation, questions: Sequence[Question]) -> None:
-        self.folder = folder
-        self.evaluation = evaluation
-        self.questions = tuple(questions)
-        self._writing = threading.Lock()
-        self._answers = [
-            {answer.id: answer for answer in _read_answers(self._answers_file(number))}
-            for number in range(len(evaluation.parts))
-        ]
-        self._sources = {source.run: source for source in _read_sources(folder)}
+    run: str
+    part: int
+    board: str
+    doubts: tuple[str, ...] | None = None
 
-    @contextmanager
-    def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the evaluation's lock within the block."""
-        words = f"{self.evaluation.id} is running in another terminal. Waiting for it."
-        with locked(self.folder / ".lock", progress, waiting=words):
-            yield
+
+class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
+    """An evaluation with its answers, in a file for each part."""
+
+    kind = JournalKind(
+        noun="evaluation",
+        words=("eval",),
+        header=Evaluation,
+        entry=AnswerLine,
+        entries_file="answers-{}.jsonl",
+        root=evaluations_folder,
+        make="armload eval",
+        repair="Use --new to start the evaluation again.",
+    )
+
+    def __init__(self, folder: Path, header: Evaluation) -> None:
+        super().__init__(folder, header)
+        self._writing = threading.Lock()
+
+    @classmethod
+    def begin_with(cls, evaluation: Evaluation, questions: Sequence[Question]) -> Self:
+        """Make the folder of an evaluation."""
+        write_lines(evaluations_folder() / evaluation.id / QUESTIONS_FILE, questions)
+        return cls.begin(evaluation)
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What is asked."""
+        return self.header
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is complete, and a command has come to its end with it."""
+        return self.is_complete and (self.folder / SHOWN_FILE).exists()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every question of every part is answered."""
+        return not any(self.missing(part) for part in range(len(self.header.parts)))
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions, in their order.
+
+        Raises:
+            DataError: their file was modified.
+        """
+        path = self.folder / QUESTIONS_FILE
+        questions = tuple(self.kind.read_lines(path, Question))
+        if len(questions) != self.header.questions:
+            raise DataError(
+                f"{path}: there are {len(questions)} of {self.header.questions} questions.",
+                f"The file was modified. {self.kind.repair}",
+            )
+        return questions
 
     def answers(self, part: int) -> list[Answer]:
         """Return a part's answers, in the order of the questions."""
-        known = self._answers[part]
+        known = self._answers(part)
         return [known[each.id] for each in self.questions if each.id in known]
 
     def missing(self, part: int) -> list[Question]:
         """Return the questions of a part that have no answer yet."""
-        return [each for each in self.questions if each.id not in self._answers[part]]
+        known = self._answers(part)
+        return [each for each in self.questions if each.id not in known]
 
-    def sources(self, part: int) -> list[Source]:
+    def sources(self, part: int) -> list[AnswerSource]:
         """Return the runs that answered a part, as far as that was noted."""
         return [source for source in self._sources.values() if source.part == part]
 
-    def source(self, run: str) -> Source | None:
+    def source(self, run: str) -> AnswerSource | None:
         """Return what is noted of a run; none where nothing is."""
         return self._sources.get(run)
 
-    def add(self, part: int, answers: Sequence[Answer], source: Source | None = None) -> int:
+    def add(self, part: int, answers: Sequence[Answer], source: AnswerSource | None = None) -> int:
         """Keep answers durably; one that is there already stays. Return how many are new.
 
         Args:
@@ -156,44 +187,31 @@ class Evaluated:
         """
         with self._writing:
             if source is not None and answers and self._sources.get(source.run) != source:
+                append_lines(self.folder / SOURCES_FILE, [source])
                 self._sources[source.run] = source
-                noted = "".join(f"{each.model_dump_json()}\n" for each in self._sources.values())
-                write_whole(self.folder / SOURCES_FILE, noted.encode())
-            known = self._answers[part]
-            asked = {question.id for question in self.questions}
-            new = {
-                answer.id: answer
-                for answer in answers
-                if answer.id not in known and answer.id in asked
-            }
+            unanswered = {question.id for question in self.missing(part)}
+            new = {answer.id: answer for answer in answers if answer.id in unanswered}
             if new:
-                known.update(new)
-                lines = "".join(f"{answer.model_dump_json()}\n" for answer in known.values())
-                write_whole(self._answers_file(part), lines.encode())
+                self.append(*map(AnswerLine, new.values()), number=part)
             return len(new)
 
     def grade_by(self, grader: str) -> None:
         """Have the answers graded by this grader from now on."""
-        if grader != self.evaluation.grader:
-            self.evaluation = self.evaluation.model_copy(update={"grader": grader})
-            _write_evaluation(self.folder, self.evaluation)
-
-    @property
-    def was_shown(self) -> bool:
-        """Whether a command has come to its end with it."""
-        return (self.folder / SHOWN_FILE).exists()
+        if grader != self.header.grader:
+            self.rewrite_header(self.header.model_copy(update={"grader": grader}))
 
     def note_shown(self) -> None:
         """Note that a command has come to its end with it."""
         write_whole(self.folder / SHOWN_FILE, b"")
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every question of every part is answered."""
-        return not any(self.missing(part) for part in range(len(self.evaluation.parts)))
+    def _answers(self, part: int) -> dict[str, Answer]:
+        return {line.root.id: line.root for line in self.entries_of(part)}
 
-    def _answers_file(self, part: int) -> Path:
-        return self.folder / f"answers-{part}.jsonl"
+    @cached_property
+    def _sources(self) -> dict[str, AnswerSource]:
+        # What is found later about a run follows what was known before.
+        lines = self.kind.read_lines(self.folder / SOURCES_FILE, AnswerSource)
+        return {source.run: source for source in lines}
 
 
 def new_evaluation(
@@ -230,66 +248,3 @@ def new_evaluation(
         template_date=template_date,
         parts=tuple(parts),
     )
-
-
-def begin(evaluation: Evaluation, questions: Sequence[Question]) -> Evaluated:
-    """Make the folder of an evaluation."""
-    folder = evaluations_folder() / evaluation.id
-    lines = "".join(f"{question.model_dump_json()}\n" for question in questions)
-    write_whole(folder / QUESTIONS_FILE, lines.encode())
-    _write_evaluation(folder, evaluation)
-    return Evaluated(folder, evaluation, questions)
-
-
-def unfinished(evaluation: Evaluation, progress: Progress) -> Evaluated | None:
-    """Return the latest evaluation of the same command, unless it is complete and was shown."""
-    for folder in reversed(EVALUATIONS.folders()):
-        try:
-            earlier = EVALUATIONS.read(folder / EVALUATION_FILE, Evaluation)
-            if earlier.fingerprint != evaluation.fingerprint:
-                continue
-            found = load_evaluation(folder)
-        except DataError as error:
-            progress.say(f"skipped: {error.message}")
-        else:
-            return None if found.is_complete and found.was_shown else found
-    return None
-
-
-def find_evaluation(reference: str) -> Evaluated:
-    """Return the evaluation that a person means.
-
-    Raises:
-        UsageError, DataError, DiskError: as for ``Results.find`` and ``load_evaluation``.
-    """
-    return load_evaluation(EVALUATIONS.find(reference))
-
-
-def load_evaluation(folder: Path) -> Evaluated:
-    """Read an evaluation's folder.
-
-    Raises:
-        DataError: a file in it was changed, or is of a newer format.
-        DiskError: one cannot be read.
-    """
-    evaluation = EVALUATIONS.read(folder / EVALUATION_FILE, Evaluation)
-    path = folder / QUESTIONS_FILE
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    questions = [EVALUATIONS.parse(path, line, Question) for line in lines]
-    return Evaluated(folder, evaluation, questions)
-
-
-def _write_evaluation(folder: Path, evaluation: Evaluation) -> None:
-    write_whole(folder / EVALUATION_FILE, (evaluation.model_dump_json(indent=1) + "\n").encode())
-
-
-def _read_sources(folder: Path) -> list[Source]:
-    path = folder / SOURCES_FILE
-    return [EVALUATIONS.parse(path, line, Source) for line in content(path).splitlines()]
-
-
-def _read_answers(path: Path) -> tuple[Answer, ...]:
-    return read_answers(path) if path.is_file() else ()

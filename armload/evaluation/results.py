@@ -13,7 +13,7 @@ from armload.evaluation.choices import grade_choices
 from armload.evaluation.doubts import boards_of, doubts_about_answers
 from armload.evaluation.grading.every import grade
 from armload.evaluation.question import LETTERS, Question
-from armload.evaluation.record import Evaluated, Part
+from armload.evaluation.record import EvaluationFolder, Part
 
 
 class Attempt(Value):
@@ -120,7 +120,7 @@ class Point(Value):
         return statistics.fmean(each.seconds for each in self.attempts) if self.attempts else 0.0
 
 
-def points_of(evaluated: Evaluated, grader: str = "") -> list[Point]:
+def points_of(evaluated: EvaluationFolder, grader: str = "") -> list[Point]:
     """Grade every answer at every budget.
 
     Args:
@@ -159,7 +159,7 @@ def is_right(answer: object, question: Question, part: Part, grader: str) -> boo
     return None
 
 
-def _points(evaluated: Evaluated, number: int, part: Part, grader: str) -> list[Point]:
+def _points(evaluated: EvaluationFolder, number: int, part: Part, grader: str) -> list[Point]:
     questions = {question.id: question for question in evaluated.questions}
     answers = evaluated.answers(number)
     budgets: Sequence[int | None] = part.budgets or (None,)

@@ -18,7 +18,7 @@ from armload.core.errors import UsageError
 from armload.core.values import Value, counted
 from armload.evaluation.doubts import doubts_about_runs
 from armload.evaluation.question import Question
-from armload.evaluation.record import Evaluated, find_evaluation
+from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import Attempt, Point, doubts_in, points_of
 from armload.evaluation.systems import answered, on_common_questions, system_of
 
@@ -92,8 +92,8 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
     """Return what two references mean.
 
     Args:
-        a, b: an evaluation as for ``find_evaluation``, or ``EVALUATION:MODEL`` with part of the
-            name of one of its models. An empty ``b`` stands for the second model of ``a``.
+        a, b: an evaluation as for ``EvaluationFolder.find``, or ``EVALUATION:MODEL`` with part of
+            the name of one of its models. An empty ``b`` stands for the second model of ``a``.
 
     Raises:
         UsageError: an evaluation has several models and none is named, or has no second one;
@@ -102,7 +102,7 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
     if b:
         sides = _side(a), _side(b)
     else:
-        evaluated = find_evaluation(a)
+        evaluated = EvaluationFolder.find(a)
         names = _models(evaluated)
         if len(names) != 2:
             raise UsageError(
@@ -298,7 +298,7 @@ def _token_s(attempts: Sequence[Attempt], latency: Latency | None) -> float:
 
 def _side(reference: str) -> Side:
     name, _, model = reference.partition(":")
-    evaluated = find_evaluation(name)
+    evaluated = EvaluationFolder.find(name)
     names = _models(evaluated)
     exactly = [each for each in names if model in {each, each.removesuffix(".gguf")}]
     found = exactly or [each for each in names if model in each]
@@ -310,7 +310,7 @@ def _side(reference: str) -> Side:
     return _of_model(evaluated, found[0])
 
 
-def _of_model(evaluated: Evaluated, model: str) -> Side:
+def _of_model(evaluated: EvaluationFolder, model: str) -> Side:
     evaluation = evaluated.evaluation
     if evaluation.kind != "generate":
         raise UsageError(
@@ -329,7 +329,7 @@ def _of_model(evaluated: Evaluated, model: str) -> Side:
     )
 
 
-def _models(evaluated: Evaluated) -> list[str]:
+def _models(evaluated: EvaluationFolder) -> list[str]:
     return list(dict.fromkeys(part.model for part in evaluated.evaluation.parts))
 
 

@@ -16,7 +16,7 @@ from armload.analysis.load.quantiles import Distribution
 from armload.analysis.load.records import LoadPoint, Objectives, RequestRecord
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
-from armload.serving.loads import KeptLoad
+from armload.serving.loads import LoadFolder
 
 FORMATS = ("vllm", "csv", "seed")
 
@@ -47,7 +47,7 @@ def read_formats(names: Sequence[str], *, has_rates: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def export(kept: KeptLoad, formats: Sequence[str], objectives: Objectives | None) -> list[Path]:
+def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | None) -> list[Path]:
     """Write a load in other formats, and return the files.
 
     ``vllm``: one JSON file for each point, with the keys of ``vllm bench serve``; ``csv``: one
@@ -117,7 +117,7 @@ def _seed(records: Sequence[RequestRecord]) -> list[dict[str, Any]]:
 
 
 def _vllm(
-    kept: KeptLoad, point: LoadPoint, records: Sequence[RequestRecord], metrics: Metrics
+    kept: LoadFolder, point: LoadPoint, records: Sequence[RequestRecord], metrics: Metrics
 ) -> dict[str, Any]:
     # Latencies are counted from the send time, as vLLM counts them.
     measured = [record for record in records if not record.is_warmup]

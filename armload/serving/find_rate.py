@@ -18,8 +18,8 @@ from armload.analysis.load.records import Objectives
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted, percentage
-from armload.serving.loading import Loading, NothingSucceededError
-from armload.serving.loads import KeptLoad
+from armload.serving.load_runner import LoadRunner, NothingSucceededError
+from armload.serving.loads import LoadFolder
 from armload.serving.target import Extent, Pace
 
 FEWEST_REQUESTS = 40
@@ -114,14 +114,14 @@ def duration_s(bracket: Bracket, requests: int, *, met: bool) -> float:
 
 
 def find_rate(
-    probing: Loading,
-    loading: Loading,
+    probing: LoadRunner,
+    loading: LoadRunner,
     objectives: Objectives,
     extent: Extent,
     *,
     slots: int | None,
     progress: Progress,
-) -> KeptLoad:
+) -> LoadFolder:
     """Search, and return the load with a point for each rate that was tried.
 
     Args:

@@ -8,14 +8,14 @@ from armload.analysis.accuracy import wilson
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.answers import Answer
-from armload.evaluation.answering import answer_items_there
 from armload.evaluation.evaluating import evaluate_there
 from armload.evaluation.logits.agreement import agreement
 from armload.evaluation.logits.computing import logits_items
 from armload.evaluation.logits.rows import Logits, logits_of_run
-from armload.evaluation.preparing import Asked, prepare
+from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.results import points_of
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_run import answer_items_there
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 from armload.runs.session import Session
 from armload.tuning.record import Quality
@@ -28,7 +28,7 @@ _FIELDS = {
     "flash_attention": "flash_attention",
     "micro_batch": "micro_batch_tokens",
 }
-"""Options, and what they are called in a ``Way``."""
+"""Options, and what they are called in a ``ScorerSettings``."""
 
 
 class Divergence:
@@ -76,10 +76,10 @@ class Divergence:
 
     def _logits(self, setting: Setting, prompts: Sequence[str]) -> Logits:
         items = logits_items(self._model, prompts, self._progress)
-        way = _way(setting, self._defaults)
+        settings = _settings(setting, self._defaults)
         where, progress = self._where, self._progress
         return logits_of_run(
-            answer_items_there(where, self._model, items, way, progress, new=False)
+            answer_items_there(where, self._model, items, settings, progress, new=False)
         )
 
 
@@ -108,24 +108,24 @@ class RightAnswers:
     def __call__(self, setting: Setting, text: str | None) -> tuple[Quality, str]:
         """Ask the questions, and grade the answers."""
         del text
-        wanted, way = self._wanted, _way(setting, self._defaults)
-        asked = Asked(
+        wanted, settings = self._wanted, _settings(setting, self._defaults)
+        asked = EvaluationRequest(
             boards=(self._where.connection.board.name,),
             models=(self._model_name,),
             task=wanted.task,
             data=wanted.data,
             limit=wanted.questions,
-            computed=(way.model_dump_json(),),
+            computed=(settings.model_dump_json(),),
         )
-        begun = prepare(asked, self._progress, new=False)
-        with begun.evaluated.locked(self._progress):
+        prepared = prepare(asked, self._progress, new=False)
+        with prepared.evaluated.locked(self._progress):
             evaluate_there(
-                *(self._where, begun.evaluated, begun.task, begun.models, way, self._progress),
+                *(self._where, prepared, settings, self._progress),
                 new=False,
                 note=_no_note,
             )
-        begun.evaluated.note_shown()
-        accuracy = points_of(begun.evaluated)[-1].accuracy
+        prepared.evaluated.note_shown()
+        accuracy = points_of(prepared.evaluated)[-1].accuracy
         if accuracy is None:
             return Quality(), f"No question of {wanted.task} was answered."
         low = accuracy.interval.low
@@ -158,9 +158,11 @@ def require_reachable(wanted: LeastAccuracy) -> None:
     )
 
 
-def _way(setting: Setting, defaults: Setting) -> Way:
+def _settings(setting: Setting, defaults: Setting) -> ScorerSettings:
     choices = scored(setting, defaults)
-    return Way.model_validate({_FIELDS[name]: choice for name, choice in choices.items()})
+    return ScorerSettings.model_validate(
+        {_FIELDS[name]: choice for name, choice in choices.items()}
+    )
 
 
 def _no_note(part: int, answers: Sequence[Answer]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
 from armload.core.errors import UsageError
 from armload.core.values import Value
-from armload.tuning.record import Confirmation, Result, Tuned, Tuning
+from armload.tuning.record import Confirmation, Result, Tuning, TuningFolder
 from armload.tuning.settings import differing, words_of
 from armload.tuning.space import Choice, Setting
 from armload.tuning.wanted import SERVED, Objective
@@ -96,7 +96,7 @@ class TuningComparison(Value):
     doubts: tuple[str, ...] = ()
 
 
-def compare_tunings(a: Tuned, b: Tuned) -> TuningComparison:
+def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
     """Compare two searches by what won in each.
 
     A setting's cost is that of its runs in the comparison at the search's end, or of its longest
@@ -136,7 +136,7 @@ def compare_tunings(a: Tuned, b: Tuned) -> TuningComparison:
     )
 
 
-def _result(tuned: Tuned) -> Result:
+def _result(tuned: TuningFolder) -> Result:
     result = tuned.result()
     if result is None:
         raise UsageError(
@@ -161,7 +161,7 @@ def _side(tuning: Tuning, result: Result) -> TunedSide:
     )
 
 
-def _costs(tuned: Tuned, compared: Confirmation | None, setting: Setting) -> Sequence[float]:
+def _costs(tuned: TuningFolder, compared: Confirmation | None, setting: Setting) -> Sequence[float]:
     if compared is not None and compared.speed is not None:
         if setting.key == tuned.tuning.space.defaults.key:
             return compared.defaults_costs

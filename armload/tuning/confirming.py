@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 from armload.analysis.statistics import FEWEST_RUNS, ratio_of_runs
-from armload.core.errors import DataError, RunError
-from armload.core.results import write_lines
-from armload.core.validation_messages import explain_mistake
-from armload.core.values import Value, load_json
+from armload.core.errors import RunError
+from armload.core.journal import append_lines
+from armload.core.values import Value
 from armload.engines.job import Place
-from armload.tuning.record import Confirmation
+from armload.tuning.record import Confirmation, TuningFolder
 from armload.tuning.space import Setting
 from armload.tuning.trial import Outcome
 
@@ -26,7 +24,7 @@ _SIDES: tuple[Side, Side] = ("defaults", "leader")
 
 
 class Compared(Value):
-    """A line of the confirmation's journal: one run of a side.
+    """One run of a side.
 
     Attributes:
         leader: that is compared with the defaults.
@@ -58,8 +56,7 @@ def confirm(
     measure: Callable[[Setting, Place], Outcome],
     leader: Setting,
     defaults: Setting,
-    folder: Path,
-    tuning_id: str,
+    tuned: TuningFolder,
     said: Callable[[Compared], None],
 ) -> Confirmation:
     """Run both sides in turn, until there are as many undisturbed pairs as an interval takes.
@@ -68,7 +65,6 @@ def confirm(
 
     Args:
         measure: a setting once, on the highest rung.
-        folder: of the search.
         said: is given each run.
 
     Raises:
@@ -76,10 +72,9 @@ def confirm(
         RunError: one of the defaults did.
         ConnectError, BusyError: the board does not answer any more, or is in use.
     """
-    path = folder / CONFIRMATION_FILE
-    journal = runs_compared(folder)
-    pairs = _whole_pairs(each for each in journal if each.leader.key == leader.key)
-    number = max((each.pair for each in journal), default=-1)
+    earlier = runs_compared(tuned)
+    pairs = _whole_pairs(each for each in earlier if each.leader.key == leader.key)
+    number = max((each.pair for each in earlier), default=-1)
     for _ in range(MOST_PAIRS):
         if len(_undisturbed(pairs)) >= FEWEST_RUNS:
             break
@@ -88,7 +83,9 @@ def confirm(
         # What drifts in one direction meets both sides alike: A B, B A, A B, ...
         for side in _SIDES if len(pairs) % 2 == 0 else _SIDES[::-1]:
             setting = leader if side == "leader" else defaults
-            place = Place(sweep=tuning_id, cell=int(side == "leader"), round=2 * number + len(pair))
+            place = Place(
+                sweep=tuned.tuning.id, cell=int(side == "leader"), round=2 * number + len(pair)
+            )
             outcome = measure(setting, place)
             if outcome.status != "measured" or outcome.cost is None:
                 if side == "leader":
@@ -105,8 +102,7 @@ def confirm(
                 disturbance=outcome.disturbance,
                 evidence=outcome.evidence,
             )
-            journal.append(pair[side])
-            write_lines(path, journal)
+            append_lines(tuned.folder / CONFIRMATION_FILE, [pair[side]])
             said(pair[side])
         pairs.append(pair)
     return _confirmation(leader, pairs)
@@ -143,21 +139,12 @@ def _undisturbed(pairs: Sequence[Mapping[Side, Compared]]) -> list[Mapping[Side,
     return [pair for pair in pairs if not any(run.disturbance for run in pair.values())]
 
 
-def runs_compared(folder: Path) -> list[Compared]:
+def runs_compared(tuned: TuningFolder) -> list[Compared]:
     """Return the runs of a search's comparisons so far; none where there was no comparison.
 
     Raises:
-        DataError: the file was changed.
+        DataError: the file was modified.
     """
-    path = folder / CONFIRMATION_FILE
-    if not path.exists():
-        return []
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-        return [Compared.model_validate(load_json(line)) for line in lines]
-    except ValueError as error:
-        words = explain_mistake(error, Compared)
-        raise DataError(
-            f"{path}: this is not a valid record of a comparison: {words}.",
-            "The file was modified. Delete it to run the comparison again.",
-        ) from error
+    return tuned.kind.read_lines(
+        tuned.folder / CONFIRMATION_FILE, Compared, "Delete it to run the comparison again."
+    )

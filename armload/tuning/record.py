@@ -8,46 +8,27 @@ and evaluations like any other.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
 from armload import __version__
 from armload.analysis.statistics import Interval, Ratio
-from armload.core.errors import DataError, DiskError
 from armload.core.files import is_there, write_whole
 from armload.core.ids import fingerprint_of, new_id
-from armload.core.locks import locked
-from armload.core.progress import Progress
-from armload.core.results import Results, write_lines
+from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.values import Value, as_json
 from armload.core.workspace import tunings_folder
 from armload.tuning.space import Choice, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 from armload.tuning.wanted import Constraints, Objective
 
-TUNING_FILE, JOURNAL_FILE, RESULT_FILE = "tuning.json", "journal.jsonl", "result.json"
-TUNINGS = Results(
-    noun="tuning",
-    word="tune",
-    file=TUNING_FILE,
-    newest_format=1,
-    root=tunings_folder,
-    make="armload tune",
-    repair="Use --new to start the tuning again; its runs are kept.",
-)
+RESULT_FILE = "result.json"
 
 
-class Tuning(Value):
+class Tuning(CommandHeader):
     """What is searched.
 
     Attributes:
-        format: version of the file's format.
-        id: the folder's name.
-        fingerprint: a checksum over all that decides the search; two searches of the same one are
-            the same command.
         board: its name.
         model, model_sha256: the file's name, and its checksum.
         model_reference: as it was named, such as ``hf:ORG/REPO/FILE.gguf``.
@@ -58,10 +39,6 @@ class Tuning(Value):
     """
 
     format: Literal[1] = 1
-    id: str
-    fingerprint: str
-    started_utc: str
-    armload: str
     board: str
     model: str
     model_sha256: str
@@ -91,8 +68,8 @@ class Quality(Value):
     questions: int | None = None
 
 
-class Entry(Value):
-    """A line of the journal.
+class TuningEntry(Value):
+    """A trial of a search.
 
     Attributes:
         trial: what was tried.
@@ -189,41 +166,38 @@ class TuningDocument(Value):
     """
 
     tuning: Tuning
-    trials: tuple[Entry, ...]
+    trials: tuple[TuningEntry, ...]
     result: Result | None
 
 
-class Tuned:
-    """A search's folder.
+class TuningFolder(CommandJournal[Tuning, TuningEntry]):
+    """A search with its trials so far, in order."""
 
-    Attributes:
-        folder: where it lies.
-        tuning: what is searched.
-        entries: the trials so far, in order.
-    """
+    kind = JournalKind(
+        noun="tuning",
+        words=("tune",),
+        header=Tuning,
+        entry=TuningEntry,
+        root=tunings_folder,
+        make="armload tune",
+        repair="Use --new to start the tuning again; its runs are kept.",
+    )
 
-    def __init__(self, folder: Path, tuning: Tuning) -> None:
-        self.folder = folder
-        self.tuning = tuning
-        self.entries = TUNINGS.read_lines(folder / JOURNAL_FILE, Entry)
+    @property
+    def tuning(self) -> Tuning:
+        """What is searched."""
+        return self.header
 
-    @contextmanager
-    def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the search's lock within the block; first reread what others have done."""
-        words = f"{self.tuning.id} is running in another terminal. Waiting for it."
-        with locked(self.folder / ".lock", progress, waiting=words):
-            self.entries = TUNINGS.read_lines(self.folder / JOURNAL_FILE, Entry)
-            yield
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended with a reliable result."""
+        result = self.result()
+        return result is not None and not result.is_unconfirmed
 
     @property
     def spent_s(self) -> float:
         """How long its trials took, interruptions left out."""
         return self.entries[-1].ended_s if self.entries else 0.0
-
-    def note(self, entry: Entry) -> None:
-        """Add a trial durably, so that it survives a power failure right afterwards."""
-        self.entries.append(entry)
-        write_lines(self.folder / JOURNAL_FILE, self.entries)
 
     def learn(self, setting: Setting, quality: Quality) -> None:
         """Add what was found out of a setting's output to its last trial, durably."""
@@ -231,8 +205,8 @@ class Tuned:
             n for n, each in enumerate(self.entries) if each.trial.setting.key == setting.key
         )
         known = self.entries[last].quality.model_copy(update=quality.model_dump(exclude_none=True))
-        self.entries[last] = self.entries[last].model_copy(update={"quality": known})
-        write_lines(self.folder / JOURNAL_FILE, self.entries)
+        learnt = self.entries[last].model_copy(update={"quality": known})
+        self.rewrite([*self.entries[:last], learnt, *self.entries[last + 1 :]])
 
     def end(self, result: Result) -> None:
         """Keep how it ended."""
@@ -254,7 +228,7 @@ class Tuned:
             DiskError: it cannot be read.
         """
         path = self.folder / RESULT_FILE
-        return TUNINGS.read(path, Result) if is_there(path) else None
+        return self.kind.read(path, Result) if is_there(path) else None
 
 
 def new_tuning(
@@ -301,42 +275,3 @@ def new_tuning(
         space=space,
         seed=seed,
     )
-
-
-def begin(tuning: Tuning) -> Tuned:
-    """Make the folder of a search."""
-    folder = tunings_folder() / tuning.id
-    write_whole(folder / TUNING_FILE, as_json(tuning).encode())
-    return Tuned(folder, tuning)
-
-
-def unfinished(tuning: Tuning, progress: Progress) -> Tuned | None:
-    """Return the latest search of the same command, unless it has ended with a reliable result."""
-    for folder in reversed(TUNINGS.folders()):
-        try:
-            found = load_tuning(folder)
-            if found.tuning.fingerprint == tuning.fingerprint:
-                result = found.result()
-                return found if result is None or result.is_unconfirmed else None
-        except (DataError, DiskError) as error:
-            progress.say(f"skipped: {error.message}")
-    return None
-
-
-def find_tuning(reference: str) -> Tuned:
-    """Return the search that a person means.
-
-    Raises:
-        UsageError, DataError, DiskError: as for ``Results.find`` and ``load_tuning``.
-    """
-    return load_tuning(TUNINGS.find(reference))
-
-
-def load_tuning(folder: Path) -> Tuned:
-    """Read a search's folder.
-
-    Raises:
-        DataError: a file in it was changed, or is of a newer format.
-        DiskError: one cannot be read.
-    """
-    return Tuned(folder, TUNINGS.read(folder / TUNING_FILE, Tuning))

@@ -21,14 +21,14 @@ from armload.tuning.estimating import Estimate
 from armload.tuning.measuring import Measurer
 from armload.tuning.outcome_words import cost_words, sentence_of
 from armload.tuning.quality import Judge, Judged
-from armload.tuning.record import Confirmation, Entry, Quality, Result, Tuned
+from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, TuningFolder
 from armload.tuning.search import Search
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.standing import Ended, Standing
 from armload.tuning.trial import Outcome, Trial
 
-Report = Callable[[Entry, Standing], None]
+Report = Callable[[TuningEntry, Standing], None]
 """Is called with every trial, and how the search stands after it."""
 
 _WHY: Mapping[Ended, str] = {
@@ -54,7 +54,7 @@ class Searching:
 
     def __init__(
         self,
-        tuned: Tuned,
+        tuned: TuningFolder,
         measurer: Measurer,
         judge: Judge,
         search: Search,
@@ -183,7 +183,7 @@ class Searching:
             doubt = f" (not counted: {one.disturbance})" if one.disturbance else ""
             self._progress.say(f"  {one.side}: {cost_words(tuning.objective, one.cost)}{doubt}")
 
-        return confirm(measure, leader, self._defaults, self._tuned.folder, tuning.id, said)
+        return confirm(measure, leader, self._defaults, self._tuned, said)
 
     def _note(
         self,
@@ -194,18 +194,18 @@ class Searching:
         *,
         rss_bytes: int | None = None,
     ) -> None:
-        entry = Entry(
+        entry = TuningEntry(
             trial=trial,
             outcome=outcome.model_copy(update={"took_s": took_s}),
             max_rss_bytes=rss_bytes,
             quality=quality,
             ended_s=self._tuned.spent_s + took_s,
         )
-        self._tuned.note(entry)
+        self._tuned.append(entry)
         self._search.tell(trial, entry.outcome)
         self._report(entry, self._search.standing)
 
-    def _recall(self, entry: Entry) -> None:
+    def _recall(self, entry: TuningEntry) -> None:
         self._place(entry.trial.setting, entry.trial.number)
         self._search.tell(entry.trial, entry.outcome)
         self._judge.recall(

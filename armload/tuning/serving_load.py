@@ -20,8 +20,8 @@ from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.every import dialect_named
 from armload.serving.lengths import read_lengths
-from armload.serving.loading import Loading
-from armload.serving.loads import KeptLoad
+from armload.serving.load_runner import LoadRunner
+from armload.serving.loads import LoadFolder
 from armload.serving.planning import serving_plan_of
 from armload.serving.readiness import check_service
 from armload.serving.service import Service, target_of_service
@@ -126,7 +126,7 @@ class ServiceLoads:
         )
         extent = Extent(requests=count, timeout_s=wanted.timeout_s)
         check_service(target, work.ask(0), extent.timeout_s)
-        loading = Loading(
+        loading = LoadRunner(
             *(target, work, Arrivals(kind="seed"), self._seed, self._progress), wanted.objectives
         )
         pace = Pace(concurrency=service.plan.slots)
@@ -134,7 +134,7 @@ class ServiceLoads:
             pace = Pace(rate=wanted.rate)
         return self._attempt(*loading.point(pace, extent), count)
 
-    def _attempt(self, kept: KeptLoad, records: Sequence[RequestRecord], count: int) -> Attempt:
+    def _attempt(self, kept: LoadFolder, records: Sequence[RequestRecord], count: int) -> Attempt:
         outcome = outcome_of(kept.load, records, self._requests, times=self._count / count)
         _, steps = read_trace(kept.trace_file(0))
         memory = peak_memory([step for step in steps if step.model == 0])

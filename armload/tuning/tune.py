@@ -24,7 +24,7 @@ from armload.tuning.continuing import Continuations
 from armload.tuning.measuring import Measurer
 from armload.tuning.plan_file import check_path, default_path, write_plan
 from armload.tuning.quality import Check, Judge
-from armload.tuning.record import Tuned, Tuning, begin, new_tuning, unfinished
+from armload.tuning.record import Tuning, TuningFolder, new_tuning
 from armload.tuning.search import Search
 from armload.tuning.searching import Report, Searching
 from armload.tuning.serving_load import ServiceLoads
@@ -38,9 +38,9 @@ def tune(
     progress: Progress,
     *,
     output: Path | None,
-    begun: Callable[[Tuned], None],
+    begun: Callable[[TuningFolder], None],
     report: Report,
-) -> Tuned:
+) -> TuningFolder:
     """Search, confirm what was found, and write it to a plan file.
 
     What an interrupted command of the same kind has done is not done again, unless
@@ -70,7 +70,8 @@ def tune(
         measurer = _measurer(where, model, wish, progress, new=request.new)
         require_feasible(space, measurer.prior, str(wish.narrowing or ""))
         tuning = _described(where, model, wish, space)
-        tuned = (None if request.new else unfinished(tuning, progress)) or begin(tuning)
+        found = None if request.new else TuningFolder.resume(tuning, progress)
+        tuned = found or TuningFolder.begin(tuning)
         with tuned.locked(progress):
             begun(tuned)
             judge = Judge(

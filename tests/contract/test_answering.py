@@ -21,9 +21,8 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.engines.answers import read_answers
 from armload.engines.scorer import ANSWERS, SCORER
-from armload.evaluation.answered import answers_in
-from armload.evaluation.answering import Item, answer_items_there
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_run import Item, answer_items_there, answers_in
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.request import Request
@@ -73,7 +72,7 @@ def stub(folder: Path, *, most: int, end: str) -> Iterator[tuple[Session, Model]
 
 def answered(folder: Path, *, most: int, end: str = "exit 3", new: bool = False) -> Path:
     with stub(folder, most=most, end=end) as (where, known):
-        return answer_items_there(where, known, ITEMS, Way(), Silent(), new=new)
+        return answer_items_there(where, known, ITEMS, ScorerSettings(), Silent(), new=new)
 
 
 def asked(folder: Path) -> Counter[str]:

@@ -16,7 +16,7 @@ from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import RequestRecord
 from armload.engines.trace import read_trace
 from armload.report.load.loaded import loaded_of
-from armload.serving.loads import KeptLoad, read_load
+from armload.serving.loads import LoadFolder
 from tests.faults import listener, small_disk, without_connection
 from tests.memory_groups import fill_until_gone, limited_group, moved
 from tests.person import Person
@@ -50,11 +50,11 @@ def port_of(person: Person) -> int:
     return int(shown["port"])
 
 
-def latest(person: Person) -> KeptLoad:
-    return read_load(max((person.folder / "loads").iterdir()))
+def latest(person: Person) -> LoadFolder:
+    return LoadFolder.read(max((person.folder / "loads").iterdir()))
 
 
-def assert_tokens_and_times_agree(kept: KeptLoad, point: int) -> None:
+def assert_tokens_and_times_agree(kept: LoadFolder, point: int) -> None:
     """The server's counters and its trace say of a point what the requests' records say."""
     records = kept.requests(point)
     assert {record.outcome for record in records} == {"ok"}
@@ -78,7 +78,7 @@ def assert_tokens_and_times_agree(kept: KeptLoad, point: int) -> None:
     )
 
 
-def assert_clocks_are_aligned(kept: KeptLoad, point: int) -> None:
+def assert_clocks_are_aligned(kept: LoadFolder, point: int) -> None:
     """The board is this machine: its clock is ours, and every step lies within a request."""
     about = kept.load.points[point]
     assert about.clock is not None
@@ -226,7 +226,7 @@ def assert_the_load_has_ended_with_its_server(
     return said
 
 
-def killed_load(person: Person) -> tuple[KeptLoad, str]:
+def killed_load(person: Person) -> tuple[LoadFolder, str]:
     """Kill a load after its first requests; return it with what it had said."""
     process = person.start("load", *LONG)
     wait_for_requests(person, process, 5)

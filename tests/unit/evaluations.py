@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from armload.engines.answers import FailedAnswer, GeneratedAnswer
 from armload.evaluation.question import Question
-from armload.evaluation.record import Evaluated, Part, begin, new_evaluation
+from armload.evaluation.record import EvaluationFolder, Part, new_evaluation
 from armload.evaluation.task import DEFAULT_DATE
 
 QUESTIONS = tuple(
@@ -45,7 +45,7 @@ def evaluated(
     parallel: int = 1,
     ways: int = 1,
     models: tuple[str, str] = ("a", "b"),
-) -> Evaluated:
+) -> EvaluationFolder:
     """An evaluation in which the first model is right more often and slower, the other fails once.
 
     Args:
@@ -73,7 +73,7 @@ def evaluated(
         template_date=DEFAULT_DATE,
         decisive=(),
     )
-    made = begin(evaluation, questions)
+    made = EvaluationFolder.begin_with(evaluation, questions)
     boxes = [f"It is \\boxed{{{question.expected}}}" for question in QUESTIONS]
     of_a = [answer(str(number), text) for number, text in enumerate(boxes, start=1)]
     of_b = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.tuning.record import Entry, Quality, Tuned, new_tuning
+from armload.tuning.record import Quality, TuningEntry, TuningFolder, new_tuning
 from armload.tuning.space import Choice, Parameter, Setting, Space
 from armload.tuning.trial import Outcome, Status, Trial
 from armload.tuning.wanted import Constraints, Objective
@@ -33,8 +33,8 @@ def entry(
     rss: int | None = 100_000_000,
     same: bool | None = True,
     run: str = "",
-) -> Entry:
-    return Entry(
+) -> TuningEntry:
+    return TuningEntry(
         trial=Trial(number=number, setting=tried, rung=rung),
         outcome=Outcome(
             status=status,
@@ -51,12 +51,12 @@ def entry(
 
 def kept(
     folder: Path,
-    entries: tuple[Entry, ...],
+    entries: tuple[TuningEntry, ...],
     *,
     objective: Objective = "decode",
     board: str = "kitchen",
     n_predict: int = 64,
-) -> Tuned:
+) -> TuningFolder:
     tuning = new_tuning(
         board=board,
         model="m.gguf",
@@ -73,7 +73,7 @@ def kept(
     place = folder / "tunings" / tuning.id
     place.mkdir(parents=True)
     (place / "tuning.json").write_text(tuning.model_dump_json())
-    tuned = Tuned(place, tuning)
+    tuned = TuningFolder(place, tuning)
     for each in entries:
-        tuned.note(each)
+        tuned.append(each)
     return tuned

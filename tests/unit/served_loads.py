@@ -11,7 +11,7 @@ from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.files import write_whole
 from armload.core.values import as_json
 from armload.engines.job import Job
-from armload.serving.loads import LOAD_FILE, SERVICE_FILE, KeptLoad, read_load
+from armload.serving.loads import SERVICE_FILE, LoadFolder
 from tests.unit.runs import quick_run
 from tests.unit.simulated_server import Asked, Simulated
 
@@ -40,7 +40,7 @@ def keep(
     objectives: Objectives | None = OBJECTIVES,
     board: str = "kitchen",
     model: str = "llama-3.2-1b-q4_0.gguf",
-) -> KeptLoad:
+) -> LoadFolder:
     """Write a load as the client and the board leave it."""
     load = Load(
         id=folder.name,
@@ -59,7 +59,7 @@ def keep(
         objectives=objectives,
         points=tuple(each.point for each in observed),
     )
-    write_whole(folder / LOAD_FILE, as_json(load).encode())
+    write_whole(folder / "load.json", as_json(load).encode())
     fields = quick_run().model_dump()
     job = Job.model_validate({name: fields[name] for name in Job.model_fields})
     write_whole(folder / SERVICE_FILE, as_json(job).encode())
@@ -75,4 +75,4 @@ def keep(
                 for value in values
             )
             write_whole(folder / f"{name}-{number}.jsonl", lines.encode())
-    return read_load(folder)
+    return LoadFolder.read(folder)

@@ -10,7 +10,7 @@ import pytest
 from armload.analysis.load.comparison import LoadComparison, compare_loads
 from armload.report.load.comparison import sentence
 from armload.report.load.loaded import loaded_of
-from armload.serving.loads import KeptLoad
+from armload.serving.loads import LoadFolder
 from tests import command_line
 from tests.unit.served_loads import keep, points
 from tests.unit.simulated_server import Simulated
@@ -18,14 +18,13 @@ from tests.unit.simulated_server import Simulated
 RATES = (0.2, 0.5)
 
 
-def kept(folder: Path, server: Simulated, **changed: object) -> KeptLoad:
+def kept(folder: Path, server: Simulated, **changed: object) -> LoadFolder:
     found = keep(points(server, RATES), folder)
-    found.load = found.load.model_copy(update=changed)
-    (folder / "load.json").write_text(found.load.model_dump_json())
+    found.rewrite_header(found.load.model_copy(update=changed))
     return found
 
 
-def compared(a: KeptLoad, b: KeptLoad) -> list[LoadComparison]:
+def compared(a: LoadFolder, b: LoadFolder) -> list[LoadComparison]:
     one, other = loaded_of(a), loaded_of(b)
     return compare_loads(
         one.load,
@@ -85,9 +84,9 @@ def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> Non
     service = {"slots": 4, "context_tokens": 512}
     a = kept(tmp_path / "a", Simulated())
     b = kept(tmp_path / "b", Simulated(), service=service, board="porch")
-    lines = b.requests_file(0).read_text().splitlines()
+    lines = b.entries_file(0).read_text().splitlines()
     broken = {**json.loads(lines[0]), "outcome": "dropped"}
-    b.requests_file(0).write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
+    b.entries_file(0).write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
     first = compared(a, b)[0]
     assert first.requests == len(lines) - 1
     assert first.notes == (

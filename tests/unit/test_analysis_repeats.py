@@ -21,7 +21,7 @@ from armload.analysis.repeats import (
     stop,
 )
 from armload.analysis.run import Finding, FindingName, Run, Summary, TokenTimes, Verdict
-from armload.bench.sweep import Entry, Sweep, begin, growing
+from armload.bench.sweep import Sweep, SweepEntry, SweepFolder
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.deploy.exit_reason import Exit
@@ -252,12 +252,12 @@ def test_an_interrupted_command_goes_on_with_its_repeats_and_a_finished_one_does
 ) -> None:
     monkeypatch.chdir(tmp_path)
     made = runs([0.1] * 6)
-    first = begin(grown_sweep("one"))
+    first = SweepFolder.begin(grown_sweep("one"))
     for number, each in enumerate(made):
-        found = growing(grown_sweep("two"), WANTED, Silent())
+        found = SweepFolder.resume(grown_sweep("two"), Silent())
         assert found is not None
         assert found.sweep.id == first.sweep.id
         assert len(found.entries) == number
         store.save(each, runs_folder() / each.id)
-        first.note(Entry(cell=0, round=number, run=each.id, took_s=3))
-    assert growing(grown_sweep("two"), WANTED, Silent()) is None
+        first.append(SweepEntry(cell=0, round=number, run=each.id, took_s=3))
+    assert SweepFolder.resume(grown_sweep("two"), Silent()) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,13 @@ import pytest
 from armload.analysis.run import Run, Summary, TokenTimes
 from armload.bench.references import folders_of
 from armload.bench.sweep import (
-    JOURNAL_FILE,
-    SWEEP_FILE,
-    Entry,
     Sweep,
-    begin,
+    SweepEntry,
+    SweepFolder,
     find_sweep,
-    load_journal,
-    unfinished,
 )
 from armload.bench.sweeping import run_sweep
-from armload.core.errors import DataError, RunError, UsageError
+from armload.core.errors import RunError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
 from armload.core.workspace import runs_folder
@@ -83,63 +79,29 @@ def test_every_round_runs_every_cell_once_and_not_always_in_the_same_order() -> 
 
 
 def test_what_is_noted_is_not_run_again() -> None:
-    journal = begin(sweep())
+    journal = SweepFolder.begin(sweep())
     first, second, *_ = journal.missing()
-    journal.note(Entry(cell=first.cell, round=first.round, run="a"))
-    journal.note(Entry(cell=second.cell, round=second.round, error="no space"))
-    again = unfinished(sweep(identity="two"), Silent())
+    journal.append(SweepEntry(cell=first.cell, round=first.round, run="a"))
+    journal.append(SweepEntry(cell=second.cell, round=second.round, error="no space"))
+    again = SweepFolder.resume(sweep(identity="two"), Silent())
     assert again is not None
     assert again.sweep.id == journal.sweep.id
     assert again.missing() == list(sweep().places())[2:]
 
 
-def test_a_line_that_was_cut_off_is_a_run_that_is_missing() -> None:
-    journal = begin(sweep())
-    first = journal.missing()[0]
-    journal.note(Entry(cell=first.cell, round=first.round, run="a"))
-    path = journal.folder / JOURNAL_FILE
-    path.write_bytes(path.read_bytes() + b'{"cell":1,"rou')
-    again = load_journal(journal.folder)
-    assert len(again.entries) == 1
-    again.note(Entry(cell=9, round=9, run="b"))
-    assert [entry.run for entry in load_journal(journal.folder).entries] == ["a", "b"]
-
-
 def test_a_sweep_that_is_done_is_not_gone_on_with() -> None:
-    journal = begin(sweep(Plan(), repeats=1, warmups=0))
-    journal.note(Entry(cell=0, round=0, run="a"))
-    assert unfinished(sweep(Plan(), repeats=1, warmups=0), Silent()) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "spoil", "said"),
-    [
-        (SWEEP_FILE, lambda text: text.replace('"format": 2', '"format": 3'), "format 3 is newer"),
-        (SWEEP_FILE, lambda text: text[:40], "not a valid record of a sweep"),
-        (JOURNAL_FILE, lambda text: "{}\n" + text, "a sweep: cell: this key is missing"),
-    ],
-)
-def test_a_changed_record_is_named_and_left_alone(
-    name: str, spoil: Callable[[str], str], said: str
-) -> None:
-    journal = begin(sweep())
-    journal.note(Entry(cell=0, round=0, run="a"))
-    path = journal.folder / name
-    changed = spoil(path.read_text())
-    path.write_text(changed)
-    with pytest.raises(DataError, match=said):
-        load_journal(journal.folder)
-    assert unfinished(sweep(identity="two"), Silent()) is None
-    assert path.read_text() == changed
+    journal = SweepFolder.begin(sweep(Plan(), repeats=1, warmups=0))
+    journal.append(SweepEntry(cell=0, round=0, run="a"))
+    assert SweepFolder.resume(sweep(Plan(), repeats=1, warmups=0), Silent()) is None
 
 
 def test_warm_ups_count_nowhere_and_a_lost_run_is_left_out() -> None:
-    journal = begin(sweep(Plan(), repeats=2, warmups=1))
+    journal = SweepFolder.begin(sweep(Plan(), repeats=2, warmups=1))
     for number in range(3):
         each = run(10 + number, number=number)
         if number < 2:
             store.save(each, runs_folder() / each.id)
-        journal.note(Entry(cell=0, round=number, run=each.id))
+        journal.append(SweepEntry(cell=0, round=number, run=each.id))
     runs, errors = journal.results()
     assert [each.summary.decode_tps for each in runs[0]] == [11]
     assert errors == {}
@@ -259,30 +221,31 @@ def test_a_cell_whose_weights_were_repacked_in_some_runs_only_is_told_twice() ->
     assert "weights repacked" not in plain[0].name
 
 
-def test_a_sweep_is_named_by_its_id_a_part_of_it_or_as_the_latest() -> None:
-    one, two = begin(sweep(identity="aaaa")), begin(sweep(identity="bbbb"))
+def test_a_sweep_is_named_by_its_id_or_as_the_latest_and_repeats_by_their_id() -> None:
+    one, two = SweepFolder.begin(sweep(identity="aaaa")), SweepFolder.begin(sweep(identity="bbbb"))
     repeats = two.sweep.model_copy(update={"id": "20261122T000000Z-repeats-b-cccc"})
-    assert find_sweep(repeats.id) is None
-    begin(repeats)
-    assert find_sweep("repeats-b-cccc") == two.folder.with_name(repeats.id)
-    assert find_sweep("latest-sweep") == two.folder
-    assert find_sweep("sweep-b-aaaa") == one.folder
-    assert find_sweep(str(one.folder)) == one.folder
+    SweepFolder.begin(repeats)
+    for reference, found in {
+        "repeats-b-cccc": repeats,
+        "latest-sweep": two.sweep,
+        "sweep-b-aaaa": one.sweep,
+    }.items():
+        named = find_sweep(reference)
+        assert named is not None
+        assert named.sweep == found
     assert find_sweep("latest") is None
     assert find_sweep("aaaa") is None, "the end of a run's id may be meant"
-    with pytest.raises(UsageError, match="is ambiguous"):
-        find_sweep("20261121T000000Z-sweep")
 
 
 def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> None:
-    journal = begin(sweep(Plan(), repeats=2, warmups=1))
+    journal = SweepFolder.begin(sweep(Plan(), repeats=2, warmups=1))
     for number in range(3):
         each = run(10, number=number)
         store.save(each, runs_folder() / each.id)
-        journal.note(Entry(cell=0, round=number, run=each.id))
+        journal.append(SweepEntry(cell=0, round=number, run=each.id))
     names = [folder.name for folder in folders_of("latest-sweep")]
     assert names == [run(10, number=number).id for number in (1, 2)]
-    begin(sweep(identity="zzzz"))
+    SweepFolder.begin(sweep(identity="zzzz"))
     with pytest.raises(UsageError, match="none of its runs is on this machine"):
         folders_of("latest-sweep")
 

@@ -21,7 +21,7 @@ from armload.engines.plan import (
     DEFAULT_PRECISION,
     DEFAULT_PRECISION_TIME_S,
     Plan,
-    ScorerSettings,
+    ScorerOptions,
     ServingPlan,
 )
 from tests.command_line import ROOT, run
@@ -141,8 +141,8 @@ USED_WITHOUT = {
     ("bench", "time-limit"): _RUN.time_limit_s,
     ("bench", "precision"): f"{DEFAULT_PRECISION:.0%}",
     ("bench", "precision-time"): DEFAULT_PRECISION_TIME_S,
-    ("eval", "parallel"): ScorerSettings.model_fields["parallel"].default,
-    ("eval", "weights"): ScorerSettings.model_fields["weights"].default,
+    ("eval", "parallel"): ScorerOptions.model_fields["parallel"].default,
+    ("eval", "weights"): ScorerOptions.model_fields["weights"].default,
 }
 
 

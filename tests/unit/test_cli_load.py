@@ -18,7 +18,7 @@ from invoke.exceptions import Exit
 from armload.boards.virtual.process import free_port
 from armload.cli.verbs.load import load
 from armload.cli.verbs.serve import serve
-from armload.serving.loads import read_load
+from armload.serving.loads import LoadFolder
 from tests.command_line import BIN, typed
 from tests.stub_service import stub_service
 from tests.waiting import wait_until
@@ -92,7 +92,7 @@ def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_pa
     assert "Interrupted" in said
     assert "Traceback" not in said
     assert "20/s" in shown
-    kept = read_load(the_load(tmp_path))
+    kept = LoadFolder.read(the_load(tmp_path))
     records = kept.requests(0)
     assert len(records) == kept.load.points[0].requests > 10_000
     outcomes = [record.outcome for record in records]
@@ -117,7 +117,7 @@ def test_a_client_that_is_killed_leaves_what_it_has_recorded(tmp_path: Path) -> 
     ):
         wait_until(lambda: len(service.bodies) >= 10, process)
         process.kill()
-    kept = read_load(the_load(tmp_path))
+    kept = LoadFolder.read(the_load(tmp_path))
     records = kept.requests(0)
     assert kept.load.points[0].requests == 1000
     assert 5 <= len(records) < 1000

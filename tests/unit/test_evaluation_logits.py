@@ -10,12 +10,12 @@ import pytest
 from armload.cli import present_evaluation
 from armload.core.errors import DataError, DifferentError, RunError, UsageError
 from armload.engines.answers import FailedAnswer, LogitsAnswer
-from armload.evaluation.answered import Answered, note_earlier
 from armload.evaluation.logits.agreement import Agreement, agreement
 from armload.evaluation.logits.prompts import read_prompts
 from armload.evaluation.logits.rows import Logits, logits_of_files, logits_of_run
-from armload.evaluation.preparing import Asked
-from armload.evaluation.way import Way
+from armload.evaluation.preparing import EvaluationRequest
+from armload.evaluation.scorer_run import ItemAnswers, note_earlier
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs.request import Request
 from tests.unit.samples import model
 
@@ -119,7 +119,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_logits_of_a_run_are_also_those_of_the_runs_that_it_continues(tmp_path: Path) -> None:
     first = _run(tmp_path / "first", MATRIX, MATRIX + 1)
     last = _run(tmp_path / "last", MATRIX + 2)
-    note_earlier(Answered(folders=(last, first), answers={}))
+    note_earlier(ItemAnswers(folders=(last, first), answers={}))
     found = logits_of_run(last)
     assert {name: float(rows[0, 0]) for name, rows in found.rows.items()} == {"1": 2.0, "2": 1.0}
     assert sorted(logits_of_run(first).rows) == ["1", "2"]
@@ -147,7 +147,7 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
         file.write(failed.model_dump_json() + "\n")
     monkeypatch.setattr(present_evaluation, "compute_logits", lambda *_: run)
     monkeypatch.setattr(present_evaluation, "model_called", lambda *_: model())
-    asked = Asked(
+    asked = EvaluationRequest(
         boards=("here",),
         models=("m.gguf",),
         task="logits",
@@ -157,7 +157,7 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
 
     def compare(*, must_be_close: bool) -> None:
         present_evaluation.logits_and_present(
-            *(Request(board="here"), asked, Way()),
+            *(Request(board="here"), asked, ScorerSettings()),
             reference=str(run),
             must_be_close=must_be_close,
             as_json=True,

@@ -10,8 +10,8 @@ import pytest
 from armload.cli.verbs.evaluation import EvalOptions, evaluate
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
-from armload.evaluation.preparing import Asked, Begun, prepare
-from armload.evaluation.record import load_evaluation
+from armload.evaluation.preparing import EvaluationRequest, PreparedEvaluation, prepare
+from armload.evaluation.record import EvaluationFolder
 from armload.models.find import model_called
 
 MODEL = "word-problems:Q2_K"
@@ -32,8 +32,8 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def prepared(*, task: str = "word-problems", **options: object) -> Begun:
-    asked = Asked(boards=("virtual",), task=task, limit=2, models=(MODEL,))
+def prepared(*, task: str = "word-problems", **options: object) -> PreparedEvaluation:
+    asked = EvaluationRequest(boards=("virtual",), task=task, limit=2, models=(MODEL,))
     return prepare(asked.model_copy(update=options), Silent(), new=False)
 
 
@@ -42,7 +42,7 @@ def test_an_evaluation_is_resumed_with_the_grader_that_is_asked_for() -> None:
     assert first.evaluation.grader == "boxed"
     again = prepared(grader="number").evaluated
     assert (again.folder, again.evaluation.grader) == (first.folder, "number")
-    assert load_evaluation(first.folder).evaluation.grader == "number"
+    assert EvaluationFolder.read(first.folder).evaluation.grader == "number"
 
 
 @pytest.mark.parametrize("option", ["context_tokens", "source", "ref", "compiler"])

@@ -9,7 +9,7 @@ import pytest
 
 from armload.cli.present_evaluation import regrade_and_present
 from armload.core.errors import UsageError
-from armload.evaluation.record import begin, load_evaluation
+from armload.evaluation.record import EvaluationFolder
 from tests.unit.evaluations import QUESTIONS, answer, evaluated
 
 
@@ -23,9 +23,9 @@ def test_one_grader_becomes_the_evaluations_own(capsys: pytest.CaptureFixture[st
     made = evaluated()
     regrade_and_present("latest", (), as_json=True)
     regrade_and_present("latest", ("number", "qwen"), as_json=True)
-    assert load_evaluation(made.folder).evaluation.grader == "boxed"
+    assert EvaluationFolder.read(made.folder).evaluation.grader == "boxed"
     regrade_and_present("latest", ("number",), as_json=True)
-    assert load_evaluation(made.folder).evaluation.grader == "number"
+    assert EvaluationFolder.read(made.folder).evaluation.grader == "number"
     capsys.readouterr()
 
 
@@ -37,7 +37,7 @@ def test_an_answer_on_which_graders_disagree_is_listed_once_with_who_gave_it_to_
     # What it says does not change between the budgets of 4 and 10 tokens.
     texts = [r"It is \boxed{2}", "4", r"\boxed{5}"]
     short = [answer(str(at), text, tokens=3) for at, text in enumerate(texts, start=1)]
-    load_evaluation(made.folder).add(1, short)
+    EvaluationFolder.read(made.folder).add(1, short)
     regrade_and_present("latest", ("qwen", "boxed"), as_json=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert "qwen and boxed disagree on 1 answer." in shown
@@ -61,6 +61,6 @@ def test_an_unknown_grader_is_refused_also_where_there_is_nothing_to_grade() -> 
 
 def test_choices_are_not_regraded() -> None:
     kind = {"kind": "multiple-choice", "parts": ()}
-    begin(evaluated().evaluation.model_copy(update=kind), QUESTIONS)
+    EvaluationFolder.begin_with(evaluated().evaluation.model_copy(update=kind), QUESTIONS)
     with pytest.raises(UsageError, match="compares choices"):
         regrade_and_present("latest", ("nonsense",), as_json=True)

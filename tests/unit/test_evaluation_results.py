@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.run import Finding, Verdict
-from armload.core.errors import DataError, UsageError
+from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
@@ -16,15 +16,8 @@ from armload.evaluation.evaluating import harvest
 from armload.evaluation.grading import grade
 from armload.evaluation.grading.every import GRADERS
 from armload.evaluation.question import Question
-from armload.evaluation.record import (
-    EVALUATION_FILE,
-    EVALUATIONS,
-    find_evaluation,
-    load_evaluation,
-    unfinished,
-)
+from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
-from armload.evaluation.sources import Source
 from armload.report.evaluation.document import EvaluatedPoint
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
@@ -72,7 +65,7 @@ def test_a_question_without_an_answer_is_named_and_counts_nowhere() -> None:
 def test_an_answer_that_the_context_ended_is_told_apart() -> None:
     made = evaluated()
     (made.folder / "answers-1.jsonl").unlink()
-    again = load_evaluation(made.folder)
+    again = EvaluationFolder.read(made.folder)
     again.add(1, [answer("1", "It is", tokens=7).model_copy(update={"stop": "context"})])
     points = points_of(again)
     assert [len(point.out_of_context) for point in points] == [0, 0, 0, 1]
@@ -124,11 +117,11 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
     )
     write_whole(folder / "stdout", f"{answer('1', 'again').model_dump_json()}\n".encode())
     harvest(made, Silent())
-    assert made.sources(1) == [Source(run=folder.name, part=1, board=run.board.name)]
+    assert made.sources(1) == [AnswerSource(run=folder.name, part=1, board=run.board.name)]
     found = [Finding(name="output", sentence="Cut."), Finding(name="throttled", sentence="Hot.")]
     store.save(run.model_copy(update={"verdict": Verdict.of(found)}), folder)
     harvest(made, Silent())
-    again = load_evaluation(made.folder)
+    again = EvaluationFolder.read(made.folder)
     assert [source.doubts for source in again.sources(1)] == [("Hot.",)]
     assert (again.sources(0), again.source("another")) == ([], None)
     assert points_of(again)[-1].doubts == ("Hot.",)
@@ -138,7 +131,7 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
 def test_answers_are_kept_once_and_in_the_order_of_the_questions() -> None:
     made = evaluated()
     assert made.add(1, [answer("1", "another")]) == 0
-    again = load_evaluation(made.folder)
+    again = EvaluationFolder.read(made.folder)
     assert [each.id for each in again.answers(1)] == [question.id for question in QUESTIONS]
     assert again.answers(0) == made.answers(0)
     assert again.is_complete
@@ -146,37 +139,27 @@ def test_answers_are_kept_once_and_in_the_order_of_the_questions() -> None:
 
 def test_an_incomplete_evaluation_of_the_same_command_is_resumed() -> None:
     made = evaluated()
-    assert unfinished(made.evaluation, Silent()) is not None  # killed before it was shown
+    killed = EvaluationFolder.resume(made.evaluation, Silent())
+    assert killed is not None, "its command was killed before it showed the result"
     made.note_shown()
-    assert unfinished(made.evaluation, Silent()) is None
+    assert EvaluationFolder.resume(made.evaluation, Silent()) is None
     (made.folder / "answers-1.jsonl").unlink()
-    found = unfinished(made.evaluation, Silent())
+    found = EvaluationFolder.resume(made.evaluation, Silent())
     assert found is not None
     assert [question.id for question in found.missing(1)] == ["1", "2", "3", "4"]
 
 
-def test_an_evaluation_is_found_by_the_end_of_its_id() -> None:
-    made = evaluated()
-    for reference in (
-        "latest",
-        "latest-eval",
-        made.evaluation.id,
-        made.evaluation.id[-4:],
-        str(made.folder),
-    ):
-        assert find_evaluation(reference).evaluation == made.evaluation
-        assert EVALUATIONS.are_meant(reference) == (
-            reference not in ("latest", made.evaluation.id[-4:])
-        )
-    with pytest.raises(UsageError, match="no evaluation 'nothing'"):
-        find_evaluation("nothing")
-
-
-def test_a_changed_file_is_named() -> None:
-    made = evaluated()
-    (made.folder / EVALUATION_FILE).write_text('{"format": 1, "id": 3}')
-    with pytest.raises(DataError, match=r"evaluation\.json"):
-        load_evaluation(made.folder)
+def test_questions_that_are_missing_or_changed_are_named() -> None:
+    path = evaluated().folder / "questions.jsonl"
+    whole = path.read_text()
+    for content, said in {
+        whole[:-20]: "there are 3 of 4 questions",
+        "": "there are 0 of 4 questions",
+        "{}\n" + whole: "line 1: this is not a valid record of an evaluation: id: this",
+    }.items():
+        path.write_text(content)
+        with pytest.raises(DataError, match=rf"questions\.jsonl.*{said}"):
+            EvaluationFolder.find("latest").missing(0)
 
 
 def test_what_is_thought_before_the_answer_is_not_graded() -> None:
@@ -186,7 +169,7 @@ def test_what_is_thought_before_the_answer_is_not_graded() -> None:
         update={"think_tokens": 10, "text_bytes": (*(14 for _ in range(9)), len(text))}
     )
     (made.folder / "answers-1.jsonl").unlink()
-    again = load_evaluation(made.folder)
+    again = EvaluationFolder.read(made.folder)
     again.add(1, [thinking])
     short, whole = points_of(again)[2:]
     assert short.attempts[0].text == "so \\boxed{9}</"
@@ -199,7 +182,7 @@ def test_a_thought_that_the_chat_template_opened_is_not_graded(
 ) -> None:
     made = evaluated()
     (made.folder / "answers-1.jsonl").unlink()
-    again = load_evaluation(made.folder)
+    again = EvaluationFolder.read(made.folder)
     text = "so \\boxed{8}"
     again.add(1, [answer("4", text).model_copy(update={"thinks_from_start": opened})])
     assert [each.extracted for each in points_of(again)[3].attempts] == [extracted]

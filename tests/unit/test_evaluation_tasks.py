@@ -14,7 +14,7 @@ from armload.core.progress import Silent
 from armload.core.workspace import data_names
 from armload.evaluation.data import load_questions
 from armload.evaluation.items import items_of
-from armload.evaluation.preparing import Asked, prepare
+from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.prompting import Message, context, continuations, render
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluation, Part
@@ -273,7 +273,7 @@ def test_template_arguments_and_stops_reach_the_scorer(tmp_path: Path) -> None:
 
 def test_an_evaluation_resumes_only_with_the_same_template_arguments(tmp_path: Path) -> None:
     written(tmp_path / "questions.csv", "problem,solution\n1 + 1,2\n")
-    asked = Asked(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
+    asked = EvaluationRequest(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
 
     def begun(more: str = "") -> str:
         written(tmp_path / "own.yaml", OWN + more)
@@ -287,7 +287,7 @@ def test_an_evaluation_resumes_only_with_the_same_template_arguments(tmp_path: P
 def test_answers_of_other_evaluations_are_not_read(tmp_path: Path) -> None:
     written(tmp_path / "questions.csv", "problem,solution\n1 + 1,2\n")
     written(tmp_path / "own.yaml", OWN)
-    asked = Asked(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
+    asked = EvaluationRequest(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
     earlier = prepare(asked, Silent(), new=False).evaluated
     (earlier.folder / "answers-0.jsonl").write_text("damaged\n")
     said: list[str] = []
@@ -304,7 +304,7 @@ def test_answers_of_other_evaluations_are_not_read(tmp_path: Path) -> None:
 
 def test_the_date_that_templates_are_given_belongs_to_the_evaluation(tmp_path: Path) -> None:
     written(tmp_path / "questions.csv", "problem,solution\n1 + 1,2\n")
-    asked = Asked(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
+    asked = EvaluationRequest(boards=("here",), models=("word-problems:Q2_K",), task="own.yaml")
 
     def begun(more: str = "") -> Evaluation:
         written(tmp_path / "own.yaml", OWN + more)

@@ -11,10 +11,9 @@ from armload.analysis.run import Finding, Run, Verdict
 from armload.analysis.tradeoff import by_budget
 from armload.cli import terminal
 from armload.core.errors import UsageError
-from armload.evaluation.record import load_evaluation
+from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
 from armload.evaluation.sides import Side, find_sides, trade
-from armload.evaluation.sources import Source
 from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
@@ -119,7 +118,7 @@ def test_times_that_are_known_to_be_wrong_are_called_so() -> None:
     assert plain.doubts == ()
     for part, board in ((0, "x"), (1, "x"), (1, "y")):
         doubts = ("The CPU was throttled.",) if (part, board) == (1, "x") else ()
-        source = Source(run=f"{part}-{board}", part=part, board=board, doubts=doubts)
+        source = AnswerSource(run=f"{part}-{board}", part=part, board=board, doubts=doubts)
         made.add(part, [answer("1", "again")], source)
     sides = find_sides("latest", "")
     (found,) = trade(*sides)
@@ -131,14 +130,14 @@ def test_times_that_are_known_to_be_wrong_are_called_so() -> None:
     text = write_tradeoff_page(sides, [found]).read_text()
     for words in (*found.doubts, "With --times RUN_A,RUN_B the times come from a run of each"):
         assert words in text
-    assert found.doubts[0] in notes(points_of(load_evaluation(made.folder)))
+    assert found.doubts[0] in notes(points_of(EvaluationFolder.read(made.folder)))
 
 
 def test_runs_in_which_the_same_was_found_are_named_once() -> None:
     made = evaluated(fails=False)
     for part, share in ((0, "64%"), (1, "70%"), (1, "72%")):
         doubts = (f"Contended: it had the CPU for {share} of the time.",)
-        source = Source(run=f"{part}-{share}", part=part, board="x", doubts=doubts)
+        source = AnswerSource(run=f"{part}-{share}", part=part, board="x", doubts=doubts)
         made.add(part, [answer("1", "again")], source)
     (found,) = trade(*find_sides("latest", ""))
     (doubt,) = found.doubts
@@ -161,7 +160,7 @@ def test_the_ratio_of_speeds_leaves_out_the_prompts() -> None:
         (made.folder / f"answers-{part}.jsonl").unlink()
         slow = answer("1", "It is", token_s=0.05 * factor)
         late = {"times_ns": tuple(each + 5_000_000_000 for each in slow.times_ns)}
-        load_evaluation(made.folder).add(part, [slow.model_copy(update=late)])
+        EvaluationFolder.read(made.folder).add(part, [slow.model_copy(update=late)])
     (found,) = trade(*find_sides("latest", ""))
     assert found.axis is not None
     assert found.axis.ratio == pytest.approx(2.0)
@@ -282,7 +281,7 @@ def test_a_page_names_questions_without_an_answer() -> None:
 def test_graders_are_compared_on_the_page() -> None:
     made = evaluated(fails=False)
     (made.folder / "answers-1.jsonl").unlink()
-    made = load_evaluation(made.folder)
+    made = EvaluationFolder.read(made.folder)
     made.add(1, [answer("1", "It is \\boxed{2}"), answer("2", "It is 4."), answer("3", "It is 5.")])
     text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
     assert "graders disagree (1)" in text

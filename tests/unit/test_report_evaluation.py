@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import UsageError
-from armload.evaluation.record import begin
+from armload.evaluation.record import EvaluationFolder
 from armload.report.evaluation.page import write_evaluation_report
 from tests.command_line import typed
 from tests.documents import document_of
@@ -39,4 +39,4 @@ def test_an_evaluation_without_answers_has_no_report(
     made = evaluated()
     later = made.evaluation.model_copy(update={"id": f"{made.evaluation.id}-later"})
     with pytest.raises(UsageError, match="has no answers"):
-        write_evaluation_report(begin(later, made.questions))
+        write_evaluation_report(EvaluationFolder.begin_with(later, made.questions))

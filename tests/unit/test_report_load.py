@@ -149,7 +149,7 @@ def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None
 
 def test_a_load_that_was_stopped_before_its_first_request_has_no_report(tmp_path: Path) -> None:
     kept = keep([Simulated().serve([Asked(at_s=0.0)], rate=1)], tmp_path / "a")
-    kept.requests_file(0).write_bytes(b"")
+    kept.entries_file(0).write_bytes(b"")
     with pytest.raises(UsageError, match="has no requests"):
         write_load_report(loaded_of(kept), tmp_path / "report")
 

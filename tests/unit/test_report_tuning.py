@@ -17,7 +17,7 @@ from armload.report.tuning.front import front_of
 from armload.report.tuning.page import write_tuning_report
 from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import Told, told_of
-from armload.tuning.record import Result, Tuned, Violation
+from armload.tuning.record import Result, TuningFolder, Violation
 from tests import command_line
 from tests.unit.kept_tunings import SPACE, entry, kept, setting
 from tests.unit.pages import HOSTILE, Page
@@ -56,14 +56,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tuned(folder: Path) -> Tuned:
+def tuned(folder: Path) -> TuningFolder:
     tuned = kept(folder, ENTRIES)
     tuned.end(RESULT)
     return tuned
 
 
 @pytest.fixture(scope="module")
-def told(tuned: Tuned) -> Told:
+def told(tuned: TuningFolder) -> Told:
     return told_of(tuned)
 
 
@@ -161,7 +161,7 @@ def test_the_terminal_shows_the_fastest_and_counts_the_others(told: Told) -> Non
     assert lines[-1] == "Not shown: 1 violating a constraint, 1 failed of 7 settings."
 
 
-def test_show_and_report_take_a_tuning_by_its_id(folder: Path, tuned: Tuned) -> None:
+def test_show_and_report_take_a_tuning_by_its_id(folder: Path, tuned: TuningFolder) -> None:
     cache = folder / "cache"
     shown = command_line.typed(folder, "show", tuned.tuning.id, cache=cache)
     assert shown.returncode == 0

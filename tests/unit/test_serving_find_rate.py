@@ -24,8 +24,8 @@ from armload.serving.find_rate import (
     find_rate,
     search,
 )
-from armload.serving.loading import Loading
-from armload.serving.loads import KeptLoad, read_load
+from armload.serving.load_runner import LoadRunner
+from armload.serving.loads import LoadFolder
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.workload import Listed
 from tests.command_line import typed
@@ -108,19 +108,19 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
         f"Sustains {rates[-1]:g} requests/s, with 95% confidence, or more within the SLO"
     )
     probe, search = sorted(
-        (read_load(folder).load for folder in (tmp_path / "loads").iterdir()),
+        (LoadFolder.read(folder).load for folder in (tmp_path / "loads").iterdir()),
         key=lambda load: load.finds_rate,
     )
     assert (probe.finds_rate, search.finds_rate) == (False, True)
     assert [point.concurrency for point in probe.points] == [4]
 
 
-class LateAtFirst(Loading):
+class LateAtFirst(LoadRunner):
     """A client that is late by ten seconds at the first rate."""
 
     is_late = True
 
-    def point(self, pace: Pace, extent: Extent) -> tuple[KeptLoad, list[RequestRecord]]:
+    def point(self, pace: Pace, extent: Extent) -> tuple[LoadFolder, list[RequestRecord]]:
         kept, records = super().point(pace, extent)
         late_s, self.is_late = 10.0 if self.is_late else 0.0, False
         return kept, [
@@ -142,7 +142,7 @@ def test_a_rate_at_which_the_client_was_late_is_tried_once_more(
         target = Target(url=service.url, api_key="", model="stub", dialect=LlamaServer())
         ask = Listed([Ask(prompt="Once upon a time", max_tokens=2)], "stub")
         probing, loading = (
-            kind(target, ask, Arrivals(), 1, Silent()) for kind in (Loading, LateAtFirst)
+            kind(target, ask, Arrivals(), 1, Silent()) for kind in (LoadRunner, LateAtFirst)
         )
         kept = find_rate(
             *(probing, loading, Objectives(e2e_s=5.0), Extent(requests=40)),

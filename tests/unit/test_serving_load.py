@@ -23,8 +23,8 @@ from armload.serving.arrivals import Arrivals
 from armload.serving.ask import Ask, Message
 from armload.serving.client import Client, connected
 from armload.serving.dialects.every import DIALECTS, dialect_named
-from armload.serving.loading import Loading
-from armload.serving.loads import KeptLoad
+from armload.serving.load_runner import LoadRunner
+from armload.serving.loads import LoadFolder
 from armload.serving.pacing import open_loop
 from armload.serving.readiness import check_service, check_url
 from armload.serving.target import Extent, Pace, Target
@@ -57,8 +57,8 @@ def sent(url: str, dialect: str = "llama-server", ask: Ask = ASK, timeout_s: flo
 
 def loaded(
     aim: Target, *, pace: Pace, requests: int | None, duration_s: float | None = None
-) -> KeptLoad:
-    loading = Loading(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
+) -> LoadFolder:
+    loading = LoadRunner(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
     return loading.run([pace], Extent(requests=requests, duration_s=duration_s, warmup=1))
 
 
@@ -272,7 +272,7 @@ def test_a_boards_samples_and_trace_are_kept_beside_the_requests() -> None:
 def test_a_server_that_ends_ends_the_load_and_each_request_has_an_outcome() -> None:
     with stub_service(header_s=60) as service:
         aim = target(service.url, service=Board(service, ends_after=3), board="kitchen")
-        loading = Loading(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
+        loading = LoadRunner(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
         with pytest.raises(RunError, match="was killed"):
             loading.run([Pace(rate=20), Pace(rate=30)], Extent(requests=200))
     assert loading.kept is not None
@@ -311,7 +311,9 @@ def test_tokens_are_shown_while_no_request_has_ended(dialect: str) -> None:
         ask = ASK.model_copy(update={"max_tokens": 40})
         thread = threading.Thread(target=go_on_once_shown)
         thread.start()
-        loading = Loading(target(service.url, dialect), Listed([ask], "a file"), CONSTANT, 1, shown)
+        loading = LoadRunner(
+            target(service.url, dialect), Listed([ask], "a file"), CONSTANT, 1, shown
+        )
         loading.run([Pace(concurrency=2)], Extent(requests=2))
         thread.join()
     (first, *_) = [(done, note) for done, note in shown.notes if note]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.load.records import Load, LoadPoint, Objectives
-from armload.core.errors import DataError, NewerFormatError, UsageError
+from armload.core.errors import UsageError
 from armload.serving.exports import export, read_formats
-from armload.serving.loads import LOADS, KeptLoad, begin, find_load
+from armload.serving.loads import LoadFolder
 from tests.unit.test_analysis_load_metrics import record
 
 
@@ -20,8 +20,8 @@ def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def kept(name: str = "20260101T000000Z-load-kitchen-aaaa") -> KeptLoad:
-    made = begin(
+def kept(name: str = "20260101T000000Z-load-kitchen-aaaa") -> LoadFolder:
+    made = LoadFolder.begin(
         Load(
             id=name,
             started_utc="2026-01-01T00:00:00+00:00",
@@ -40,62 +40,21 @@ def kept(name: str = "20260101T000000Z-load-kitchen-aaaa") -> KeptLoad:
         started_utc="2026-01-01T00:00:00+00:00",
         began_client_s=5.0,
     )
-    with made.recording(point) as file:
-        file.add(record(1, outcome="dropped", error="gone", prompt="q1"))
-        file.add(record(2, prompt="q2", text=' a "b",\n'))
-        file.add(record(0, prompt="q0", text="c"))
+    made.add_point(point)
+    made.add(record(1, outcome="dropped", error="gone", prompt="q1"))
+    made.add(record(2, prompt="q2", text=' a "b",\n'))
+    made.add(record(0, prompt="q0", text="c"))
     made.update(point, "0" * 64)
     return made
 
 
 def test_a_load_is_read_as_it_was_written_with_its_requests_in_order() -> None:
     made = kept()
-    found = find_load("latest")
+    found = LoadFolder.find("latest")
     assert found.load == made.load
     assert found.load.requests_sha256 == "0" * 64
     assert [each.number for each in found.requests(0)] == [0, 1, 2]
     assert found.requests(0)[2].chunks == record(2).chunks
-
-
-def test_a_line_that_a_crash_cut_off_is_left_out() -> None:
-    made = kept()
-    path = made.requests_file(0)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert [each.number for each in made.requests(0)] == [1, 2]
-
-
-def test_a_line_that_was_changed_is_named_by_its_file() -> None:
-    made = kept()
-    made.requests_file(0).write_text('{"number": "x"}\n')
-    with pytest.raises(DataError, match=r"requests-0\.jsonl"):
-        made.requests(0)
-
-
-def test_a_load_is_found_by_parts_of_its_id() -> None:
-    first, second = kept(), kept("20260102T000000Z-load-kitchen-bbbb")
-    assert find_load("20260101").folder == first.folder
-    assert find_load("bbbb").folder == second.folder
-    assert find_load("latest-load").folder == second.folder
-    assert find_load(str(first.folder)).load.id == first.load.id
-    assert LOADS.are_meant("load-kitchen-bbbb")
-    assert not LOADS.are_meant("latest")
-    with pytest.raises(UsageError, match="ambiguous"):
-        find_load("2026")
-    with pytest.raises(UsageError, match="no load 'cccc'"):
-        find_load("cccc")
-
-
-def test_without_loads_a_person_is_told_how_to_make_one() -> None:
-    with pytest.raises(UsageError, match="no load in") as error:
-        find_load("latest")
-    assert "armload load" in error.value.remedy
-
-
-def test_a_newer_format_is_left_alone() -> None:
-    path = kept().folder / "load.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2, "new": 1}))
-    with pytest.raises(NewerFormatError):
-        find_load("latest")
 
 
 def test_csv_has_a_line_for_each_request() -> None:
@@ -113,8 +72,8 @@ def test_csv_has_a_line_for_each_request() -> None:
 def test_csv_keeps_an_error_in_one_field_and_makes_it_no_formula(error: str) -> None:
     made = kept("20260101T000000Z-load-kitchen-bbbb")
     point = made.load.points[0]
-    with made.recording(point) as file:
-        file.add(record(3, outcome="dropped", error=error, prompt="q"))
+    made.add_point(point)
+    made.add(record(3, outcome="dropped", error=error, prompt="q"))
     made.update(point, "0" * 64)
     (path,) = export(made, ("csv",), None)
     with path.open(newline="") as file:

@@ -10,7 +10,7 @@ import pytest
 from armload.core.errors import UsageError
 from armload.tuning.comparison import compare_tunings
 from armload.tuning.confirming import Compared, confirm
-from armload.tuning.record import Result, Tuned
+from armload.tuning.record import Result, TuningFolder
 from armload.tuning.space import Setting
 from armload.tuning.trial import Outcome
 from armload.tuning.wanted import Objective
@@ -30,7 +30,7 @@ def ended(
     n_predict: int = 64,
     objective: Objective = "decode",
     disturbance: str = "",
-) -> Tuned:
+) -> TuningFolder:
     """Keep a search whose last runs, four of each side in turn, cost about as much."""
     entries = (entry(0, SPACE.defaults, 0.9), entry(1, winner, 0.8))
     tuned = kept(folder, entries, board=board, n_predict=n_predict, objective=objective)
@@ -48,7 +48,7 @@ def ended(
     def heard(one: Compared) -> None:
         del one
 
-    found = confirm(measure, winner, SPACE.defaults, tuned.folder, tuned.tuning.id, heard)
+    found = confirm(measure, winner, SPACE.defaults, tuned, heard)
     tuned.end(
         Result(
             winner=winner if found.is_faster else SPACE.defaults,

@@ -25,7 +25,7 @@ from armload.tuning.measuring import Attempt
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.prior import Prior
 from armload.tuning.quality import Check, Judge
-from armload.tuning.record import Entry, Quality, Tuned, load_tuning, unfinished
+from armload.tuning.record import Quality, TuningEntry, TuningFolder
 from armload.tuning.search import Key, Search
 from armload.tuning.searching import Searching
 from armload.tuning.space import Setting
@@ -84,7 +84,7 @@ class Board:
 
 
 def searching(
-    kept: Tuned,
+    kept: TuningFolder,
     board: Board,
     checks: Sequence[Check] = (),
     *,
@@ -110,7 +110,7 @@ def searching(
     )
 
 
-def tried(kept: Tuned) -> list[tuple[int, Setting, int, float | None]]:
+def tried(kept: TuningFolder) -> list[tuple[int, Setting, int, float | None]]:
     return [
         (each.trial.number, each.trial.setting, each.trial.rung, each.outcome.cost)
         for each in kept.entries
@@ -146,14 +146,14 @@ def test_a_comparison_on_a_busy_board_confirms_nothing_and_is_repeated_by_the_sa
     )
     assert "\u00d7" not in result.sentence
     kept.end(result)
-    again = unfinished(kept.tuning, Silent())
+    again = TuningFolder.resume(kept.tuning, Silent())
     assert again is not None
     calm = Board(costs={BEST.key: 0.5})
     second = searching(again, calm).run()
     assert second.winner == BEST
     assert len(calm.made) == 8, "the comparison alone runs again"
     kept.end(second)
-    assert unfinished(kept.tuning, Silent()) is None
+    assert TuningFolder.resume(kept.tuning, Silent()) is None
 
 
 def test_disturbed_pairs_are_repeated_and_do_not_count() -> None:
@@ -163,7 +163,7 @@ def test_disturbed_pairs_are_repeated_and_do_not_count() -> None:
         def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
             made = super().measure(setting, rung, place)
             is_compared = place.cell == 1 and rung == self.rungs - 1 and setting == BEST
-            if not (is_compared and len(runs_compared(kept.folder)) in (1, 2)):
+            if not (is_compared and len(runs_compared(kept)) in (1, 2)):
                 return made
             slow = made.outcome.model_copy(update={"cost": 9.0, "disturbance": "Contended."})
             return replace(made, outcome=slow)
@@ -247,7 +247,7 @@ def test_what_a_check_at_the_end_found_is_kept_and_not_asked_again() -> None:
     assert len(checked) == 1, "the limit ended the search before its leader had a long trial"
     known = [each for each in kept.entries if each.trial.setting == result.winner]
     assert known[-1].quality.kl_mean == 0.01
-    again = searching(load_tuning(kept.folder), board, [check], most_trials=8).run()
+    again = searching(TuningFolder.read(kept.folder), board, [check], most_trials=8).run()
     assert again.winner == result.winner
     assert len(checked) == 1
 
@@ -309,7 +309,7 @@ def test_a_leader_that_fails_in_the_comparison_makes_way_for_the_next() -> None:
     found = result.confirmation
     assert found is not None
     assert found.leader == second
-    compared = [each for each in runs_compared(kept.folder) if each.leader == second]
+    compared = [each for each in runs_compared(kept) if each.leader == second]
     assert len(compared) == 8, "runs of the defaults beside another leader are not taken over"
 
 
@@ -321,11 +321,11 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been() -> None:
     for after in (1, 3, 4, 200):
         board = Board(costs={BEST.key: 0.5}, unplugged_after=after)
         try:
-            found = searching(Tuned(parts.folder, parts.tuning), board).run()
+            found = searching(TuningFolder(parts.folder, parts.tuning), board).run()
         except ConnectError:
             answered += after
-            assert len(Tuned(parts.folder, parts.tuning).entries) == answered
-    again = Tuned(parts.folder, parts.tuning)
+            assert len(TuningFolder(parts.folder, parts.tuning).entries) == answered
+    again = TuningFolder(parts.folder, parts.tuning)
     assert tried(again) == tried(whole)
     assert found.winner == expected.winner
     assert found.confirmation is not None
@@ -342,7 +342,7 @@ def test_an_interrupted_comparison_makes_the_missing_pairs_alone() -> None:
     with pytest.raises(ConnectError):
         searching(other, Board(costs={BEST.key: 0.5}, unplugged_after=trials + 3)).run()
     rest = Board(costs={BEST.key: 0.5})
-    result = searching(Tuned(other.folder, other.tuning), rest).run()
+    result = searching(TuningFolder(other.folder, other.tuning), rest).run()
     assert len(rest.made) == 6, "half a pair was not run in turn"
     assert result.confirmation is not None
     assert len(result.confirmation.defaults_runs) == 4
@@ -376,4 +376,4 @@ def test_entries_have_the_time_without_interruptions() -> None:
     ends = [entry.ended_s for entry in kept.entries]
     assert ends == sorted(ends)
     assert kept.spent_s == pytest.approx(sum(e.outcome.took_s for e in kept.entries))
-    assert all(isinstance(entry, Entry) for entry in kept.entries)
+    assert all(isinstance(entry, TuningEntry) for entry in kept.entries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.tuning.record import Tuned, begin, new_tuning
+from armload.tuning.record import TuningFolder, new_tuning
 from armload.tuning.space import Choice, Parameter, Setting, Space
 from armload.tuning.wanted import Constraints, Objective
 
@@ -23,9 +23,9 @@ WORK: dict[str, Choice] = {"n_predict": 64, "prompt": "Once"}
 
 def tuned(
     seed: int = 1, objective: Objective = "decode", work: dict[str, Choice] | None = None
-) -> Tuned:
+) -> TuningFolder:
     """Return the record of a search that has not tried anything."""
-    return begin(
+    return TuningFolder.begin(
         new_tuning(
             board="kitchen",
             model="m.gguf",

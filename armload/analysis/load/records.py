@@ -6,6 +6,7 @@ import re
 from typing import Any, Literal
 
 from armload.core.errors import UsageError
+from armload.core.journal import JournalHeader
 from armload.core.values import Value
 
 _EXAMPLE = "Example: --slo ttft=2s,tpot=500ms"
@@ -183,14 +184,13 @@ class LoadPoint(Value):
     clock: ClockOffset | None = None
 
 
-class Load(Value):
+class Load(JournalHeader):
     """What was sent to which service; it lies in ``loads/<id>/load.json``.
 
     The requests of point *k* are lines of ``requests-<k>.jsonl`` beside it, the trace of the
     server in that time ``trace-<k>.jsonl``, and what was sampled of the board ``board-<k>.jsonl``.
 
     Attributes:
-        id: the folder's name.
         url: of the service, without a key.
         board, run: where armload serves the model, and the run's id there; empty for another
             service.
@@ -207,9 +207,6 @@ class Load(Value):
     """
 
     format: Literal[1] = 1
-    id: str
-    started_utc: str
-    armload: str
     url: str
     board: str = ""
     run: str = ""

@@ -52,18 +52,18 @@ def compare(options: CompareOptions) -> None:
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """
     from armload.core.errors import UsageError
-    from armload.serving.loads import LOADS
-    from armload.tuning.record import TUNINGS
+    from armload.serving.loads import LoadFolder
+    from armload.tuning.record import TuningFolder
 
     allowed = _share(options.fail_if_slower) if options.fail_if_slower else None
     of_kind = _runs
-    for kind, compare_kind in ((LOADS, _loads), (TUNINGS, _tunings)):
-        if kind.are_meant(options.a) != kind.are_meant(options.b):
+    for kind, compare_kind in ((LoadFolder.kind, _loads), (TuningFolder.kind, _tunings)):
+        if kind.is_meant(options.a) != kind.is_meant(options.b):
             raise UsageError(
                 f"{options.a} and {options.b}: a {kind.noun} can only be compared with another "
                 f"{kind.noun}."
             )
-        if kind.are_meant(options.a):
+        if kind.is_meant(options.a):
             of_kind = compare_kind
     judged = of_kind(options.a, options.b, as_json=options.as_json)
     if allowed is not None:
@@ -102,9 +102,9 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     from armload.core.values import ValueList
     from armload.report.load.comparison import load_comparison_view, sentence
     from armload.report.load.loaded import loaded_of
-    from armload.serving.loads import find_load
+    from armload.serving.loads import LoadFolder
 
-    one, other = loaded_of(find_load(a)), loaded_of(find_load(b))
+    one, other = loaded_of(LoadFolder.find(a)), loaded_of(LoadFolder.find(b))
     compared = compare_loads(
         one.load,
         [(point.observed, point.assessed) for point in one.points],
@@ -132,9 +132,9 @@ def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     from armload.core.values import ValueList
     from armload.report.tuning.comparison import sentence, tuning_comparison_view
     from armload.tuning.comparison import TuningComparison, compare_tunings
-    from armload.tuning.record import find_tuning
+    from armload.tuning.record import TuningFolder
 
-    compared = compare_tunings(find_tuning(a), find_tuning(b))
+    compared = compare_tunings(TuningFolder.find(a), TuningFolder.find(b))
     if as_json:
         show_document(ValueList[TuningComparison]((compared,)))
     else:

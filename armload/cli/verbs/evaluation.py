@@ -10,7 +10,7 @@ from armload.cli.options import A_BOARD, Boards, FileTypes, Output, models_in
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
-from armload.engines.plan import ScorerSettings
+from armload.engines.plan import ScorerOptions
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")
@@ -21,7 +21,7 @@ _DEMO_TIME_S = 120
 Budget = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class EvalOptions(ScorerSettings, Resuming, Waiting, EngineSource, Output):
+class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, Output):
     """Models, a task, and how it is asked."""
 
     heading = "Task"
@@ -144,8 +144,8 @@ def evaluate(options: EvalOptions) -> None:
     Example: armload eval --board dayu200 --model a.gguf --task gsm8k --data q.jsonl
     """
     from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
-    from armload.evaluation.preparing import Asked
-    from armload.evaluation.way import Way
+    from armload.evaluation.preparing import EvaluationRequest
+    from armload.evaluation.scorer_settings import ScorerSettings
     from armload.runs.request import Request
 
     if options.regrade:
@@ -171,7 +171,7 @@ def evaluate(options: EvalOptions) -> None:
             "Name the file of prompts with --data." if is_file else "Leave that out.",
         )
     request = options.part(Request).model_copy(update={"board": options.board[0]})
-    asked = Asked(
+    asked = EvaluationRequest(
         boards=options.board,
         models=models_in(request, options.model or _MODELS, options.type),
         task=options.task,
@@ -195,22 +195,22 @@ def evaluate(options: EvalOptions) -> None:
             if field != "on" and field in options.model_fields_set
         ),
     )
-    way = Way(
-        **dict(options.part(ScorerSettings)),
+    settings = ScorerSettings(
+        **dict(options.part(ScorerOptions)),
         max_time_s=options.max_time or (None if options.model else _DEMO_TIME_S),
     )
     if has_questions:
-        evaluate_and_present(request, asked, way, as_json=options.as_json)
+        evaluate_and_present(request, asked, settings, as_json=options.as_json)
         return
     if options.task.startswith(_HARNESS):
         from armload.cli.present_evaluation import harness_and_present
 
-        harness_and_present(request, asked, way, as_json=options.as_json)
+        harness_and_present(request, asked, settings, as_json=options.as_json)
         return
     from armload.cli.present_evaluation import logits_and_present
 
     logits_and_present(
-        *(request, asked, way),
+        *(request, asked, settings),
         reference=options.reference,
         must_be_close=options.fail_unless_close,
         as_json=options.as_json,

@@ -211,7 +211,7 @@ def load(options: LoadOptions) -> None:
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
     from armload.serving.lengths import read_lengths
-    from armload.serving.loading import Loading
+    from armload.serving.load_runner import LoadRunner
     from armload.serving.planning import serving_plan
     from armload.serving.readiness import check_service
     from armload.serving.target import Target
@@ -254,7 +254,7 @@ def load(options: LoadOptions) -> None:
             most=most,
             progress=progress,
         )
-        loading = Loading(
+        loading = LoadRunner(
             target, work, gaps, number, progress, objectives, finds_rate=options.find_rate
         )
         at_a_time = (target.settings or {}).get("slots")
@@ -273,7 +273,7 @@ def load(options: LoadOptions) -> None:
         def run() -> object:
             if not options.find_rate or objectives is None:
                 return loading.run(paces, extent)
-            probing = Loading(target, work, gaps, number, progress, objectives)
+            probing = LoadRunner(target, work, gaps, number, progress, objectives)
             return search(probing, loading, objectives, extent, slots=at_a_time, progress=progress)
 
         load_and_present(loading, run, formats, as_json=options.as_json)

@@ -42,36 +42,36 @@ def show(options: ShowOptions) -> None:
 
     Example: armload show latest
     """
-    from armload.bench.sweep import find_sweep, load_journal
+    from armload.bench.sweep import find_sweep
     from armload.cli import terminal
     from armload.cli.present import show_sweep
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.evaluation.record import EVALUATIONS
+    from armload.evaluation.record import EvaluationFolder
     from armload.report.table import list_table, run_table
     from armload.runs import store
-    from armload.serving.loads import LOADS, find_load
-    from armload.tuning.record import TUNINGS, find_tuning
+    from armload.serving.loads import LoadFolder
+    from armload.tuning.record import TuningFolder
 
     if options.run:
-        if EVALUATIONS.are_meant(options.run):
+        if EvaluationFolder.kind.is_meant(options.run):
             from armload.cli.present_evaluation import regrade_and_present
 
             regrade_and_present(options.run, (), as_json=options.as_json)
             return
-        if LOADS.are_meant(options.run):
+        if LoadFolder.kind.is_meant(options.run):
             from armload.cli.present_load import present
 
-            present(find_load(options.run), as_json=options.as_json)
+            present(LoadFolder.find(options.run), as_json=options.as_json)
             return
-        if TUNINGS.are_meant(options.run):
+        if TuningFolder.kind.is_meant(options.run):
             from armload.cli.present_tuning import show_tuning
 
-            show_tuning(find_tuning(options.run), as_json=options.as_json)
+            show_tuning(TuningFolder.find(options.run), as_json=options.as_json)
             return
         sweep = find_sweep(options.run)
         if sweep is not None:
-            show_sweep(load_journal(sweep), as_json=options.as_json)
+            show_sweep(sweep, as_json=options.as_json)
             return
         found = store.load(store.find(options.run))
         if options.as_json:
@@ -130,7 +130,7 @@ def report(options: ReportOptions) -> None:
     from armload.cli import terminal
     from armload.cli.options import output_folder
     from armload.core.errors import ArmloadError
-    from armload.evaluation.record import EVALUATIONS, find_evaluation
+    from armload.evaluation.record import EvaluationFolder
     from armload.report.evaluation.page import write_evaluation_report
     from armload.report.load.loaded import loaded_of
     from armload.report.load.page import write_load_report
@@ -138,24 +138,24 @@ def report(options: ReportOptions) -> None:
     from armload.report.tuning.page import write_tuning_report
     from armload.report.tuning.told import told_of
     from armload.runs import store
-    from armload.serving.loads import LOADS, find_load
-    from armload.tuning.record import TUNINGS, find_tuning
+    from armload.serving.loads import LoadFolder
+    from armload.tuning.record import TuningFolder
 
     place = output_folder(options.output) if options.output else None
-    if len(options.runs) == 1 and EVALUATIONS.are_meant(options.runs[0]):
-        evaluated = find_evaluation(options.runs[0])
+    if len(options.runs) == 1 and EvaluationFolder.kind.is_meant(options.runs[0]):
+        evaluated = EvaluationFolder.find(options.runs[0])
         _show(
             write_evaluation_report(evaluated, place, terminal.progress()), as_json=options.as_json
         )
         return
-    if len(options.runs) == 1 and LOADS.are_meant(options.runs[0]):
+    if len(options.runs) == 1 and LoadFolder.kind.is_meant(options.runs[0]):
         written = write_load_report(
-            loaded_of(find_load(options.runs[0])), place, terminal.progress()
+            loaded_of(LoadFolder.find(options.runs[0])), place, terminal.progress()
         )
         _show(written, as_json=options.as_json)
         return
-    if len(options.runs) == 1 and TUNINGS.are_meant(options.runs[0]):
-        told = told_of(find_tuning(options.runs[0]))
+    if len(options.runs) == 1 and TuningFolder.kind.is_meant(options.runs[0]):
+        told = told_of(TuningFolder.find(options.runs[0]))
         _show(write_tuning_report(told, place, terminal.progress()), as_json=options.as_json)
         return
     folders = dict.fromkeys(

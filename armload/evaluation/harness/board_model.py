@@ -2,7 +2,7 @@
 
 It needs the extra ``lm-eval``. From Python::
 
-    lm_eval.simple_evaluate(model=BoardModel(request, model, way, progress), tasks=["piqa"])
+    lm_eval.simple_evaluate(model=BoardModel(request, model, settings, progress), tasks=["piqa"])
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from armload.core.progress import Progress
 from armload.engines.answers import Answer
-from armload.evaluation.answered import answers_in
-from armload.evaluation.answering import answer_items
 from armload.evaluation.harness.requests import (
     Item,
     Window,
@@ -30,7 +28,8 @@ from armload.evaluation.harness.requests import (
     window_items,
     window_sums,
 )
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_run import answer_items, answers_in
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 from armload.runs.request import Request
 
@@ -49,14 +48,16 @@ class BoardModel(LM):  # type: ignore[misc] # the package has no types
 
     Args:
         request: on which board.
-        way: how the scorer runs there.
+        settings: how the scorer runs there.
     """
 
-    def __init__(self, request: Request, model: Model, way: Way, progress: Progress) -> None:
+    def __init__(
+        self, request: Request, model: Model, settings: ScorerSettings, progress: Progress
+    ) -> None:
         super().__init__()
         self._request = request
         self._model = model
-        self._way = way
+        self._settings = settings
         self._progress = progress
         self.folders: list[Path] = []
 
@@ -82,18 +83,22 @@ class BoardModel(LM):  # type: ignore[misc] # the package has no types
         if not strings:
             return []
         items = tokenizing_items(strings)
-        longest = self._way.context_tokens or min(self._model.context_length, WINDOW_TOKENS)
+        longest = self._settings.context_tokens or min(self._model.context_length, WINDOW_TOKENS)
         windows = [
             [_disjoint(window) for window in get_rolling_token_windows(tokens, _BEGIN, longest, 1)]
             for tokens in tokens_of(items, self._answers(items))
         ]
         self._progress.say(f"Scoring long texts in windows of {longest} tokens (--context)")
         items = window_items(windows)
-        way = self._way.model_copy(update={"context_tokens": longest})
-        return window_sums(windows, items, self._answers(items, way) if items else {})
+        settings = self._settings.model_copy(update={"context_tokens": longest})
+        return window_sums(windows, items, self._answers(items, settings) if items else {})
 
-    def _answers(self, items: Sequence[Item], way: Way | None = None) -> dict[str, Answer]:
-        folder = answer_items(self._request, self._model, items, way or self._way, self._progress)
+    def _answers(
+        self, items: Sequence[Item], settings: ScorerSettings | None = None
+    ) -> dict[str, Answer]:
+        folder = answer_items(
+            self._request, self._model, items, settings or self._settings, self._progress
+        )
         self.folders.append(folder)
         return answers_in(folder)
 

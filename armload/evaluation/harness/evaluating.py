@@ -14,7 +14,7 @@ from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.shell import pip_install
 from armload.core.values import Value
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 from armload.runs.request import Request
 
@@ -59,7 +59,7 @@ def evaluate_with_harness(
     request: Request,
     model: Model,
     names: Sequence[str],
-    way: Way,
+    settings: ScorerSettings,
     progress: Progress,
     *,
     tasks_folder: Path | None,
@@ -95,7 +95,7 @@ def evaluate_with_harness(
             f"lm-evaluation-harness has no task {unknown[0]!r}.",
             "Its own tasks: lm-eval ls tasks. Add your own with --data FOLDER.",
         )
-    lm = BoardModel(request, model, way, progress)
+    lm = BoardModel(request, model, settings, progress)
     try:
         found = lm_eval.simple_evaluate(
             model=lm, tasks=list(names), task_manager=manager, limit=limit

@@ -20,7 +20,7 @@ from armload.core.shell import pip_install
 from armload.core.workspace import cache_folder
 from armload.engines.plan import kv_halves
 from armload.evaluation.logits.rows import Logits, logits_of_files
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 
 BINDING = "llama-cpp-python"
@@ -30,14 +30,14 @@ _LAST_WORDS = 5
 
 @contextmanager
 def logits_by_binding(
-    model: Model, prompts: Sequence[str], way: Way, progress: Progress
+    model: Model, prompts: Sequence[str], settings: ScorerSettings, progress: Progress
 ) -> Iterator[Logits]:
     """Compute the logits at all positions of prompts here; their files last as long as the block.
 
     Args:
         prompts: as they are, without a chat template. They are numbered from 1.
-        way: whose threads, KV cache and flash attention are used; the package chooses the threads
-            where none are given.
+        settings: whose threads, KV cache and flash attention are used; the package chooses the
+            threads where none are given.
 
     Raises:
         MissingToolError: the extra ``reference`` is not installed.
@@ -50,23 +50,23 @@ def logits_by_binding(
         )
     cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="reference-") as folder:
-        tokens = _computed(model, prompts, way, Path(folder), progress)
+        tokens = _computed(model, prompts, settings, Path(folder), progress)
         computed = logits_of_files(Path(folder))
         yield Logits(name=BINDING, rows=computed.rows, tokens=tokens, failed={})
 
 
 def _computed(
-    model: Model, prompts: Sequence[str], way: Way, folder: Path, progress: Progress
+    model: Model, prompts: Sequence[str], settings: ScorerSettings, folder: Path, progress: Progress
 ) -> dict[str, tuple[int, ...]]:
     words = [sys.executable, "-m", "armload.evaluation.logits.binding_process"]
     from gguf import GGMLQuantizationType
 
     # Unless it is told, llama.cpp uses flash attention on a CPU.
-    flash = way.flash_attention != "off"
-    halves = kv_halves(way.kv_type or "f16")
+    flash = settings.flash_attention != "off"
+    halves = kv_halves(settings.kv_type or "f16")
     asked = {
         "model": str(model.path),
-        "threads": way.threads,
+        "threads": settings.threads,
         "flash_attention": flash,
         "kv_types": [GGMLQuantizationType[each.upper()].value for each in halves],
         "folder": str(folder),

@@ -7,15 +7,19 @@ from pathlib import Path
 
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
-from armload.evaluation.answering import answer_items
 from armload.evaluation.logits.rows import FLOAT_BYTES
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_run import answer_items
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 from armload.runs.request import Request
 
 
 def compute_logits(
-    request: Request, model: Model, prompts: Sequence[str], way: Way, progress: Progress
+    request: Request,
+    model: Model,
+    prompts: Sequence[str],
+    settings: ScorerSettings,
+    progress: Progress,
 ) -> Path:
     """Compute the logits at all positions of prompts; return the run's folder.
 
@@ -25,7 +29,7 @@ def compute_logits(
     Raises:
         ArmloadError: as for ``answer_items``.
     """
-    return answer_items(request, model, logits_items(model, prompts, progress), way, progress)
+    return answer_items(request, model, logits_items(model, prompts, progress), settings, progress)
 
 
 def logits_items(

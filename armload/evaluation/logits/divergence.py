@@ -17,11 +17,11 @@ from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
-from armload.evaluation.answered import folders_of
 from armload.evaluation.logits.agreement import agreement
 from armload.evaluation.logits.computing import compute_logits
 from armload.evaluation.logits.rows import Logits, logits_of_run
-from armload.evaluation.way import Way
+from armload.evaluation.scorer_run import folders_of
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.evaluation.word_problems import problems
 from armload.models.gguf import read_model
 from armload.models.model import Model
@@ -91,7 +91,7 @@ def _known(model: Path) -> Divergence | None:
 
 def _run(request: Request, model: Model, progress: Progress) -> Path:
     text = [f"{each.question} {each.solution}" for each in problems("test", _COUNT, _SEED)]
-    return compute_logits(request, model, text, Way(), progress)
+    return compute_logits(request, model, text, ScorerSettings(), progress)
 
 
 def _compared(found: Logits, base: Logits) -> Divergence:

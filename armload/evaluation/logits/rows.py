@@ -11,7 +11,7 @@ from armload.core.errors import DataError, RunError, UsageError
 from armload.core.values import counted
 from armload.engines.answers import FailedAnswer, LogitsAnswer, read_answers
 from armload.engines.scorer import ANSWERS, LOGITS
-from armload.evaluation.answered import folders_of
+from armload.evaluation.scorer_run import folders_of
 from armload.runs import store
 
 if TYPE_CHECKING:

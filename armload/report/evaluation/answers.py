@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from armload.evaluation.grading.every import grade
 from armload.evaluation.question import Question
-from armload.evaluation.record import Evaluated
+from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import Attempt
 from armload.report.evaluation.series import Series
 
@@ -129,7 +129,9 @@ class AnswerRow:
         return any(len({each.is_correct for each in grades}) > 1 for grades in self.grades)
 
 
-def answer_rows(evaluated: Evaluated, series: Sequence[Series], grader: str) -> list[AnswerRow]:
+def answer_rows(
+    evaluated: EvaluationFolder, series: Sequence[Series], grader: str
+) -> list[AnswerRow]:
     """Return a row for each question that anybody answered.
 
     Args:

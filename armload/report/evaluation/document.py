@@ -12,7 +12,7 @@ from armload.core.values import Value, counted, percentage
 from armload.evaluation.disagreements import Disagreement
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.logits.agreement import Agreement
-from armload.evaluation.record import Evaluated
+from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import Point
 from armload.report.layout import Column, Prose, Rows, whole
 
@@ -93,7 +93,7 @@ class EvaluationDocument(Value):
     @classmethod
     def of(
         cls,
-        evaluated: Evaluated,
+        evaluated: EvaluationFolder,
         points: Sequence[Point],
         grader: str,
         disagreements: tuple[Disagreement, ...] = (),

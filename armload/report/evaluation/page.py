@@ -11,7 +11,7 @@ from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import percentage
-from armload.evaluation.record import Evaluated, Evaluation
+from armload.evaluation.record import Evaluation, EvaluationFolder
 from armload.evaluation.results import Point, points_of
 from armload.report import formatting as words
 from armload.report.cell_table import CellTable, Column, Entry, Row
@@ -27,7 +27,7 @@ PAGE_NAME = "report.html"
 TEMPLATE_NAME = "evaluation/page.html.j2"
 
 
-def write_page(evaluated: Evaluated, standing: Standing, grader: str) -> Path:
+def write_page(evaluated: EvaluationFolder, standing: Standing, grader: str) -> Path:
     """Write an evaluation's page into its folder, and return its path.
 
     Args:
@@ -47,7 +47,7 @@ def figures_of(standing: Standing) -> list[Figure]:
     ]
 
 
-def render_page(evaluated: Evaluated, standing: Standing, grader: str) -> str:
+def render_page(evaluated: EvaluationFolder, standing: Standing, grader: str) -> str:
     """Return the page of one evaluation."""
     answers = answer_rows(evaluated, standing.series, grader)
     figures = figures_of(standing)
@@ -116,7 +116,7 @@ def _filters(series: Sequence[Series], answers: Sequence[AnswerRow]) -> list[tup
 
 
 def write_evaluation_report(
-    evaluated: Evaluated, folder: Path | None = None, progress: Progress | None = None
+    evaluated: EvaluationFolder, folder: Path | None = None, progress: Progress | None = None
 ) -> Report:
     """Write the page and the pictures of an evaluation into a folder.
 

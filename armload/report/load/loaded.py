@@ -12,7 +12,7 @@ from armload.analysis.load.records import Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.values import Value, counted
 from armload.engines.job import Job
-from armload.serving.loads import KeptLoad
+from armload.serving.loads import LoadFolder
 from armload.serving.observed import observed_points
 
 
@@ -76,7 +76,7 @@ class Loaded:
         return next((point for point in self.points if point.pace > sustained), last)
 
 
-def loaded_of(kept: KeptLoad) -> Loaded:
+def loaded_of(kept: LoadFolder) -> Loaded:
     """Compute everything that a load's records say; a point without a record is left out.
 
     Raises:

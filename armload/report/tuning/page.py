@@ -21,7 +21,7 @@ from armload.report.tuning.progress import progress_figure
 from armload.report.tuning.told import Step, Told
 from armload.report.tuning.trials import settings_table
 from armload.tuning.outcome_words import cost_words
-from armload.tuning.record import Tuned
+from armload.tuning.record import TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Constraints
 
@@ -46,7 +46,7 @@ class TrialRow:
     evidence: tuple[tuple[str, str], ...]
 
 
-def write_page(told: Told, tuned: Tuned) -> Path:
+def write_page(told: Told, tuned: TuningFolder) -> Path:
     """Write a search's page into its folder, and return its path."""
     page = tuned.folder / PAGE_NAME
     write_whole(page, render_page(told, figures_of(told), tuned.folder).encode())

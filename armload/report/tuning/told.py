@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.tuning.estimating import Estimate, Tried, estimates_of
-from armload.tuning.record import Entry, Quality, Result, Tuned, Tuning
+from armload.tuning.record import Quality, Result, Tuning, TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.standing import leader_of
@@ -44,7 +44,7 @@ class Step:
         leader: none while no setting may win.
     """
 
-    entry: Entry
+    entry: TuningEntry
     leader: Estimate | None
 
 
@@ -105,14 +105,14 @@ class Told:
         return next((each for each in self.candidates if each.setting.key == setting.key), None)
 
 
-def told_of(tuned: Tuned) -> Told:
+def told_of(tuned: TuningFolder) -> Told:
     """Return a search that is ready to be shown.
 
     Raises:
-        DataError, DiskError: as for ``Tuned.result``.
+        DataError, DiskError: as for ``TuningFolder.result``.
     """
     tried: dict[object, Tried] = {}
-    entries: dict[object, list[Entry]] = {}
+    entries: dict[object, list[TuningEntry]] = {}
     known: list[Estimate] = []
     steps = []
     for entry in tuned.entries:
@@ -137,7 +137,7 @@ def told_of(tuned: Tuned) -> Told:
 
 
 def _candidate(
-    tried: Tried, entries: Sequence[Entry], estimate: Estimate | None, defaults: Setting
+    tried: Tried, entries: Sequence[TuningEntry], estimate: Estimate | None, defaults: Setting
 ) -> Candidate:
     status: Status = "measured"
     if not tried.may_win:

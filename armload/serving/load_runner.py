@@ -16,12 +16,11 @@ from armload.analysis.load.records import ClockOffset, Load, LoadPoint, Objectiv
 from armload.core.errors import RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
-from armload.serving import loads
 from armload.serving.arrivals import Arrivals
 from armload.serving.ask import Ask
-from armload.serving.loads import KeptLoad
+from armload.serving.loads import LoadFolder
 from armload.serving.observing import keep_trace, sampled
-from armload.serving.sending import Sending
+from armload.serving.point_runner import PointRunner
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.workload import Workload
 
@@ -30,7 +29,7 @@ class NothingSucceededError(RunError):
     """No request of a point succeeded."""
 
 
-class Loading:
+class LoadRunner:
     """A load that is under way.
 
     Attributes:
@@ -62,9 +61,9 @@ class Loading:
         self._progress = progress
         self._taken = 0
         self._sha = hashlib.sha256()
-        self.kept: KeptLoad | None = None
+        self.kept: LoadFolder | None = None
 
-    def run(self, paces: Sequence[Pace], extent: Extent) -> KeptLoad:
+    def run(self, paces: Sequence[Pace], extent: Extent) -> LoadFolder:
         """Run a point for each pace, in order.
 
         Raises:
@@ -77,7 +76,7 @@ class Loading:
             self.point(pace, extent)
         return kept
 
-    def point(self, pace: Pace, extent: Extent) -> tuple[KeptLoad, list[RequestRecord]]:
+    def point(self, pace: Pace, extent: Extent) -> tuple[LoadFolder, list[RequestRecord]]:
         """Run one point, and return the load with what became of the point's requests.
 
         Raises:
@@ -91,7 +90,7 @@ class Loading:
                 requests=extent.requests,
                 seed=self._seed,
             )
-        kept = self.kept = self.kept or loads.begin(self._described(pace), self._target.job)
+        kept = self.kept = self.kept or LoadFolder.begin_on(self._described(pace), self._target.job)
         number = len(kept.load.points)
         point = LoadPoint(
             rate=pace.rate,
@@ -108,24 +107,24 @@ class Loading:
             known = point.model_copy(update={"began_client_s": began_s})
             kept.update(known, self._sha.hexdigest())
 
-        with kept.recording(point) as file:
-            sending = Sending(self._target, extent, file.add, begun)
-            total = len(times) or extent.requests
-            try:
-                with (
-                    self._observed(kept, number),
-                    self._progress.step(str(pace), total=total, unit="requests") as step,
-                    _short_collections(),
-                ):
-                    asyncio.run(sending.send(self._take, times, pace.concurrency, step))
-            finally:
-                known = {
-                    "requests": len(times) or len(sending.records),
-                    "began_client_s": sending.began_s,
-                    "is_under_way": False,
-                }
-                kept.update(point.model_copy(update=known), self._sha.hexdigest())
-                self._keep_trace(kept, number, sending)
+        kept.add_point(point)
+        sending = PointRunner(self._target, extent, kept.add, begun)
+        total = len(times) or extent.requests
+        try:
+            with (
+                self._observed(kept, number),
+                self._progress.step(str(pace), total=total, unit="requests") as step,
+                _short_collections(),
+            ):
+                asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+        finally:
+            known = {
+                "requests": len(times) or len(sending.records),
+                "began_client_s": sending.began_s,
+                "is_under_way": False,
+            }
+            kept.update(point.model_copy(update=known), self._sha.hexdigest())
+            self._keep_trace(kept, number, sending)
         measured = [record for record in sending.records if not record.is_warmup]
         if not any(record.outcome == "ok" for record in measured):
             raise _nothing_succeeded(self._target, pace, measured)
@@ -162,14 +161,14 @@ class Loading:
         return None if self._target.service is None else self._target.service.clock()
 
     @contextmanager
-    def _observed(self, kept: KeptLoad, number: int) -> Iterator[None]:
+    def _observed(self, kept: LoadFolder, number: int) -> Iterator[None]:
         if self._target.service is None:
             yield
             return
         with sampled(self._target.service, kept.board_file(number)):
             yield
 
-    def _keep_trace(self, kept: KeptLoad, number: int, sending: Sending) -> None:
+    def _keep_trace(self, kept: LoadFolder, number: int, sending: PointRunner) -> None:
         clock = kept.load.points[number].clock
         if self._target.service is None or clock is None or not sending.records:
             return

@@ -20,7 +20,7 @@ _SHOW_S = 0.5
 _CHECK_S = 2.0
 
 
-class Sending:
+class PointRunner:
     """One point.
 
     Attributes:

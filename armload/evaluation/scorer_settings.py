@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.engines.plan import Plan, ScorerSettings
+from armload.engines.plan import Plan, ScorerOptions
 from armload.engines.scorer import ScoringPlan, look_at_items
 from armload.evaluation.items import context_tokens
 from armload.models.model import Model
@@ -14,7 +14,7 @@ PROMPT_TOKENS = 128
 """Assumed of an item, where its time is estimated."""
 
 
-class Way(ScorerSettings):
+class ScorerSettings(ScorerOptions):
     """How the scorer runs.
 
     Attributes:

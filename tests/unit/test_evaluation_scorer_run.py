@@ -10,7 +10,7 @@ from armload.build.programs import SCORER
 from armload.deploy.follow import Growth, follow
 from armload.engines.answers import Answer
 from armload.engines.scorer import ScoringPlan
-from armload.evaluation.asking import Asking
+from armload.evaluation.scorer_run import TimedScoring
 from tests.unit.evaluations import answer
 from tests.unit.samples import binary, model
 from tests.unit.test_engines_scorer import PROGRAM
@@ -24,7 +24,7 @@ def test_every_answer_counts_in_the_accuracy_so_far_however_long_it_is(tmp_path:
         return f"{len(noted)} noted"
 
     (tmp_path / SCORER).write_bytes(PROGRAM)
-    asking = Asking(
+    asking = TimedScoring(
         ScoringPlan(items_sha256="0" * 64, items_count=3, context_tokens=64),
         binary(tmp_path / SCORER),
         model(),

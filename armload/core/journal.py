@@ -1,0 +1,352 @@
+"""Results that grow, each a folder of a workspace: a header, and journals of entries beside it.
+
+``<root>/<id>/<noun>.json`` is the header: what was begun. Entries are appended as JSON lines, each
+durable before the next is made, so that an interrupted command loses what was under way alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel
+
+from armload.core.errors import DataError, DiskError, NewerFormatError, UsageError
+from armload.core.files import is_there, sync_folder, unreadable, write_whole
+from armload.core.locks import locked
+from armload.core.progress import Progress
+from armload.core.validation_messages import explain_mistake
+from armload.core.values import Value, as_json, parse_json
+
+Read = TypeVar("Read", bound=BaseModel)
+Entry = TypeVar("Entry", bound=BaseModel)
+Header = TypeVar("Header", bound="JournalHeader")
+Command = TypeVar("Command", bound="CommandHeader")
+
+LOCK_FILE = ".lock"
+
+
+class JournalHeader(Value):
+    """What was begun.
+
+    Attributes:
+        format: version of the file's format.
+        id: the folder's name.
+        armload: the version that began it.
+    """
+
+    format: int
+    id: str
+    started_utc: str
+    armload: str
+
+
+class CommandHeader(JournalHeader):
+    """What a command has begun that can be interrupted and repeated.
+
+    Attributes:
+        fingerprint: a checksum over all that decides the entries; two journals of the same one are
+            of the same command.
+    """
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalKind(Generic[Header, Entry]):
+    """What the journals of one kind have in common.
+
+    Attributes:
+        noun: what one is called, and the header's file, such as ``evaluation``.
+        words: in the middle of each id, such as ``eval``; the first names the latest of them.
+        entries_file: its name; with ``{}`` for a number where there are several.
+        root: returns the folder that holds them.
+        make: the command that makes one.
+        repair: what to do where a file was modified.
+    """
+
+    noun: str
+    words: tuple[str, ...]
+    header: type[Header]
+    entry: type[Entry]
+    entries_file: str = "journal.jsonl"
+    root: Callable[[], Path]
+    make: str
+    repair: str
+
+    @property
+    def file(self) -> str:
+        """The header's name in every folder."""
+        return f"{self.noun}.json"
+
+    @property
+    def latest(self) -> str:
+        """What a person calls the latest of them where other kinds may be meant, too."""
+        return f"latest-{self.words[0]}"
+
+    def folders(self) -> list[Path]:
+        """Return the folders of all, the oldest first."""
+        return sorted(path.parent for path in self.root().glob(f"*/{self.file}"))
+
+    def is_meant(self, reference: str) -> bool:
+        """Say whether a reference that may be to another kind of result is to one of these.
+
+        It is if it is ``latest-WORD``, the folder of one, or the beginning or the end of an id
+        that holds the word.
+        """
+        if reference == self.latest or is_there(Path(reference) / self.file):
+            return True
+        return any(word in reference for word in self.words) and bool(
+            _matching(self.folders(), reference)
+        )
+
+    def find(self, reference: str) -> Path:
+        """Return the folder that a person means.
+
+        Args:
+            reference: a folder, an id, the beginning or the end of one, ``latest`` or
+                ``latest-WORD``.
+
+        Raises:
+            UsageError: none, or more than one, fits.
+        """
+        if is_there(Path(reference) / self.file):
+            return Path(reference)
+        folders = self.folders()
+        if reference == self.latest:
+            folders = [each for each in folders if f"-{self.words[0]}-" in each.name]
+        if not folders:
+            raise UsageError(
+                f"There is no {self.noun} in {self.root()} yet.", f"Make one with: {self.make}"
+            )
+        if reference in ("latest", self.latest):
+            return folders[-1]
+        found = _matching(folders, reference)
+        if not found:
+            raise UsageError(
+                f"There is no {self.noun} {reference!r}.", f"The latest is {folders[-1].name}."
+            )
+        if len(found) > 1:
+            raise UsageError(
+                f"{reference!r} is ambiguous: {found[-1].name} or {found[-2].name}.",
+                "Give more of the id.",
+            )
+        return found[0]
+
+    def read(self, path: Path, model: type[Read]) -> Read:
+        """Read a JSON document.
+
+        Raises:
+            DataError: it was modified, or is of a newer format.
+            DiskError: it cannot be read.
+        """
+        return self._parsed(str(path), _content(path), model, self.repair)
+
+    def read_lines(self, path: Path, model: type[Read], repair: str = "") -> list[Read]:
+        """Read a file with a JSON document on each line; nothing where there is no such file.
+
+        What was never completed is left out: a last line that was cut off, and lines with zeros,
+        which some file systems leave where a power cut took the content of a block.
+
+        Raises:
+            DataError: a line was modified.
+            DiskError: the file cannot be read.
+        """
+        if not path.exists():
+            return []
+        lines = _whole_lines(_content(path)).splitlines()
+        return [
+            self._parsed(f"{path}, line {number}", line, model, repair or self.repair)
+            for number, line in enumerate(lines, start=1)
+            if b"\0" not in line
+        ]
+
+    def _parsed(self, where: str, content: bytes, model: type[Read], repair: str) -> Read:
+        try:
+            fields = parse_json(content)
+            newest = model.model_fields["format"].default if "format" in model.model_fields else 1
+            version = fields.get("format", 1) if isinstance(fields, dict) else 1
+            if isinstance(version, int) and version > newest:
+                raise NewerFormatError(where, version, newest)
+            return model.model_validate(fields)
+        except ValueError as error:
+            article = "an" if self.noun[0] in "aeiou" else "a"
+            raise DataError(
+                f"{where}: this is not a valid record of {article} {self.noun}: "
+                f"{explain_mistake(error, model)}.",
+                f"The file was modified. {repair}",
+            ) from error
+
+
+class Journal(Generic[Header, Entry]):
+    """One folder. A kind of journal is a subclass that says what its entries mean.
+
+    Attributes:
+        folder: where it lies.
+        header: what was begun.
+    """
+
+    kind: ClassVar[JournalKind[Any, Any]]
+
+    def __init__(self, folder: Path, header: Header) -> None:
+        self.folder = folder
+        self.header = header
+        self._entries: dict[int, list[Entry]] = {}
+
+    @classmethod
+    def begin(cls, header: Header) -> Self:
+        """Make a folder."""
+        made = cls(cls.kind.root() / header.id, header)
+        made.rewrite_header(header)
+        return made
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read a folder; its entries are read when they are asked for.
+
+        Raises:
+            DataError: the header was modified, or is of a newer format.
+            DiskError: it cannot be read.
+        """
+        return cls(folder, cls.kind.read(folder / cls.kind.file, cls.kind.header))
+
+    @classmethod
+    def find(cls, reference: str) -> Self:
+        """Return the one that a person means.
+
+        Raises:
+            UsageError, DataError, DiskError: as for ``JournalKind.find`` and ``read``.
+        """
+        return cls.read(cls.kind.find(reference))
+
+    @contextmanager
+    def locked(self, progress: Progress) -> Iterator[None]:
+        """Keep other commands from it within the block; first forget what was read before."""
+        waiting = f"{self.header.id} is running in another terminal. Waiting for it."
+        with locked(self.folder / LOCK_FILE, progress, waiting=waiting):
+            self._entries.clear()
+            yield
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The entries, where all are in one file.
+
+        Raises:
+            DataError, DiskError: as for ``entries_of``.
+        """
+        return self.entries_of(0)
+
+    def entries_file(self, number: int = 0) -> Path:
+        """Return the file of entries, or the one with a number."""
+        return self.folder / self.kind.entries_file.format(number)
+
+    def entries_of(self, number: int) -> Sequence[Entry]:
+        """Return the entries of the file with a number, in the order in which they were made.
+
+        Raises:
+            DataError: one was modified.
+            DiskError: the file cannot be read.
+        """
+        if number not in self._entries:
+            read = self.kind.read_lines(self.entries_file(number), self.kind.entry)
+            self._entries.setdefault(number, read)  # another thread may have been first
+        return self._entries[number]
+
+    def append(self, *entries: Entry, number: int = 0, is_synced: bool = True) -> None:
+        """Add entries durably, as ``append_lines`` does."""
+        self.entries_of(number)
+        append_lines(self.entries_file(number), entries, is_synced=is_synced)
+        self._entries[number] += entries
+
+    def rewrite(self, entries: Sequence[Entry]) -> None:
+        """Replace all entries, where they are in one file."""
+        write_lines(self.entries_file(), entries)
+        self._entries[0] = list(entries)
+
+    def rewrite_header(self, header: Header) -> None:
+        """Replace the header."""
+        write_whole(self.folder / self.kind.file, as_json(header).encode())
+        self.header = header
+
+
+class CommandJournal(Journal[Command, Entry], Generic[Command, Entry]):
+    """The journal of a command that resumes when it is repeated."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the same command begins another one."""
+        raise NotImplementedError
+
+    @classmethod
+    def resume(cls, header: Command, progress: Progress, *, since: str = "") -> Self | None:
+        """Return the latest journal of the same command, unless it is finished.
+
+        Args:
+            since: the beginning of an id; older ones are not looked at.
+        """
+        for folder in reversed(cls.kind.folders()):
+            if folder.name < since:
+                return None
+            try:
+                found = cls.read(folder)
+                if found.header.fingerprint == header.fingerprint:
+                    return None if found.is_finished else found
+            except (DataError, DiskError) as error:
+                progress.say(f"skipped: {error.message}")
+        return None
+
+
+def append_lines(path: Path, values: Sequence[BaseModel], *, is_synced: bool = True) -> None:
+    """Append a JSON document for each value; a last line that was cut off is removed first.
+
+    Args:
+        is_synced: they survive a power failure right afterwards; if not, the end of this program.
+    """
+    is_new = not path.exists()
+    try:
+        with path.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":
+                    file.truncate(len(_whole_lines(_content(path))))
+            file.write(_lines(values))
+            file.flush()
+            if is_synced:
+                os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+    if is_new and is_synced:
+        sync_folder(path.parent)
+
+
+def write_lines(path: Path, values: Sequence[BaseModel]) -> None:
+    """Write a JSON document for each value, and nothing else, durably."""
+    write_whole(path, _lines(values))
+
+
+def _lines(values: Sequence[BaseModel]) -> bytes:
+    return "".join(f"{each.model_dump_json()}\n" for each in values).encode()
+
+
+def _whole_lines(content: bytes) -> bytes:
+    return content[: content.rfind(b"\n") + 1]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _matching(folders: Sequence[Path], reference: str) -> list[Path]:
+    return [
+        folder
+        for folder in folders
+        if folder.name.startswith(reference) or folder.name.endswith(reference)
+    ]

@@ -16,7 +16,7 @@ from armload.analysis.pairing import (
     seconds_of,
     shared_measures,
 )
-from armload.analysis.sanity import departure, departure_line
+from armload.analysis.sanity import departure
 from armload.analysis.statistics import (
     FEWEST_RUNS,
     Difference,
@@ -26,6 +26,7 @@ from armload.analysis.statistics import (
     runs_to_see,
     spread_of,
 )
+from armload.analysis.wording.findings import departure as departure_sentence
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
 
@@ -223,7 +224,7 @@ def _notes(one: Group, other: Group, measured: tuple[Measured, ...]) -> list[str
         )
         found = departure(b.text, a.text, name=a.name, same_model=same_model)
         if found.kind != "same":
-            notes.append(departure_line(found))
+            notes.append(departure_sentence(found))
     return notes
 
 

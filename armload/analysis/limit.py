@@ -1,4 +1,4 @@
-"""What limited a run: one sentence with figures, and what to try next."""
+"""What limited a run, from medians over its generating steps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ from armload.analysis.columns import (
     switches_per_token,
     without_storage,
 )
-from armload.analysis.run import Limit
+from armload.analysis.limit_figures import (
+    BandwidthLimit,
+    ComputeLimit,
+    IdleThreads,
+    LimitFigures,
+    NothingDecoded,
+    OtherProgram,
+    StorageLimit,
+    StorageReads,
+    UnknownBandwidth,
+)
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
-from armload.boards.conditions import Conditions, within_group
-from armload.core.values import counted, format_bytes
-from armload.engines.job import BoardRecord, ModelRecord, RateKind
+from armload.boards.conditions import Conditions
+from armload.engines.job import BoardRecord, ModelRecord
 from armload.engines.plan import cpu_numbers
 from armload.engines.trace import Step, Trace, Weights
 
@@ -48,8 +57,8 @@ def find_limit(
     board: BoardRecord,
     before: Conditions,
     cpus: str | None = None,
-) -> Limit:
-    """Say what limited the generating steps, from medians over them.
+) -> LimitFigures:
+    """Return what limited the generating steps.
 
     Args:
         header: of its trace; none when the engine ended before it began one.
@@ -74,85 +83,58 @@ def find_limit(
     if board.memory_bytes_per_s is not None:
         share = weights_bytes_per_s / board.memory_bytes_per_s
         if share >= BANDWIDTH_LIMITED_FROM:
-            return Limit(
-                cause="memory bandwidth",
-                sentence=(
-                    f"Limited by memory bandwidth: each {_pass(decode)} reads "
-                    f"{format_bytes(weights_bytes)} of weights at "
-                    f"{format_bytes(weights_bytes_per_s)}/s, {share:.0%} of "
-                    f"{_the(board.memory_rate)} {format_bytes(board.memory_bytes_per_s)}/s."
-                ),
-                advice="Use a quantisation with fewer bits; more threads will not help.",
+            return BandwidthLimit(
+                has_single_tokens=_has_single_tokens(decode),
+                weights_bytes=weights_bytes,
+                weights_bytes_per_s=weights_bytes_per_s,
+                memory_bytes_per_s=board.memory_bytes_per_s,
+                memory_rate=board.memory_rate,
             )
     elif weights_bytes_per_s >= SLOWEST_BOARD_BYTES_PER_S:
-        return Limit(
-            cause="unknown",
-            sentence=(
-                f"The threads were busy {_share(busy)} of the time and {read}, with weights read "
-                f"from memory at {format_bytes(weights_bytes_per_s)}/s; this board's "
-                "maximum is unknown."
-            ),
-            advice="Set facts.memory_bytes_per_s in the board's file to tell memory from compute.",
+        return UnknownBandwidth(
+            busy_share=busy, reads=read, weights_bytes_per_s=weights_bytes_per_s
         )
-    return _compute(busy, weights_bytes_per_s, threads, board, model, cpus, read)
+    return ComputeLimit(
+        threads=threads,
+        cores=board.cores,
+        busy_share=busy,
+        reads=read,
+        weights_bytes_per_s=weights_bytes_per_s,
+        memory_bytes_per_s=board.memory_bytes_per_s,
+        memory_rate=board.memory_rate,
+        cpus=cpus,
+        cpus_cores=board.cores if cpus is None else len(cpu_numbers(cpus)),
+        quantisation=model.quantisation or "",
+    )
 
 
-def _pass(decode: Sequence[Step]) -> str:
-    return "pass over the weights" if any(step.tokens > 1 for step in decode) else "token"
+def _has_single_tokens(decode: Sequence[Step]) -> bool:
+    return all(step.tokens <= 1 for step in decode)
 
 
-def _share(busy: float) -> str:
-    # The kernel's CPU time and the clock are not read at the same moment.
-    return f"{min(busy, 1.0):.0%}"
-
-
-def _the(kind: RateKind | None) -> str:
-    return "this board's" if kind is None else f"the {kind}"
-
-
-def _nothing_decoded(header: Trace | None) -> Limit:
+def _nothing_decoded(header: Trace | None) -> NothingDecoded:
     if header is None:
-        sentence, advice = (
-            "The engine ended before it decoded any token.",
-            "See how the program ended.",
-        )
-    elif header.source == "watch":
-        sentence, advice = "Without times per token, the limit cannot be determined.", ""
-    else:
-        sentence = "Too few tokens were generated to determine what limits the speed."
-        advice = "Generate more tokens with -n."
-    return Limit(cause="unknown", sentence=sentence, advice=advice)
+        return NothingDecoded(lacking="trace")
+    return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
 
 
-def _what_was_read(decode: Sequence[Step], rate: float) -> str:
-    """Say what generating read from storage, where that is too little to be what limits."""
+def _what_was_read(decode: Sequence[Step], rate: float) -> StorageReads:
     if not any(step.read_bytes or step.major_faults for step in decode):
-        return "nothing was read from storage"
+        return StorageReads()
     tokens = sum(step.output_tokens for step in decode)
     share = sum(storage_s(step, rate) for step in decode) / sum(step.duration_s for step in decode)
-    took = "less than 1%" if share < 0.01 else f"about {min(share, 1.0):.0%}"
     if all(step.read_bytes is None for step in decode):
         faults = sum(step.major_faults for step in decode) / tokens
-        return f"reading storage took {took} of the time ({faults:,.1f} major faults per token)"
-    per_token = format_bytes(sum(step.read_bytes or 0 for step in decode) / tokens)
-    return f"reading storage took {took} of the time ({per_token} per token)"
+        return StorageReads(time_share=share, faults_per_token=faults)
+    read_bytes = sum(step.read_bytes or 0 for step in decode)
+    return StorageReads(time_share=share, bytes_per_token=read_bytes / tokens)
 
 
-def _of_a_watched_program(decode: Sequence[Step], board: BoardRecord, read: str) -> Limit:
-    """Describe the limit as far as it is known without threads and weights."""
+def _of_a_watched_program(
+    decode: Sequence[Step], board: BoardRecord, read: StorageReads
+) -> OtherProgram:
     busy = median(step.cpu_ns / 1e9 / step.duration_s for step in decode)
-    return Limit(
-        cause="unknown",
-        sentence=(
-            f"While text was generated, the program kept {busy:.1f} of {board.cores} cores busy "
-            f"and {read}; for a program other than armload's engine, memory and compute limits "
-            "cannot be "
-            "told apart."
-        ),
-        advice="Try more threads if the program has an option for it."
-        if busy < BUSY_FROM * board.cores
-        else "",
-    )
+    return OtherProgram(busy_cores=busy, cores=board.cores, reads=read)
 
 
 def _storage(
@@ -161,104 +143,29 @@ def _storage(
     board: BoardRecord,
     before: Conditions,
     streamed: Weights | None,
-) -> Limit:
-    pass_s = median(step.duration_s for step in decode)
-    free = before.memory_available_bytes
-    of_free = f"{format_bytes(free)} of free memory{within_group(before)}"
-    if all(step.read_bytes is None for step in decode):
-        faults = median(step.major_faults for step in decode)
-        what = (
-            f"each {_pass(decode)} waited {faults:,.0f} times for pages of the model to be read, "
-            f"{pass_s:.2g} s in total including compute (this kernel does not count the bytes)"
-        )
-    else:
-        read_per_pass = median(step.read_bytes or 0 for step in decode)
-        rate = read_per_pass / pass_s
-        known = board.storage_read_bytes_per_s
-        of_known = (
-            f", {rate / known:.0%} of {_the(board.storage_read_rate)} {format_bytes(known)}/s"
-            if known
-            else ""
-        )
-        what = (
-            f"each {_pass(decode)} reads {format_bytes(read_per_pass)} at {format_bytes(rate)}/s"
-            f"{of_known}"
-        )
-    target = ROOM_TO_STAY * free
-    advice = (
-        f"Use a model file smaller than {format_bytes(target)} ({ROOM_TO_STAY:.0%} of the free "
-        "memory): then no weights need to be read again from storage."
-    )
-    if streamed is not None:
-        why = (
-            f"{format_bytes(streamed.held_bytes)} of the {format_bytes(streamed.weights_bytes)} "
-            f"of weights stay in memory, with {of_free} before the run"
-        )
-    elif model.size_bytes is None:
-        why = f"there were {of_free}"
-    elif model.size_bytes > free:
-        excess = format_bytes(model.size_bytes - free)
-        why = f"the model is {excess} larger than the {of_free}"
-    else:
-        why = f"the model's {format_bytes(model.size_bytes)} did not stay in the {of_free}"
-        if model.size_bytes <= target:
-            advice = (
-                "The model fitted before the run. Compare the free memory before and after it: if "
-                "it fell by more than the model takes, another program took it."
-            )
-    return Limit(cause="storage", sentence=f"Limited by storage: {what}; {why}.", advice=advice)
-
-
-def _waiting(decode: Sequence[Step], thread_count: int, read: str) -> Limit:
-    busy, switches = busy_share(decode, thread_count), switches_per_token(decode)
-    alone = thread_count == 1
-    threads = counted(thread_count, "thread")
-    why = "it was preempted" if alone else "they waited for each other or were preempted"
-    advice = "" if alone else ", and try fewer threads with --threads"
-    return Limit(
-        cause="unknown",
-        sentence=(
-            f"The engine's {threads} ran only {busy:.0%} of the time and {read}: "
-            f"{why} ({switches:.0f} involuntary switches per token)."
-        ),
-        advice=f"Check for other programs on the board{advice}.",
+) -> StorageLimit:
+    counts_bytes = any(step.read_bytes is not None for step in decode)
+    return StorageLimit(
+        has_single_tokens=_has_single_tokens(decode),
+        pass_s=median(step.duration_s for step in decode),
+        read_bytes_per_pass=median(step.read_bytes or 0 for step in decode)
+        if counts_bytes
+        else None,
+        faults_per_pass=median(step.major_faults for step in decode),
+        storage_bytes_per_s=board.storage_read_bytes_per_s,
+        storage_rate=board.storage_read_rate,
+        free_bytes=before.memory_available_bytes,
+        memory_limit_bytes=before.memory_limit_bytes,
+        held_bytes=streamed.held_bytes if streamed else None,
+        weights_bytes=streamed.weights_bytes if streamed else None,
+        model_bytes=model.size_bytes,
     )
 
 
-def _compute(
-    busy: float,
-    weights_bytes_per_s: float,
-    threads: int,
-    board: BoardRecord,
-    model: ModelRecord,
-    cpus: str | None,
-    read: str,
-) -> Limit:
-    cores = board.cores if cpus is None else len(cpu_numbers(cpus))
-    if threads < cores:
-        advice = f"Try more threads: --threads {cores}."
-    elif cores < board.cores:
-        advice = f"Try more cores than --cpus {cpus}."
-    elif model.quantisation == FASTEST_QUANTISATION:
-        advice = "Use a smaller model: this quantisation is already the cheapest to compute."
-    else:
-        advice = (
-            f"Try the model in {FASTEST_QUANTISATION}, the cheapest quantisation to compute on "
-            "this CPU, or a smaller model."
-        )
-    known = board.memory_bytes_per_s
-    memory = (
-        f"even the slowest board's memory gives {format_bytes(SLOWEST_BOARD_BYTES_PER_S)}/s"
-        if known is None
-        else f"the memory gives {_the(board.memory_rate)} {format_bytes(known)}/s"
-    )
-    return Limit(
-        cause="compute",
-        sentence=(
-            f"Limited by compute: {threads} of {board.cores} cores "
-            f"{'was' if threads == 1 else 'were'} busy {_share(busy)} of the time, {read}, and "
-            f"weights were read from memory at {format_bytes(weights_bytes_per_s)}/s, while "
-            f"{memory}."
-        ),
-        advice=advice,
+def _waiting(decode: Sequence[Step], threads: int, read: StorageReads) -> IdleThreads:
+    return IdleThreads(
+        threads=threads,
+        busy_share=busy_share(decode, threads),
+        reads=read,
+        switches_per_token=switches_per_token(decode),
     )

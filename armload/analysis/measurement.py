@@ -9,6 +9,7 @@ from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Run
 from armload.analysis.sanity import doubts_about_text
 from armload.analysis.summary import prompting, token_times
+from armload.analysis.wording.findings import text_fault
 from armload.engines.llama_cpp import REPACK_OPTIONS, repacked
 from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.plan import Plan
@@ -123,7 +124,7 @@ def _garbage(run: Run) -> str:
     if run.watched is not None and run.watched.reads == "llm_bench":
         return ""
     of_words = run.plan is not None and run.plan.prompt_tokens is not None
-    return " ".join(doubts_about_text(run.text, of_words=of_words))
+    return " ".join(map(text_fault, doubts_about_text(run.text, of_words=of_words)))
 
 
 def _split(words: tuple[str, ...]) -> list[str]:

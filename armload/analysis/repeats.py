@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import median
 
-from armload.analysis.run import Finding, Run, Verdict
+from armload.analysis.findings import TooFewRepeats, WideSpreadOfRepeats
+from armload.analysis.run import Run, Verdict
 from armload.analysis.speed_doubts import MEDIAN_WITHIN
 from armload.analysis.statistics import CONFIDENCE, Interval
+from armload.analysis.wording.findings import valid_with_repeats, verdict
 from armload.core.values import Value, counted
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
@@ -199,17 +201,15 @@ def judged_together(runs: Sequence[Run]) -> list[Run]:
 
 def _judged(run: Run, found: Known) -> Run:
     wanted = max(MEDIAN_WITHIN, (run.place.precision if run.place else None) or 0)
-    of_all = f"the median of {found.runs} runs is known"
     if found.within is not None and found.within <= wanted:
-        note = f"Valid with its repeats: {of_all} within {found.within:.1%}."
+        note = valid_with_repeats(found.runs, found.within)
         return run.model_copy(update={"verdict": Verdict.of(()), "notes": (*run.notes, note)})
-    sentence = (
-        f"Too few repeats: {found.runs} of at least {FEWEST_FIGURES}."
+    finding = (
+        TooFewRepeats(runs=found.runs, needed_runs=FEWEST_FIGURES)
         if found.within is None
-        else f"Too few repeats for their spread: {of_all} only within {found.within:.1%}."
+        else WideSpreadOfRepeats(runs=found.runs, within=found.within)
     )
-    finding = Finding(name="few tokens", sentence=f"{sentence} Allow more (--precision-time).")
-    return run.model_copy(update={"verdict": Verdict.of([finding])})
+    return run.model_copy(update={"verdict": verdict([finding])})
 
 
 def _out_of_time(

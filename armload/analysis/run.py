@@ -8,11 +8,12 @@ Format history: 1, the first; 2, every engine has its name, ``tokens`` became ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import JsonValue
 
 from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
+from armload.analysis.findings import Figures, FindingName
+from armload.analysis.limit_figures import LimitCause, LimitFigures
 from armload.analysis.sanity import Departure
 from armload.analysis.speculation import Speculation, WithoutSpeculation
 from armload.boards.conditions import Conditions
@@ -23,25 +24,6 @@ from armload.engines.output import EngineTimes, Memory
 from armload.engines.trace import Step, Trace
 
 FORMAT = 2
-
-FindingName = Literal[
-    "exit",
-    "no trace",
-    "token count",
-    "text",
-    "output",
-    "reference",
-    "throttled",
-    "contended",
-    "few tokens",
-    "unsteady",
-    "not cold",
-    "storage full",
-    "swapped",
-    "streaming",
-    "lease lost",
-]
-"""Every kind of reason to doubt a run."""
 
 
 class TokenTimes(Value):
@@ -95,12 +77,14 @@ class Limit(Value):
     """What limited the speed.
 
     Attributes:
-        cause: ``storage``, ``memory bandwidth``, ``compute`` or ``unknown``.
-        sentence: for people, with figures.
+        cause: ``unknown`` where the records do not tell.
+        figures: what was found, in numbers; none in a run that was kept before they were.
+        sentence: for people, as it was written with the run.
         advice: what to try next.
     """
 
-    cause: Literal["storage", "memory bandwidth", "compute", "unknown"]
+    cause: LimitCause
+    figures: LimitFigures | None = None
     sentence: str
     advice: str
 
@@ -110,10 +94,12 @@ class Finding(Value):
 
     Attributes:
         name: of the kind of reason, for programs.
-        sentence: with figures, for people.
+        figures: what was found, in numbers.
+        sentence: for people, as it was written with the run.
     """
 
     name: FindingName
+    figures: Figures
     sentence: str
 
 

@@ -51,31 +51,47 @@ class Departure(Value):
     there: str = ""
 
 
-def doubts_about_text(text: str, *, of_words: bool = False) -> list[str]:
+class TextFault(Value):
+    """What makes a text garbage.
+
+    Attributes:
+        kind: of the evidence.
+        share: of the characters that are white space.
+        repeated: what the end repeats: a character, or the beginning of a loop's unit.
+        times: how often.
+    """
+
+    kind: Literal["only white space", "not UTF-8", "white space", "repeated character", "loop"]
+    share: float | None = None
+    repeated: str = ""
+    times: int | None = None
+
+
+def doubts_about_text(text: str, *, of_words: bool = False) -> list[TextFault]:
     """Return the evidence that a text is garbage; empty if there is none.
 
     Args:
         of_words: its prompt was meaningless words, after which a loop is no evidence.
     """
     if not text.strip():
-        return ["The text contains only white space."]
+        return [TextFault(kind="only white space")]
     doubts = []
     # A token may end inside a character, and so may the last one.
     if "\ufffd" in text[:-1]:
-        doubts.append("The text is not valid UTF-8.")
+        doubts.append(TextFault(kind="not UTF-8"))
     white = sum(character.isspace() for character in text)
     if len(text) >= WHITE_FROM_CHARACTERS and white > WHITE_SHARE * len(text):
-        doubts.append(f"{white / len(text):.0%} of the text is white space.")
+        doubts.append(TextFault(kind="white space", share=white / len(text)))
     end = text.rstrip()
     last = len(end) - len(end.rstrip(end[-1]))
     if last >= (SAME_RULER_CHARACTER if end[-1] in _RULERS else SAME_CHARACTER):
-        doubts.append(f"The text ends in a repeated character: {end[-8:]!r}.")
+        doubts.append(TextFault(kind="repeated character", repeated=end[-1], times=last))
     elif not of_words and (end[-1] not in _RULERS or last < SAME_CHARACTER):
         doubts += _doubts_about_a_loop(end)
     return doubts
 
 
-def _doubts_about_a_loop(text: str) -> list[str]:
+def _doubts_about_a_loop(text: str) -> list[TextFault]:
     for unit, times in loops_at_end(text):
         covered = len(unit) * times
         if _is_short(unit):
@@ -88,7 +104,7 @@ def _doubts_about_a_loop(text: str) -> list[str]:
             is_stuck = times >= LONG_TIMES and covered >= LONG_SHARE * len(text)
         if is_stuck:
             shown = unit if len(unit) <= _EXCERPT else unit[:_EXCERPT] + "…"
-            return [f"The text ends in a loop: {shown!r} {times} times."]
+            return [TextFault(kind="loop", repeated=shown, times=times)]
     return []
 
 
@@ -140,15 +156,4 @@ def departure(text: str, reference: str, *, name: str, same_model: bool = True) 
         at_word=len(re.findall(r"\S+(?=\s)", text[:at])),
         here=text[at : at + _EXCERPT],
         there=reference[at : at + _EXCERPT],
-    )
-
-
-def departure_line(found: Departure) -> str:
-    """Say it in a sentence."""
-    if found.kind == "same":
-        return f"The text equals that of {found.reference}."
-    cause = ", of another model, prompt or sampling" if found.kind == "other model" else ""
-    return (
-        f"The text differs from that of {found.reference}{cause} after {found.at_word} words "
-        f"(character {found.at_character}): {found.here!r} instead of {found.there!r}."
     )

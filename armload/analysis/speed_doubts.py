@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 from armload.analysis.columns import (
     Cores,
@@ -14,12 +15,19 @@ from armload.analysis.columns import (
     without_storage,
 )
 from armload.analysis.conditions_log import Around, BackgroundProcess, busiest
-from armload.analysis.run import FindingName
+from armload.analysis.findings import (
+    Contended,
+    Figures,
+    MoreTokens,
+    Throttled,
+    ThrottledFromStart,
+    Unsteady,
+    WideSpread,
+)
 from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
 from armload.analysis.streaming import doubts_about_streaming
 from armload.analysis.summary import generating, quantile
 from armload.boards.conditions import Conditions
-from armload.core.values import counted
 from armload.engines.job import BoardRecord, Job
 from armload.engines.output import Output
 from armload.engines.trace import Step, Trace
@@ -53,41 +61,28 @@ _MORE_TOKENS_HELP = 10  # times as many; a median that takes more than that is d
 
 def doubts_about_speed(
     job: Job, output: Output, around: Around, *, measures_tokens: bool
-) -> list[tuple[FindingName, str]]:
-    """Return what slowed a run, by the names of the findings.
+) -> list[Figures]:
+    """Return what slowed a run.
 
     Args:
         measures_tokens: times per token are what the run was for.
     """
     steps = output.steps
-    named = _named(around.background or ())
+    process = busiest(around.background or (), share=NAMED_FROM_SHARE)
     cores = cores_of(output.header, job.before, job.plan.cpus if job.plan else None)
-    slowed = _doubts_about_frequency(steps, cores)
+    found: list[Figures] = [*_doubts_about_frequency(steps, cores)]
     if _ARM & set(job.board.cpu_features):  # elsewhere the maximum is that of one core alone
-        slowed += _doubts_from_the_start(steps, job.before, around, cores)
-    contended = (
-        []
-        if output.header is None
-        else _doubts_about_the_cpu(steps, output.header, named, job.board)
-    )
-    return [
-        *(("throttled", doubt) for doubt in slowed),
-        *(("contended", doubt) for doubt in contended),
-        *(_doubts_about_spread(job, output, named) if measures_tokens else ()),
-        *(("streaming", doubt) for doubt in doubts_about_streaming(output.header, steps)),
-    ]
-
-
-def _named(background_processes: Sequence[BackgroundProcess]) -> str:
-    found = busiest(background_processes, share=NAMED_FROM_SHARE)
-    if found is None:
-        return ""
-    return f"{found.name}{' (the kernel)' if found.kernel else ''}, {found.share:.0%} of a core"
+        found += _doubts_from_the_start(steps, job.before, around, cores)
+    if output.header is not None:
+        found += _doubts_about_the_cpu(steps, output.header, process, job.board)
+    if measures_tokens:
+        found += _doubts_about_spread(job, output, process)
+    return [*found, *doubts_about_streaming(output.header, steps)]
 
 
 def _doubts_from_the_start(
     steps: tuple[Step, ...], before: Conditions, around: Around, cores: Cores
-) -> list[str]:
+) -> list[ThrottledFromStart]:
     """Hold the fastest cores that the engine may use against the highest frequency they have."""
     usable = [
         cluster
@@ -108,20 +103,18 @@ def _doubts_from_the_start(
         return []
     had = {each.governor for each in usable if each.max_khz == fastest and each.governor}
     governor = around.governor or (had.pop() if len(had) == 1 else None)
-    governed = f" under the governor {governor}" if governor else ""
-    or_set_it = "" if governor == "performance" else ", or use --governor performance"
-    degrees = [step.celsius for step in known if step.celsius is not None]
-    heat = f", at up to {max(degrees):.0f} °C" if degrees else ""
     return [
-        (
-            f"Throttled from the start: the fastest cores never ran above {highest / 1e6:.2f} of "
-            f"their {fastest / 1e6:.2f} GHz{governed}{heat}. Let the board cool first "
-            f"(--cool-to){or_set_it}."
+        ThrottledFromStart(
+            highest_khz=highest, maximum_khz=fastest, governor=governor, celsius=_hottest(known)
         )
     ]
 
 
-def _doubts_about_frequency(steps: tuple[Step, ...], cores: Cores) -> list[str]:
+def _hottest(steps: Sequence[Step]) -> float | None:
+    return max((step.celsius for step in steps if step.celsius is not None), default=None)
+
+
+def _doubts_about_frequency(steps: tuple[Step, ...], cores: Cores) -> list[Throttled]:
     # The fastest core counts: the engine is on it, and slower clusters never reach it.
     known = [(step, khz) for step in generating(steps) if (khz := cores.khz(step))]
     if len(known) < _SPREAD_NEEDS_STEPS:
@@ -131,64 +124,46 @@ def _doubts_about_frequency(steps: tuple[Step, ...], cores: Cores) -> list[str]:
     share = sum(step.duration_s for step, _ in slowed) / sum(step.duration_s for step, _ in known)
     if not slowed or share < THROTTLED_FROM:
         return []
-    lowest = min(khz for _, khz in slowed)
-    degrees = [step.celsius for step, _ in slowed if step.celsius is not None]
-    heat = f", at up to {max(degrees):.0f} °C" if degrees else ""
     return [
-        (
-            f"Throttled: for {share:.0%} of the time none of the run's cores was above "
-            f"{THROTTLED_BELOW * highest / 1e6:.2f} GHz, down to {lowest / 1e6:.2f} of "
-            f"{highest / 1e6:.2f} GHz{heat}. Let the board cool first (--cool-to), or use "
-            "--governor performance."
+        Throttled(
+            time_share=share,
+            below_khz=THROTTLED_BELOW * highest,
+            lowest_khz=min(khz for _, khz in slowed),
+            peak_khz=highest,
+            celsius=_hottest([step for step, _ in slowed]),
         )
     ]
 
 
 def _doubts_about_the_cpu(
-    steps: tuple[Step, ...], header: Trace, named: str, board: BoardRecord
-) -> list[str]:
+    steps: tuple[Step, ...], header: Trace, process: BackgroundProcess | None, board: BoardRecord
+) -> list[Contended]:
     if header.threads is None:
         return []
+    per: Literal["token", "prompt"]
     prompt, quiet = prompt_without_storage(steps), without_storage(steps)
     if sum(step.duration_s for step in prompt) >= _SHORTEST_PROMPT_S:
-        busy, preempted = busy_share(prompt, header.threads), _preempted_in_prompt(prompt)
+        per, busy = "prompt", busy_share(prompt, header.threads)
+        switches: float = sum(step.involuntary_switches or 0 for step in prompt)
+        often = switches >= _SWITCHES_PER_S * sum(step.duration_s for step in prompt)
     elif len(quiet) >= _SPREAD_NEEDS_STEPS and sum(step.duration_s for step in quiet) > 0:
-        busy, preempted = busy_share(quiet, header.threads), _preempted_per_token(quiet)
+        per, busy = "token", busy_share(quiet, header.threads)
+        switches = switches_per_token(quiet)
+        often = switches >= _SWITCHES_PER_TOKEN
     else:
         return []
-    if busy >= CONTENDED_BELOW or not preempted:
+    if busy >= CONTENDED_BELOW or not often:
         return []
-    threads = counted(header.threads, "thread")
-    by = f", mostly by {named}" if named else ""
     return [
-        (
-            f"Contended: the engine's {threads} had the CPU for {busy:.0%} of the time and were "
-            f"preempted {preempted}{by}. End other programs {_where_else(board)}, or use fewer "
-            "threads."
+        Contended(
+            threads=header.threads,
+            busy_share=busy,
+            switches=round(switches),
+            per=per,
+            process=process,
+            workstation=board.workstation,
         )
     ]
-
-
-def _preempted_per_token(steps: Sequence[Step]) -> str:
-    switches = switches_per_token(steps)
-    often = switches >= _SWITCHES_PER_TOKEN
-    return f"{counted(round(switches), 'time')} per token" if often else ""
-
-
-def _preempted_in_prompt(steps: Sequence[Step]) -> str:
-    switches = sum(step.involuntary_switches or 0 for step in steps)
-    often = switches >= _SWITCHES_PER_S * sum(step.duration_s for step in steps)
-    return f"{counted(switches, 'time')} while they read the prompt" if often else ""
-
-
-def _where_else(board: BoardRecord) -> str:
-    workstation = board.workstation
-    if workstation is None:
-        return "there"
-    return (
-        "on this machine, whose CPU the virtual board shares (its load was "
-        f"{workstation.load:.1f} on {counted(workstation.cores, 'core')} when the run began)"
-    )
 
 
 def _of_one_width(steps: Sequence[Step]) -> list[Step]:
@@ -210,22 +185,20 @@ def ended_after(job: Job, output: Output) -> int | None:
     return generated if most is not None and generated < most else None
 
 
-def more_tokens(job: Job, output: Output, wanted: int) -> str:
-    """Say how to have so many tokens timed, without the sentence's end."""
-    tokens = ended_after(job, output)
-    if tokens is not None:
-        without = ", or omit --stop-at-end" if job.plan is not None else ""
-        return (
-            f"The model ended its answer after {counted(tokens, 'token')}: "
-            f"use a --prompt with a longer answer{without}"
-        )
-    if job.watched is not None and job.watched.n_predict is None:
-        return f"Let the program generate {wanted} tokens or more"
-    return f"Use -n {wanted} or more"
+def more_tokens(job: Job, output: Output, wanted: int) -> MoreTokens:
+    """Return what is known of how to have so many tokens timed."""
+    return MoreTokens(
+        wanted_tokens=wanted,
+        answer_tokens=ended_after(job, output),
+        has_plan=job.plan is not None,
+        has_count=job.watched is None or job.watched.n_predict is not None,
+    )
 
 
-def _doubts_about_spread(job: Job, output: Output, named: str) -> list[tuple[FindingName, str]]:
-    board, quiet = job.board, _of_one_width(without_storage(output.steps))
+def _doubts_about_spread(
+    job: Job, output: Output, process: BackgroundProcess | None
+) -> list[Unsteady | WideSpread]:
+    workstation, quiet = job.board.workstation, _of_one_width(without_storage(output.steps))
     samples = [step.duration_s / step.generated_tokens for step in quiet]
     if len(samples) < FEWEST_TOKENS:
         return []
@@ -233,13 +206,7 @@ def _doubts_about_spread(job: Job, output: Output, named: str) -> list[tuple[Fin
     if not median:  # a clock that stands still
         return []
     if len(samples) >= _SPREAD_NEEDS_STEPS and slow >= UNSTEADY_FROM * median:
-        doubt = (
-            f"Unsteady: one token in ten took {slow / median:.1f} times the median or more, "
-            "without reading from storage. "
-            + (f"Another program used the CPU ({named}). " if named else "")
-            + f"End other programs {_where_else(board)}, and run it again."
-        )
-        return [("unsteady", doubt)]
+        return [Unsteady(times_median=slow / median, process=process, workstation=workstation)]
     interval = median_interval(samples)
     if interval is None:
         return []
@@ -247,11 +214,6 @@ def _doubts_about_spread(job: Job, output: Output, named: str) -> list[tuple[Fin
     if off <= MEDIAN_WITHIN:
         return []
     wanted = tokens_to_know(samples, MEDIAN_WITHIN / 2)
-    repeats = "" if job.plan is None else ", or allow more time for repeats (--precision-time)"
-    advice = (
-        f"{more_tokens(job, output, wanted)}{repeats}."
-        if wanted <= _MORE_TOKENS_HELP * len(samples)
-        else f"Stop other processes {_where_else(board)}, or use --repeats."
-    )
-    doubt = f"Too few tokens for their spread: the median is known only within {off:.0%}. {advice}"
-    return [("few tokens", doubt)]
+    helps = wanted <= _MORE_TOKENS_HELP * len(samples)
+    more = more_tokens(job, output, wanted) if helps else None
+    return [WideSpread(within=off, more=more, workstation=workstation)]

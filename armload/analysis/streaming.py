@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
+from typing import Literal
 
+from armload.analysis.findings import LockedBytes, StreamedBytes
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
-from armload.core.values import Value, format_bytes
+from armload.core.values import Value
 from armload.engines.job import Job, ModelRecord
 from armload.engines.trace import Step, Trace, Weights
 from armload.engines.weights import BoardMemory, WeightsSettings
+
+WeightsNoteKind = Literal["not streamed", "lock refused", "memory ran short", "experts"]
+
+
+class WeightsNote(Value):
+    """What a reader of the figures should know of how the weights were held.
+
+    Attributes:
+        kind: what it is about.
+        reason: why they were not streamed, in the engine's words.
+        weights_bytes: that were locked before that was refused, or released.
+        is_anonymous: the rest is in anonymous memory, and not in the page cache.
+    """
+
+    kind: WeightsNoteKind
+    reason: str = ""
+    weights_bytes: int = 0
+    is_anonymous: bool = False
+
 
 READ_WITHIN = 0.05
 """Share of the streamed bytes by which the bytes read per token may differ from them."""
@@ -29,7 +50,9 @@ def streamed_weights(header: Trace | None) -> Weights | None:
     return last if last is not None and last.weights == "streamed" else None
 
 
-def doubts_about_streaming(header: Trace | None, steps: Sequence[Step]) -> list[str]:
+def doubts_about_streaming(
+    header: Trace | None, steps: Sequence[Step]
+) -> list[StreamedBytes | LockedBytes]:
     """Hold what was read and locked against what the program says that it streams and locks."""
     weights = streamed_weights(header)
     decode = [step for step in generating(steps) if step.model == 0]
@@ -39,44 +62,35 @@ def doubts_about_streaming(header: Trace | None, steps: Sequence[Step]) -> list[
     return [*_about_bytes_read(weights, settled), *_about_locking(weights, decode)]
 
 
-def _about_bytes_read(weights: Weights, steps: Sequence[Step]) -> list[str]:
+def _about_bytes_read(weights: Weights, steps: Sequence[Step]) -> list[StreamedBytes]:
     counted = [step.read_bytes for step in steps if step.read_bytes is not None]
     if not counted:
         return []
     read, streamed = median(counted), weights.streamed_bytes
     if abs(read - streamed) <= max(READ_WITHIN * streamed, ROOM_BYTES):
         return []
-    said = (
-        f"Each pass read {format_bytes(read)} from storage, but "
-        f"{format_bytes(weights.weights_bytes)} of weights less the "
-        f"{format_bytes(weights.held_bytes)} held in memory are {format_bytes(streamed)}"
-    )
-    if read < streamed:
-        return [f"{said}: the rest was in the page cache. Use --cold, and less memory."]
-    more = f"{said}: {format_bytes(read - streamed)} more than needed, with {weights.reads} reads."
-    if weights.released_bytes:
-        more += (
-            f" Memory ran short, and {format_bytes(weights.released_bytes)} of weights were "
-            "released: other programs took memory during the run."
-        )
-    return [more]
-
-
-def _about_locking(weights: Weights, steps: Sequence[Step]) -> list[str]:
-    locked = steps[-1].locked_bytes
-    if locked is None or locked >= weights.locked_bytes - LOCKED_WITHIN_BYTES:
-        return []
     return [
-        (
-            f"The program locked {format_bytes(weights.locked_bytes)} of weights, but the kernel "
-            f"reports {format_bytes(locked)} of locked memory (VmLck)."
+        StreamedBytes(
+            read_bytes=read,
+            streamed_bytes=streamed,
+            weights_bytes=weights.weights_bytes,
+            held_bytes=weights.held_bytes,
+            released_bytes=weights.released_bytes,
+            reads=weights.reads,
         )
     ]
 
 
+def _about_locking(weights: Weights, steps: Sequence[Step]) -> list[LockedBytes]:
+    locked = steps[-1].locked_bytes
+    if locked is None or locked >= weights.locked_bytes - LOCKED_WITHIN_BYTES:
+        return []
+    return [LockedBytes(said_bytes=weights.locked_bytes, counted_bytes=locked)]
+
+
 def notes_about_weights(
     header: Trace | None, settings: WeightsSettings | None, model: ModelRecord, before: Conditions
-) -> tuple[str, ...]:
+) -> tuple[WeightsNote, ...]:
     """Return what a reader of the figures should know of how the weights were held.
 
     Args:
@@ -89,36 +103,29 @@ def notes_about_weights(
         return _about_experts(settings, model, before)
     last = header.weights[-1]
     if last.weights == "mapped":
-        return (f"The weights were not streamed: {last.reason}.",)
+        return (WeightsNote(kind="not streamed", reason=last.reason),)
     notes = []
     if last.lock_refused:
-        instead = "kept in anonymous memory" if last.anonymous_bytes else "left in the page cache"
         notes.append(
-            f"Locking weights in memory was refused after {format_bytes(last.locked_bytes)}; the "
-            f"rest was {instead}. On the board, 'ulimit -l unlimited' permits it, or "
-            "RLIMIT_MEMLOCK of the service that starts the shell."
+            WeightsNote(
+                kind="lock refused",
+                weights_bytes=last.locked_bytes,
+                is_anonymous=bool(last.anonymous_bytes),
+            )
         )
     if last.released_bytes:
-        notes.append(
-            f"Memory ran short during the run: {format_bytes(last.released_bytes)} of resident "
-            "weights were released, and streamed from then on."
-        )
+        notes.append(WeightsNote(kind="memory ran short", weights_bytes=last.released_bytes))
     return tuple(notes)
 
 
 def _about_experts(
     settings: WeightsSettings | None, model: ModelRecord, before: Conditions
-) -> tuple[str, ...]:
+) -> tuple[WeightsNote, ...]:
     memory = BoardMemory.of(before)
     fits = (model.size_bytes or 0) + memory.reserve_bytes <= memory.available_bytes
     if fits or not model.experts or settings is None or settings.weights != "auto":
         return ()
-    return (
-        (
-            "The weights were not streamed, although they exceed the free memory: in a mixture of "
-            "experts, a token decides which weights are read."
-        ),
-    )
+    return (WeightsNote(kind="experts"),)
 
 
 _CONTEXT_OPTIONS = ("-c", "--ctx-size")

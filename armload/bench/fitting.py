@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from armload.analysis.recommendation import FittedModel, fitted, recommendation
+from armload.analysis.wording.predictions import FittedModel, fitted, recommendation
 from armload.boards.board import Board, RealReach, load_board
 from armload.boards.connect import connect
 from armload.conversion.quantising import quantised_for

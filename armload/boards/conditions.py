@@ -167,9 +167,12 @@ def workdir_mount(parts: Mapping[str, Sequence[str]]) -> Mount | None:
 
 def within_group(now: Conditions) -> str:
     """Say which limit bounds the available memory, in brackets; nothing where it is the board's."""
-    if now.memory_limit_bytes is None:
-        return ""
-    return f" (a control group is limited to {format_bytes(now.memory_limit_bytes)})"
+    return group_limit(now.memory_limit_bytes)
+
+
+def group_limit(limit_bytes: int | None) -> str:
+    """Say to what a control group limits the memory, in brackets; nothing without a limit."""
+    return "" if limit_bytes is None else f" (control group limit: {format_bytes(limit_bytes)})"
 
 
 def read_clusters(policies: Sequence[str], cores: Sequence[int]) -> tuple[ClusterState, ...]:

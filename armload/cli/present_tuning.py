@@ -190,7 +190,7 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
         reason = result.violation.reason
         cost = cost_words(tuned.tuning.objective, result.violation.cost)
         words = words_of(result.violation.setting, tuned.tuning.space.defaults, {})
-        terminal.show(f"Faster, but not allowed: {words} ({cost}): {reason}")
+        terminal.show(f"Faster, but violates a constraint: {words} ({cost}): {reason}")
     terminal.show(whole(f"plan    {result.plan}"))
     terminal.show(whole(f"tuning  {tuned.folder}"))
     terminal.show(whole(f"page    {write_page(told, tuned)}"))

@@ -162,4 +162,4 @@ def _way_of_reading(rates: Rates) -> str:
 
 
 def _declared(count: int | None, why_not: str) -> str:
-    return f"{format_bytes(count)}/s, declared" if count else f"not known: {why_not}"
+    return f"{format_bytes(count)}/s, declared" if count else f"unknown: {why_not}"

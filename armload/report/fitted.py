@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.recommendation import per_token
+from armload.analysis.wording.predictions import per_token
 from armload.bench.fitting import Fit
 from armload.core.values import format_bytes
 from armload.engines.prediction import Prediction

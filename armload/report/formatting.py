@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.columns import Cores, cores_of
-from armload.analysis.recommendation import per_token
 from armload.analysis.run import Run
-from armload.analysis.sanity import departure_line
 from armload.analysis.summary import generating
+from armload.analysis.wording.findings import departure as departure_sentence
+from armload.analysis.wording.predictions import per_token
 from armload.boards.conditions import Conditions
 from armload.core import values
 from armload.core.shell import join
@@ -315,7 +315,7 @@ def _ghz(khz: int | None) -> str:
 
 def reference_line(run: Run) -> str:
     """Say how the text compares with a reference's; nothing without one."""
-    return departure_line(run.reference) if run.reference else ""
+    return departure_sentence(run.reference) if run.reference else ""
 
 
 def _whole(reason: str) -> str:

@@ -101,5 +101,5 @@ def _counts(runs: Sequence[Run], found: Known | None) -> str:
 
 def _width(found: Known) -> str:
     if found.within is None:
-        return f"an interval takes {FEWEST_FIGURES} runs"
+        return f"an interval needs {FEWEST_FIGURES} runs"
     return f"known within {found.within:.1%}"

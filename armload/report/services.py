@@ -86,7 +86,9 @@ def services_view(services: Sequence[RunningService], boards: Sequence[str]) -> 
         boards: that were asked.
     """
     if not services:
-        return f"No services on {', '.join(boards)}. Ask others: armload serve.list --board a,b"
+        return (
+            f"No services on {', '.join(boards)}. For other boards: armload serve.list --board a,b"
+        )
     table = Rows(
         *(
             Column(heading=each)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from armload.analysis.run import Run
-from armload.analysis.sanity import departure, departure_line
+from armload.analysis.sanity import departure
 from armload.analysis.speculation import Speculation, WithoutSpeculation, beside_plain
+from armload.analysis.wording.findings import departure as departure_sentence
 from armload.core.values import Value
 from armload.report import formatting as words
 from armload.report.cells import Cell
@@ -15,11 +16,11 @@ from armload.report.cells import Cell
 _OUTCOMES = {
     "gains": "Speculation gains",
     "loses": "Speculation loses",
-    "unclear": "Speculation neither gains nor loses clearly",
+    "unclear": "Speculation makes no clear difference",
 }
 
 
-_NOT_VALID = "Whether speculation gains or loses, runs that are not valid cannot tell"
+_NOT_VALID = "Speculation cannot be judged from runs that are not valid"
 
 
 class SpeculationOfCell(Value):
@@ -99,7 +100,7 @@ def gains(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def _gain(found: WithoutSpeculation, s_per_token: float, *, valid: bool) -> tuple[str, ...]:
-    text = departure_line(found.text)
+    text = departure_sentence(found.text)
     opening = _OUTCOMES[found.outcome] if valid and found.valid else _NOT_VALID
     ratio = found.ratio
     if ratio is None:

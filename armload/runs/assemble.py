@@ -21,6 +21,7 @@ from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import judge
+from armload.analysis.wording import findings, limits
 from armload.boards.board import Board, Facts, RealReach
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
@@ -167,19 +168,27 @@ def assemble(job: Job, folder: Path) -> Run:
         memory=_peak(folder, output),
         text=output.text or "",
         exit=ended,
-        limit=find_limit(
-            steps,
-            header,
-            model=job.model,
-            board=job.board,
-            before=job.before,
-            cpus=job.plan.cpus if job.plan else None,
+        limit=limits.limit(
+            find_limit(
+                steps,
+                header,
+                model=job.model,
+                board=job.board,
+                before=job.before,
+                cpus=job.plan.cpus if job.plan else None,
+            )
         ),
-        verdict=judge(job, output, ended, around, found),
+        verdict=findings.verdict(judge(job, output, ended, around, found)),
         reference=found,
         without_speculation=read_without(job, summary, output.text or "", folder),
         result=output.result,
-        notes=(*output.notes, *notes_about_weights(header, job.plan, job.model, job.before)),
+        notes=(
+            *output.notes,
+            *map(
+                findings.weights_note,
+                notes_about_weights(header, job.plan, job.model, job.before),
+            ),
+        ),
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from armload.analysis.compute import Compute, from_facts
 from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
-from armload.analysis.recommendation import refusal, remedy, said_beforehand
 from armload.analysis.run import Run
+from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.probe import Probe

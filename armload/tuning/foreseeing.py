@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armload.analysis.recommendation import refusal
+from armload.analysis.wording.predictions import refusal
 from armload.boards.conditions import within_group
 from armload.core.values import counted, format_bytes
 from armload.engines.engine import MemoryNeed

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.sanity import doubts_about_text
+from armload.analysis.wording.findings import text_fault
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
@@ -204,7 +205,8 @@ def _garbage(records: Sequence[RequestRecord], *, of_words: bool) -> str:
     ]
     if len(doubts) <= _GARBAGE_FROM * len(records):
         return ""
-    return f"{len(doubts)} of {counted(len(records), 'answer')} are garbage: {doubts[0]}"
+    of_all = f"{len(doubts)} of {counted(len(records), 'answer')}"
+    return f"{of_all} are degenerate: {text_fault(doubts[0])}"
 
 
 def _failures(found: Metrics) -> str:

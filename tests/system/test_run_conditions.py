@@ -89,7 +89,7 @@ def test_a_busy_neighbour_is_named(person: Person) -> None:
     assert (busiest["name"], busiest["processes"]) == (NEIGHBOUR, 4)
     assert busiest["share"] > 0.3
     assert not run["verdict"]["valid"]
-    assert any(f"mostly by {NEIGHBOUR}, " in reason for reason in run["verdict"]["reasons"])
+    assert any(f"mostly by {NEIGHBOUR} (" in reason for reason in run["verdict"]["reasons"])
     shown = person.types("show", "--run", run["id"]).stdout
     assert f"{NEIGHBOUR} {busiest['share']:.0%} of a core" in " ".join(shown.split())
 

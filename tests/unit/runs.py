@@ -9,6 +9,7 @@ from armload.analysis.limit import find_limit
 from armload.analysis.run import Run, Verdict
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import judge
+from armload.analysis.wording import findings, limits
 from armload.boards.conditions import Conditions
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord
@@ -182,11 +183,12 @@ def _run(
         memory=Memory(max_rss_bytes=rss_bytes, max_vms_bytes=2 * rss_bytes) if rss_bytes else None,
         text=text,
         exit=ended,
-        limit=find_limit(steps, header, model=model, board=BOARD, before=BEFORE),
+        limit=limits.limit(find_limit(steps, header, model=model, board=BOARD, before=BEFORE)),
         verdict=Verdict(valid=True),
     )
     output = Output(header=header, steps=steps, text=text)
-    return run.model_copy(update={"verdict": judge(run, output, ended, Around(after=after))})
+    found = judge(run, output, ended, Around(after=after))
+    return run.model_copy(update={"verdict": findings.verdict(found)})
 
 
 def planned(run: Run, **changes: object) -> Run:

@@ -10,6 +10,7 @@ from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import judge
+from armload.analysis.wording import findings, limits
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory, Output
@@ -151,12 +152,16 @@ def _finished(
             "before": before,
             "after": base.after,
             "exit": ended,
-            "limit": find_limit(steps, trace, model=model, board=record, before=before),
-            "verdict": judge(
-                base.model_copy(update={"plan": plan, "board": record, "before": before}),
-                Output(header=trace, steps=steps, text=base.text if steps else ""),
-                ended,
-                Around(after=base.after),
+            "limit": limits.limit(
+                find_limit(steps, trace, model=model, board=record, before=before)
+            ),
+            "verdict": findings.verdict(
+                judge(
+                    base.model_copy(update={"plan": plan, "board": record, "before": before}),
+                    Output(header=trace, steps=steps, text=base.text if steps else ""),
+                    ended,
+                    Around(after=base.after),
+                )
             ),
         }
     )

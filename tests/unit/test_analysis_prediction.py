@@ -8,7 +8,7 @@ import pytest
 
 from armload.analysis.compute import Compute, from_facts
 from armload.analysis.prediction import BoardGives, Rate, predict
-from armload.analysis.recommendation import (
+from armload.analysis.wording.predictions import (
     fitted,
     recommendation,
     refusal,

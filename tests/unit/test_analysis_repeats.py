@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from armload.analysis.findings import FindingName
 from armload.analysis.repeats import (
     Precision,
     interval_of_figures,
@@ -20,7 +21,7 @@ from armload.analysis.repeats import (
     rank,
     stop,
 )
-from armload.analysis.run import Finding, FindingName, Run, Summary, TokenTimes, Verdict
+from armload.analysis.run import Run, Summary, TokenTimes, Verdict
 from armload.bench.sweep import Sweep, SweepEntry, SweepFolder
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
@@ -28,6 +29,7 @@ from armload.deploy.exit_reason import Exit
 from armload.engines.job import Place
 from armload.engines.plan import Plan
 from armload.runs import store
+from tests.unit.findings import finding as finding_of
 from tests.unit.runs import quick_run
 from tests.unit.samples import plan_cells, sweep_of
 
@@ -46,7 +48,7 @@ def run(
 ) -> Run:
     """Return a run of few tokens, so that its own do not show its median."""
     base = _base()
-    found = [Finding(name=finding, sentence=f"It was {finding}.")] if finding else []
+    found = [finding_of(finding, f"It was {finding}.")] if finding else []
     return base.model_copy(
         update={
             "id": f"{base.id}-{number}",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armload.analysis.sanity import departure, departure_line, doubts_about_text, loops_at_end
+from armload.analysis.sanity import TextFault, departure, doubts_about_text, loops_at_end
 from tests.unit.runs import TEXT
 
 STORY = Path(__file__).resolve().parents[3] / "shared" / "data" / "stories260K.expected.txt"
@@ -79,7 +79,7 @@ def test_garbage_is_found_out(name: str) -> None:
 
 def test_a_loop_is_named_with_its_unit_and_how_often() -> None:
     (doubt,) = doubts_about_text("The meaning is" + " of the" * 15)
-    assert "' of the' 15 times" in doubt
+    assert doubt == TextFault(kind="loop", repeated=" of the", times=15)
 
 
 @pytest.mark.skipif(not STORY.exists(), reason=f"{STORY} is not here")
@@ -125,10 +125,8 @@ def test_a_text_that_is_only_shorter_does_not_depart(text: str, reference: str) 
 def test_where_a_text_departs_is_said_in_words_and_characters() -> None:
     found = departure("the cat sat on the mat", "the cat sat by the door", name="20260101-r")
     assert (found.kind, found.at_character, found.at_word) == ("differs", 12, 3)
-    line = departure_line(found)
-    assert "after 3 words" in line
-    assert "'on the mat' instead of 'by the door'" in line
-    assert "20260101-r" in line
+    assert (found.here, found.there) == ("on the mat", "by the door")
+    assert found.reference == "20260101-r"
 
 
 def test_an_empty_text_departs_at_once() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from armload.analysis.findings import StreamedBytes
 from armload.analysis.run import Run
-from armload.analysis.streaming import doubts_about_streaming, notes_about_weights
+from armload.analysis.streaming import (
+    WeightsNote,
+    doubts_about_streaming,
+    notes_about_weights,
+)
 from tests.unit.streamed import HELD, MODEL, RELEASED, mapped_run, streamed_run
 
 
-def notes(run: Run, *, weights: str = "auto", experts: int = 0) -> tuple[str, ...]:
+def notes(run: Run, *, weights: str = "auto", experts: int = 0) -> tuple[WeightsNote, ...]:
     assert run.plan is not None
     plan = run.plan.model_copy(update={"weights": weights})
     model = MODEL.model_copy(update={"experts": experts})
@@ -18,7 +23,7 @@ def notes(run: Run, *, weights: str = "auto", experts: int = 0) -> tuple[str, ..
 
 def test_a_mixture_of_experts_that_exceeds_the_memory_says_why_it_was_not_streamed() -> None:
     (note,) = notes(mapped_run(), experts=8)
-    assert "in a mixture of experts, a token decides which weights are read" in note
+    assert note == WeightsNote(kind="experts")
 
 
 @pytest.mark.parametrize(
@@ -40,24 +45,23 @@ def test_where_locking_was_refused_the_note_says_where_the_weights_are_instead()
     refused = {"lock_refused": True, "locked_bytes": half}
     cached = HELD.model_copy(update={**refused, "cached_bytes": half})
     copied = HELD.model_copy(update={**refused, "anonymous_bytes": half})
-    (note,) = notes(streamed_run(cached))
-    assert "the rest was left in the page cache" in note
-    (note,) = notes(streamed_run(copied))
-    assert "the rest was kept in anonymous memory" in note
-    assert "ulimit -l unlimited" in note
+    refusal = WeightsNote(kind="lock refused", weights_bytes=half)
+    assert notes(streamed_run(cached)) == (refusal,)
+    assert notes(streamed_run(copied)) == (refusal.model_copy(update={"is_anonymous": True}),)
 
 
-def test_other_programs_are_named_only_where_memory_ran_short() -> None:
-    def told(run: Run) -> str:
+def test_more_bytes_read_than_streamed_are_told_with_what_was_released() -> None:
+    def told(run: Run) -> StreamedBytes:
         more = [
             step.model_copy(update={"read_bytes": 910_000_000}) if step.step else step
             for step in run.steps
         ]
         (doubt,) = doubts_about_streaming(run.trace, more)
+        assert isinstance(doubt, StreamedBytes)
         return doubt
 
     buffered = HELD.model_copy(update={"reads": "buffered"})
     doubt = told(streamed_run(buffered))
-    assert "311.0 MB more than needed, with buffered reads." in doubt
-    assert "other programs" not in doubt
-    assert "other programs took memory" in told(streamed_run(HELD, RELEASED))
+    assert (doubt.read_bytes, doubt.streamed_bytes) == (910_000_000, HELD.streamed_bytes)
+    assert (doubt.reads, doubt.released_bytes) == ("buffered", 0)
+    assert told(streamed_run(HELD, RELEASED)).released_bytes == RELEASED.released_bytes > 0

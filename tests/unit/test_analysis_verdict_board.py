@@ -5,6 +5,15 @@ from __future__ import annotations
 import pytest
 
 from armload.analysis.conditions_log import Around, BackgroundProcess, Cache, Swapped
+from armload.analysis.findings import (
+    Contended,
+    Figures,
+    NotCold,
+    Swapping,
+    Throttled,
+    ThrottledFromStart,
+    Unsteady,
+)
 from armload.analysis.verdict import judge
 from armload.boards.conditions import ClusterState, Conditions
 from armload.deploy.exit_reason import Exit
@@ -25,8 +34,8 @@ def reasons(
     plan: Plan | None = None,
     board: BoardRecord | None = None,
     header: Trace | None = None,
-) -> tuple[str, ...]:
-    verdict = judge(
+) -> list[Figures]:
+    return judge(
         quick_run().model_copy(
             update={
                 "plan": plan or Plan(n_predict=n_predict),
@@ -38,40 +47,49 @@ def reasons(
         Exit(status=0, meaning="ended well"),
         around,
     )
-    assert verdict.valid == (not verdict.reasons)
-    return verdict.reasons
 
 
 def test_what_preempted_the_threads_is_named() -> None:
     prompt = step(0, phase="prompt", tokens=8)
     steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
     (reason,) = reasons((prompt, *steps), beside(("stress-ng", 0.93)), n_predict=21)
-    assert "40 times per token, mostly by stress-ng, 93% of a core." in reason
+    assert isinstance(reason, Contended)
+    assert (reason.switches, reason.per) == (40, "token")
+    assert reason.process is not None
+    assert (reason.process.name, reason.process.share) == ("stress-ng", 0.93)
     (kernel,) = reasons((prompt, *steps), beside(("kswapd0", 0.4), kernel=True), n_predict=21)
-    assert "mostly by kswapd0 (the kernel), 40% of a core." in kernel
+    assert isinstance(kernel, Contended)
+    assert kernel.process is not None
+    assert kernel.process.kernel
     (unnamed,) = reasons((prompt, *steps), beside(("init", 0.02)), n_predict=21)
-    assert "mostly" not in unnamed
+    assert isinstance(unnamed, Contended)
+    assert unnamed.process is None
     (unsteady,) = reasons(
         steps_with_prompt([0.1] * 18 + [1.0] * 4), beside(("cc1", 1.9)), n_predict=23
     )
-    assert "Another program used the CPU (cc1, 190% of a core)" in unsteady
+    assert isinstance(unsteady, Unsteady)
+    assert unsteady.process is not None
+    assert (unsteady.process.name, unsteady.process.share) == ("cc1", 1.9)
 
 
 def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
-    assert reasons(steps_with_prompt([0.1] * 8), beside(("stress-ng", 0.93))) == ()
+    assert reasons(steps_with_prompt([0.1] * 8), beside(("stress-ng", 0.93))) == []
 
 
 def test_a_run_of_a_prompt_alone_is_contended_if_its_threads_were_preempted() -> None:
-    def read(busy_threads: float, switches: int) -> tuple[str, ...]:
+    def read(busy_threads: float, switches: int) -> list[Figures]:
         prompt = step(
             0, phase="prompt", tokens=128, busy_threads=busy_threads, involuntary_switches=switches
         )
         return reasons((prompt,), beside(("cc1", 1.2)), plan=Plan(n_predict=1, prompt_tokens=128))
 
     (reason,) = read(busy_threads=0.9, switches=40)
-    assert "preempted 40 times while they read the prompt, mostly by cc1" in reason
-    assert read(busy_threads=0.9, switches=0) == ()
-    assert read(busy_threads=1.9, switches=40) == ()
+    assert isinstance(reason, Contended)
+    assert (reason.switches, reason.per) == (40, "prompt")
+    assert reason.process is not None
+    assert reason.process.name == "cc1"
+    assert read(busy_threads=0.9, switches=0) == []
+    assert read(busy_threads=1.9, switches=40) == []
 
 
 def test_a_virtual_board_s_neighbours_are_those_of_this_machine() -> None:
@@ -81,13 +99,15 @@ def test_a_virtual_board_s_neighbours_are_those_of_this_machine() -> None:
     prompt = step(0, phase="prompt", tokens=8)
     steps = [step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21)]
     (contended,) = reasons((prompt, *steps), beside(), n_predict=21, board=on_workstation)
-    assert "End other programs on this machine" in contended
-    assert "its load was 8.1 on 2 cores when the run began" in contended
+    assert isinstance(contended, Contended)
+    assert contended.workstation == Workstation(cores=2, load=8.13)
     uneven = steps_with_prompt([0.1] * 18 + [1.0] * 4)
     (unsteady,) = reasons(uneven, beside(), n_predict=23, board=on_workstation)
-    assert "End other programs on this machine" in unsteady
+    assert isinstance(unsteady, Unsteady)
+    assert unsteady.workstation == Workstation(cores=2, load=8.13)
     (real,) = reasons(uneven, beside(), n_predict=23)
-    assert "this machine" not in real
+    assert isinstance(real, Unsteady)
+    assert real.workstation is None
 
 
 def beside(*background_processes: tuple[str, float], kernel: bool = False) -> Around:
@@ -117,7 +137,7 @@ def throttled(
     governor: str | None = None,
     arm: bool = True,
     header: Trace | None = None,
-) -> str:
+) -> Figures | None:
     board = board_record()
     found = reasons(
         steps,
@@ -127,26 +147,31 @@ def throttled(
         board=board if arm else board.model_copy(update={"cpu_features": ("sse2",)}),
         header=header,
     )
-    return " ".join(found)
+    assert len(found) <= 1
+    return found[0] if found else None
 
 
 def test_a_board_that_is_slow_from_the_start_is_found_out_by_its_maximum() -> None:
     slow = at_khz(1_800_000, 1_800_000, 1_416_000, 1_200_000, celsius=85.0)
     said = throttled(slow)
-    assert "Throttled from the start" in said
-    assert "never ran above 1.42 of their 2.40 GHz under the governor powersave" in said
-    assert "85 °C" in said
-    assert "or use --governor performance" in said
+    assert said == ThrottledFromStart(
+        highest_khz=1_416_000, maximum_khz=2_400_000, governor="powersave", celsius=85
+    )
     hot = throttled(slow, governor="performance")
-    assert "under the governor performance" in hot
-    assert "--governor" not in hot
-    assert throttled(at_khz(408_000, 408_000, 408_000, 2_400_000)) == ""
+    assert isinstance(hot, ThrottledFromStart)
+    assert hot.governor == "performance"
+    assert throttled(at_khz(408_000, 408_000, 408_000, 2_400_000)) is None
+
+
+def _from_start(found: Figures | None) -> tuple[int, int]:
+    assert isinstance(found, ThrottledFromStart)
+    return found.highest_khz, found.maximum_khz
 
 
 def test_the_cores_that_the_engine_was_kept_to_are_those_that_count() -> None:
     little = at_khz(1_800_000, 408_000, 408_000, 408_000)
-    assert throttled(little, cpus="0-1") == ""
-    assert "0.41 of their 2.40 GHz" in throttled(little, cpus="0,3")
+    assert throttled(little, cpus="0-1") is None
+    assert _from_start(throttled(little, cpus="0,3")) == (408_000, 2_400_000)
 
 
 def changing(first: tuple[int, ...], then: tuple[int, ...]) -> tuple[Step, ...]:
@@ -167,33 +192,34 @@ def test_cores_that_the_run_could_not_use_throttle_nothing(
     cpus: str | None, allowed: str | None
 ) -> None:
     header = allowed and trace().model_copy(update={"khz_cores": "0-3", "allowed_cores": allowed})
-    assert throttled(BIG_CORES_IDLE, cpus=cpus, header=header or None) == ""
+    assert throttled(BIG_CORES_IDLE, cpus=cpus, header=header or None) is None
     said = throttled(LITTLE_CORES_SLOW, cpus=cpus, header=header or None)
-    assert "Throttled: for" in said
-    assert "down to 1.20 of 1.80 GHz" in said
-    assert "Throttled" in throttled(BIG_CORES_IDLE)
-    assert throttled(LITTLE_CORES_SLOW) == ""
+    assert isinstance(said, Throttled)
+    assert (said.lowest_khz, said.peak_khz) == (1_200_000, 1_800_000)
+    assert isinstance(throttled(BIG_CORES_IDLE), Throttled)
+    assert throttled(LITTLE_CORES_SLOW) is None
 
 
 def test_a_trace_says_whose_frequencies_it_holds() -> None:
     some = trace().model_copy(update={"khz_cores": "2-3", "allowed_cores": "0-3"})
-    assert "0.41 of their 2.40 GHz" in throttled(at_khz(408_000, 408_000), header=some)
+    found = throttled(at_khz(408_000, 408_000), header=some)
+    assert _from_start(found) == (408_000, 2_400_000)
     kept = some.model_copy(update={"allowed_cores": "0-1"})
-    assert throttled(at_khz(408_000, 408_000), header=kept) == "", "none of its cores reports one"
+    assert throttled(at_khz(408_000, 408_000), header=kept) is None, "none of its cores reports one"
     none = some.model_copy(update={"khz_cores": ""})
-    assert throttled(at_khz(), header=none) == ""
+    assert throttled(at_khz(), header=none) is None
 
 
 def test_an_older_trace_of_the_last_cores_holds_the_frequencies_of_the_first() -> None:
     little = changing((1_800_000, 1_800_000), (408_000, 408_000))
-    assert throttled(little, cpus="2-3") == ""
+    assert throttled(little, cpus="2-3") is None
 
 
 def test_without_frequencies_or_off_arm_nobody_is_called_slow_from_the_start() -> None:
-    assert throttled(at_khz()) == ""
+    assert throttled(at_khz()) is None
     slow = at_khz(1_000_000, 1_000_000, 1_000_000, 1_000_000)
-    assert throttled(slow, arm=False) == ""
-    assert "Throttled" in throttled(slow)
+    assert throttled(slow, arm=False) is None
+    assert isinstance(throttled(slow), ThrottledFromStart)
 
 
 def test_swapping_is_told_in_figures() -> None:
@@ -203,13 +229,16 @@ def test_swapping_is_told_in_figures() -> None:
         swapped=Swapped(in_bytes=43_000_000, out_bytes=163_000_000),
     )
     (reason,) = reasons(steps, around, before=conditions(swap_used=10_000_000))
-    assert reason == (
-        "The board swapped 163.0 MB out and 43.0 MB in during the run "
-        "(10.0 MB were in use before, 130.0 MB of 1.0 GB after)."
+    assert reason == Swapping(
+        out_bytes=163_000_000,
+        in_bytes=43_000_000,
+        used_before_bytes=10_000_000,
+        used_after_bytes=130_000_000,
+        total_bytes=10**9,
     )
     little = Swapped(in_bytes=4096, out_bytes=0)
     quiet = Around(after=conditions(swap_used=2 << 20), swapped=little)
-    assert reasons(steps, quiet) == ()
+    assert reasons(steps, quiet) == []
 
 
 @pytest.mark.parametrize(
@@ -223,4 +252,4 @@ def test_a_run_that_was_to_be_cold_and_was_not_is_not_valid(
         Around(cache=cache),
         plan=Plan(n_predict=9, cold=True),
     )
-    assert len(found) == doubts
+    assert found == [NotCold()] * doubts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.run import Finding, Verdict
+from armload.analysis.run import Verdict
 from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.progress import Silent
@@ -24,6 +24,7 @@ from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
 from armload.runs import store
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
+from tests.unit.findings import finding
 from tests.unit.runs import quick_run
 
 
@@ -118,7 +119,7 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
     write_whole(folder / "stdout", f"{answer('1', 'again').model_dump_json()}\n".encode())
     harvest(made, Silent())
     assert made.sources(1) == [AnswerSource(run=folder.name, part=1, board=run.board.name)]
-    found = [Finding(name="output", sentence="Cut."), Finding(name="throttled", sentence="Hot.")]
+    found = [finding("output", "Cut."), finding("throttled", "Hot.")]
     store.save(run.model_copy(update={"verdict": Verdict.of(found)}), folder)
     harvest(made, Silent())
     again = EvaluationFolder.read(made.folder)

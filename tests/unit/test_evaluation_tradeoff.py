@@ -20,6 +20,7 @@ from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
 from armload.report.evaluation.tradeoff import tradeoff_view, write_tradeoff_page
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
+from tests.unit.findings import finding
 from tests.unit.runs import quick_run
 
 
@@ -217,8 +218,8 @@ def test_times_from_two_boards_are_refused() -> None:
 def test_times_of_an_invalid_run_are_called_so_and_the_answers_own_are_not_judged() -> None:
     evaluated(fails=False, parallel=8)
     a, b = find_sides("latest", "")
-    contended = Finding(name="contended", sentence="The CPU was busy.")
-    text = Finding(name="text", sentence="The text repeats itself.")
+    contended = finding("contended", "The CPU was busy.")
+    text = finding("text", "The text repeats itself.")
     (found,) = trade(a, b, runs=(_run_of(a, findings=[text]), _run_of(b, findings=[contended])))
     assert found.times_of == ("run-a.gguf", "run-b.gguf")
     assert found.doubts == ("Do not rely on the times of run-b.gguf: The CPU was busy.",)

@@ -161,5 +161,5 @@ def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:
     unknown = load_board("dayu200").model_copy(update={"facts": Facts()})
     found = parse_probe(output(core(0)), board.name)
     table = shown(probe_table(unknown, found, Missing(memory="a", storage="no model"), in_use=""))
-    assert "memory bandwidth not known: a" in table
-    assert "storage bandwidth not known: no model" in table
+    assert "memory bandwidth unknown: a" in table
+    assert "storage bandwidth unknown: no model" in table

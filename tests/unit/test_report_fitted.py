@@ -6,7 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from armload.analysis.recommendation import fitted, recommendation
+from armload.analysis.wording.predictions import fitted, recommendation
 from armload.bench.fitting import Fit
 from armload.report.fitted import fit_view
 from tests.unit.test_analysis_prediction import computing, gives, need, predicted

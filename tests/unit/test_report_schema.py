@@ -10,7 +10,8 @@ from typing import get_args
 import jsonschema
 import pytest
 
-from armload.analysis.run import FindingName, Run
+from armload.analysis.findings import FindingName
+from armload.analysis.run import Run
 from armload.cli.program import namespace
 from armload.engines.every import ENGINES
 from armload.engines.trace import Step

@@ -72,7 +72,7 @@ def test_that_nothing_was_drafted_is_said() -> None:
 def test_losing_is_called_losing() -> None:
     speed, text = gain_lines(beside([0.1]))
     assert "Speculation loses: 2.00 times slower than without, 200 ms instead of 100 ms" in speed
-    assert text == "The text equals that of r."
+    assert text == "The text matches that of r."
 
 
 def test_gaining_is_called_gaining_and_another_text_is_shown() -> None:
@@ -82,7 +82,7 @@ def test_gaining_is_called_gaining_and_another_text_is_shown() -> None:
 
 
 def test_what_may_be_chance_is_not_called_a_gain() -> None:
-    assert "neither gains nor loses clearly" in gain_lines(beside([0.205]))[0]
+    assert "makes no clear difference" in gain_lines(beside([0.205]))[0]
 
 
 def test_runs_that_are_not_valid_show_neither_gain_nor_loss() -> None:
@@ -90,7 +90,7 @@ def test_runs_that_are_not_valid_show_neither_gain_nor_loss() -> None:
     doubted = run.model_copy(update={"verdict": run.verdict.model_copy(update={"valid": False})})
     for each in (doubted, beside([0.1], valid=False)):
         speed, _ = gain_lines(each)
-        assert "runs that are not valid cannot tell: 2.00 times slower" in speed
+        assert "judged from runs that are not valid: 2.00 times slower" in speed
         assert "Speculation loses" not in speed
 
 

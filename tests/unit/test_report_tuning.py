@@ -78,7 +78,10 @@ def test_the_page_holds_the_result_and_every_figure_with_its_sentence(report: Re
     assert report.headline == "m on kitchen, tuned for time per generated token"
     for sentence in (report.headline, RESULT.sentence, RESULT.ended, "tuned-kitchen-m.yaml"):
         assert sentence in text
-    assert "Faster, but not allowed: 4 threads, KV cache q4_0 (20 tokens/s): not text" in text
+    assert (
+        "Faster, but violates a constraint: 4 threads, KV cache q4_0 (20 tokens/s): not text"
+        in text
+    )
     names = [picture.figure.name for picture in report.pictures]
     assert names == ["best-so-far", "effects", "pareto"]
     for picture in report.pictures:
@@ -127,7 +130,7 @@ def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
     report = write_tuning_report(told, tmp_path / "out")
     assert [picture.figure.name for picture in report.pictures] == ["best-so-far", "effects"]
     text = Page(report.page.read_text()).shown
-    assert "The search has not ended. Best so far: 0.205 s with 4 threads." in text
+    assert "The search is incomplete. Best so far: 0.205 s with 4 threads." in text
 
 
 def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
@@ -135,7 +138,7 @@ def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
     report = write_tuning_report(told_of(kept(tmp_path, failed)), tmp_path / "out")
     assert report.pictures == ()
     text = Page(report.page.read_text()).shown
-    assert "No setting has worked so far." in text
+    assert "Every configuration has failed so far." in text
     assert "failed: exit 1" in text
 
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from armload.analysis.run import Finding, FindingName, Verdict
+from armload.analysis.findings import FindingName
+from armload.analysis.run import Verdict
 from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
 from armload.engines.plan import Plan, cpu_numbers, cpu_words
@@ -24,6 +25,7 @@ from armload.tuning.space import Choice, Setting, Space
 from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
 from armload.tuning.wish import Requests, Wish
+from tests.unit.findings import finding
 from tests.unit.runs import quick_run
 from tests.unit.samples import binary, conditions, model
 from tests.unit.test_engines_speculation import site
@@ -221,6 +223,6 @@ def test_what_the_engine_would_refuse_is_not_tried(fields: dict[str, Any], reaso
 def test_a_run_is_disturbed_by_what_slows_it_down_from_outside(
     name: FindingName, disturbance: str
 ) -> None:
-    finding = Finding(name=name, sentence=f"It was {name}.")
-    run = quick_run().model_copy(update={"verdict": Verdict.of([finding])})
+    made = finding(name, f"It was {name}.")
+    run = quick_run().model_copy(update={"verdict": Verdict.of([made])})
     assert outcome_of(run, "decode").disturbance == disturbance

@@ -13,6 +13,7 @@ from armload.analysis.load.parts import Account, Accounting, Parts
 from armload.analysis.load.records import Objective, Objectives
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
+from armload.analysis.wording import limits
 from armload.core.values import Value, counted
 from armload.engines.job import Job
 
@@ -143,6 +144,12 @@ class AssessedPoint(Value):
         return self.rate or self.concurrency or 0
 
     @property
+    def main_cause(self) -> Cause | None:
+        """What made most of the slow requests slow; none where none was."""
+        found = [cause for cause in CAUSES if self.slow.get(cause)]
+        return max(found, key=lambda cause: self.slow[cause], default=None)
+
+    @property
     def label(self) -> str:
         """The pace with its unit."""
         if self.rate is not None:
@@ -176,7 +183,7 @@ def _limit(observed: ObservedPoint, job: Job | None) -> Limit | None:
     steps = observed.steps_within(*observed.window_s)
     if job is None or observed.header is None or not steps:
         return None
-    return find_limit(
+    found = find_limit(
         steps,
         observed.header,
         model=job.model,
@@ -184,6 +191,7 @@ def _limit(observed: ObservedPoint, job: Job | None) -> Limit | None:
         before=job.before,
         cpus=cpus_of(job),
     )
+    return limits.limit(found)
 
 
 def cpus_of(job: Job) -> str | None:

@@ -173,7 +173,7 @@ def _doubts(lateness: Distribution | None, ttft: Distribution | None) -> list[st
         return []
     doubt = (
         f"The client was late: 1% of the requests began {lateness.p99.value_s * 1000:.0f} ms or "
-        f"more after their time, and {allowed_s * 1000:.0f} ms would be acceptable. This machine "
+        f"more behind schedule; up to {allowed_s * 1000:.0f} ms is acceptable. This machine "
         "is too busy, or too slow for this rate."
     )
     return [doubt]
@@ -186,7 +186,7 @@ def _most_lateness_s(ttft: Distribution | None) -> float:
 
 def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
     if cancelled:
-        return f"It ended early: {cancelled:,} of {point.requests:,} requests were cancelled."
+        return f"Ended early: {cancelled:,} of {point.requests:,} requests were cancelled."
     of_all = f" of {point.requests:,}" if point.requests else ""
     return (
         f"Incomplete: only {recorded:,}{of_all} requests were recorded. The load is under way, or "
@@ -197,15 +197,15 @@ def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
 def _cut_off(cut_off: int, ok: int) -> str:
     return (
         f"{cut_off:,} of {counted(ok, 'answer')} ended before the limit, because prompt and answer "
-        "filled the context: the server did less than was asked. Use a larger --context, or "
-        "shorter requests."
+        "filled the context: the server generated fewer tokens than requested. Use a larger "
+        "--context, or shorter requests."
     )
 
 
 def _uncounted(uncounted: int, ok: int) -> str:
     return (
-        f"The service did not say how many tokens {uncounted:,} of {counted(ok, 'answer')} have. "
-        "They have no time per output token, and count as outside --slo. Leave tpot out of it."
+        f"The service reported no token count for {uncounted:,} of {counted(ok, 'answer')}. "
+        "These have no time per output token and count as outside the SLO: remove tpot from --slo."
     )
 
 

@@ -58,7 +58,7 @@ def storage_wait(cells: Sequence[Cell]) -> Figure | None:
 def _sentence(shown: Sequence[Labelled]) -> str:
     label, most = max(shown, key=lambda each: each[1].share)
     if len(shown) == 1 and most.share < NOTHING_BELOW:
-        return "No token waited for storage: reading went on while others were computed."
+        return "No token waited for storage: reading overlapped with compute."
     if len(shown) == 1:
         estimated = "" if most.is_measured else ", estimated from what was read"
         return (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armload.analysis.load.assessed import CAUSES, Cause
-from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
+from armload.analysis.wording.loads import why_slow
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress

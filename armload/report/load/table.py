@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.load.assessed import AssessedPoint
-from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.analysis.wording.loads import why_slow
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Rows

@@ -117,10 +117,10 @@ def render_page(told: Told, figures: list[Figure], folder: Path) -> str:
 
 def _so_far(told: Told) -> str:
     if told.leader is None:
-        return "The search has not ended. No setting has worked so far."
+        return "The search is incomplete. Every configuration has failed so far."
     leader = words_of(told.leader.setting, told.tuning.space.defaults, {})
     cost = cost_words(told.tuning.objective, told.leader.cost)
-    return f"The search has not ended. Best so far: {cost} with {leader}."
+    return f"The search is incomplete. Best so far: {cost} with {leader}."
 
 
 def _violation(told: Told) -> str:
@@ -129,7 +129,7 @@ def _violation(told: Told) -> str:
         return ""
     setting = words_of(found.setting, told.tuning.space.defaults, {})
     cost = cost_words(told.tuning.objective, found.cost)
-    return f"Faster, but not allowed: {setting} ({cost}): {found.reason}"
+    return f"Faster, but violates a constraint: {setting} ({cost}): {found.reason}"
 
 
 def _trial_row(told: Told, step: Step, folder: Path) -> TrialRow:

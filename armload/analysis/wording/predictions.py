@@ -49,7 +49,7 @@ def fitted(
 def sentence(name: str, board: str, found: Prediction) -> str:
     """Say what is expected of a model on a board, and what to choose."""
     if found.memory is None:
-        return f"Whether {name} fits on {board} is unknown: its memory is."
+        return f"Cannot tell whether {name} fits on {board}: the board's memory is unknown."
     if found.verdict == "cannot run":
         return f"{refusal(name, board, found)} {remedy(found)}"
     doing = {"fits": "fits on", "streams": "streams on"}.get(found.verdict)
@@ -97,7 +97,7 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
     """Say which of several models to take."""
     running = [each for each in models if each.prediction.verdict not in ("cannot run", "unknown")]
     if not running:
-        return f"None of these models runs on {board} as asked: see what each needs."
+        return f"None of these models can run on {board} with this configuration."
     resident = [each for each in running if each.prediction.verdict == "fits"]
     if resident:
         best = max(resident, key=lambda each: each.size_bytes)
@@ -111,8 +111,8 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
     timed = [each for each in running if each.prediction.token_s]
     best = min(timed or running, key=_token_s)
     return (
-        f"Recommended: {best.model}{_speed(best)}, the fastest of these; none stays in the memory "
-        f"of {board}."
+        f"Recommended: {best.model}{_speed(best)}, the fastest of these; none stays in "
+        f"{board}'s memory."
     )
 
 

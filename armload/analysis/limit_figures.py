@@ -1,0 +1,141 @@
+"""What limited a run's speed, each case with its numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from armload.core.values import Value
+from armload.engines.job import RateKind
+
+LimitCause = Literal["storage", "memory bandwidth", "compute", "unknown"]
+
+
+class StorageReads(Value):
+    """What decode read from storage.
+
+    Attributes:
+        time_share: of the steps, that reading took.
+        bytes_per_token, faults_per_token: one of them, by what the kernel counts; none of both
+            where nothing was read.
+    """
+
+    time_share: float = 0.0
+    bytes_per_token: float | None = None
+    faults_per_token: float | None = None
+
+
+class NothingDecoded(Value):
+    """There are no steps to judge by."""
+
+    cause: ClassVar[LimitCause] = "unknown"
+    kind: Literal["nothing decoded"] = "nothing decoded"
+    lacking: Literal["trace", "token times", "tokens"]
+
+
+class StorageLimit(Value):
+    """Reading weights from storage limits.
+
+    Attributes:
+        has_single_tokens: a pass over the weights gives one token.
+        pass_s, read_bytes_per_pass, faults_per_pass: medians; bytes are none where the kernel
+            does not count them.
+        storage_bytes_per_s, storage_rate: of the board, where known, and how.
+        free_bytes, memory_limit_bytes: before the run; the limit is a control group's.
+        held_bytes, weights_bytes: of streamed weights; none of others.
+        model_bytes: of the model's file; none where unknown.
+    """
+
+    cause: ClassVar[LimitCause] = "storage"
+    kind: Literal["storage"] = "storage"
+    has_single_tokens: bool
+    pass_s: float
+    read_bytes_per_pass: float | None
+    faults_per_pass: float
+    storage_bytes_per_s: int | None
+    storage_rate: RateKind | None
+    free_bytes: int
+    memory_limit_bytes: int | None
+    held_bytes: int | None
+    weights_bytes: int | None
+    model_bytes: int | None
+
+
+class BandwidthLimit(Value):
+    """Reading weights from memory limits."""
+
+    cause: ClassVar[LimitCause] = "memory bandwidth"
+    kind: Literal["memory bandwidth"] = "memory bandwidth"
+    has_single_tokens: bool
+    weights_bytes: int
+    weights_bytes_per_s: float
+    memory_bytes_per_s: int
+    memory_rate: RateKind | None
+
+
+class ComputeLimit(Value):
+    """The cores limit.
+
+    Attributes:
+        cpus, cpus_cores: that the engine was kept to, and how many they are; none and all
+            otherwise.
+        quantisation: of the model, empty where unknown.
+        memory_bytes_per_s, memory_rate: of the board, where known, and how.
+    """
+
+    cause: ClassVar[LimitCause] = "compute"
+    kind: Literal["compute"] = "compute"
+    threads: int
+    cores: int
+    busy_share: float
+    reads: StorageReads
+    weights_bytes_per_s: float
+    memory_bytes_per_s: int | None
+    memory_rate: RateKind | None
+    cpus: str | None
+    cpus_cores: int
+    quantisation: str
+
+
+class UnknownBandwidth(Value):
+    """Memory or compute limits: the board's memory bandwidth is not known."""
+
+    cause: ClassVar[LimitCause] = "unknown"
+    kind: Literal["unknown bandwidth"] = "unknown bandwidth"
+    busy_share: float
+    reads: StorageReads
+    weights_bytes_per_s: float
+
+
+class IdleThreads(Value):
+    """The engine's threads waited for each other or were preempted."""
+
+    cause: ClassVar[LimitCause] = "unknown"
+    kind: Literal["idle threads"] = "idle threads"
+    threads: int
+    busy_share: float
+    reads: StorageReads
+    switches_per_token: float
+
+
+class OtherProgram(Value):
+    """The threads and weights of a program other than armload's engine are not known."""
+
+    cause: ClassVar[LimitCause] = "unknown"
+    kind: Literal["other program"] = "other program"
+    busy_cores: float
+    cores: int
+    reads: StorageReads
+
+
+LimitFigures = Annotated[
+    NothingDecoded
+    | StorageLimit
+    | BandwidthLimit
+    | ComputeLimit
+    | UnknownBandwidth
+    | IdleThreads
+    | OtherProgram,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,287 @@
+"""Why a run is doubted, and what else a reader should know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from armload.analysis.conditions_log import BackgroundProcess
+from armload.analysis.findings import (
+    Contended,
+    DegenerateText,
+    Failed,
+    Figures,
+    LeaseLost,
+    LockedBytes,
+    MoreTokens,
+    NotCold,
+    NoTrace,
+    OutputCount,
+    OutputMissing,
+    PromptCount,
+    StorageFull,
+    StreamedBytes,
+    Swapping,
+    TextDiffers,
+    Throttled,
+    ThrottledFromStart,
+    TooFewRepeats,
+    TooFewTokens,
+    Unsteady,
+    WideSpread,
+    WideSpreadOfRepeats,
+)
+from armload.analysis.run import Finding, Verdict
+from armload.analysis.sanity import Departure, TextFault
+from armload.analysis.streaming import WeightsNote
+from armload.core.values import counted, format_bytes
+from armload.engines.job import Workstation
+
+_MORE_REPEATS = "Allow more (--precision-time)."
+
+
+def verdict(found: Iterable[Figures]) -> Verdict:
+    """Return the verdict that these reasons make."""
+    return Verdict.of(
+        [Finding(name=each.name, figures=each, sentence=sentence(each)) for each in found]
+    )
+
+
+def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
+    """Put a reason to doubt a run into words."""
+    match found:
+        case Failed():
+            return found.meaning
+        case NoTrace():
+            return "No trace: the program never began to decode."
+        case OutputCount():
+            return (
+                f"{found.requested_tokens} tokens were requested, but the trace has "
+                f"{found.traced_tokens}."
+            )
+        case PromptCount():
+            return (
+                f"A prompt of {found.requested_tokens} tokens was requested, but "
+                f"{found.processed_tokens} were processed."
+            )
+        case DegenerateText():
+            return text_fault(found.fault)
+        case OutputMissing():
+            return found.missing
+        case TextDiffers():
+            return departure(found.departure)
+        case StorageFull():
+            return _storage_full(found)
+        case NotCold():
+            return (
+                "--cold was set, but the board's page cache could not be dropped: that needs "
+                "write access to /proc/sys/vm/drop_caches, or armload's own program."
+            )
+        case LeaseLost():
+            return "The lease was lost: another user may have used the board. Repeat the run."
+        case Swapping():
+            return _swapping(found)
+        case TooFewTokens():
+            timed = found.timed_tokens
+            return (
+                f"Too few tokens: {timed} {'was' if timed == 1 else 'were'} timed after the first, "
+                f"and estimating the spread takes {found.needed_tokens}. {_more(found.more)}."
+            )
+        case WideSpread():
+            return _wide_spread(found)
+        case TooFewRepeats():
+            return f"Too few repeats: {found.runs} of at least {found.needed_runs}. {_MORE_REPEATS}"
+        case WideSpreadOfRepeats():
+            return (
+                f"Too few repeats for their spread: the median of {found.runs} runs is known only "
+                f"within {found.within:.1%}. {_MORE_REPEATS}"
+            )
+        case ThrottledFromStart():
+            return _throttled_from_start(found)
+        case Throttled():
+            return (
+                f"Throttled: for {found.time_share:.0%} of the time, none of the run's cores "
+                f"exceeded {found.below_khz / 1e6:.2f} GHz; they fell from "
+                f"{found.peak_khz / 1e6:.2f} to {found.lowest_khz / 1e6:.2f} GHz"
+                f"{_heat(found.celsius)}. Let the board cool first (--cool-to), or use "
+                "--governor performance."
+            )
+        case Contended():
+            return _contended(found)
+        case Unsteady():
+            other = found.process
+            return (
+                f"Unsteady: the slowest 10% of the tokens took {found.times_median:.1f} times the "
+                "median or more, without reading from storage. "
+                + (f"Another program used the CPU: {_process(other)}. " if other else "")
+                + f"Stop other programs {_where(found.workstation)}, and repeat the run."
+            )
+        case StreamedBytes():
+            return _streamed(found)
+        case LockedBytes():
+            return (
+                f"The program locked {format_bytes(found.said_bytes)} of weights, but the kernel "
+                f"reports {format_bytes(found.counted_bytes)} of locked memory (VmLck)."
+            )
+
+
+def text_fault(found: TextFault) -> str:
+    """Say what makes a text garbage."""
+    match found.kind:
+        case "only white space":
+            return "The text contains only white space."
+        case "not UTF-8":
+            return "The text is not valid UTF-8."
+        case "white space":
+            return f"{found.share or 0:.0%} of the text is white space."
+        case "repeated character":
+            return f"The text ends in a repeated character: {found.repeated * 8!r}."
+        case "loop":
+            return f"The text ends in a loop: {found.repeated!r}, {found.times} times."
+
+
+def departure(found: Departure) -> str:
+    """Say how a text compares with a reference's."""
+    if found.kind == "same":
+        return f"The text matches that of {found.reference}."
+    other = " (another model, prompt or sampling)" if found.kind == "other model" else ""
+    return (
+        f"The text differs from that of {found.reference}{other} after {found.at_word} words "
+        f"(character {found.at_character}): {found.here!r} instead of {found.there!r}."
+    )
+
+
+def weights_note(found: WeightsNote) -> str:
+    """Say what a reader of the figures should know of how the weights were held."""
+    match found.kind:
+        case "not streamed":
+            return f"The weights were not streamed: {found.reason}."
+        case "lock refused":
+            instead = "kept in anonymous memory" if found.is_anonymous else "left in the page cache"
+            return (
+                f"Locking weights in memory was refused after {format_bytes(found.weights_bytes)}; "
+                f"the rest was {instead}. To permit it, run 'ulimit -l unlimited' on the board, or "
+                "raise RLIMIT_MEMLOCK of the service that starts the shell."
+            )
+        case "memory ran short":
+            return (
+                f"Memory ran short during the run: {format_bytes(found.weights_bytes)} of resident "
+                "weights were released, and streamed from then on."
+            )
+        case "experts":
+            return (
+                "The weights were not streamed, although they exceed the free memory: in a mixture "
+                "of experts, a token decides which weights are read."
+            )
+
+
+def valid_with_repeats(runs: int, within: float) -> str:
+    """Say that a run of few tokens is valid together with its repeats."""
+    return f"Valid with its repeats: the median of {runs} runs is known within {within:.1%}."
+
+
+def _storage_full(found: StorageFull) -> str:
+    lacking = "the trace may be incomplete"
+    if found.missing_steps:
+        lacking = (
+            f"{found.missing_steps} of {counted(found.steps, 'step')} are missing from the trace"
+        )
+    return (
+        f"The board's storage was full during the run: {lacking}, and the text may be incomplete. "
+        f"Free space on it with: armload board.clean --board {found.board}"
+    )
+
+
+def _swapping(found: Swapping) -> str:
+    moved = f"{format_bytes(found.out_bytes)} out"
+    if found.in_bytes is not None:
+        moved += f" and {format_bytes(found.in_bytes)} in"
+    used = ""
+    if found.used_after_bytes is not None:
+        of_all = f" of {format_bytes(found.total_bytes)}" if found.total_bytes else ""
+        used = (
+            f" ({format_bytes(found.used_before_bytes)} were in use before, "
+            f"{format_bytes(found.used_after_bytes)}{of_all} after)"
+        )
+    return f"The board swapped {moved} during the run{used}."
+
+
+def _wide_spread(found: WideSpread) -> str:
+    if found.more is None:
+        advice = f"Stop other programs {_where(found.workstation)}, or use --repeats."
+    else:
+        repeats = ", or allow more time for repeats (--precision-time)"
+        advice = f"{_more(found.more)}{repeats if found.more.has_plan else ''}."
+    return (
+        f"Too few tokens for their spread: the median is known only within {found.within:.0%}. "
+        f"{advice}"
+    )
+
+
+def _more(found: MoreTokens) -> str:
+    """Say how to have more tokens timed, without the sentence's end."""
+    if found.answer_tokens is not None:
+        without = ", or omit --stop-at-end" if found.has_plan else ""
+        return (
+            f"The model ended its answer after {counted(found.answer_tokens, 'token')}: "
+            f"use a --prompt with a longer answer{without}"
+        )
+    if not found.has_count:
+        return f"Let the program generate {found.wanted_tokens} tokens or more"
+    return f"Use -n {found.wanted_tokens} or more"
+
+
+def _heat(celsius: float | None) -> str:
+    return f", at up to {celsius:.0f} °C" if celsius is not None else ""
+
+
+def _throttled_from_start(found: ThrottledFromStart) -> str:
+    governed = f" under the {found.governor} governor" if found.governor else ""
+    or_set_it = "" if found.governor == "performance" else ", or use --governor performance"
+    return (
+        f"Throttled from the start: the fastest cores never exceeded "
+        f"{found.highest_khz / 1e6:.2f} of their {found.maximum_khz / 1e6:.2f} GHz"
+        f"{governed}{_heat(found.celsius)}. Let the board cool first (--cool-to){or_set_it}."
+    )
+
+
+def _contended(found: Contended) -> str:
+    when = "per token" if found.per == "token" else "during prefill"
+    often = f"{counted(found.switches, 'time')} {when}"
+    by = f", mostly by {_process(found.process)}" if found.process else ""
+    return (
+        f"Contended: the engine's {counted(found.threads, 'thread')} had the CPU for "
+        f"{found.busy_share:.0%} of the time and were preempted {often}{by}. "
+        f"Stop other programs {_where(found.workstation)}, or use fewer threads."
+    )
+
+
+def _process(found: BackgroundProcess) -> str:
+    kernel = "kernel, " if found.kernel else ""
+    return f"{found.name} ({kernel}{found.share:.0%} of a core)"
+
+
+def _where(workstation: Workstation | None) -> str:
+    if workstation is None:
+        return "on the board"
+    return (
+        "on this machine, whose CPU the virtual board shares (load "
+        f"{workstation.load:.1f} on {counted(workstation.cores, 'core')} when the run began)"
+    )
+
+
+def _streamed(found: StreamedBytes) -> str:
+    said = (
+        f"Each pass read {format_bytes(found.read_bytes)} from storage instead of "
+        f"{format_bytes(found.streamed_bytes)} ({format_bytes(found.weights_bytes)} of weights "
+        f"less {format_bytes(found.held_bytes)} held in memory)"
+    )
+    more = found.read_bytes - found.streamed_bytes
+    if more < 0:
+        return f"{said}: the rest was in the page cache. Use --cold and less memory."
+    said = f"{said}: {format_bytes(more)} more than needed, with {found.reads} reads."
+    if found.released_bytes:
+        said += (
+            f" Memory ran short, and {format_bytes(found.released_bytes)} of weights were "
+            "released: other programs took memory during the run."
+        )
+    return said

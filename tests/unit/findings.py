@@ -1,0 +1,302 @@
+"""One example of each finding with the sentence that it is written as."""
+
+from __future__ import annotations
+
+from armload.analysis.conditions_log import BackgroundProcess
+from armload.analysis.findings import (
+    Contended,
+    DegenerateText,
+    Failed,
+    Figures,
+    FindingName,
+    LeaseLost,
+    LockedBytes,
+    MoreTokens,
+    NotCold,
+    NoTrace,
+    OutputCount,
+    OutputMissing,
+    PromptCount,
+    StorageFull,
+    StreamedBytes,
+    Swapping,
+    TextDiffers,
+    Throttled,
+    ThrottledFromStart,
+    TooFewRepeats,
+    TooFewTokens,
+    Unsteady,
+    WideSpread,
+    WideSpreadOfRepeats,
+)
+from armload.analysis.run import Finding
+from armload.analysis.sanity import Departure, TextFault
+from armload.engines.job import Workstation
+
+CC1 = BackgroundProcess(name="cc1", processes=1, cpu_s=9.3, share=0.93)
+KSWAPD = BackgroundProcess(name="kswapd0", processes=1, cpu_s=4, share=0.4, kernel=True)
+SHARED = Workstation(cores=2, load=8.13)
+
+USE_MORE = MoreTokens(wanted_tokens=9, answer_tokens=None, has_plan=True, has_count=True)
+ENDED = MoreTokens(wanted_tokens=9, answer_tokens=8, has_plan=True, has_count=True)
+OTHER_ENDED = MoreTokens(wanted_tokens=9, answer_tokens=1, has_plan=False, has_count=True)
+UNCOUNTED = MoreTokens(wanted_tokens=9, answer_tokens=None, has_plan=False, has_count=False)
+
+SENTENCES: tuple[tuple[Figures, str], ...] = (
+    (Failed(status=132, meaning="ended by SIGILL"), "ended by SIGILL"),
+    (NoTrace(), "No trace: the program never began to decode."),
+    (
+        OutputCount(requested_tokens=9, traced_tokens=8),
+        "9 tokens were requested, but the trace has 8.",
+    ),
+    (
+        PromptCount(requested_tokens=128, processed_tokens=64),
+        "A prompt of 128 tokens was requested, but 64 were processed.",
+    ),
+    (
+        DegenerateText(fault=TextFault(kind="only white space")),
+        "The text contains only white space.",
+    ),
+    (DegenerateText(fault=TextFault(kind="not UTF-8")), "The text is not valid UTF-8."),
+    (
+        DegenerateText(fault=TextFault(kind="white space", share=0.99)),
+        "99% of the text is white space.",
+    ),
+    (
+        DegenerateText(fault=TextFault(kind="repeated character", repeated=",", times=60)),
+        "The text ends in a repeated character: ',,,,,,,,'.",
+    ),
+    (
+        DegenerateText(fault=TextFault(kind="loop", repeated=" of the", times=15)),
+        "The text ends in a loop: ' of the', 15 times.",
+    ),
+    (OutputMissing(missing="The program reported no times."), "The program reported no times."),
+    (
+        TextDiffers(
+            departure=Departure(
+                reference="20260101-r",
+                kind="differs",
+                at_character=12,
+                at_word=3,
+                here="on the mat",
+                there="by the door",
+            )
+        ),
+        (
+            "The text differs from that of 20260101-r after 3 words (character 12): "
+            "'on the mat' instead of 'by the door'."
+        ),
+    ),
+    (
+        StorageFull(board="b", steps=9, missing_steps=3),
+        (
+            "The board's storage was full during the run: 3 of 9 steps are missing from the "
+            "trace, and the text may be incomplete. Free space on it with: armload board.clean "
+            "--board b"
+        ),
+    ),
+    (
+        StorageFull(board="b", steps=9, missing_steps=0),
+        (
+            "The board's storage was full during the run: the trace may be incomplete, and the "
+            "text may be incomplete. Free space on it with: armload board.clean --board b"
+        ),
+    ),
+    (
+        NotCold(),
+        (
+            "--cold was set, but the board's page cache could not be dropped: that needs write "
+            "access to /proc/sys/vm/drop_caches, or armload's own program."
+        ),
+    ),
+    (LeaseLost(), "The lease was lost: another user may have used the board. Repeat the run."),
+    (
+        Swapping(
+            out_bytes=163_000_000,
+            in_bytes=43_000_000,
+            used_before_bytes=10_000_000,
+            used_after_bytes=130_000_000,
+            total_bytes=10**9,
+        ),
+        (
+            "The board swapped 163.0 MB out and 43.0 MB in during the run (10.0 MB were in use "
+            "before, 130.0 MB of 1.0 GB after)."
+        ),
+    ),
+    (
+        Swapping(
+            out_bytes=50_000_000,
+            in_bytes=None,
+            used_before_bytes=0,
+            used_after_bytes=None,
+            total_bytes=0,
+        ),
+        "The board swapped 50.0 MB out during the run.",
+    ),
+    (
+        TooFewTokens(timed_tokens=7, needed_tokens=8, more=USE_MORE),
+        (
+            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Use -n 9 or more."
+        ),
+    ),
+    (
+        TooFewTokens(timed_tokens=1, needed_tokens=8, more=ENDED),
+        (
+            "Too few tokens: 1 was timed after the first, and estimating the spread takes 8. "
+            "The model ended its answer after 8 tokens: use a --prompt with a longer answer, or "
+            "omit --stop-at-end."
+        ),
+    ),
+    (
+        TooFewTokens(timed_tokens=7, needed_tokens=8, more=OTHER_ENDED),
+        (
+            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "The model ended its answer after 1 token: use a --prompt with a longer answer."
+        ),
+    ),
+    (
+        TooFewTokens(timed_tokens=7, needed_tokens=8, more=UNCOUNTED),
+        (
+            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Let the program generate 9 tokens or more."
+        ),
+    ),
+    (
+        WideSpread(within=0.131, more=USE_MORE, workstation=None),
+        (
+            "Too few tokens for their spread: the median is known only within 13%. Use -n 9 or "
+            "more, or allow more time for repeats (--precision-time)."
+        ),
+    ),
+    (
+        WideSpread(within=0.131, more=None, workstation=None),
+        (
+            "Too few tokens for their spread: the median is known only within 13%. Stop other "
+            "programs on the board, or use --repeats."
+        ),
+    ),
+    (
+        TooFewRepeats(runs=3, needed_runs=6),
+        "Too few repeats: 3 of at least 6. Allow more (--precision-time).",
+    ),
+    (
+        WideSpreadOfRepeats(runs=7, within=0.12),
+        (
+            "Too few repeats for their spread: the median of 7 runs is known only within 12.0%. "
+            "Allow more (--precision-time)."
+        ),
+    ),
+    (
+        ThrottledFromStart(
+            highest_khz=1_416_000, maximum_khz=2_400_000, governor="powersave", celsius=85
+        ),
+        (
+            "Throttled from the start: the fastest cores never exceeded 1.42 of their 2.40 GHz "
+            "under the powersave governor, at up to 85 °C. Let the board cool first (--cool-to), "
+            "or use --governor performance."
+        ),
+    ),
+    (
+        ThrottledFromStart(
+            highest_khz=1_416_000, maximum_khz=2_400_000, governor="performance", celsius=None
+        ),
+        (
+            "Throttled from the start: the fastest cores never exceeded 1.42 of their 2.40 GHz "
+            "under the performance governor. Let the board cool first (--cool-to)."
+        ),
+    ),
+    (
+        Throttled(
+            time_share=0.48,
+            below_khz=1_892_400,
+            lowest_khz=1_416_000,
+            peak_khz=1_992_000,
+            celsius=86,
+        ),
+        (
+            "Throttled: for 48% of the time, none of the run's cores exceeded 1.89 GHz; they fell "
+            "from 1.99 to 1.42 GHz, at up to 86 °C. Let the board cool first (--cool-to), or use "
+            "--governor performance."
+        ),
+    ),
+    (
+        Contended(
+            threads=2, busy_share=0.47, switches=40, per="token", process=CC1, workstation=None
+        ),
+        (
+            "Contended: the engine's 2 threads had the CPU for 47% of the time and were preempted "
+            "40 times per token, mostly by cc1 (93% of a core). Stop other programs on the board, "
+            "or use fewer threads."
+        ),
+    ),
+    (
+        Contended(
+            threads=2, busy_share=0.47, switches=40, per="prompt", process=KSWAPD, workstation=None
+        ),
+        (
+            "Contended: the engine's 2 threads had the CPU for 47% of the time and were preempted "
+            "40 times during prefill, mostly by kswapd0 (kernel, 40% of a core). Stop other "
+            "programs on the board, or use fewer threads."
+        ),
+    ),
+    (
+        Unsteady(times_median=10, process=None, workstation=SHARED),
+        (
+            "Unsteady: the slowest 10% of the tokens took 10.0 times the median or more, without "
+            "reading from storage. Stop other programs on this machine, whose CPU the virtual "
+            "board shares (load 8.1 on 2 cores when the run began), and repeat the run."
+        ),
+    ),
+    (
+        Unsteady(times_median=10, process=CC1, workstation=None),
+        (
+            "Unsteady: the slowest 10% of the tokens took 10.0 times the median or more, without "
+            "reading from storage. Another program used the CPU: cc1 (93% of a core). Stop other "
+            "programs on the board, and repeat the run."
+        ),
+    ),
+    (
+        StreamedBytes(
+            read_bytes=9e8,
+            streamed_bytes=6 * 10**8,
+            weights_bytes=10**9,
+            held_bytes=4 * 10**8,
+            released_bytes=10**8,
+            reads="direct",
+        ),
+        (
+            "Each pass read 900.0 MB from storage instead of 600.0 MB (1.0 GB of weights less "
+            "400.0 MB held in memory): 300.0 MB more than needed, with direct reads. Memory ran "
+            "short, and 100.0 MB of weights were released: other programs took memory during the "
+            "run."
+        ),
+    ),
+    (
+        StreamedBytes(
+            read_bytes=1e8,
+            streamed_bytes=6 * 10**8,
+            weights_bytes=10**9,
+            held_bytes=4 * 10**8,
+            released_bytes=0,
+            reads="buffered",
+        ),
+        (
+            "Each pass read 100.0 MB from storage instead of 600.0 MB (1.0 GB of weights less "
+            "400.0 MB held in memory): the rest was in the page cache. Use --cold and less memory."
+        ),
+    ),
+    (
+        LockedBytes(said_bytes=4 * 10**8, counted_bytes=10**8),
+        (
+            "The program locked 400.0 MB of weights, but the kernel reports 100.0 MB of locked "
+            "memory (VmLck)."
+        ),
+    ),
+)
+
+
+def finding(name: FindingName, sentence: str) -> Finding:
+    """Return a finding of that name with any figures."""
+    figures = next(figures for figures, _ in SENTENCES if figures.name == name)
+    return Finding(name=name, figures=figures, sentence=sentence)

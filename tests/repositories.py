@@ -106,13 +106,12 @@ def serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Itera
 
 
 @contextmanager
-def guarded(folder: Path, user: str, password: str, asked: Callable[[], None]) -> Iterator[str]:
+def guarded(folder: Path, user: str, password: str) -> Iterator[str]:
     """Serve a folder's repositories by git's own program to whoever knows the password.
 
     Args:
         folder: that they lie in.
         user, password: that let in.
-        asked: is called at each request, while whoever asks waits for the answer.
     """
     backend = _git_http_backend()
     login = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -122,7 +121,6 @@ def guarded(folder: Path, user: str, password: str, asked: Callable[[], None]) -
             pass
 
         def do_GET(self) -> None:
-            asked()
             if self.headers.get("Authorization") != login:
                 self.send_response(401)
                 self.send_header("WWW-Authenticate", 'Basic realm="git"')

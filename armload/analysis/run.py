@@ -1,9 +1,4 @@
-"""What came back from a board: the published format of ``run.json``.
-
-Format history: 1, the first; 2, every engine has its name, ``tokens`` became ``steps``,
-``strangers`` became ``background_processes``, ``asked_for`` became ``fingerprint``, and
-``board.laptop`` became ``board.workstation``. Format 1 is still read.
-"""
+"""What came back from a board: the published format of ``run.json``."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from armload.engines.plan import Plan
 from armload.runs import store
 
 OLDEST_TO_GROW = timedelta(days=1)
+"""Older runs are not repeats of new ones."""
 
 
 class SweepCell(Value):

@@ -175,7 +175,6 @@ class _Fetch:
             words,
             folder=self._address.folder,
             environment={"GIT_DIR": str(self._mirror)},
-            login=self._address.login,
             keep_open=self._locks,
             watch=watch,
         )

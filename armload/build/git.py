@@ -14,12 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import Field
-
 from armload.build.index import without_login
 from armload.core.children import end, known
 from armload.core.errors import MissingToolError
-from armload.core.values import Value
 
 PATIENCE_S = 120.0
 """git says every second how far it is; one that is silent for so long waits for a dead server."""
@@ -55,37 +52,6 @@ _SETTINGS = (
     "http.lowSpeedLimit=1",
     "http.lowSpeedTime=60",
 )
-_USER, _PASSWORD = "ARMLOAD_GIT_USER", "ARMLOAD_GIT_PASSWORD"
-_HELPER = (
-    "!answer() { cat >/dev/null; cat <<end\n"
-    f"username=${_USER}\npassword=${_PASSWORD}\nend\n"
-    "}; answer"
-)
-"""A credential helper that names the login's variables, not what they hold."""
-
-
-class Login(Value):
-    """A user's password, for one server and no other.
-
-    Other users of a machine see the words of each running program, those of git's own programs
-    too, which get the address as it is after ``url.….insteadOf``. They see no environment.
-
-    Attributes:
-        server: scheme, host and port, as ``https://example.org:8443``.
-        user, password: as they are, without what an address puts in place of letters.
-    """
-
-    server: str
-    user: str = Field(repr=False)
-    password: str = Field(repr=False)
-
-    def settings(self) -> tuple[str, ...]:
-        """Return what makes git ask for it, and tell it to no helper that would keep it."""
-        return ("credential.helper=", f"credential.{self.server}.helper={_HELPER}")
-
-    def environment(self) -> Mapping[str, str]:
-        """Return what the settings refer to."""
-        return {_USER: self.user, _PASSWORD: self.password}
 
 
 class Answer(NamedTuple):
@@ -107,22 +73,19 @@ def git(
     *,
     folder: Path,
     environment: Mapping[str, str] | None = None,
-    login: Login | None = None,
     keep_open: Sequence[int] = (),
     watch: Callable[[str], None] | None = None,
 ) -> Answer:
     """Run git in a folder; ``watch`` is shown each line of its standard error.
 
     When this is interrupted, git and its children are ended first. ``keep_open`` are file
-    descriptors that they inherit, such as a lock's. ``login`` is given to a server that asks.
+    descriptors that they inherit, such as a lock's.
 
     Raises:
         MissingToolError: git is not installed.
     """
     own = {name: text for name, text in os.environ.items() if name not in _OF_ANOTHER_REPOSITORY}
-    every = (*_SETTINGS, *(login.settings() if login else ()))
-    settings = [word for setting in every for word in ("-c", setting)]
-    secrets = login.environment() if login else {}
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     stderr: list[str] = []
     with (
         tempfile.TemporaryFile() as output,
@@ -132,7 +95,7 @@ def git(
             stdout=output,
             stderr=subprocess.PIPE,
             cwd=folder,
-            env={**own, **_NEVER_ASKING, **secrets, **(environment or {})},
+            env={**own, **_NEVER_ASKING, **(environment or {})},
             pass_fds=tuple(keep_open),
             start_new_session=True,  # without a terminal neither git nor ssh can ask there
         ) as process,

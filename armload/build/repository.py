@@ -7,11 +7,11 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from armload.build.git import Answer, Login, git
+from armload.build.git import Answer, git
 from armload.build.index import without_login
 from armload.core.errors import ArmloadError, BuildError, UsageError
 from armload.core.files import write_whole
@@ -38,14 +38,12 @@ class Address(Value):
     """Where a repository is.
 
     Attributes:
-        url: as git takes it, without any password.
+        url: as git takes it; a password may be in it.
         shown: the same for people, without a user.
-        login: for a server that asks for it.
     """
 
     url: str = Field(repr=False)
     shown: str
-    login: Login | None = Field(default=None, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -93,27 +91,7 @@ def address_of(text: str) -> Address | None:
     is_odd = re.search(r"[\x00-\x20\x7f]", text) or host.startswith("-")
     if is_odd or not parts.path.strip("/") or (not host and parts.scheme != "file"):
         raise _malformed()
-    return Address(url=_without_password(text, parts), shown=shown(text), login=_login(parts))
-
-
-def _without_password(text: str, parts: SplitResult) -> str:
-    """Return the address as git gets it: ssh takes no password from it, a daemon no login."""
-    if parts.password is None and parts.scheme != "git":
-        return text
-    user, _, place = parts.netloc.rpartition("@")
-    keeps_user = parts.scheme == "ssh"
-    plain = f"{user.partition(':')[0]}@{place}" if keeps_user else place
-    return text.replace(f"//{parts.netloc}", f"//{plain}", 1)
-
-
-def _login(parts: SplitResult) -> Login | None:
-    if parts.password is None or parts.scheme not in ("http", "https"):
-        return None
-    user, password = unquote(parts.username or ""), unquote(parts.password)
-    if re.search(r"[\0\r\n]", user + password):
-        raise _malformed()
-    place = parts.netloc.rpartition("@")[2]
-    return Login(server=f"{parts.scheme}://{place}", user=user, password=password)
+    return Address(url=text, shown=shown(text))
 
 
 def _malformed() -> UsageError:
@@ -158,7 +136,7 @@ def _refs(address: Address, ref: str, progress: Progress) -> Mapping[str, str]:
     patterns = [ref, f"{ref}^{{}}"] if is_whole else []
     with progress.step(f"Asking {address.shown} for its branches and tags"):
         words = ["ls-remote", *kinds, "--", address.url, *patterns]
-        answer = git(words, folder=Path("/"), login=address.login)
+        answer = git(words, folder=Path("/"))
     if answer.status != 0:
         raise failure(address, answer)
     refs = {}

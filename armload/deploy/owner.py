@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import platformdirs
-from pydantic import model_validator
 
 from armload.boards.virtual.process import Started
 from armload.core.files import write_whole
@@ -33,15 +32,6 @@ class Owner(Value):
     user: str
     workstation: str
     process: Started
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_former_key(cls, content: object) -> object:
-        if isinstance(content, dict) and "laptop" in content:  # a lease of an earlier version
-            return {
-                "workstation" if key == "laptop" else key: each for key, each in content.items()
-            }
-        return content
 
     @property
     def who(self) -> str:
@@ -68,7 +58,7 @@ def this_process() -> Owner:
 @cache
 def workstation_id() -> str:
     """Return this machine's name with an identifier, which is unique for it and the user."""
-    path = Path(platformdirs.user_state_dir("armload")) / "laptop"
+    path = Path(platformdirs.user_state_dir("armload")) / "workstation"
     try:
         known = _word(path.read_text(encoding="ascii").strip())
     except (OSError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import JsonValue, model_validator
+from pydantic import JsonValue
 
 from armload.boards.conditions import Conditions
 from armload.core.values import Value
@@ -34,8 +34,7 @@ class BoardRecord(Value):
     Attributes:
         storage_read_bytes_per_s: reading in order; what was measured wins over what is declared.
         memory_bytes_per_s: reading, with all cores at once; likewise.
-        storage_read_rate, memory_rate: which of the two it is; none without a rate, and in a run
-            of an earlier version.
+        storage_read_rate, memory_rate: which of the two it is; none without a rate.
         workstation: whose CPU the board shares; none for a real board.
     """
 
@@ -162,10 +161,6 @@ class Subject(Value):
     draft: ModelRecord | None = None
 
 
-_RENAMED = {"asked_for": "fingerprint", "tokens": "steps", "strangers": "background_processes"}
-"""Keys of format 1, and what they are called since."""
-
-
 class Job(Subject):
     """Everything that is known about a run before its program starts.
 
@@ -195,17 +190,3 @@ class Job(Subject):
     board: BoardRecord
     before: Conditions
     prediction: Prediction | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_former_keys(cls, content: object) -> object:
-        if not isinstance(content, dict) or content.get("format") != 1:
-            return content
-        now = {_RENAMED.get(key, key): value for key, value in content.items()}
-        now["format"] = 2
-        now["engine_name"] = "watch" if now.get("watched") else "llama-completion"
-        if isinstance(now.get("board"), dict) and "laptop" in now["board"]:
-            board = dict(now["board"])
-            workstation = board.pop("laptop")
-            now["board"] = {**board, "workstation": workstation}
-        return now

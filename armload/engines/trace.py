@@ -70,8 +70,6 @@ TokenCount = Annotated[Count, Field(le=1 << 24)]
 
 _MOST_OUTPUT_TOKENS = 1 << 24
 
-_COUNTED_AS = {"prompt": "prompt_tokens", "generate": "generated_tokens"}
-
 
 class Step(Value):
     """One call into the engine, timed on the board.
@@ -120,15 +118,6 @@ class Step(Value):
     celsius: Finite | None = None
     storage_wait_ns: Count | None = None
     locked_bytes: Count | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_counts(cls, content: Any) -> Any:
-        """Read a step of format 1, which had one sequence, and a phase instead of counts."""
-        if not isinstance(content, dict) or content.get("phase") not in _COUNTED_AS:
-            return content
-        others = {name: value for name, value in content.items() if name != "phase"}
-        return {**others, _COUNTED_AS[content["phase"]]: content.get("tokens")}
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

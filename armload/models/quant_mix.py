@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,29 +11,18 @@ from pydantic import ValidationError
 
 from armload.core.errors import UsageError
 from armload.models.blocks import FLOATS, bytes_per_row, elements_per_block
+from armload.models.file_types import TENSOR_TYPES
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor
 from armload.models.metadata import OUTPUT, Metadata
 from armload.models.model import Model
 from armload.models.shape import Shape
 from armload.models.tensors import Matrix
 
-FILE_TYPES: Mapping[str, str] = {
-    "F32": "F32",
-    "F16": "F16",
-    "Q2_K": "Q2_K",
-    "Q3_K_S": "Q3_K",
-    "Q3_K_M": "Q3_K",
-    "Q3_K_L": "Q3_K",
-    "Q4_0": "Q4_0",
-    "Q4_K_S": "Q4_K",
-    "Q4_K_M": "Q4_K",
-    "Q5_0": "Q5_0",
-    "Q5_K_S": "Q5_K",
-    "Q5_K_M": "Q5_K",
-    "Q6_K": "Q6_K",
-    "Q8_0": "Q8_0",
-}
-"""File types, each with the tensor type of most matrices."""
+MIXTURES = (
+    *("F32", "F16", "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_0", "Q4_K_S", "Q4_K_M"),
+    *("Q5_0", "Q5_K_S", "Q5_K_M", "Q6_K", "Q8_0"),
+)
+"""File types whose rules are known here."""
 
 _SMALLER_BLOCKS = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 _MANY_SHARERS = 4
@@ -46,9 +35,9 @@ def check_file_type(name: str) -> str:
     Raises:
         UsageError: there is no such file type.
     """
-    if name.upper() not in FILE_TYPES:
+    if name.upper() not in MIXTURES:
         raise UsageError(
-            f"Models cannot be generated in {name!r}.", f"Available: {', '.join(FILE_TYPES)}."
+            f"Models cannot be generated in {name!r}.", f"Available: {', '.join(MIXTURES)}."
         )
     return name.upper()
 
@@ -69,7 +58,7 @@ def mixed_types(shape: Shape, matrices: Sequence[Matrix], file_type: str) -> dic
 
 
 def _type(shape: Shape, matrix: Matrix, file_type: str) -> str:
-    default = FILE_TYPES[file_type]
+    default = TENSOR_TYPES[file_type]
     if default in FLOATS:
         return default
     wanted = _wanted(shape, matrix, file_type) or default
@@ -81,7 +70,7 @@ def _type(shape: Shape, matrix: Matrix, file_type: str) -> str:
 def _wanted(shape: Shape, matrix: Matrix, file_type: str) -> str | None:
     """Return the type for a matrix that is not of the file's usual type."""
     if matrix.role == "output" or (matrix.role == "token_embd" and shape.tied):
-        return _output(matrix, FILE_TYPES[file_type])
+        return _output(matrix, TENSOR_TYPES[file_type])
     if matrix.layer is None:
         return None
     if matrix.role == "attn_v":
@@ -108,7 +97,7 @@ def _values(shape: Shape, layer: int, file_type: str) -> str | None:
         "Q4_K_M": "Q6_K" if _is_sensitive(shape, layer) else None,
         "Q5_K_M": "Q6_K" if _is_sensitive(shape, layer) else None,
     }.get(file_type)
-    if _is_70b(shape) and (wanted or FILE_TYPES[file_type]) in ("Q3_K", "Q4_K"):
+    if _is_70b(shape) and (wanted or TENSOR_TYPES[file_type]) in ("Q3_K", "Q4_K"):
         return "Q5_K"
     return wanted
 
@@ -169,7 +158,7 @@ def foreseen(model: Model, header: Header, file_type: str) -> tuple[Model, Heade
     """
     matrices = _matrices(header)
     if (
-        file_type not in FILE_TYPES
+        file_type not in MIXTURES
         or model.architecture not in _ARCHITECTURES
         or model.experts
         or matrices is None

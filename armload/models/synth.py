@@ -122,7 +122,7 @@ def synthesise_like(
 
     Args:
         path: the file to write; one that exists is replaced.
-        file_type: of llama.cpp, one of ``mix.FILE_TYPES``.
+        file_type: of llama.cpp, one of ``mix.MIXTURES``.
 
     Raises:
         UsageError: no such file type, or a shape that cannot be.

@@ -21,7 +21,7 @@ from armload.evaluation.word_problems import problems
 from armload.models.file_types import TENSOR_TYPES
 from armload.models.find import word_problems_model
 from armload.models.gguf import read_outline
-from armload.models.quant_mix import FILE_TYPES, foreseen
+from armload.models.quant_mix import MIXTURES, foreseen
 from tests.person import Person
 from tests.system.engines import shared
 
@@ -117,7 +117,7 @@ def test_this_machine_quantises_and_says_what_fell_back_and_how_far_it_strays(
 @exhaustive
 def test_every_type_is_as_foreseen_and_known_to_the_program(ann: Person) -> None:
     outline = read_outline(word_problems_model(MODEL))
-    for each in quantised(ann, MODEL, "--type", ",".join(FILE_TYPES), *AGAIN):
+    for each in quantised(ann, MODEL, "--type", ",".join(MIXTURES), *AGAIN):
         found = foreseen(*outline, each["type"])
         assert found is not None
         assert tensors(Path(each["path"])) == {

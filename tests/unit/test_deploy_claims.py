@@ -9,14 +9,6 @@ from armload.deploy.lease import parse_claims
 OWNER = {"user": "ann", "process": {"pid": 7, "start_mark": "8"}}
 
 
-def test_a_lease_of_an_earlier_version_still_names_its_owner() -> None:
-    for key in ("laptop", "workstation"):
-        holder = json.dumps({**OWNER, key: "thinkpad-0a1b"})
-        (claim,) = parse_claims(f"boot-1 100\n#claim t.boot-1.160\n{holder}\n40\n\n")
-        assert claim.words == "ann@thinkpad for 60 s, copying or preparing"
-        assert claim.left_s == 60
-
-
 def test_a_claim_that_is_just_renewed_counts_once() -> None:
     holder = json.dumps({**OWNER, "workstation": "thinkpad-0a1b"})
     names = ("t.boot-1.110", "t.boot-1.160", "u.boot-1.130")

@@ -78,23 +78,7 @@ def test_a_header_without_pages_is_refused(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_a_trace_of_format_1_has_a_phase_instead_of_counts(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    content = json.loads(step(0).model_dump_json())
-    former = [
-        {**{key: content[key] for key in content if "tokens" not in key}, **of_phase}
-        for of_phase in ({"phase": "prompt", "tokens": 5}, {"phase": "generate", "tokens": 1})
-    ]
-    for each in former:
-        del each["model"], each["sequences"]
-    path.write_text("\n".join(map(json.dumps, [json.loads(lines(0)[0]), *former])) + "\n")
-    _, steps = read_trace(path)
-    assert [each.prompt_tokens for each in steps] == [5, 0]
-    assert [each.generated_tokens for each in steps] == [0, 1]
-    assert {(each.model, each.sequences) for each in steps} == {(0, 1)}
-
-
-def test_a_phase_that_no_trace_has_is_refused(tmp_path: Path) -> None:
+def test_a_field_that_no_step_has_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     content = json.loads(step(0).model_dump_json()) | {"phase": "write"}
     path.write_text(f"{lines(0)[0]}\n{json.dumps(content)}\n")

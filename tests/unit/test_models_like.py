@@ -23,7 +23,7 @@ from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
 from armload.models.find import resolve
 from armload.models.gguf import read_model
 from armload.models.header import Array, read_header
-from armload.models.quant_mix import FILE_TYPES
+from armload.models.quant_mix import MIXTURES
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
 from armload.models.synth import GENERATION, synthesise_like
 from armload.models.vocabulary import Kind, Vocabulary
@@ -146,7 +146,7 @@ def test_the_format_s_own_reader_reads_finite_weights_of_the_planned_types(
     assert dequantize(up.data, up.tensor_type).std() == pytest.approx(256**-0.5, rel=0.03)
 
 
-@pytest.mark.parametrize("file_type", FILE_TYPES)
+@pytest.mark.parametrize("file_type", MIXTURES)
 def test_every_file_type_falls_back_to_small_blocks_and_stays_finite(
     file_type: str, tmp_path: Path
 ) -> None:

@@ -19,7 +19,6 @@ from armload.report.schema import DOCUMENTS, PLAN, RUN, Schema
 from tests.unit.runs import failed_run, quick_run, storage_run
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schema"
-FORMER = Path(__file__).parent / "former"
 PUBLISHED = FOLDER / RUN.file_name
 PUBLISHED_PLAN = FOLDER / PLAN.file_name
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "json.md"
@@ -60,17 +59,6 @@ def test_a_run_of_the_same_format_that_was_kept_before_a_field_was_added_is_read
     content = json.loads(failed_run().model_dump_json())
     del content["exit"]["kind"], content["fingerprint"]
     assert Run.model_validate(content).exit.kind is None
-
-
-def test_a_run_of_format_1_is_read() -> None:
-    run = Run.model_validate_json((FORMER / "run-format-1.json").read_text(encoding="utf-8"))
-    assert (run.format, run.engine_name, len(run.steps)) == (2, "llama-completion", 12)
-    assert [step.generated_tokens for step in run.steps] == [0] + [1] * 11
-    assert run.steps[0].prompt_tokens == run.steps[0].tokens
-    assert run.fingerprint
-    assert run.board.workstation is not None
-    assert run.background_processes
-    assert run.verdict.findings is None
 
 
 def test_every_schema_is_published_and_documented_and_no_other() -> None:

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from armload.bench.fitting import fit
-from armload.cli import terminal
 from armload.cli.options import FileTypes, Output
-from armload.cli.streams import show_document
 from armload.cli.verb import verb
-from armload.conversion.calibrating import read_calibration
-from armload.conversion.quantising import Quantised, on_this_machine, quantise
-from armload.conversion.room import need_disk
-from armload.core.errors import ArmloadError, UsageError
-from armload.core.files import sha256_of, written_whole
+from armload.core.errors import UsageError
 from armload.core.options import Option
-from armload.core.progress import Progress
-from armload.engines.plan import Plan
-from armload.evaluation.logits.divergence import LARGEST_BASE_BYTES, Divergence, divergences
-from armload.models.file_types import UNQUANTISED, check_importance
-from armload.models.find import model_called
-from armload.models.gguf import read_outline
-from armload.models.model import Model
-from armload.report.models import QuantisedModel, QuantisedModels, quantised_view
 from armload.runs.request import Request, Waiting
 
 
@@ -96,7 +79,7 @@ def quantize(options: QuantizeOptions) -> None:
     Example: armload model.quantize llama-3.2-1b-f16.gguf --type Q4_K_M,Q2_K
     """
     from armload.boards.board import THIS_MACHINE, load_board
-    from armload.runs.request import Request
+    from armload.cli.present_quantised import quantise_and_present
 
     request = options.part(Request).model_copy(
         update={"board": options.on or THIS_MACHINE, "on": ""}
@@ -119,7 +102,6 @@ def quantize(options: QuantizeOptions) -> None:
 
 
 def _folder(text: str) -> Path:
-    from armload.core.errors import UsageError
 
     path = Path(text).expanduser()
     if not path.is_dir():
@@ -127,121 +109,3 @@ def _folder(text: str) -> Path:
             f"--output {path}: there is no such folder.", "Make it first, or correct the name."
         )
     return path
-
-
-_PROMPT_TOKENS = 128
-
-
-def quantise_and_present(
-    request: Request,
-    base_name: str,
-    file_types: Sequence[str],
-    *,
-    calibration: Path | None,
-    allow_requantize: bool,
-    output: Path | None,
-    board: str,
-    kld: bool,
-    as_json: bool,
-) -> None:
-    """Quantise a model, copy the results where they are wanted, and show what they are like.
-
-    Args:
-        output: a folder for copies; none leaves them in the cache alone.
-        board: to predict times on; empty for none.
-        kld: compute the divergence from the base whatever it takes.
-
-    Raises:
-        ArmloadError: as for ``quantise``; or a result cannot be copied, or not be compared.
-    """
-    progress = terminal.progress()
-    # What can be told at once is told before a large model is downloaded or read.
-    check_importance(file_types, has_importance=calibration is not None)
-    base = model_called(base_name, progress)
-    text = read_calibration(calibration, base) if calibration else None
-    found = quantise(
-        request,
-        base,
-        file_types,
-        progress,
-        calibration=text,
-        allow_requantize=allow_requantize,
-    )
-    paths = [each.path for each in found]
-    strays = _divergences(request, base, paths, progress, is_asked=kld)
-    expected = {}
-    if board:
-        there = request.model_copy(update={"board": board})
-        plan = Plan(prompt_tokens=min(_PROMPT_TOKENS, base.context_length // 2))
-        fitted = fit(there, [str(path) for path in paths], plan, progress)
-        expected = dict(zip(paths, fitted.models, strict=True))
-    document = QuantisedModels(
-        base=base.name,
-        base_sha256=base.sha256,
-        base_size_bytes=base.size_bytes,
-        base_bytes_per_token=base.bytes_per_token,
-        board=board,
-        models=tuple(
-            _described(each, output).model_copy(
-                update={
-                    "divergence": strays.get(each.path),
-                    "expected": expected.get(each.path),
-                }
-            )
-            for each in found
-        ),
-    )
-    if output is not None:
-        for each in found:
-            _copy(each, output, progress)
-    if as_json:
-        show_document(document)
-    else:
-        terminal.show(quantised_view(document))
-
-
-def _described(each: Quantised, output: Path | None) -> QuantisedModel:
-    model, _ = read_outline(each.path)
-    path = output / each.path.name if output else each.path
-    return QuantisedModel(
-        type=each.made.type,
-        path=str(path),
-        sha256=each.made.sha256,
-        size_bytes=model.size_bytes,
-        bytes_per_token=model.bytes_per_token,
-        bits_per_weight=8 * model.size_bytes / model.parameters,
-        calibration=each.made.calibration,
-        made_on=each.made.board,
-        was_there=each.was_there,
-        fallbacks=each.made.fallbacks,
-    )
-
-
-def _divergences(
-    request: Request, base: Model, paths: Sequence[Path], progress: Progress, *, is_asked: bool
-) -> dict[Path, Divergence]:
-    is_reference = base.quantisation in UNQUANTISED and base.size_bytes <= LARGEST_BASE_BYTES
-    if not is_asked and not is_reference:
-        return {}
-    here = on_this_machine(request)
-    try:
-        return dict(zip(paths, divergences(here, base, paths, progress), strict=True))
-    except ArmloadError as error:
-        if is_asked:
-            raise
-        progress.say(f"The divergence from {base.name} is not known: {error.message}")
-        return {}
-
-
-def _copy(each: Quantised, output: Path, progress: Progress) -> None:
-    target = output / each.path.name
-    if target.exists():
-        if target.is_file() and sha256_of(target) == each.made.sha256:
-            return
-        raise UsageError(
-            f"{target} exists already, and is another file.",
-            f"Delete it, or give another --output. The result is kept as {each.path}",
-        )
-    need_disk([output], target.name, each.made.size_bytes)
-    with progress.step(f"Copying {target.name}"), written_whole(target) as beside:
-        shutil.copyfile(each.path, beside)

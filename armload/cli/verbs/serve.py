@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from armload.boards.forward import listening_on
-from armload.cli import terminal
 from armload.cli.options import A_BOARD, Boards, OnBoard, OneModel, Output, models_in
 from armload.cli.streams import show_document
 from armload.cli.verb import Group, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
-from armload.core.values import visible
 from armload.engines.plan import ServingPlan
-from armload.report.services import ServedModel, served_view
 from armload.runs.request import EngineSource, Request, Resuming, Waiting
-from armload.serving.front.app import Front
-from armload.serving.front.llm_serving import DataForm, FrontedModel
-from armload.serving.front.running import fronted
-from armload.serving.service import Service
-from armload.serving.starting import served
-from armload.serving.tokenizer import ServiceApi
 
 if TYPE_CHECKING:
     from armload.serving.front.llm_serving import DataForm
@@ -95,7 +82,7 @@ def serve(options: ServeOptions) -> None:
     Prints an OpenAI-compatible URL and follows the server's log until Ctrl-C, which stops it.
     Example: armload serve --board dayu200 --model m.gguf --slots 2 --context 1024
     """
-    from armload.runs.request import Request
+    from armload.cli.present_service import serve_and_present
     from armload.serving.planning import serving_plan
 
     file = read_serving_file(options.plan)
@@ -175,7 +162,6 @@ def list_services(options: ListOptions) -> None:
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.parallel import at_once, end_if_failed
-    from armload.cli.streams import show_document
     from armload.core.progress import Labelled
     from armload.core.values import ValueList
     from armload.report.services import services_view
@@ -213,7 +199,6 @@ def stop(options: StopOptions) -> None:
     """
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.report.layout import whole
     from armload.serving.listing import stop_service
 
@@ -228,72 +213,3 @@ def stop(options: StopOptions) -> None:
 
 
 group = Group(serve, list_services, stop)
-
-
-_LOOK_EVERY_S = 1.0
-
-
-def serve_and_present(
-    request: Request,
-    model_name: str,
-    plan: ServingPlan | None,
-    *,
-    detach: bool,
-    port: int,
-    as_json: bool,
-    front: DataForm | None = None,
-) -> None:
-    """Serve a model until Ctrl-C, or leave it running with ``detach``.
-
-    Args:
-        port: of this machine; 0 for a free one.
-        front: answer there in llm-serving's protocol, in this form of its events.
-
-    Raises:
-        ArmloadError: it cannot be served, or no longer is.
-    """
-    progress = terminal.progress()
-    if front is not None:  # a port that is taken is reported before minutes pass
-        listening_on(port, request.board).close()
-    with ExitStack() as stack:
-        to_server = port if front is None else 0
-        service = stack.enter_context(
-            served(request, model_name, plan, progress, detach=detach, port=to_server)
-        )
-        front_url = None
-        if front is not None:
-            front_url = stack.enter_context(fronted(_front(service, front), port, request.board))
-        described = ServedModel.of(service, is_forwarded=not detach, front_url=front_url)
-        if as_json:
-            show_document(described)
-        else:
-            terminal.show(served_view(described, model_name))
-        sys.stdout.flush()
-        if ServiceApi(service.url, service.api_key).lacks_chat_template():
-            progress.say(
-                f"{service.model} has no chat template: chats are put into ChatML, whose marks it "
-                "does not know. Use /v1/completions."
-            )
-        if not detach:
-            _follow(service)
-
-
-def _front(service: Service, form: DataForm) -> Front:
-    job = service.job
-    model = FrontedModel(
-        name=service.model,
-        quantisation=job.model.quantisation if job else "",
-        slots=service.plan.slots,
-        context_tokens=service.plan.context_tokens,
-    )
-    return Front(url=service.url, api_key=service.api_key, model=model, form=form)
-
-
-def _follow(service: Service) -> None:
-    try:
-        while True:
-            service.check()
-            print(visible(service.log()), end="", file=sys.stderr, flush=True)
-            time.sleep(_LOOK_EVERY_S)
-    except KeyboardInterrupt:
-        return

@@ -13,6 +13,13 @@ import pytest
 from gguf import GGUFReader
 
 from armload.build.source import pinned_source
+from armload.conversion.checkpoints.checking import (
+    TOLERANCES,
+    DifferentText,
+    Findings,
+    Logits,
+    judge,
+)
 from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_outline
 from armload.conversion.checkpoints.converting import convert
 from armload.conversion.checkpoints.environment import Environment
@@ -26,6 +33,7 @@ from armload.core.errors import ArmloadError, DataError, LocalMemoryError, Usage
 from armload.core.progress import Silent
 from armload.core.workspace import data_path
 from armload.models.find import word_problems_model
+from armload.models.header import read_header
 from tests.checkpoints import checkpoint_of
 from tests.command_line import typed
 from tests.tokenizers import write_as_today
@@ -241,6 +249,7 @@ def test_whether_a_text_begins_with_a_space_is_read(
 def test_llama_cpp_s_source_tells_which_architectures_it_converts() -> None:
     known = gguf_architectures(pinned_source().provide(Silent()))
     assert {"LlamaForCausalLM", "Qwen2ForCausalLM", "Gemma2ForCausalLM"} <= set(known)
+    assert set(pinned_packages().pieces_alone) <= set(known)
     assert len(known) > 100
 
 
@@ -281,6 +290,8 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("strange",): (2, "does not know the architecture Lama4CausalLM"),
     ("strange", "--to", "mnn"): (2, "does not know the model type lama. It knows: llama, "),
     ("cut",): (3, "1 of 3 files of weights is missing"),
+    ("pieces",): (3, "pieces/tokenizer.model: there is no such file, and the converter reads"),
+    ("large",): (3, "tokens up to number 620, but config.json has 'vocab_size': 600"),
     ("hf:no", "--to", "mnn"): (2, "Write hf:ORG/REPO"),
 }
 
@@ -290,6 +301,12 @@ def test_what_reading_tells_is_refused_before_anything_is_installed(tmp_path: Pa
     for name in ("sums", "strange", "cut"):
         checkpoint_of(model, tmp_path / name, shards=3)
     (tmp_path / "cut" / SECOND).unlink()
+    for name, wrong in (
+        ("pieces", {"architectures": ["Gemma2ForCausalLM"]}),
+        ("large", {"vocab_size": 600}),
+    ):
+        path = checkpoint_of(model, tmp_path / name, "qwen2") / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
     text = (tmp_path / "strange" / "config.json").read_text()
     text = text.replace('"LlamaForCausalLM"', '"Lama4CausalLM"').replace('"llama"', '"lama"')
     (tmp_path / "strange" / "config.json").write_text(text)
@@ -362,6 +379,8 @@ def test_a_converter_without_memory_has_an_exit_status_of_its_own(
             "Check the checkpoint's files",
         ),
         ("{}['rotary_pct']", "sums: the converter needs the setting 'rotary_pct', ", "Compare"),
+        ("{}['[gMASK]']", "sums: the converter needs the token [gMASK], ", "Compare"),
+        ("{}['<|user|>']", "sums: the converter needs the token <|user|>, ", "Compare"),
         (
             "raise ValueError(f'cannot read {stage / \"config.json\"}: bad')",
             "sums: the converter refused this checkpoint: cannot read ",
@@ -391,8 +410,110 @@ def test_a_refusal_names_what_is_missing_in_the_person_s_own_folder(
     assert "armload-" not in caught.value.message
 
 
+def test_a_check_of_the_converter_that_says_nothing_is_told_by_its_condition(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "converter.py"
+    script.write_text("n_mtp = 0\nif True:\n    assert n_mtp != 0  # as the config says\n")
+    with (tmp_path / "lock").open("w") as lock, pytest.raises(DataError) as caught:
+        run_converter(
+            [str(script)],
+            checkpoint=read_checkpoint(checkpoint),
+            held=Environment(python=Path(sys.executable), lock=lock.fileno()),
+            folder=tmp_path,
+            watch=lambda _: None,
+        )
+    assert caught.value.message == (
+        f"{checkpoint}: the converter refused this checkpoint: it requires that n_mtp != 0"
+    )
+
+
 def test_versions_are_pinned_and_name_the_environment() -> None:
     packages = pinned_packages()
     assert all("==" in each for each in (*packages.packages, *packages.alone))
     newer = packages.model_copy(update={"alone": ("llmexport==0.0.6",)})
     assert newer.environment_id != packages.environment_id
+
+
+@pytest.mark.parametrize(
+    ("config", "shown"),
+    [
+        ({"model_type": "cohere2"}, {"rotary_pct": 1.0}),
+        ({"model_type": "deepseek_v3"}, {"scoring_func": "sigmoid"}),
+        ({"model_type": "deepseek_v3", "scoring_func": "softmax"}, {}),
+        ({"model_type": "gpt2", "n_positions": 1024}, {"n_ctx": 1024}),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+            {"rope_theta": 5e5},
+        ),
+        (
+            {"rope_parameters": {"rope_type": "linear", "rope_theta": 5e5, "factor": 8.0}},
+            {"rope_theta": 5e5, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        ),
+        (
+            {
+                "rope_parameters": {
+                    "full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                }
+            },
+            {"rope_theta": 1e6, "rope_local_base_freq": 1e4},
+        ),
+    ],
+)
+def test_what_transformers_leaves_out_of_a_configuration_is_shown_to_the_converters(
+    config: dict[str, object], shown: dict[str, object], checkpoint: Path
+) -> None:
+    own = json.loads((checkpoint / "config.json").read_text())
+    del own["rope_theta"]
+    found = read_checkpoint(checkpoint)
+    for outer in (own | config, {"architectures": ["Outer"], "text_config": own | config}):
+        (checkpoint / "config.json").write_text(json.dumps(outer))
+        with staged(found) as stage:
+            seen = json.loads((stage / "config.json").read_text())
+        assert seen.get("text_config", seen) == own | config | shown
+        assert json.loads((checkpoint / "config.json").read_text()) == outer
+
+
+LOGITS = {"tokens": 64, "positions": 64, "difference": 0.4, "same_top": 0.9}
+TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Findings(engine="missing tensor"), "llama.cpp cannot load what it became: missing tensor"),
+        (
+            Findings(texts=19, different=(TWO_RESULTS,)),
+            (
+                "1 of 19 texts have other tokens after the conversion: 'a b' is [1, 5, 6] in the "
+                "checkpoint and [1, 7] in the file"
+            ),
+        ),
+        (
+            Findings(texts=19, logits=Logits(relative=0.03, **LOGITS)),
+            "up to 0.4, in the median of the positions by 3.0% of their spread (at most 2% is",
+        ),
+        (Findings(window=4096, window_reached=False), "drops 'sliding_window': 4096"),
+        (
+            Findings(window=512, logits=Logits(relative=0.03, **LOGITS)),
+            "drops 'sliding_window': 512",
+        ),
+    ],
+)
+def test_a_file_that_is_not_the_checkpoint_s_model_is_refused_with_both_results(
+    found: Findings, said: str, checkpoint: Path
+) -> None:
+    header = read_header(word_problems_model("word-problems:Q8_0"))
+    with pytest.raises(DataError) as caught:
+        judge(read_checkpoint(checkpoint), found, header, "F16")
+    assert said in caught.value.message
+    assert str(checkpoint) in caught.value.message
+    assert caught.value.remedy
+
+
+def test_a_type_allows_for_its_own_rounding(checkpoint: Path) -> None:
+    header = read_header(word_problems_model("word-problems:Q8_0"))
+    for type_name, most in TOLERANCES.items():
+        found = Findings(logits=Logits(relative=most, **LOGITS))
+        judge(read_checkpoint(checkpoint), found, header, type_name)

@@ -34,6 +34,7 @@ PACKAGES = Packages(
     packages=("outer==1.0",),
     alone=("lonely==2.0",),
     mnn_types=(),
+    pieces_alone=(),
 )
 
 

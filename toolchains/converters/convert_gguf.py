@@ -9,6 +9,9 @@ that its ``tokenizer.json`` states.
 It reads sentence pieces from a ``tokenizer.model``, and without one gives all pieces the same score
 or refuses the checkpoint. The transformers of today save ``tokenizer.json`` alone: then the file is
 made of that.
+
+Qwen3-Next has layers that predict further tokens. The converter insists on them unless it is told
+otherwise; transformers does not save them.
 """
 
 import json
@@ -55,8 +58,18 @@ def main() -> None:
             return name
 
     model.get_vocab_base_pre = get_vocab_base_pre
+    if not predicts_ahead(Path(arguments[0])):
+        import_module("conversion.qwen")._QwenMtpMixin.no_mtp = True  # noqa: SLF001
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")
+
+
+def predicts_ahead(checkpoint: Path) -> bool:
+    """Say whether there are layers that predict further tokens, which transformers leaves out."""
+    opened = import_module("safetensors").safe_open
+    files = checkpoint.glob("*.safetensors")
+    names = (name for file in files for name in opened(file, framework="np").keys())  # noqa: SIM118
+    return any(name.startswith(("mtp.", "model.mtp.")) for name in names)
 
 
 def provide_pieces(checkpoint: Path) -> None:

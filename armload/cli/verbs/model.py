@@ -74,6 +74,8 @@ def convert(options: ConvertOptions) -> None:
         agree=lambda proposal: _is_meant(proposal, yes=options.yes),
         progress=progress,
     )
+    for line in done.check.lines:
+        progress.say(line)
     if options.as_json:
         show_document(done)
     else:
@@ -85,13 +87,12 @@ def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
     from armload.conversion.checkpoints.checkpoint import (
         NEEDED_PATTERNS,
         read_checkpoint,
-        read_outline,
     )
     from armload.conversion.checkpoints.converting import check_convertible
     from armload.models.hub import PREFIX, fetch_checkpoint
 
     def check(folder: Path) -> None:
-        check_convertible(read_outline(folder), form, progress)
+        check_convertible(folder, form, progress)
 
     if reference.startswith(PREFIX):
         folder = fetch_checkpoint(reference, NEEDED_PATTERNS, check, progress)

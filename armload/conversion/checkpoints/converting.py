@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from armload.build.source import pinned_source
-from armload.conversion.checkpoints.checkpoint import Checkpoint, Outline
+from armload.conversion.checkpoints.checking import Check
+from armload.conversion.checkpoints.checkpoint import Checkpoint, read_outline
 from armload.conversion.checkpoints.environment import environment
 from armload.conversion.checkpoints.forms import Form, memory_bytes, result_bytes
 from armload.conversion.checkpoints.gguf import gguf_converter, to_gguf
 from armload.conversion.checkpoints.known import (
     check_known_to_gguf,
     check_known_to_mnn,
+    check_vocabulary,
     gguf_architectures,
 )
 from armload.conversion.checkpoints.mnn import mnn_converter, to_mnn
@@ -39,6 +41,7 @@ class Converted(Value):
         architecture: the checkpoint's.
         parameters: the number of the checkpoint's weights.
         converter: what converted it, with its version.
+        check: what was found to agree with the checkpoint.
     """
 
     path: Path
@@ -49,17 +52,22 @@ class Converted(Value):
     architecture: str
     parameters: int
     converter: str
+    check: Check
 
 
-def check_convertible(outline: Outline, form: Form, progress: Progress) -> None:
-    """Refuse a checkpoint whose ``config.json`` tells that it cannot be converted.
+def check_convertible(folder: Path, form: Form, progress: Progress) -> None:
+    """Refuse a checkpoint whose small files tell that it cannot be converted.
 
     Raises:
         UsageError: its architecture is unknown to the converter.
+        DataError: its vocabulary cannot be read for it, or a file is malformed.
+        DiskError: a file cannot be read.
         BuildError: llama.cpp's source, whose converter is asked, cannot be fetched.
     """
+    outline = read_outline(folder)
     if form == "gguf":
         check_known_to_gguf(outline, gguf_architectures(pinned_source().provide(progress)))
+        check_vocabulary(folder, outline, pinned_packages().pieces_alone)
     else:
         check_known_to_mnn(outline, pinned_packages().mnn_types)
 
@@ -86,7 +94,7 @@ def convert(
     Raises:
         UsageError: the converters are not installed, and ``agree`` did not say so.
         DiskError: there is not enough space.
-        DataError: the converter refused the checkpoint.
+        DataError: the converter refused the checkpoint, or made another model of it.
         LocalMemoryError: there is not enough memory.
         MissingToolError, ConnectError: as for ``environment``.
     """
@@ -95,7 +103,7 @@ def convert(
     packages = pinned_packages()
     with environment(packages, agree, progress) as held, staged(checkpoint) as stage:
         to_form = to_gguf if form == "gguf" else to_mnn
-        to_form(checkpoint, stage, path, type_name, held, progress)
+        check = to_form(checkpoint, stage, path, type_name, held, progress)
     files = [path] if path.is_file() else path.iterdir()
     return Converted(
         path=path,
@@ -106,6 +114,7 @@ def convert(
         architecture=checkpoint.architecture,
         parameters=checkpoint.parameters,
         converter=gguf_converter() if form == "gguf" else mnn_converter(packages),
+        check=check,
     )
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from armload.build.source import pinned_source
+from armload.conversion.checkpoints.checking import Check, check_gguf
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment
 from armload.conversion.checkpoints.forms import result_bytes
@@ -32,8 +33,8 @@ def to_gguf(
     type_name: str,
     held: Environment,
     progress: Progress,
-) -> None:
-    """Write a checkpoint's GGUF file, whole or not at all.
+) -> Check:
+    """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
 
     Args:
         checkpoint: what is converted.
@@ -44,31 +45,26 @@ def to_gguf(
         progress: shows how many bytes are written.
 
     Raises:
-        DataError, DiskError, ArmloadError: as for ``run_converter``.
+        DataError: the converter refused the checkpoint, or made another model of it.
+        DiskError, ArmloadError: as for ``run_converter``.
     """
     total = result_bytes("gguf", type_name, checkpoint)
     label = f"Converting {checkpoint.name} to {type_name}"
     script = pinned_source().provide(progress) / _SCRIPT
-    with (
-        written_whole(path) as beside,
-        progress.step(label, total=total, unit="B") as step,
-    ):
-
-        def watch(line: str) -> None:
-            written = _WRITTEN.match(line)
-            if written:
-                step.update(total * int(written[1]) / 100)
-
-        wrapper = data_path("toolchains", "converters", "convert_gguf.py")
+    wrapper = data_path("toolchains", "converters", "convert_gguf.py")
+    with written_whole(path) as beside:
         words = [str(wrapper), str(script), str(stage), "--outfile", str(beside.absolute())]
-        run_converter(
-            [*words, "--outtype", type_name.lower()],
-            checkpoint,
-            held,
-            folder=stage.parent,
-            watch=watch,
-        )
+        words += ["--outtype", type_name.lower()]
+        with progress.step(label, total=total, unit="B") as step:
+
+            def watch(line: str) -> None:
+                written = _WRITTEN.match(line)
+                if written:
+                    step.update(total * int(written[1]) / 100)
+
+            run_converter(words, checkpoint, held, folder=stage.parent, watch=watch)
         try:
-            read_outline(beside)
+            _, header = read_outline(beside)
         except DataError as error:
             raise DataError(error.message.replace(str(beside), str(path)), error.remedy) from error
+        return check_gguf(checkpoint, beside, header, type_name, held, progress)

@@ -1,4 +1,4 @@
-"""Which checkpoints the converters know, as far as reading tells."""
+"""Which checkpoints the converters can convert, as far as reading tells."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.conversion.checkpoints.checkpoint import Outline
-from armload.core.errors import UsageError
+from armload.conversion.checkpoints.checkpoint import Outline, read_object
+from armload.core.errors import DataError, UsageError
 from armload.core.validation_messages import nearest_first
 
 _MAP = "TEXT_MODEL_MAP"
@@ -62,6 +62,51 @@ def check_known_to_mnn(outline: Outline, known: Sequence[str]) -> None:
             "the MNN exporter",
             outline.model_type,
             known,
+        )
+
+
+def check_vocabulary(folder: Path, outline: Outline, pieces_alone: Sequence[str]) -> None:
+    """Refuse a vocabulary that llama.cpp's converter cannot read for the architecture.
+
+    Args:
+        pieces_alone: architectures whose vocabulary must consist of sentence pieces.
+
+    Raises:
+        DataError: it cannot, or a file is malformed.
+        DiskError: a file cannot be read.
+    """
+    pieces, stated = folder / "tokenizer.model", folder / "tokenizer.json"
+    if pieces.is_file():
+        return
+    tokenizer = read_object(stated) if stated.is_file() else {}
+    model = tokenizer.get("model") or {}
+    if model.get("type") == "BPE" and model.get("byte_fallback"):
+        return
+    settings = folder / "tokenizer_config.json"
+    kind = read_object(settings).get("tokenizer_class") if settings.is_file() else None
+    if outline.architecture in pieces_alone and kind != "GPT2Tokenizer":  # Phi-4 is a Phi-3
+        raise DataError(
+            f"{pieces}: there is no such file, and the converter reads the vocabulary of "
+            f"{outline.architecture} from sentence pieces only.",
+            "Copy it into the folder from the repository of the model's publisher; a fine-tune "
+            "has that of its base model.",
+        )
+    config = read_object(folder / "config.json")
+    size = (config.get("text_config") or config).get("vocab_size")
+    ids = (
+        [
+            *(model.get("vocab") or {}).values(),
+            *(each["id"] for each in tokenizer.get("added_tokens") or ()),
+        ]
+        if isinstance(model.get("vocab"), dict)
+        else []
+    )
+    if isinstance(size, int) and ids and max(ids) >= size:
+        raise DataError(
+            f"{stated}: the vocabulary has tokens up to number {max(ids)}, but config.json has "
+            f"'vocab_size': {size}.",
+            "Use the tokenizer that belongs to these weights, or call "
+            "model.resize_token_embeddings(len(tokenizer)) and save the model again.",
         )
 
 

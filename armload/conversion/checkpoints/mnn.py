@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from armload.conversion.checkpoints.checking import Check
 from armload.conversion.checkpoints.checkpoint import Checkpoint, read_object
 from armload.conversion.checkpoints.environment import Environment
 from armload.conversion.checkpoints.forms import MNN_BITS, result_bytes
@@ -38,7 +39,7 @@ def to_mnn(
     type_name: str,
     held: Environment,
     progress: Progress,
-) -> None:
+) -> Check:
     """Write a checkpoint's MNN folder, whole or not at all.
 
     The arguments are those of ``to_gguf``, except that ``path`` is a folder.
@@ -74,6 +75,7 @@ def to_mnn(
             watch=watch,
         )
         _finish(checkpoint, beside)
+    return Check(unchecked=("tokens and logits of an MNN model",))
 
 
 def _finish(checkpoint: Checkpoint, folder: Path) -> None:

@@ -20,6 +20,7 @@ class Packages(Value):
         packages: requirements, as pip writes them; their own requirements come along.
         alone: requirements whose own requirements do not.
         mnn_types: the ``model_type`` of each checkpoint that can become an MNN model.
+        pieces_alone: architectures whose vocabulary must consist of sentence pieces.
     """
 
     description: str
@@ -27,6 +28,7 @@ class Packages(Value):
     packages: tuple[str, ...]
     alone: tuple[str, ...]
     mnn_types: tuple[str, ...]
+    pieces_alone: tuple[str, ...]
 
     @property
     def environment_id(self) -> str:

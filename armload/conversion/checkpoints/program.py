@@ -20,8 +20,8 @@ from armload.core.errors import (
 
 _NO_MEMORY = re.compile(r"^\s*MemoryError\b|[Cc](?:annot|an't) allocate memory", re.MULTILINE)
 
-_OFFLINE = {
-    "HF_HUB_OFFLINE": "1",
+OFFLINE = {
+    "HF_HUBOFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "PIP_NO_INDEX": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -36,6 +36,7 @@ _BARE = "AssertionError"
 """A check that failed says nothing but the line that it stands on."""
 
 _NO_SETTING = re.compile(r"^KeyError: '(\w+)'")
+_NO_TOKEN = re.compile(r"^KeyError: '([<\[].+[>\]])'")
 
 _NOT_INSTALLED = ("ImportError: ", "ModuleNotFoundError: ")
 
@@ -67,7 +68,7 @@ def run_converter(
         run_checked(
             [str(held.python), "-s", *words],
             folder=folder,
-            environment=_OFFLINE,
+            environment=OFFLINE,
             watch=watch,
             keep_open=held.lock,
         )
@@ -97,7 +98,7 @@ def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:
             f"The converters are incomplete: {broken[-1]}",
             "Remove them (armload clean --what converters) and repeat the command.",
         )
-    pattern, said = (_CHECK, "not ") if error.lines[-1:] == (_BARE,) else (_ERROR, "")
+    pattern, said = (_CHECK, "it requires that ") if error.lines[-1:] == (_BARE,) else (_ERROR, "")
     named = [said + match["what"] for line in error.lines if (match := pattern.match(line))]
     if lacking := _lacking(checkpoint, error.lines):
         return lacking
@@ -124,6 +125,12 @@ def _lacking(checkpoint: Checkpoint, lines: Sequence[str]) -> DataError | None:
             f"{where}: the converter needs the setting {setting[1]!r}, which is missing.",
             "Compare config.json with that of the model's publisher: transformers may leave out "
             "what it does not use, or rename it.",
+        )
+    if token := _NO_TOKEN.match(last):
+        return DataError(
+            f"{where}: the converter needs the token {token[1]}, which the vocabulary lacks.",
+            "Compare the tokenizer's files with those of the model's publisher; if the vocabulary "
+            "is your own, add that token.",
         )
     file = re.search(rf"{re.escape(str(where))}/([\w.-]+)", last)
     if file and not (where / file[1]).exists():

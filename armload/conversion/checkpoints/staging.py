@@ -12,9 +12,16 @@ from typing import Any
 
 from armload.conversion.checkpoints.checkpoint import NEEDED_PATTERNS, Checkpoint, read_object
 
-_TOKENIZER = "tokenizer_config.json"
+_TOKENIZER, _CONFIG = "tokenizer_config.json", "config.json"
 _CLASSES = {"TokenizersBackend": "PreTrainedTokenizerFast"}
 """What transformers 5 calls classes of its tokenizers, and how the converters know them."""
+
+_FIXED: dict[str, dict[str, object]] = {
+    "cohere2": {"rotary_pct": 1.0},
+    "deepseek_v3": {"scoring_func": "sigmoid"},
+}
+"""What the converters read from ``config.json``, and transformers leaves out of it, as its class
+does nothing else."""
 
 
 @contextmanager
@@ -35,11 +42,12 @@ def staged(checkpoint: Checkpoint) -> Iterator[Path]:
         for path in sorted(checkpoint.folder.iterdir()):
             if path.is_file() and any(fnmatchcase(path.name, each) for each in NEEDED_PATTERNS):
                 (folder / path.name).symlink_to(path.resolve())
-        settings = folder / _TOKENIZER
-        if settings.is_file():
-            content = _in_older_words(read_object(checkpoint.folder / _TOKENIZER))
-            settings.unlink()
-            settings.write_text(json.dumps(content), encoding="utf-8")
+        for file, translate in ((_TOKENIZER, _in_older_words), (_CONFIG, _whole_config)):
+            shown = folder / file
+            content = read_object(shown) if shown.is_file() else {}
+            if (translated := translate(content)) != content:
+                shown.unlink()
+                shown.write_text(json.dumps(translated), encoding="utf-8")
         yield folder
 
 
@@ -51,3 +59,31 @@ def _in_older_words(content: dict[str, Any]) -> dict[str, Any]:
         return content | changed
     others = {key: value for key, value in content.items() if key != "extra_special_tokens"}
     return others | changed | {"additional_special_tokens": extra}
+
+
+def _whole_config(content: dict[str, Any]) -> dict[str, Any]:
+    inner = content.get("text_config")
+    if isinstance(inner, dict):
+        return content | {"text_config": _whole_config(inner)}
+    model_type = str(content.get("model_type", ""))
+    missing = dict(_FIXED.get(model_type, {}))
+    if model_type == "gpt2":
+        missing["n_ctx"] = content.get("n_positions")
+    rope = content.get("rope_parameters")
+    if isinstance(rope, dict):
+        missing |= _older_rope(rope)
+    return missing | content
+
+
+def _older_rope(rope: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that ``rope_parameters`` were before transformers 5."""
+    local = rope.get("sliding_attention")
+    rope = rope.get("full_attention", rope)
+    found: dict[str, Any] = {
+        key: rope[key] for key in ("rope_theta", "partial_rotary_factor") if key in rope
+    }
+    if rope.get("rope_type", "default") != "default":
+        found["rope_scaling"] = {key: rope[key] for key in rope if key not in found}
+    if isinstance(local, dict) and "rope_theta" in local:
+        found["rope_local_base_freq"] = local["rope_theta"]
+    return found

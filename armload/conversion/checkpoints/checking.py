@@ -1,0 +1,244 @@
+"""Whether a converted file is the checkpoint's model: its tokens, and its logits for a prompt."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from armload.build.builder import build
+from armload.build.programs import SCORER
+from armload.build.target import load_target
+from armload.conversion.checkpoints.checkpoint import Checkpoint
+from armload.conversion.checkpoints.environment import Environment
+from armload.conversion.checkpoints.program import OFFLINE
+from armload.conversion.checkpoints.running import FailedProgramError, run_checked
+from armload.conversion.checkpoints.staging import staged
+from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
+from armload.core.progress import Progress
+from armload.core.values import Count, Value, counted, format_bytes
+from armload.core.workspace import data_path
+from armload.models.header import Header
+
+TOLERANCES = {"F32": 0.01, "F16": 0.02, "BF16": 0.1, "Q8_0": 0.25}
+"""How far logits may be from those of the checkpoint in 32-bit floats: root mean square of the
+differences at a position, as a share of the logits' standard deviation there, in the median of the
+positions. At some, rounding alone makes a mixture of experts choose another expert."""
+
+_HOST = "host"
+_WINDOW = ".attention.sliding_window"
+_PYTHON_BYTES = 1_500_000_000
+_FLOAT_BYTES = 4
+_MOST_OF_MEMORY = 0.95
+_IDS_SHOWN = 8
+_UNSUPPORTED = (
+    "Compare config.json with that of the model's publisher: transformers may have left a setting "
+    "out. If they agree, the pinned llama.cpp does not support this variant of {}: use a GGUF file "
+    "that the publisher offers."
+)
+
+
+class Logits(Value):
+    """How far the logits of a prompt are from those of the checkpoint.
+
+    Attributes:
+        tokens: of the prompt.
+        positions: that were compared.
+        difference: the largest of two logits.
+        relative: as in ``TOLERANCES``.
+        same_top: the share of positions whose most likely token is the same.
+    """
+
+    tokens: Count
+    positions: Count
+    difference: float
+    relative: float
+    same_top: float
+
+
+class Check(Value):
+    """What was found to agree between a checkpoint and what was made of it.
+
+    Attributes:
+        texts: whose tokens are the same; 0 if none were compared.
+        logits: how far they differ; none if they were not compared.
+        unchecked: what was not compared, and why.
+    """
+
+    texts: Count = 0
+    logits: Logits | None = None
+    unchecked: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """What a person should know."""
+        agree = [f"the tokens of {counted(self.texts, 'text')} are equal"] if self.texts else []
+        if self.logits:
+            agree.append(
+                f"the logits differ by {self.logits.difference:.2g} at most "
+                f"({self.logits.relative:.1e} of their spread)"
+            )
+        checked = [f"Checked against the checkpoint: {'; '.join(agree)}."] if agree else []
+        return checked + [f"Not checked: {each}." for each in self.unchecked]
+
+
+class DifferentText(Value):
+    """A text that has other tokens in the file than in the checkpoint."""
+
+    text: str
+    checkpoint: tuple[int, ...]
+    file: tuple[int, ...]
+
+
+class Findings(Value):
+    """What the script in the converters' environment found.
+
+    Attributes:
+        texts: that were compared.
+        different: those of them with other tokens.
+        spaced: those of them that differ in nothing but spaces.
+        unchecked: as in ``Check``.
+        engine: why llama.cpp could not load the file; empty if it could.
+        logits: as in ``Check``.
+        window: tokens of a sliding window; 0 without one.
+        window_reached: whether the prompt is longer.
+    """
+
+    texts: Count = 0
+    different: tuple[DifferentText, ...] = ()
+    spaced: Count = 0
+    unchecked: tuple[str, ...] = ()
+    engine: str = ""
+    logits: Logits | None = None
+    window: Count = 0
+    window_reached: bool = True
+
+
+def check_gguf(
+    checkpoint: Checkpoint,
+    file: Path,
+    header: Header,
+    type_name: str,
+    held: Environment,
+    progress: Progress,
+) -> Check:
+    """Compare a converted file with its checkpoint, as far as this machine can.
+
+    Args:
+        header: the file's.
+        type_name: of its weights.
+
+    Raises:
+        DataError: they differ, or llama.cpp cannot load the file.
+    """
+    try:
+        (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)
+    except (BuildError, MissingToolError, UsageError) as error:
+        return Check(unchecked=(f"tokens and logits, for want of {SCORER}: {error.message}",))
+    hindrance = _hindrance(checkpoint, type_name)
+    with (
+        staged(checkpoint) as stage,
+        tempfile.TemporaryDirectory(prefix="armload-") as name,
+        progress.step(f"Comparing {checkpoint.name} with its file"),
+    ):
+        result = Path(name) / "result.json"
+        script = data_path("toolchains", "converters", "check_gguf.py")
+        words = [str(script), str(stage), str(file.absolute()), str(scorer.path), str(result)]
+        words += ["--tokens"] if hindrance else []
+        stopped = ""
+        try:
+            run_checked(
+                [str(held.python), "-s", *words],
+                folder=stage.parent,
+                environment=OFFLINE,
+                watch=lambda _: None,
+                keep_open=held.lock,
+            )
+        except FailedProgramError as error:
+            stopped = f"logits: the comparison ended with status {error.status}"
+        found = _read(result)
+    if found is None:
+        return Check(unchecked=(f"tokens and {stopped}",))
+    judge(checkpoint, found, header, type_name)
+    why = [*found.unchecked, *(each for each in (hindrance, stopped) if each)]
+    if found.spaced:
+        why.append(
+            f"spaces in {counted(found.spaced, 'text')}: before a text and after special tokens, "
+            "llama.cpp has a rule of its own"
+        )
+    if not found.window_reached:
+        why.append(f"logits beyond the sliding window of {found.window} tokens: it is long")
+    return Check(texts=found.texts, logits=found.logits, unchecked=tuple(why))
+
+
+def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:
+    """Return why the logits cannot be compared; nothing if they can."""
+    import psutil
+
+    if type_name not in TOLERANCES:
+        return f"logits: {type_name} keeps too little of most models for a comparison"
+    packed = 2 if checkpoint.dtype == "U8" else 1
+    needed = _PYTHON_BYTES + _FLOAT_BYTES * packed * checkpoint.parameters
+    available = psutil.virtual_memory().available
+    if needed <= available * _MOST_OF_MEMORY:
+        return ""
+    return (
+        f"logits: they take {format_bytes(needed)} of memory, and {format_bytes(available)} are "
+        "available"
+    )
+
+
+def _read(path: Path) -> Findings | None:
+    return Findings.model_validate_json(path.read_bytes()) if path.exists() else None
+
+
+def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: str) -> None:
+    """Refuse a file that is not the checkpoint's model.
+
+    Raises:
+        DataError: it is not.
+    """
+    where, remedy = checkpoint.folder, _UNSUPPORTED.format(checkpoint.architecture)
+    if found.engine:
+        raise DataError(f"{where}: llama.cpp cannot load what it became: {found.engine}.", remedy)
+    if found.different:
+        first = found.different[0]
+        at = next(
+            (
+                n
+                for n, (own, other) in enumerate(zip(first.checkpoint, first.file, strict=False))
+                if own != other
+            ),
+            min(len(first.checkpoint), len(first.file)),
+        )
+        raise DataError(
+            f"{where}: {len(found.different)} of {found.texts} texts have other tokens after the "
+            f"conversion: {first.text!r} is {_ids(first.checkpoint, at)} in the checkpoint and "
+            f"{_ids(first.file, at)} in the file.",
+            "Compare tokenizer.json, tokenizer.model and tokenizer_config.json with those of the "
+            "model's publisher: they may be of two models.",
+        )
+    differ = found.logits is not None and found.logits.relative > TOLERANCES[type_name]
+    is_dropped = found.window > 0 and not any(
+        value for key, value in header.metadata.items() if key.endswith(_WINDOW)
+    )
+    if is_dropped and (differ or not found.window_reached):
+        raise DataError(
+            f"{where}: the conversion drops 'sliding_window': {found.window} of config.json, so "
+            "the model continues longer texts otherwise.",
+            f"Use the model for shorter texts only: in config.json, set 'sliding_window' to null "
+            f"and 'max_position_embeddings' to {found.window}.",
+        )
+    if found.logits and differ:
+        raise DataError(
+            f"{where}: the model computes other logits after the conversion to {type_name}: they "
+            f"differ by up to {found.logits.difference:.2g}, in the median of the positions by "
+            f"{found.logits.relative:.1%} of their spread (at most {TOLERANCES[type_name]:.0%} is "
+            f"allowed), and {found.logits.same_top:.0%} of the most likely tokens are the same.",
+            remedy,
+        )
+
+
+def _ids(tokens: tuple[int, ...], at: int) -> str:
+    begin = max(0, at - _IDS_SHOWN // 2)
+    shown = ", ".join(map(str, tokens[begin : begin + _IDS_SHOWN]))
+    return f"[{'… ' if begin else ''}{shown}{' …' if begin + _IDS_SHOWN < len(tokens) else ''}]"

@@ -28,11 +28,11 @@ from armload.analysis.load.latency import lateness_s
 from armload.analysis.load.records import RequestRecord
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
-from armload.serving.ask import Ask
+from armload.serving.client import TimedSocket, WireTimes
+from armload.serving.dialects.dialect import Ask
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.load_runner import LoadRunner
 from armload.serving.target import Extent, Pace, Target
-from armload.serving.wire import TimedSocket, WireTimes
 from armload.serving.workload import Listed
 
 _NEAR_S = 0.002

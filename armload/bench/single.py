@@ -1,26 +1,82 @@
-"""One combination: a single run, or one that is repeated until its median is known."""
+"""One combination of what is listed: a single run, or one repeated until its median is known."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
-from armload.bench.combination import Combination, combination
 from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
 from armload.boards.board import load_board
+from armload.build.binary import Binary
 from armload.core.progress import Progress
-from armload.engines.completion import Completion, settings_of
+from armload.engines.completion import PROGRAM, Completion, settings_of
 from armload.engines.job import Place
+from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
+from armload.engines.speculation import SPECULATING_PROGRAM, Speculation
 from armload.models.find import model_called
+from armload.models.model import Model
+from armload.models.tokens import check_draft
 from armload.runs.baseline import find_plain
 from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight
 from armload.runs.request import Request
 from armload.runs.session import Session, session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combination:
+    """A plan with its models, checked.
+
+    Attributes:
+        model: that is measured.
+        draft: that guesses tokens for it; none where the plan has none.
+        plan: with its prompt.
+    """
+
+    model: Model
+    draft: Model | None
+    plan: Plan
+
+    @property
+    def program(self) -> str:
+        """The program that runs it."""
+        return PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM
+
+    def engine(self, binaries: Mapping[str, Binary]) -> Completion:
+        """Return what runs it.
+
+        Raises:
+            UsageError: a program does not know a model, or lacks an option.
+        """
+        binary = binaries[self.program]
+        if self.plan.speculate is None:
+            return Completion(self.plan, binary, self.model)
+        return Speculation(self.plan, binary, self.model, self.draft)
+
+
+def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
+    """Return a plan with its models; a draft model is made or downloaded when it is missing.
+
+    Raises:
+        UsageError: the plan does not suit the model, or the draft model has another vocabulary.
+        ArmloadError: as for ``model_called``.
+    """
+    draft = None
+    if plan.draft_model is not None:
+        draft = model_called(plan.draft_model, progress)
+        check_draft(draft, model)
+    return Combination(model=model, draft=draft, plan=whole_plan(plan, model))
+
+
+def programs_of(combinations: Iterable[Combination]) -> tuple[str, ...]:
+    """Return the programs that they take, each once, sorted."""
+    return tuple(sorted({each.program for each in combinations}))
+
 
 Report = Callable[[Sequence[Run]], None]
 """Called with the runs so far after each of them."""

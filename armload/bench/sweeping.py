@@ -1,11 +1,11 @@
-"""Running a sweep: cell after cell, round after round, from where it stopped."""
+"""A sweep: cells that are run in turn, again and again, from where it stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from armload.analysis.run import Run
-from armload.bench.combination import combination, programs_of
+from armload.bench.single import combination, programs_of
 from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress

@@ -14,18 +14,16 @@ from armload.core.errors import DifferentError, RunError, UsageError
 from armload.core.progress import Labelled
 from armload.core.values import counted
 from armload.engines.answers import Answer
-from armload.evaluation.disagreements import Disagreement, disagreements
 from armload.evaluation.evaluating import Note, evaluate_on
 from armload.evaluation.grading.every import check_grader
 from armload.evaluation.harness.evaluating import PREFIX, evaluate_with_harness
 from armload.evaluation.logits.agreement import Agreement, agreement
 from armload.evaluation.logits.binding import BINDING, logits_by_binding
-from armload.evaluation.logits.computing import compute_logits
-from armload.evaluation.logits.prompts import read_prompts
+from armload.evaluation.logits.computing import compute_logits, read_prompts
 from armload.evaluation.logits.rows import TOO_LONG, logits_called, logits_of_run
 from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import Point, is_right, points_of
+from armload.evaluation.results import Disagreement, Point, disagreements, is_right, points_of
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.find import model_called
 from armload.report.evaluation.document import (

@@ -14,9 +14,8 @@ from armload.core.values import visible
 from armload.engines.plan import ServingPlan
 from armload.report.services import ServedModel, served_view
 from armload.runs.request import Request
-from armload.serving.front.app import Front
+from armload.serving.front.app import Front, fronted
 from armload.serving.front.llm_serving import DataForm, FrontedModel
-from armload.serving.front.running import fronted
 from armload.serving.service import Service
 from armload.serving.starting import served
 from armload.serving.tokenizer import ServiceApi

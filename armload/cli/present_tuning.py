@@ -19,12 +19,12 @@ from armload.report.tuning.page import write_page
 from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import told_of
 from armload.runs.request import Request
-from armload.serving.lengths import read_lengths
+from armload.serving.workload import read_lengths
+from armload.tuning.estimating import Standing
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
-from armload.tuning.standing import Standing
 from armload.tuning.tune import tune
 from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
 from armload.tuning.wish import Requests, Wish, work_of

@@ -12,8 +12,7 @@ from armload.core.files import require_file
 from armload.core.progress import Progress, Silent
 from armload.evaluation.data_files import Row, read_rows
 from armload.evaluation.question import LETTERS, Question
-from armload.evaluation.task import Task
-from armload.evaluation.templates import filled
+from armload.evaluation.task import Task, filled
 from armload.models import hub
 
 WORD_PROBLEMS = "generated:word-problems"

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.serving.arrivals import Arrivals
-from armload.serving.ask import Ask
 from armload.serving.client import Client, connected
-from armload.serving.lengths import Lengths
+from armload.serving.dialects.dialect import Ask
 from armload.serving.target import Extent, Pace, Target
-from armload.serving.workload import Workload
+from armload.serving.workload import Lengths, Workload
 
 MEASURED_TOKENS = 8
 """Of the answer that is measured: on a slow board a whole one may take as long as the load."""

@@ -17,11 +17,10 @@ from armload.core.errors import RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
 from armload.serving.arrivals import Arrivals
-from armload.serving.ask import Ask
+from armload.serving.dialects.dialect import Ask
 from armload.serving.loads import LoadFolder
-from armload.serving.observing import keep_trace, sampled
 from armload.serving.point_runner import PointRunner
-from armload.serving.target import Extent, Pace, Target
+from armload.serving.target import Extent, Pace, Target, keep_trace, sampled
 from armload.serving.workload import Workload
 
 

@@ -1,20 +1,20 @@
-"""Loads as folders on this machine: ``loads/<id>/load.json`` beside the requests and the trace.
-
-What is known of the server at its start lies in ``service.json``.
-"""
+"""Loads as folders on this machine, with what the board's own records say, point by point."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Self
 
+from armload.analysis.columns import ANY, cores_of
+from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.records import Load, LoadPoint, RequestRecord
-from armload.analysis.load.telemetry import BoardSample
+from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.files import write_whole
 from armload.core.journal import Journal, JournalKind
 from armload.core.values import as_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job
+from armload.engines.trace import read_trace
 
 SERVICE_FILE = "service.json"
 
@@ -100,3 +100,30 @@ class LoadFolder(Journal[Load, RequestRecord]):
     def _keep(self, points: tuple[LoadPoint, ...], requests_sha256: str = "") -> None:
         changed = {"points": points, "requests_sha256": requests_sha256}
         self.rewrite_header(self.header.model_copy(update=changed))
+
+
+def observed_points(kept: LoadFolder, job: Job | None) -> list[ObservedPoint]:
+    """Return the points of a load, in the order in which they were run.
+
+    Args:
+        job: the server's; none where armload does not run it.
+
+    Raises:
+        DataError: a record was modified.
+    """
+    return [_observed(kept, number, job) for number in range(len(kept.load.points))]
+
+
+def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
+    header, steps = read_trace(kept.trace_file(number))
+    slots = (kept.load.service or {}).get("slots")
+    return ObservedPoint(
+        point=kept.load.points[number],
+        records=tuple(kept.requests(number)),
+        slots=slots if isinstance(slots, int) else None,
+        header=header,
+        steps=steps,
+        samples=tuple(kept.board_samples(number)),
+        cores=ANY if job is None else cores_of(header, job.before, cpus_of(job)),
+        storage_read_bytes_per_s=job.board.storage_read_bytes_per_s if job else None,
+    )

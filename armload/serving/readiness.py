@@ -7,11 +7,10 @@ from urllib.parse import urlsplit
 
 from armload.analysis.load.records import RequestRecord
 from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
-from armload.serving.ask import Ask
 from armload.serving.client import Client, connected
+from armload.serving.dialects.dialect import Ask
 from armload.serving.dialects.every import DIALECTS
-from armload.serving.dialects.openai import OpenAi
-from armload.serving.dialects.openai_chat import OpenAiChat
+from armload.serving.dialects.openai import OpenAi, OpenAiChat
 from armload.serving.target import Target
 from armload.serving.tokenizer import ServiceApi
 

@@ -24,10 +24,9 @@ from armload.engines.server import LOOPBACK, Serving
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
-from armload.serving.attendant import Attendant
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
-from armload.serving.monitor import Monitor
+from armload.serving.monitor import Attendant, Monitor
 from armload.serving.target import Target
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.window import trace_between

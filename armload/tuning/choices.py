@@ -12,9 +12,8 @@ from armload.core.errors import UsageError
 from armload.core.files import require_file
 from armload.core.values import Value
 from armload.engines.plan import NGRAM, cpu_words
-from armload.tuning.prior import Prior
 from armload.tuning.settings import NO_REPACKING
-from armload.tuning.space import Choice, Parameter, Setting, Space
+from armload.tuning.space import Choice, Parameter, Prior, Setting, Space
 from armload.tuning.wanted import SERVED, Objective
 
 _CONTINUING = ("threads", "cpus", "kv_type", "flash_attention", "engine_args", "resident")

@@ -7,8 +7,8 @@ from functools import cached_property
 from armload.analysis.repeats import DISTURBANCES
 from armload.analysis.run import Run
 from armload.analysis.summary import token_times
-from armload.bench.combination import Combination, combination
 from armload.bench.options import Options
+from armload.bench.single import Combination, combination
 from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.progress import Progress, Silent
 from armload.engines.completion import memory_need
@@ -21,11 +21,9 @@ from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight
 from armload.runs.session import Session
 from armload.tuning.foreseeing import Foreseeing
-from armload.tuning.measuring import Attempt
-from armload.tuning.prior import Prior
 from armload.tuning.settings import options_of
-from armload.tuning.space import Setting
-from armload.tuning.trial import Outcome
+from armload.tuning.space import Prior, Setting
+from armload.tuning.trial import Attempt, Outcome
 from armload.tuning.wanted import Objective
 
 _SHARES = (1 / 4, 1 / 2, 1)

@@ -1,21 +1,23 @@
-"""What the trials of settings say about their costs: an estimate for each, and how sure it is.
-
-A trial's cost is off by what differs from run to run, and by the spread of its own samples. The
-first is estimated from all settings that were tried more than once, so that a setting that was
-tried once has an interval, too. Costs count by their logarithms: noise is relative.
-"""
+"""What trials tell of each configuration, how the search stands, and what to try next."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist, median
+from typing import TYPE_CHECKING, Any, Literal
 
 from armload.analysis.statistics import CONFIDENCE, RUN_TO_RUN, Interval, own_doubt
 from armload.core.values import Value
-from armload.tuning.space import Setting
+from armload.tuning.record import Violation
+from armload.tuning.space import Choice, Parameter, Setting, Space
 from armload.tuning.trial import Outcome, Trial
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
 
 Z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2)
 """Standard errors on each side of an estimate."""
@@ -169,3 +171,160 @@ def _variance_between_runs(known: Sequence[Tried], offsets: Mapping[int, float])
         total += sum((cost - middle) ** 2 for cost in costs) - (count - 1) * own
         degrees += count - 1
     return max(total / degrees, assumed / _ASSUMED_TRIALS)
+
+
+MARGIN = 0.02
+"""Settings whose costs differ by less are equally good: no trial is spent on telling them apart."""
+
+Ended = Literal["separated", "equal", "all tried", "trials used", "nothing works"]
+"""Why a search has ended.
+
+``separated``: no rival may be faster than the leader by more than the margin, and new settings
+have stopped bringing better ones. ``all tried``: likewise, and there are no new settings.
+``equal``: some may be faster, but many trials have not shown it. ``trials used``: no more are
+allowed. ``nothing works``: no setting may win.
+"""
+
+
+class Standing(Value):
+    """How a search stands.
+
+    Attributes:
+        leader: the lowest cost of the settings that may win, among those on the highest rung that
+            any of them has reached; none while there is none.
+        rivals: those that may be faster than the leader by more than the margin, the most
+            promising first.
+        violation: the fastest setting that breaks a constraint; none where none is faster than the
+            leader.
+        ended: why it has; none while it goes on.
+    """
+
+    leader: Estimate | None
+    rivals: tuple[Estimate, ...]
+    violation: Violation | None
+    ended: Ended | None
+
+
+def leader_of(able: Sequence[Estimate]) -> Estimate | None:
+    """Return the lowest cost on the highest rung that was reached."""
+    top = max((each.rung for each in able), default=0)
+    reached = [each for each in able if each.rung == top]
+    return min(reached, key=lambda each: each.cost, default=None)
+
+
+def rivals_of(leader: Estimate, able: Sequence[Estimate]) -> list[Estimate]:
+    """Return what may be faster by more than the margin, with 95% confidence each.
+
+    The most promising come first: those with the lowest bound of how many times as slow they are.
+    """
+    bounds = [
+        (_lowest_ratio(each, leader), each) for each in able if each.setting != leader.setting
+    ]
+    open_ones = [(bound, each) for bound, each in bounds if bound < -math.log1p(MARGIN)]
+    return [each for _, each in sorted(open_ones, key=lambda pair: pair[0])]
+
+
+def _lowest_ratio(one: Estimate, leader: Estimate) -> float:
+    error = math.hypot(one.log_error, leader.log_error)
+    return math.log(one.cost / leader.cost) - Z * error
+
+
+_PROPOSALS = 32
+"""Before chance decides: of a small space, most of what is proposed was tried."""
+
+
+def chance(space: Space, wanted: Callable[[Setting], bool], seed: str) -> Setting | None:
+    """Return a random setting that is wanted; none if no setting is."""
+    generator = random.Random(seed)  # noqa: S311 - no secret
+    for _ in range(_PROPOSALS):
+        drawn = drawn_from(space, generator)
+        if wanted(drawn):
+            return drawn
+    left = [setting for setting in space.settings() if wanted(setting)]
+    return generator.choice(left) if left else None
+
+
+def drawn_from(space: Space, generator: random.Random) -> Setting:
+    """Return a random setting."""
+    return Setting(choices={each.name: generator.choice(each.choices) for each in space.parameters})
+
+
+def spread(space: Space, count: int, seed: str) -> list[Setting]:
+    """Return random settings among which every choice of a parameter is equally frequent."""
+    generator = random.Random(seed)  # noqa: S311 - no secret
+    columns = {}
+    for parameter in space.parameters:
+        column: list[Choice] = []
+        while len(column) < count:
+            column += generator.sample(parameter.choices, len(parameter.choices))
+        columns[parameter.name] = column[:count]
+    return [
+        Setting(choices={name: column[row] for name, column in columns.items()})
+        for row in range(count)
+    ]
+
+
+def proposed(
+    space: Space,
+    known: Sequence[tuple[Setting, float]],
+    wanted: Callable[[Setting], bool],
+    seed: str,
+) -> Setting | None:
+    """Return the setting that is wanted and promises most; none if no setting is wanted.
+
+    Args:
+        known: settings and what is to be small, the logarithm of a cost.
+        seed: the same one, with the same knowledge, gives the same proposal.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    varied = [each for each in space.parameters if len(each.choices) > 1]
+    if not varied:
+        return chance(space, wanted, seed)
+    distributions = {each.name: _distribution(each) for each in varied}
+    sampler = optuna.samplers.TPESampler(
+        seed=random.Random(seed).getrandbits(32),  # noqa: S311 - no secret
+        n_startup_trials=0,
+        multivariate=True,
+        constant_liar=True,
+    )
+    study = optuna.create_study(sampler=sampler)
+    study.add_trials(
+        [
+            optuna.trial.create_trial(params=params, distributions=distributions, value=value)
+            for setting, value in known
+            if (params := _indices(varied, setting)) is not None
+        ]
+    )
+    for _ in range(_PROPOSALS):
+        asked = study.ask(distributions)
+        setting = _setting(space, asked.params)
+        if wanted(setting):
+            return setting
+    return chance(space, wanted, seed)
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    last = len(parameter.choices) - 1
+    if parameter.is_ordered:
+        return IntDistribution(0, last)
+    return CategoricalDistribution(range(last + 1))
+
+
+def _indices(parameters: Sequence[Parameter], setting: Setting) -> dict[str, Any] | None:
+    indices = {}
+    for each in parameters:
+        choice = setting.choices.get(each.name)
+        if choice not in each.choices:
+            return None  # the defaults need not be in the space
+        indices[each.name] = each.choices.index(choice)
+    return indices
+
+
+def _setting(space: Space, indices: Mapping[str, int]) -> Setting:
+    return Setting(
+        choices={each.name: each.choices[indices.get(each.name, 0)] for each in space.parameters}
+    )

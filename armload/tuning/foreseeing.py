@@ -13,7 +13,7 @@ from armload.engines.prediction import Prediction
 from armload.models.model import Model
 from armload.runs.predicting import expected, known_there
 from armload.runs.session import Session
-from armload.tuning.prior import Prior
+from armload.tuning.space import Prior
 
 _HELD = ("fits", "unknown")
 

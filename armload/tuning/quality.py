@@ -17,11 +17,10 @@ from armload.core.errors import (
     UsageError,
 )
 from armload.core.values import format_bytes
-from armload.tuning.measuring import Attempt
 from armload.tuning.record import Quality
 from armload.tuning.settings import keeps_text, scored
 from armload.tuning.space import Choice, Setting
-from armload.tuning.trial import Outcome
+from armload.tuning.trial import Attempt, Outcome
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,21 @@ import math
 import random
 from collections.abc import Callable
 
-from armload.tuning.estimating import Estimate, Tried, estimates_of
-from armload.tuning.prior import Prior
-from armload.tuning.proposing import chance, drawn_from, proposed, spread
+from armload.tuning.estimating import (
+    Ended,
+    Estimate,
+    Standing,
+    Tried,
+    chance,
+    drawn_from,
+    estimates_of,
+    leader_of,
+    proposed,
+    rivals_of,
+    spread,
+)
 from armload.tuning.record import Violation
-from armload.tuning.space import Choice, Setting, Space
-from armload.tuning.standing import Ended, Standing, leader_of, rivals_of
+from armload.tuning.space import Choice, Prior, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 
 MOST_OF_ONE = 8

@@ -17,16 +17,14 @@ from armload.core.workspace import runs_folder
 from armload.engines.job import Place
 from armload.runs import store
 from armload.tuning.confirming import Compared, UnconfirmedError, confirm
-from armload.tuning.estimating import Estimate
-from armload.tuning.measuring import Measurer
+from armload.tuning.estimating import Ended, Estimate, Standing
 from armload.tuning.outcome_words import cost_words, sentence_of
 from armload.tuning.quality import Judge, Judged
 from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, TuningFolder
 from armload.tuning.search import Search
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
-from armload.tuning.standing import Ended, Standing
-from armload.tuning.trial import Outcome, Trial
+from armload.tuning.trial import Measurer, Outcome, Trial
 
 Report = Callable[[TuningEntry, Standing], None]
 """Is called with every trial, and how the search stands after it."""

@@ -20,7 +20,6 @@ from armload.models.model import Model
 from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.every import dialect_named
-from armload.serving.lengths import read_lengths
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
 from armload.serving.planning import serving_plan_of
@@ -29,13 +28,11 @@ from armload.serving.service import Service, target_of_service
 from armload.serving.starting import one_request, served_there
 from armload.serving.target import Extent, Pace
 from armload.serving.tokenizer import ServiceApi
-from armload.serving.workload import workload_of
+from armload.serving.workload import read_lengths, workload_of
 from armload.tuning.foreseeing import Foreseeing
-from armload.tuning.measuring import Attempt
-from armload.tuning.prior import Prior
 from armload.tuning.settings import options_of
-from armload.tuning.space import Setting
-from armload.tuning.trial import Outcome, Status
+from armload.tuning.space import Prior, Setting
+from armload.tuning.trial import Attempt, Outcome, Status
 from armload.tuning.wish import DIALECT, Requests
 
 _SHARES = (1 / 4, 1)

@@ -1,4 +1,4 @@
-"""What a search may choose from: settings, by the names of the options of a plan file."""
+"""What a search may choose from: configurations, by the names of a plan file's options."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from typing import Annotated
 from pydantic import Field
 
 from armload.core.values import Value
+
+
+class Prior(Value):
+    """What a prediction says about a setting.
+
+    Attributes:
+        hopeless: why it need not be tried, such as weights that do not fit into memory; empty where
+            it may be.
+        cost: that is predicted; none where nothing is known.
+    """
+
+    hopeless: str = ""
+    cost: float | None = None
+
 
 Choice = str | int | float | bool | None
 """A value of an option; none leaves it to the engine."""

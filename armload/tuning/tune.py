@@ -21,14 +21,14 @@ from armload.runs.session import Session, session
 from armload.tuning.checks import Divergence, RightAnswers
 from armload.tuning.choices import SEARCHED, Offer, core_sets, listed, require_feasible, space_of
 from armload.tuning.continuing import Continuations
-from armload.tuning.measuring import Measurer
-from armload.tuning.plan_file import check_path, default_path, write_plan
 from armload.tuning.quality import Check, Judge
 from armload.tuning.record import Tuning, TuningFolder, new_tuning
 from armload.tuning.search import Search
 from armload.tuning.searching import Report, Searching
 from armload.tuning.serving_load import ServiceLoads
+from armload.tuning.settings import check_path, default_path, write_plan
 from armload.tuning.space import Setting, Space
+from armload.tuning.trial import Measurer
 from armload.tuning.wish import Wish
 
 

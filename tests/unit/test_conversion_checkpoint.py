@@ -22,10 +22,13 @@ from armload.conversion.checkpoints.checking import (
 )
 from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_outline
 from armload.conversion.checkpoints.converting import convert
-from armload.conversion.checkpoints.environment import Environment
-from armload.conversion.checkpoints.forms import check_type, memory_bytes, result_bytes
-from armload.conversion.checkpoints.known import gguf_architectures
-from armload.conversion.checkpoints.packages import pinned_packages
+from armload.conversion.checkpoints.environment import Environment, pinned_packages
+from armload.conversion.checkpoints.forms import (
+    check_type,
+    gguf_architectures,
+    memory_bytes,
+    result_bytes,
+)
 from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged

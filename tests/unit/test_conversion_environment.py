@@ -19,10 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.conversion.checkpoints.downloads import read_report
-from armload.conversion.checkpoints.environment import converter_kinds, environment
-from armload.conversion.checkpoints.packages import Packages
-from armload.conversion.checkpoints.proposal import Proposal
+from armload.conversion.checkpoints.environment import Packages, converter_kinds, environment
+from armload.conversion.checkpoints.proposal import Proposal, read_report
 from armload.core.cache import decide, free
 from armload.core.errors import MissingToolError, UsageError
 from armload.core.progress import Silent

@@ -12,7 +12,7 @@ from armload.boards.board import load_board
 from armload.boards.probe import probe
 from armload.core.progress import Silent, Step
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan
-from armload.evaluation.foreseeing import say_duration
+from armload.evaluation.evaluating import say_duration
 from armload.models.find import model_called
 from armload.runs.request import Request
 from armload.runs.session import Connection, Session

@@ -11,7 +11,7 @@ from armload.cli import present_evaluation
 from armload.core.errors import DataError, DifferentError, RunError, UsageError
 from armload.engines.answers import FailedAnswer, LogitsAnswer
 from armload.evaluation.logits.agreement import Agreement, agreement
-from armload.evaluation.logits.prompts import read_prompts
+from armload.evaluation.logits.computing import read_prompts
 from armload.evaluation.logits.rows import Logits, logits_of_files, logits_of_run
 from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_run import ItemAnswers, note_earlier

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import UsageError
-from armload.evaluation.planning import parts_of
+from armload.evaluation.preparing import parts_of
 from armload.evaluation.task import Task
 from armload.models.model import Model
 from tests.unit.samples import model

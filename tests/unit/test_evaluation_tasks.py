@@ -13,9 +13,8 @@ from armload.core.errors import ArmloadError, DataError, MissingToolError, Usage
 from armload.core.progress import Silent
 from armload.core.workspace import data_names
 from armload.evaluation.data import load_questions
-from armload.evaluation.items import items_of
+from armload.evaluation.items import Message, context, continuations, items_of, render
 from armload.evaluation.preparing import EvaluationRequest, prepare
-from armload.evaluation.prompting import Message, context, continuations, render
 from armload.evaluation.question import Question
 from armload.evaluation.record import Evaluation, Part
 from armload.evaluation.task import DEFAULT_DATE, TASKS, Task, load_task

@@ -29,7 +29,7 @@ TOKEN = "hf_of_somebody"
 PROGRAM = """
 import json, sys
 from armload.conversion.checkpoints.checkpoint import NEEDED_PATTERNS, read_checkpoint, read_outline
-from armload.conversion.checkpoints.known import check_known_to_mnn
+from armload.conversion.checkpoints.forms import check_known_to_mnn
 from armload.core.errors import ArmloadError
 from armload.core.progress import Silent
 from armload.models.hub import fetch_checkpoint

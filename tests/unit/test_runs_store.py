@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.run import FORMAT, Run
-from armload.bench.sides import read_side
+from armload.bench.references import read_side
 from armload.core.errors import DataError, UsageError
 from armload.runs import store
 from armload.runs.store import is_here

@@ -11,7 +11,7 @@ import pytest
 
 from armload.core.errors import UsageError
 from armload.serving.arrivals import Arrivals, read_arrivals
-from armload.serving.lengths import read_lengths
+from armload.serving.workload import read_lengths
 
 
 def gaps(text: str, rate: float, seed: int = 1, count: int = 20_000) -> list[float]:

@@ -8,12 +8,11 @@ import pytest
 
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
-from armload.serving.ask import Ask
+from armload.serving.dialects.dialect import Ask
 from armload.serving.dialects.every import DIALECTS, dialect_named
 from armload.serving.expected import AloneRequest, expected, measure_alone, told
-from armload.serving.lengths import Lengths, read_lengths
 from armload.serving.target import Extent, Pace, Target
-from armload.serving.workload import Listed, Synthetic
+from armload.serving.workload import Lengths, Listed, Synthetic, read_lengths
 from tests.stub_service import stub_service
 
 WORDS = ["once", "upon", "tale", "time"]

@@ -13,7 +13,7 @@ from armload.analysis.load.metrics import metrics_of
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
-from armload.serving.ask import Ask
+from armload.serving.dialects.dialect import Ask
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.find_rate import (
     NARROW_FROM,

@@ -16,9 +16,8 @@ from aiohttp import web
 
 from armload.core.errors import UsageError
 from armload.serving.dialects.every import dialect_named
-from armload.serving.front.app import Front
+from armload.serving.front.app import Front, fronted
 from armload.serving.front.llm_serving import DataForm, FrontedModel
-from armload.serving.front.running import fronted
 
 MODEL = FrontedModel(name="tiny.gguf", quantisation="Q4_0", slots=4, context_tokens=512)
 KEY = "a-key-that-nobody-guesses"

@@ -20,12 +20,12 @@ from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
-from armload.serving.ask import Ask, Message
 from armload.serving.client import Client, connected
+from armload.serving.dialects.dialect import Ask, Message
 from armload.serving.dialects.every import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
-from armload.serving.pacing import open_loop
+from armload.serving.point_runner import open_loop
 from armload.serving.readiness import check_service, check_url
 from armload.serving.target import Extent, Pace, Target
 from armload.serving.workload import Listed

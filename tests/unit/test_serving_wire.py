@@ -10,10 +10,9 @@ import time
 import pytest
 
 from armload.analysis.load.records import RequestRecord
-from armload.serving.ask import Ask
-from armload.serving.client import Client, connected
+from armload.serving.client import Client, TimedSocket, WireTimes, connected
+from armload.serving.dialects.dialect import Ask
 from armload.serving.dialects.every import dialect_named
-from armload.serving.wire import TimedSocket, WireTimes
 from tests.stub_service import stub_service
 
 LATE_S = 0.02

@@ -10,10 +10,9 @@ import pytest
 
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
-from armload.serving.ask import Message
-from armload.serving.lengths import Lengths, read_lengths
+from armload.serving.dialects.dialect import Message
 from armload.serving.tokenizer import ServiceApi
-from armload.serving.workload import Listed, Synthetic, listed, synthetic
+from armload.serving.workload import Lengths, Listed, Synthetic, listed, read_lengths, synthetic
 from tests.stub_service import stub_service
 
 NOWHERE = ServiceApi("http://127.0.0.1:9", "")

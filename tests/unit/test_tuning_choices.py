@@ -19,9 +19,8 @@ from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible,
 from armload.tuning.continuing import outcome_of
 from armload.tuning.foreseeing import contradiction
 from armload.tuning.outcome_words import cost_words
-from armload.tuning.prior import Prior
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
-from armload.tuning.space import Choice, Setting, Space
+from armload.tuning.space import Choice, Prior, Setting, Space
 from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
 from armload.tuning.wish import Requests, Wish

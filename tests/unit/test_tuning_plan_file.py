@@ -13,8 +13,8 @@ from armload.cli.verbs.serve import read_serving_file
 from armload.core.errors import UsageError
 from armload.engines.plan import ServingPlan
 from armload.serving.planning import serving_plan, serving_plan_of
-from armload.tuning.plan_file import check_path, default_path, write_plan
 from armload.tuning.record import Result
+from armload.tuning.settings import check_path, default_path, write_plan
 from armload.tuning.space import Choice, Setting
 from armload.tuning.wanted import Objective
 from armload.tuning.wish import Requests, work_of

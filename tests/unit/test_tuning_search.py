@@ -6,11 +6,9 @@ from statistics import mean
 
 import pytest
 
-from armload.tuning.estimating import Tried, estimates_of
-from armload.tuning.prior import Prior
+from armload.tuning.estimating import MARGIN, Standing, Tried, estimates_of, rivals_of
 from armload.tuning.search import MOST_OF_ONE, PATIENCE, Search
-from armload.tuning.space import Parameter, Setting, Space
-from armload.tuning.standing import MARGIN, Standing, rivals_of
+from armload.tuning.space import Parameter, Prior, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 
 THREADS = Parameter(name="threads", choices=(1, 2, 3, 4), is_ordered=True)

@@ -21,15 +21,13 @@ from armload.core.errors import (
 from armload.core.progress import Silent
 from armload.engines.job import Place
 from armload.tuning.confirming import MOST_PAIRS, runs_compared
-from armload.tuning.measuring import Attempt
 from armload.tuning.outcome_words import cost_words
-from armload.tuning.prior import Prior
 from armload.tuning.quality import Check, Judge
 from armload.tuning.record import Quality, TuningEntry, TuningFolder
 from armload.tuning.search import Key, Search
 from armload.tuning.searching import Searching
-from armload.tuning.space import Setting
-from armload.tuning.trial import Outcome
+from armload.tuning.space import Prior, Setting
+from armload.tuning.trial import Attempt, Outcome
 from tests.unit.tunings import BEST, SPACE, TRAP, tuned
 
 

@@ -74,7 +74,7 @@ def _runs(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     """Compare runs, and return what a gate needs to know."""
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
-    from armload.bench.sides import read_side
+    from armload.bench.references import read_side
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.comparison import comparison_view, sentence

@@ -205,18 +205,17 @@ def load(options: LoadOptions) -> None:
     )
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
-    from armload.serving.ask import Ask
+    from armload.serving.dialects.dialect import Ask
     from armload.serving.dialects.every import dialect_named
     from armload.serving.expected import expected, measure_alone, told
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
-    from armload.serving.lengths import read_lengths
     from armload.serving.load_runner import LoadRunner
     from armload.serving.planning import serving_plan
     from armload.serving.readiness import check_service
     from armload.serving.target import Target
     from armload.serving.tokenizer import ServiceApi
-    from armload.serving.workload import check_data, workload_of
+    from armload.serving.workload import check_data, read_lengths, workload_of
 
     check_combination(options)
     url, data, number = options.url, options.data, options.seed

@@ -125,7 +125,7 @@ def tune(options: TuneOptions) -> None:
     """
     from armload.cli.options import output_file
     from armload.cli.present_tuning import constraints_of, requests_of, tune_and_present, work_typed
-    from armload.evaluation.logits.prompts import read_prompts
+    from armload.evaluation.logits.computing import read_prompts
     from armload.runs.request import Request
     from armload.tuning.wish import Wish
 

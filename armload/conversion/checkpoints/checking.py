@@ -9,9 +9,8 @@ from armload.build.builder import build
 from armload.build.programs import SCORER
 from armload.build.target import load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint
-from armload.conversion.checkpoints.environment import Environment
+from armload.conversion.checkpoints.environment import Environment, FailedProgramError, run_checked
 from armload.conversion.checkpoints.program import OFFLINE
-from armload.conversion.checkpoints.running import FailedProgramError, run_checked
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
 from armload.core.progress import Progress

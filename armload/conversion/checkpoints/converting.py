@@ -8,17 +8,18 @@ from pathlib import Path
 from armload.build.source import pinned_source
 from armload.conversion.checkpoints.checking import Check
 from armload.conversion.checkpoints.checkpoint import Checkpoint, read_outline
-from armload.conversion.checkpoints.environment import environment
-from armload.conversion.checkpoints.forms import Form, memory_bytes, result_bytes
-from armload.conversion.checkpoints.gguf import gguf_converter, to_gguf
-from armload.conversion.checkpoints.known import (
+from armload.conversion.checkpoints.environment import environment, pinned_packages
+from armload.conversion.checkpoints.forms import (
+    Form,
     check_known_to_gguf,
     check_known_to_mnn,
     check_vocabulary,
     gguf_architectures,
+    memory_bytes,
+    result_bytes,
 )
+from armload.conversion.checkpoints.gguf import gguf_converter, to_gguf
 from armload.conversion.checkpoints.mnn import mnn_converter, to_mnn
-from armload.conversion.checkpoints.packages import pinned_packages
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import DiskError, LocalMemoryError

@@ -1,12 +1,15 @@
-"""The virtual environment that the converters run in, made in the cache when it is first needed."""
+"""The converters' virtual environment: its packages, made when first needed, and running there."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import platform
 import shutil
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,17 +17,127 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from armload.build.index import without_login
-from armload.conversion.checkpoints.downloads import Download, read_report
-from armload.conversion.checkpoints.packages import Packages
-from armload.conversion.checkpoints.proposal import Proposal
-from armload.conversion.checkpoints.running import FailedProgramError, run_checked
+from armload.conversion.checkpoints.proposal import Download, Proposal, read_report
+from armload.core import children
 from armload.core.cache import CacheItem, Kind, disk_usage, entries, is_left_over, left_over
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
 from armload.core.files import CACHE_REMEDY, free_space, write_whole, written_in
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.values import Value, ValueList, format_bytes
-from armload.core.workspace import cache_folder
+from armload.core.workspace import cache_folder, data_path
+from armload.core.yamlfile import load_file
+
+
+class Packages(Value):
+    """Packages of the package index, pinned.
+
+    Attributes:
+        description: what they are, for people.
+        pip: the version of pip that installs them.
+        packages: requirements, as pip writes them; their own requirements come along.
+        alone: requirements whose own requirements do not.
+        mnn_types: the ``model_type`` of each checkpoint that can become an MNN model.
+        pieces_alone: architectures whose vocabulary must consist of sentence pieces.
+    """
+
+    description: str
+    pip: str
+    packages: tuple[str, ...]
+    alone: tuple[str, ...]
+    mnn_types: tuple[str, ...]
+    pieces_alone: tuple[str, ...]
+
+    @property
+    def environment_id(self) -> str:
+        """Names an environment by what is in it and whose Python it needs."""
+        python = (sys.implementation.cache_tag, sys.platform, platform.machine(), sys.base_prefix)
+        content = "\0".join((*python, self.pip, *self.packages, "", *self.alone))
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def version_of(self, name: str) -> str:
+        """Return the pinned version of a package."""
+        pins = dict(each.split("==") for each in (*self.packages, *self.alone))
+        return pins[name]
+
+
+def pinned_packages() -> Packages:
+    """Read the shipped file; a workspace's own does not count, for what it names is run.
+
+    Raises:
+        DataError: the installation's file is malformed.
+    """
+    return load_file(data_path("toolchains", "converters", "checkpoints.yaml"), Packages)
+
+
+_LINES_KEPT = 40
+
+
+class FailedProgramError(Exception):
+    """A program ended with a status other than 0.
+
+    Args:
+        status: that it ended with; negative for the signal that killed it.
+        lines: the end of what it wrote.
+    """
+
+    def __init__(self, status: int, lines: Sequence[str]) -> None:
+        super().__init__(status)
+        self.status = status
+        self.lines = tuple(lines)
+
+    @property
+    def shown(self) -> str:
+        """The end of its output, indented."""
+        return "\n".join(f"  {line}" for line in self.lines[-12:])
+
+
+def run_checked(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    watch: Callable[[str], None],
+    keep_open: int,
+) -> None:
+    """Run a program and show each line to ``watch``; a carriage return ends a line, too.
+
+    Args:
+        command: the program and its arguments.
+        folder: it runs in.
+        environment: in addition to this process's own.
+        watch: is called with each line.
+        keep_open: a file descriptor that the program inherits: a lock that it keeps.
+
+    Raises:
+        FailedProgramError: its status is not 0.
+    """
+    tail: deque[str] = deque(maxlen=_LINES_KEPT)
+
+    def note(line: str) -> None:
+        if line.strip():
+            tail.append(line.rstrip())
+            watch(line)
+
+    status = children.run_watched(
+        command,
+        environment={**_without_python(), **environment},
+        watch=note,
+        keep_open=keep_open,
+        folder=folder,
+    )
+    if status != 0:
+        raise FailedProgramError(status, tail)
+
+
+def _without_python() -> dict[str, str]:
+    """Return this process's variables, save those that lead a Python to other packages."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTHON") and name != "__PYVENV_LAUNCHER__"
+    }
+
 
 KIND = "converters"
 _RECORD = "packages.json"

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from armload.conversion.checkpoints.checking import Check
 from armload.conversion.checkpoints.checkpoint import Checkpoint, read_object
-from armload.conversion.checkpoints.environment import Environment
+from armload.conversion.checkpoints.environment import Environment, Packages
 from armload.conversion.checkpoints.forms import MNN_BITS, result_bytes
-from armload.conversion.checkpoints.packages import Packages
 from armload.conversion.checkpoints.program import run_converter
 from armload.core.errors import DataError
 from armload.core.progress import Progress

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from armload.conversion.checkpoints.checkpoint import Checkpoint
-from armload.conversion.checkpoints.environment import Environment
-from armload.conversion.checkpoints.running import FailedProgramError, run_checked
+from armload.conversion.checkpoints.environment import Environment, FailedProgramError, run_checked
 from armload.core.errors import (
     ArmloadError,
     DataError,

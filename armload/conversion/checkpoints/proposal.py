@@ -1,11 +1,115 @@
-"""What a person is asked to agree to before the converters are installed."""
+"""What would be downloaded and installed, which a person is asked to agree to."""
 
 from __future__ import annotations
 
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from armload.conversion.checkpoints.downloads import Download
+from armload.build.index import trusted_certificates
 from armload.core.values import Value, format_bytes
+
+_END_BYTES = 1 << 16
+_END_RECORD = b"PK\5\6"
+_AT_ONCE = 8
+_TIMEOUT_S = 30
+_UNPACKED_FACTOR = 4
+"""Of a wheel whose end cannot be read: torch, transformers and numpy take 3 to 10 times theirs."""
+
+
+class Download(Value):
+    """A file that pip would install.
+
+    Attributes:
+        name: of the package.
+        version: of the package.
+        url: where it is.
+        sha256: of the file; empty if the index does not say.
+        size_bytes: of the file.
+        unpacked_bytes: of what is in it.
+    """
+
+    name: str
+    version: str
+    url: str
+    sha256: str
+    size_bytes: int
+    unpacked_bytes: int
+
+    @property
+    def requirement(self) -> str:
+        """Return the line of a requirements file that means exactly this file."""
+        return f"{self.name} @ {self.url}" + (f"#sha256={self.sha256}" if self.sha256 else "")
+
+
+def read_report(report: Mapping[str, Any]) -> list[Download]:
+    """Return what a report of ``pip install --dry-run --report`` names, with sizes.
+
+    Raises:
+        OSError: a file's size cannot be asked for.
+    """
+    certificates = trusted_certificates()
+    entries: Sequence[Mapping[str, Any]] = report["install"]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda entry: _download(entry, certificates), entries))
+
+
+def _download(entry: Mapping[str, Any], certificates: str | None) -> Download:
+    info = entry["download_info"]
+    url = info["url"]
+    size_bytes, end = _end_of(url, _END_BYTES, certificates)
+    directory_bytes = _directory_bytes(end)
+    if directory_bytes > len(end):
+        _, end = _end_of(url, directory_bytes, certificates)
+    return Download(
+        name=entry["metadata"]["name"],
+        version=entry["metadata"]["version"],
+        url=url,
+        sha256=info.get("archive_info", {}).get("hashes", {}).get("sha256", ""),
+        size_bytes=size_bytes,
+        unpacked_bytes=_unpacked(size_bytes, end),
+    )
+
+
+def _end_of(url: str, length: int, certificates: str | None) -> tuple[int, bytes]:
+    """Return a file's size and its last bytes; none of them where the server sends no part."""
+    address = urlsplit(url)
+    if address.scheme == "file":
+        path = Path(unquote(address.path))
+        with path.open("rb") as file:
+            size_bytes = path.stat().st_size
+            file.seek(max(0, size_bytes - length))
+            return size_bytes, file.read()
+    import requests
+
+    asked = {"Range": f"bytes=-{length}", "Accept-Encoding": "identity"}
+    with requests.get(
+        url, headers=asked, stream=True, timeout=_TIMEOUT_S, verify=certificates or True
+    ) as answer:
+        answer.raise_for_status()
+        if answer.status_code != requests.codes.partial_content:
+            return int(answer.headers.get("Content-Length", 0)), b""
+        return int(answer.headers["Content-Range"].rpartition("/")[2]), answer.content
+
+
+def _directory_bytes(end: bytes) -> int:
+    """Return how much of a zip archive's end holds its directory."""
+    at = end.rfind(_END_RECORD)
+    return len(end) - at + int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
+
+
+def _unpacked(size_bytes: int, end: bytes) -> int:
+    try:
+        # What is missing before the directory does not keep zipfile from reading it.
+        with zipfile.ZipFile(io.BytesIO(end)) as archive:
+            return sum(each.file_size for each in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, OSError):
+        return size_bytes * _UNPACKED_FACTOR
+
 
 _ASSUMED_BYTES_PER_S = 10e6
 _LARGEST_SHOWN = 3

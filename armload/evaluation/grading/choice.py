@@ -13,8 +13,8 @@ import unicodedata
 from functools import cache
 from typing import NamedTuple
 
-from armload.evaluation.grading.box import last_closed_box
 from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.qwen import last_closed_box
 from armload.evaluation.question import LETTERS, Question
 
 _UNNAMED = 10

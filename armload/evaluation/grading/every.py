@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from armload.core.errors import UsageError
-from armload.evaluation.grading import boxed, choice, exact, math_verify, number, qwen
-from armload.evaluation.grading.box import last_closed_box
+from armload.evaluation.grading import choice, exact, math_verify, number, qwen
 from armload.evaluation.grading.grade import Finding, Grade
-from armload.evaluation.grading.thoughts import without_thoughts
+from armload.evaluation.grading.qwen import last_closed_box
 from armload.evaluation.question import Question
+
+_BEGIN, _END = "<think>", "</think>"
+
+
+def without_thoughts(text: str) -> str:
+    """Return what follows the reasoning; nothing if that was cut short.
+
+    Chat templates may open the section in the prompt, so that the answer only closes it.
+    """
+    before, opened, rest = text.rpartition(_END)[2].partition(_BEGIN)
+    return before if opened else before + rest
+
 
 GRADERS: Mapping[str, Callable[[str, Question], Finding]] = {
     "qwen": qwen.grade,
-    "boxed": boxed.grade,
+    "boxed": qwen.grade,
     "number": number.grade,
     "choice": choice.grade,
     "exact": exact.grade,

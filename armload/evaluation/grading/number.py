@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 from armload.evaluation.grading.grade import Finding
-from armload.evaluation.grading.numerals import in_ascii
+from armload.evaluation.grading.qwen import in_ascii
 from armload.evaluation.question import Question
 
 _DECIMAL = r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"

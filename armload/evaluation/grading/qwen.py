@@ -1,20 +1,133 @@
-"""Grader ``qwen``: the rules of Qwen2.5-Math for numbers.
-
-They are those of ``evaluation/parser.py`` and ``evaluation/grader.py`` in the repository
-``QwenLM/Qwen2.5-Math``. Left out is what goes beyond a number: matrices, intervals, equations and
-expressions that need computer algebra, and numbers written as words.
-"""
+"""Graders ``qwen`` and ``boxed``: the rules of Qwen2.5-Math for numbers."""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from armload.evaluation.grading.box import box_from
 from armload.evaluation.grading.grade import Finding
-from armload.evaluation.grading.numerals import in_ascii
-from armload.evaluation.grading.qwen_text import normalised
 from armload.evaluation.question import Question
+
+_OPENING = r"\boxed{"
+
+
+class Box(NamedTuple):
+    """What a box holds; an unclosed one holds the rest of the text."""
+
+    content: str
+    closed: bool
+
+
+def box_from(text: str) -> Box:
+    """Read a box whose opening brace has been read already; inner braces are balanced."""
+    depth = 1
+    for position, character in enumerate(text):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth == 0:
+            return Box(content=text[:position], closed=True)
+    return Box(content=text, closed=False)
+
+
+def last_closed_box(text: str) -> str | None:
+    """Return the content of the last box that is closed."""
+    contents = [box.content for box in _boxes(text) if box.closed]
+    return contents[-1] if contents else None
+
+
+def _boxes(text: str) -> Iterator[Box]:
+    start = text.find(_OPENING)
+    while start >= 0:
+        start += len(_OPENING)
+        yield box_from(text[start:])
+        start = text.find(_OPENING, start)
+
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_MINUS = dict.fromkeys("\N{MINUS SIGN}\N{EN DASH}\N{HYPHEN}\N{NON-BREAKING HYPHEN}", "-")
+_SLASHES = dict.fromkeys("\N{FRACTION SLASH}\N{DIVISION SLASH}", "/")
+_AS_TYPED = str.maketrans(_MINUS | _SLASHES)
+_SEPARATOR = (
+    "[\N{NO-BREAK SPACE}\N{FIGURE SPACE}\N{PUNCTUATION SPACE}\N{THIN SPACE}"
+    "\N{NARROW NO-BREAK SPACE}'\N{RIGHT SINGLE QUOTATION MARK}]"
+)
+_GROUPED = re.compile(rf"(?<![\d.,])\d{{1,3}}(?:{_SEPARATOR}\d{{3}})+(?!\d)")
+
+
+def in_ascii(text: str) -> str:
+    """Return a text whose digits, signs, spaces and fractions are ASCII: ``-5``, ``1 1/2``.
+
+    Thousands that are separated by a space which does not break, or by an apostrophe, lose their
+    separators. Superscripts stay as they are: the 2 of a square metre is not a digit.
+    """
+    joined = _GROUPED.sub(lambda number: re.sub(_SEPARATOR, "", number[0]), text)
+    return _NOT_ASCII.sub(_character_in_ascii, joined).translate(_AS_TYPED)
+
+
+def _character_in_ascii(character: re.Match[str]) -> str:
+    form = unicodedata.decomposition(character[0]).partition(" ")[0]
+    if form in {"<super>", "<sub>"}:
+        return character[0]
+    digit = unicodedata.decimal(character[0], None)
+    plain = unicodedata.normalize("NFKC", character[0]) if digit is None else str(digit)
+    return f" {plain}" if form == "<fraction>" else plain
+
+
+_UNITS = (
+    r"a|ab|acre|am|apple|are|bc|by|c|cc|cm|coin|cube|cubic|d|day|decrease|"
+    r"deg|degree|dm|east|excess|feet|ft|g|gain|gal|gallon|gm|h|hectare|hour|"
+    r"hr|inch|inches|increase|kg|km|kmh|kmph|l|lb|less|liter|litre|loss|lt|m|"
+    r"man|mark|men|meter|metre|mile|min|minute|minw|mm|monkey|month|more|mp|"
+    r"mph|mt|mtr|noon|number|o|ohm|per|percent|pie|pm|prime|profit|pure|ratio|"
+    r"rd|rise|rounds|rs|rupee|s|sec|second|soldier|sq|square|st|Surface|t|th|"
+    r"tile|toy|unit|way|west|woman|women|yard|year|yr"
+)
+"""Words that are removed as units, also with an s at the end: those of the published list that are
+one word. Most nouns of word problems are not in it, nor is ``dollars``."""
+
+_UNIT = re.compile(rf"(^|\W)(?:{_UNITS})s?(?=$|\W)")
+
+_REMOVED_BEFORE_UNITS = re.compile(r"\\!|\\left|\\right")
+_TEXT_AT_END = re.compile(r"\\text{.*?}$")
+_REMOVED_AFTER_UNITS = re.compile(r"\^\{\\circ\}|\^\\circ|\\\$|\$|\\\(|\\\)")
+_REMOVED_LAST = re.compile(r"\\%|%|and|\\mathbf|\\mbox{.*?}")
+_WHOLE_WITH_POINT = re.compile(r"(\d+)\.0*(?=\D|$)")
+_SHORT_FRACTION = re.compile(r"\\frac([^{\s])(?:([^{\s])|(?=\{))")
+_SLASH = re.compile(r"(-?\d+)/(-?\d+)")
+
+
+def normalised(text: str) -> str:
+    """Return an answer without units, currency, percent signs, spaces and LaTeX's decoration."""
+    text = text.strip().replace("\n", "").rstrip(".")
+    text = _REMOVED_BEFORE_UNITS.sub("", text)
+    text = text.replace("tfrac", "frac").replace("dfrac", "frac")
+    text = text.replace(r"\{", "{").replace(r"\}", "}")
+    text = _TEXT_AT_END.sub("", text).strip() or text
+    for _ in range(2):
+        text = _UNIT.sub(r"\1", text) or text
+    text = _REMOVED_AFTER_UNITS.sub("", text)
+    text = re.sub(r"\\text\{(.*?)\}", r"\1", text)
+    text = re.sub(r"[xyz](?:=|\\in|\\to)", "", text)
+    text = _REMOVED_LAST.sub("", text)
+    text = text.replace(" .", " 0.").replace("{.", "{0.")
+    text = _WHOLE_WITH_POINT.sub(r"\1", text)
+    if text.startswith("."):
+        text = "0" + text
+    left, equals, right = text.partition("=")
+    if equals and len(left) <= 2 and "=" not in right:
+        text = right
+    text = text.replace(" ", "")
+    text = _SHORT_FRACTION.sub(_with_braces, text)
+    slash = _SLASH.fullmatch(text)
+    return rf"\frac{{{slash[1]}}}{{{slash[2]}}}" if slash else text
+
+
+def _with_braces(fraction: re.Match[str]) -> str:
+    below = f"{{{fraction[2]}}}" if fraction[2] else ""
+    return rf"\frac{{{fraction[1]}}}{below}"
+
 
 RELATIVE_TOLERANCE = 1e-4
 
@@ -99,3 +212,9 @@ def _value(text: str) -> float | None:
     if above is None or not below:
         return None
     return above / below * (-1 if fraction[1] else 1)
+
+
+def grade_boxed(text: str, question: Question) -> Finding:
+    """Compare the content of the last closed box."""
+    box = last_closed_box(text)
+    return Finding(correct=False, extracted=None) if box is None else compared(box, question)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from armload.core.errors import DataError, UsageError
+from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.evaluation.logits.rows import FLOAT_BYTES
@@ -12,6 +14,30 @@ from armload.evaluation.scorer_run import answer_items
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 from armload.runs.request import Request
+
+
+def read_prompts(path: Path, limit: int | None = None) -> tuple[str, ...]:
+    """Read a file with a prompt on each line; empty lines count for nothing.
+
+    Args:
+        limit: take the first so many only.
+
+    Raises:
+        UsageError: there is no such file, or no prompt in it.
+        DataError: it is not UTF-8 text.
+        DiskError: it cannot be read.
+    """
+    require_file(path, "file of prompts", "Give a text file with a prompt on each line.")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: this is not UTF-8 text.", "Save it as UTF-8.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    prompts = tuple(line for line in lines if line.strip())[:limit]
+    if not prompts:
+        raise UsageError(f"{path} holds no prompts.", "Write a prompt on each line.")
+    return prompts
 
 
 def compute_logits(

@@ -12,8 +12,7 @@ from armload.analysis.load.records import Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.values import Value, counted
 from armload.engines.job import Job
-from armload.serving.loads import LoadFolder
-from armload.serving.observed import observed_points
+from armload.serving.loads import LoadFolder, observed_points
 
 
 @dataclass(frozen=True, kw_only=True)

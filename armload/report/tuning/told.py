@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armload.tuning.estimating import Estimate, Tried, estimates_of
+from armload.tuning.estimating import Estimate, Tried, estimates_of, leader_of
 from armload.tuning.record import Quality, Result, Tuning, TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
-from armload.tuning.standing import leader_of
 from armload.tuning.trial import Status
 from armload.tuning.wanted import AIMS
 

@@ -6,8 +6,7 @@ from armload.core.errors import UsageError
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.dialects.llm_serving import LlmServing
-from armload.serving.dialects.openai import OpenAi
-from armload.serving.dialects.openai_chat import OpenAiChat
+from armload.serving.dialects.openai import OpenAi, OpenAiChat
 
 DIALECTS: tuple[Dialect, ...] = (OpenAi(), OpenAiChat(), LlamaServer(), LlmServing())
 

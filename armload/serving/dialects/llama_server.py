@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from armload.serving.ask import Ask
 from armload.serving.dialects.dialect import (
+    Ask,
     Event,
     error_in,
     length_words,

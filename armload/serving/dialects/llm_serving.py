@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armload.serving.ask import Ask
-from armload.serving.dialects.dialect import Event, prompt_alone
+from armload.serving.dialects.dialect import Ask, Event, prompt_alone
 from armload.serving.front.llm_serving import FAILURES
 
 

@@ -29,10 +29,10 @@ from armload.analysis.load.records import RequestRecord
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import TimedSocket, WireTimes
-from armload.serving.dialects.dialect import Ask
+from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.load_runner import LoadRunner
-from armload.serving.target import Extent, Pace, Target
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Listed
 
 _NEAR_S = 0.002
@@ -68,11 +68,13 @@ def main() -> None:
 
 def load(port: int, rate: float, requests: int, tokens: int) -> list[RequestRecord]:
     """Send the requests, and return their records as they were kept."""
-    target = Target(url=f"http://127.0.0.1:{port}", api_key="", model="stub", dialect=LlamaServer())
-    ask = Ask(prompt="Once upon a time", max_tokens=tokens)
+    target = LoadTarget(
+        url=f"http://127.0.0.1:{port}", api_key="", model="stub", dialect=LlamaServer()
+    )
+    ask = CompletionRequest(prompt="Once upon a time", max_tokens=tokens)
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         loading = LoadRunner(target, Listed([ask], "stub"), Arrivals(), 1, Silent())
-        kept = loading.run([Pace(rate=rate)], Extent(requests=requests))
+        kept = loading.run([LoadLevel(rate=rate)], StopCondition(requests=requests))
         return kept.requests(0)
 
 

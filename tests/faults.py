@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from armload.boards.host import Host
-from armload.core.progress import Silent, Step
+from armload.core.progress import ProgressStep, Silent
 from armload.core.shell import quote
 
 
@@ -32,7 +32,9 @@ class At(Silent):
         self.said.append(text)
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         yield _Watched(self)
 
     def reached(self, completed: float) -> None:

@@ -10,10 +10,10 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.core.files import content
 from armload.core.progress import Progress
-from armload.deploy.follow import Growth
+from armload.deploy.follow import ProgressUpdate
 from armload.deploy.payload import Payload, read_payload
-from armload.engines.engine import Engine, Site
-from armload.engines.job import BinaryRecord, Job, ModelRecord, Subject
+from armload.engines.engine import Engine, RunContext
+from armload.engines.job import BinaryRecord, Job, ModelRecord, RunSpec
 from armload.engines.output import Output
 
 
@@ -31,8 +31,8 @@ class OneNumber(Engine):
         return hashlib.sha256(f"{self._script.sha256} {self._waits}".encode()).hexdigest()[:16]
 
     @property
-    def subject(self) -> Subject:
-        return Subject(
+    def subject(self) -> RunSpec:
+        return RunSpec(
             arguments={"waits": self._waits},
             binary=BinaryRecord(program=self._script.name, sha256=self._script.sha256),
             model=ModelRecord(name="", sha256="", size_bytes=None),
@@ -49,14 +49,14 @@ class OneNumber(Engine):
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Run anywhere."""
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         (script,) = self._script.items(site.layout)
         return ("sh", str(script.remote))  # the board's own shell needs no launcher
 
-    def program(self, site: Site) -> str:
+    def program(self, site: RunContext) -> str:
         return "sh"
 
-    def is_done(self, now: Growth) -> bool:
+    def is_done(self, now: ProgressUpdate) -> bool:
         return self._waits and now.text.endswith("\n")
 
     @staticmethod

@@ -7,9 +7,9 @@ from statistics import median
 from typing import Literal
 
 from armload.analysis.pairing import (
-    Group,
+    MatchedWork,
     Measure,
-    Pair,
+    WorkGroup,
     can_be_checked,
     differences,
     pairs_of,
@@ -30,7 +30,7 @@ from armload.analysis.wording.findings import departure as departure_sentence
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
 
-Finding = Literal["faster", "slower", "no difference", "not comparable"]
+ComparisonFinding = Literal["faster", "slower", "no difference", "not comparable"]
 
 _SEES_SHARE = 0.03
 
@@ -87,7 +87,7 @@ class Comparison(Value):
 
     a: Side
     b: Side
-    finding: Finding
+    finding: ComparisonFinding
     measured: tuple[Measured, ...]
     differences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparis
     return [_alone(pair) if pair.only else _compared(pair.a, pair.b) for pair in pairs_of(a, b)]
 
 
-def _alone(pair: Pair) -> Comparison:
+def _alone(pair: MatchedWork) -> Comparison:
     shared = shared_measures(pair.a, pair.b)
     nearest = differences(pair.a[0], pair.b[0], shared[0] if shared else "decode")
     a, b = pair.a[0].way, pair.b[0].way
@@ -128,7 +128,7 @@ def _alone(pair: Pair) -> Comparison:
     )
 
 
-def _compared(every_a: Group, every_b: Group) -> Comparison:
+def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
     one, other = _undisturbed(every_a), _undisturbed(every_b)
     a, b = _side(one), _side(other)
     shared = shared_measures(one, other)
@@ -152,18 +152,18 @@ def _compared(every_a: Group, every_b: Group) -> Comparison:
     )
 
 
-def _undisturbed(group: Group) -> Group:
+def _undisturbed(group: WorkGroup) -> WorkGroup:
     return [each for each in group if not each.is_disturbed] or group
 
 
-def _left_out(label: str, every: Group, kept: Group) -> list[str]:
+def _left_out(label: str, every: WorkGroup, kept: WorkGroup) -> list[str]:
     names = [each.name for each in every if each not in kept]
     if not names:
         return []
     return [f"Disturbed, and left out of {label}: {', '.join(names)}."]
 
 
-def _side(group: Group) -> Side:
+def _side(group: WorkGroup) -> Side:
     broken = [f"{each.name}: {each.garbage}" for each in group if each.garbage]
     return Side(
         names=tuple(each.name for each in group),
@@ -177,7 +177,7 @@ def _side(group: Group) -> Side:
     )
 
 
-def _measured(one: Group, other: Group, measure: Measure) -> Measured:
+def _measured(one: WorkGroup, other: WorkGroup, measure: Measure) -> Measured:
     if measure == "decode" and all(each.token_s for each in (*one, *other)):
         rows_a, rows_b = [each.token_s for each in one], [each.token_s for each in other]
         ratio = ratio_of_tokens(rows_a, rows_b)
@@ -190,11 +190,11 @@ def _measured(one: Group, other: Group, measure: Measure) -> Measured:
     return Measured(measure=measure, a_s=a_s, b_s=b_s, ratio=ratio, finding=ratio.finding)
 
 
-def _figures(group: Group, measure: Measure) -> list[float]:
+def _figures(group: WorkGroup, measure: Measure) -> list[float]:
     return [figure for each in group if (figure := seconds_of(each, measure)) is not None]
 
 
-def _notes(one: Group, other: Group, measured: tuple[Measured, ...]) -> list[str]:
+def _notes(one: WorkGroup, other: WorkGroup, measured: tuple[Measured, ...]) -> list[str]:
     a, b = one[0], other[0]
     notes = []
     if not can_be_checked(a.work, b.work):
@@ -232,7 +232,7 @@ def _repacked(way: Method) -> str:
     return "unknown" if way.repacked is None else "yes" if way.repacked else "no"
 
 
-def _runs_needed(one: Group, other: Group, shared: list[Measure]) -> int | None:
+def _runs_needed(one: WorkGroup, other: WorkGroup, shared: list[Measure]) -> int | None:
     if not shared or min(len(one), len(other)) < FEWEST_RUNS:
         return None
     if shared[0] == "decode" and all(each.token_s for each in (*one, *other)):

@@ -14,12 +14,12 @@ Measure = Literal["decode", "prefill", "first token"]
 
 _MEASURES: tuple[Measure, ...] = ("decode", "prefill", "first token")
 
-Group = list[Measurement]
+WorkGroup = list[Measurement]
 """Repeats of one plan, at least one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class MatchedWork:
     """What is compared.
 
     Attributes:
@@ -27,12 +27,12 @@ class Pair:
         only: the side that alone has the plan, beside the nearest of the other; none where both do.
     """
 
-    a: Group
-    b: Group
+    a: WorkGroup
+    b: WorkGroup
     only: Literal["A", "B"] | None = None
 
 
-def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Pair]:
+def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[MatchedWork]:
     """Return the groups of the same plan; where there are none, the two nearest.
 
     After them come the plans of one side alone.
@@ -45,22 +45,22 @@ def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Pair]:
     """
     _refuse_doubles(a, b)
     groups_a, groups_b = _groups(a, "A"), _groups(b, "B")
-    pairs = [Pair(a=one, b=other) for one, other in _matching(groups_a, groups_b)]
+    pairs = [MatchedWork(a=one, b=other) for one, other in _matching(groups_a, groups_b)]
     known = {id(group) for pair in pairs for group in (pair.a, pair.b)}
     pairs += [
-        Pair(a=one, b=min(groups_b, key=lambda other: _distance(one, other)), only="A")
+        MatchedWork(a=one, b=min(groups_b, key=lambda other: _distance(one, other)), only="A")
         for one in groups_a
         if id(one) not in known and _decodes(one)
     ]
     pairs += [
-        Pair(a=min(groups_a, key=lambda one: _distance(one, other)), b=other, only="B")
+        MatchedWork(a=min(groups_a, key=lambda one: _distance(one, other)), b=other, only="B")
         for other in groups_b
         if id(other) not in known and _decodes(other)
     ]
     return pairs
 
 
-def shared_measures(one: Group, other: Group) -> list[Measure]:
+def shared_measures(one: WorkGroup, other: WorkGroup) -> list[Measure]:
     """Return what all measurements of both groups have, decode first."""
     return [
         measure
@@ -124,8 +124,8 @@ def _refuse_doubles(a: Sequence[Measurement], b: Sequence[Measurement]) -> None:
             raise UsageError(f"{side} lists {twice} twice.", "List each run once.")
 
 
-def _groups(side: Sequence[Measurement], label: str) -> list[Group]:
-    groups: dict[str, Group] = {}
+def _groups(side: Sequence[Measurement], label: str) -> list[WorkGroup]:
+    groups: dict[str, WorkGroup] = {}
     for each in side:
         groups.setdefault(_plan_key(each), []).append(each)
     for group in groups.values():
@@ -152,7 +152,7 @@ def _plan_key(each: Measurement) -> str:
     )
 
 
-def _matching(a: list[Group], b: list[Group]) -> list[tuple[Group, Group]]:
+def _matching(a: list[WorkGroup], b: list[WorkGroup]) -> list[tuple[WorkGroup, WorkGroup]]:
     by_key = {_plan_key(group[0]): group for group in b}
     exact = [(group, by_key[_plan_key(group[0])]) for group in a if _plan_key(group[0]) in by_key]
     taken = {_plan_key(group[0]) for group, _ in exact}
@@ -170,12 +170,12 @@ def _matching(a: list[Group], b: list[Group]) -> list[tuple[Group, Group]]:
     return [min(every, key=lambda pair: _distance(*pair))]
 
 
-def _distance(one: Group, other: Group) -> tuple[bool, int]:
+def _distance(one: WorkGroup, other: WorkGroup) -> tuple[bool, int]:
     shared = shared_measures(one, other)
     return not shared, len(differences(one[0], other[0], shared[0] if shared else "decode"))
 
 
-def _decodes(group: Group) -> bool:
+def _decodes(group: WorkGroup) -> bool:
     # A benchmark's prefill tests beside its decode tests are no plans that the other side lacks.
     return seconds_of(group[0], "decode") is not None
 

@@ -10,7 +10,7 @@ from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
 from armload.analysis.findings import Figures, FindingName
 from armload.analysis.limit_figures import LimitCause, LimitFigures
 from armload.analysis.sanity import Departure
-from armload.analysis.speculation import Speculation, WithoutSpeculation
+from armload.analysis.speculation import SpeculationResult, WithoutSpeculation
 from armload.boards.conditions import Conditions
 from armload.core.values import Value
 from armload.deploy.exit_reason import Exit
@@ -65,7 +65,7 @@ class Summary(Value):
     prefill_tokens: int | None = None
     decode_s: float | None = None
     decode_tokens: int | None = None
-    speculation: Speculation | None = None
+    speculation: SpeculationResult | None = None
 
 
 class Limit(Value):

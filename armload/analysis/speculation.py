@@ -10,7 +10,7 @@ from armload.analysis.statistics import Ratio, ratio_of_runs
 from armload.core.values import Value
 
 
-class Speculation(Value):
+class SpeculationResult(Value):
     """What the guesses of a run gave.
 
     Attributes:

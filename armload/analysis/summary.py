@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.analysis.run import Summary, TokenTimes
-from armload.analysis.speculation import Speculation
+from armload.analysis.speculation import SpeculationResult
 from armload.analysis.statistics import median_interval
 from armload.engines.output import Reported
 from armload.engines.trace import Step, Trace
@@ -124,13 +124,13 @@ def summarise(
 
 def _speculation(
     header: Trace | None, steps: Sequence[Step], decode: Sequence[Pass]
-) -> Speculation:
+) -> SpeculationResult:
     main = [step for step in steps if step.model == 0]
     tokens = sum(each.tokens for each in decode)
     speculated = sum(step.speculated_tokens for step in main)
     accepted = sum(step.accepted_tokens for step in main)
     accepted += header.last_accepted_tokens if header else 0
-    return Speculation(
+    return SpeculationResult(
         passes=len(decode),
         tokens=tokens,
         tokens_per_pass=tokens / len(decode),

@@ -13,7 +13,7 @@ from armload.conversion.quantising import quantised_for
 from armload.core.errors import ConnectError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.retry import Patience, patiently
+from armload.deploy.retry import Retry, patiently
 from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
@@ -119,7 +119,7 @@ def _check_answers(board: Board, progress: Progress) -> None:
     """Give up on a real board soon: unlike a run, a prediction can do without it."""
     if isinstance(board.reach, RealReach):
         with closing(connect(board, progress)) as host:
-            patiently(lambda: host.run(":"), Patience(PATIENCE_S))
+            patiently(lambda: host.run(":"), Retry(PATIENCE_S))
 
 
 def _predicted(

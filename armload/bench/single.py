@@ -14,7 +14,7 @@ from armload.boards.board import load_board
 from armload.build.binary import Binary
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, settings_of
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation
@@ -149,7 +149,9 @@ def bench_until_known(
             new = request.new
             while (stop := journal.stop(wanted, runs)) is None:
                 number = len(journal.entries)
-                place = Place(sweep=journal.sweep.id, cell=0, round=number, precision=wanted.share)
+                place = SweepPoint(
+                    sweep=journal.sweep.id, cell=0, round=number, precision=wanted.share
+                )
                 began_s = time.monotonic()
                 run, _ = execute(
                     *(where, engine, progress),

@@ -23,7 +23,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.completion import Completion
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.runs import store
 
@@ -65,7 +65,7 @@ class Sweep(CommandHeader):
     warmups: int
     precision: Precision | None = None
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[SweepPoint]:
         """Yield all runs in their order.
 
         Every round goes over all cells, so that what changes on the board meanwhile meets all of
@@ -75,7 +75,9 @@ class Sweep(CommandHeader):
             order = list(range(len(self.cells)))
             random.Random(f"{self.fingerprint} {number}").shuffle(order)  # noqa: S311 - no secret
             for cell in order:
-                yield Place(sweep=self.id, cell=cell, round=number, warm_up=number < self.warmups)
+                yield SweepPoint(
+                    sweep=self.id, cell=cell, round=number, warm_up=number < self.warmups
+                )
 
 
 class SweepEntry(Value):
@@ -152,7 +154,7 @@ class SweepFolder(CommandJournal[Sweep, SweepEntry]):
         runs, _ = self.results()
         return self.stop(self.header.precision, runs.get(0, ())) is not None
 
-    def missing(self) -> list[Place]:
+    def missing(self) -> list[SweepPoint]:
         """Return the runs that are still to be done, in their order."""
         done = {(entry.cell, entry.round) for entry in self.entries}
         return [place for place in self.header.places() if (place.cell, place.round) not in done]

@@ -10,7 +10,7 @@ from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_be
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import settings_of
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.models.model import Model
@@ -19,7 +19,7 @@ from armload.runs.predicting import foresight
 from armload.runs.request import Request
 from armload.runs.session import session
 
-Report = Callable[[Place, Run | ArmloadError], None]
+Report = Callable[[SweepPoint, Run | ArmloadError], None]
 """Is called with how each run ended, or why it could not be started."""
 
 

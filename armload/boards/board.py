@@ -120,7 +120,7 @@ class CpuCluster(Value):
     max_mhz: int | None = Field(default=None, gt=0)
 
 
-class Facts(Value):
+class DeclaredSpecs(Value):
     """What is declared about a board; probing finds out the rest.
 
     Attributes:
@@ -173,7 +173,7 @@ class Board(Value):
     reach: Reach
     workdir: PurePosixPath
     build_host: BuildHost = BuildHost()
-    facts: Facts = Field(default=Facts(), validate_default=True)
+    facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 
     @field_validator("target")
     @classmethod
@@ -193,7 +193,7 @@ class Board(Value):
 
     @field_validator("facts")
     @classmethod
-    def _follow_the_machine(cls, facts: Facts, info: ValidationInfo) -> Facts:
+    def _follow_the_machine(cls, facts: DeclaredSpecs, info: ValidationInfo) -> DeclaredSpecs:
         reach = info.data.get("reach")
         if not isinstance(reach, VirtualReach):
             return facts

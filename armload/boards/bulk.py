@@ -90,7 +90,7 @@ class NotBegunError(Exception):
     """The program ended, or stayed silent, before it ran the command; says why."""
 
 
-class Carrier:
+class StreamProcess:
     """Carries bytes to and from one file by a command that is run by a program.
 
     Args:

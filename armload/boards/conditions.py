@@ -10,7 +10,7 @@ from armload.boards.folder import Mount, free_bytes, mount_of
 from armload.core.values import Count, Finite, Value, format_bytes
 
 
-class Group(Value):
+class ControlGroup(Value):
     """A control group that limits memory.
 
     Attributes:
@@ -22,7 +22,7 @@ class Group(Value):
     left_bytes: int
 
 
-def read_groups(lines: Sequence[str]) -> tuple[Group, ...]:
+def read_groups(lines: Sequence[str]) -> tuple[ControlGroup, ...]:
     """Read the lines of control groups: ``group``, then ``KEY VALUE`` for each; v1 and v2."""
     groups: list[dict[str, int]] = []
     for line in lines:
@@ -42,11 +42,13 @@ def read_groups(lines: Sequence[str]) -> tuple[Group, ...]:
             for name in ("inactive_file", "active_file", "slab_reclaimable")
         )
         taken = max(0, group["used"] - cache)
-        found.append(Group(limit_bytes=group["limit"], left_bytes=max(0, group["limit"] - taken)))
+        found.append(
+            ControlGroup(limit_bytes=group["limit"], left_bytes=max(0, group["limit"] - taken))
+        )
     return tuple(found)
 
 
-def tightest(groups: Sequence[Group]) -> Group | None:
+def tightest(groups: Sequence[ControlGroup]) -> ControlGroup | None:
     """Return the group that leaves the least; none of none."""
     return min(groups, key=lambda group: group.left_bytes, default=None)
 

@@ -79,7 +79,7 @@ TRIAL_BYTES = 1 << 20
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
-class Obstacle(Value):
+class WriteError(Value):
     """What is in the way.
 
     Attributes:
@@ -120,7 +120,7 @@ class Obstacle(Value):
         return f"Choose {other}, such as /data/local/tmp/armload."
 
 
-def read_obstacle(lines: Sequence[str], mounts: Sequence[str]) -> Obstacle | None:
+def read_obstacle(lines: Sequence[str], mounts: Sequence[str]) -> WriteError | None:
     """Read what is in the way of writing; none when a file can be written after all.
 
     Args:
@@ -134,19 +134,19 @@ def read_obstacle(lines: Sequence[str], mounts: Sequence[str]) -> Obstacle | Non
     mount = mount_of(place, mounts)
     where, point = (str(place), place) if mount is None else (mount.words, mount.point)
     if mount is not None and "ro" in mount.options:
-        return Obstacle(kind="read-only", where=where, point=point)
+        return WriteError(kind="read-only", where=where, point=point)
     if word == "full" or obstacle_in(place, reason):
-        return Obstacle(kind="full", where=where, point=point)
+        return WriteError(kind="full", where=where, point=point)
     if word == "refused":
-        return Obstacle(kind="refused", where=where, point=point, said=_last_words(reason))
+        return WriteError(kind="refused", where=where, point=point, said=_last_words(reason))
     return None
 
 
-def obstacle_in(folder: PurePosixPath, output: str) -> Obstacle | None:
+def obstacle_in(folder: PurePosixPath, output: str) -> WriteError | None:
     """Return the obstacle that a tool's message names; none if it names none."""
     if not any(words in output for words in _FULL):
         return None
-    return Obstacle(kind="full", where=str(folder), point=folder)
+    return WriteError(kind="full", where=str(folder), point=folder)
 
 
 def _last_words(reason: str) -> str:

@@ -17,7 +17,7 @@ _BACKLOG = 1024
 _PAUSE_S = 0.1
 
 
-class End(Protocol):
+class Endpoint(Protocol):
     """One end of a connection: a socket, or a channel of an SSH connection."""
 
     def recv(self, size: int, /) -> bytes:
@@ -33,10 +33,10 @@ class End(Protocol):
         """End the connection."""
 
 
-class Passage(Protocol):
+class Tunnel(Protocol):
     """A connection to the board that carries any number of clients to one of its ports."""
 
-    def dial(self) -> End | None:
+    def dial(self) -> Endpoint | None:
         """Connect to the board's port; return none when nothing listens there.
 
         Raises:
@@ -74,8 +74,8 @@ def listening_on(local_port: int, board_name: str) -> socket.socket:
 
 @contextlib.contextmanager
 def relayed(
-    make_passage: Callable[[], Passage], board_name: str, local_port: int = 0
-) -> Iterator[Relay]:
+    make_passage: Callable[[], Tunnel], board_name: str, local_port: int = 0
+) -> Iterator[Proxy]:
     """Pass the clients of a loopback port on until the block ends.
 
     Args:
@@ -87,26 +87,26 @@ def relayed(
         ConnectError: no port can be opened here; or as ``make_passage`` does.
     """
     with listening_on(local_port, board_name) as listener:
-        relay = Relay(listener, make_passage)
+        relay = Proxy(listener, make_passage)
         try:
             yield relay
         finally:
             relay.close()
 
 
-class Relay:
+class Proxy:
     """What ``relayed`` gives; see ``Forward``."""
 
-    def __init__(self, listener: socket.socket, make_passage: Callable[[], Passage]) -> None:
+    def __init__(self, listener: socket.socket, make_passage: Callable[[], Tunnel]) -> None:
         self.port: int = listener.getsockname()[1]
         self._listener = listener
         self._make_passage = make_passage
-        self._passage: Passage | None = make_passage()
+        self._passage: Tunnel | None = make_passage()
         self._renewing = threading.Lock()
         self._failure: ArmloadError | None = None
         self._failed_at = 0.0
         self._closed = threading.Event()
-        self._ends: set[End] = set()
+        self._ends: set[Endpoint] = set()
         self._clients: set[threading.Thread] = set()
         self._changing = threading.Lock()
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
@@ -177,7 +177,7 @@ class Relay:
             with self._changing:
                 self._clients.discard(threading.current_thread())
 
-    def _dialled(self) -> End | None:
+    def _dialled(self) -> Endpoint | None:
         asked_at = time.monotonic()
         try:
             passage = self._renewed(None, asked_at)
@@ -191,7 +191,7 @@ class Relay:
         self._failure = None
         return board
 
-    def _renewed(self, dropped: Passage | None, asked_at: float) -> Passage:
+    def _renewed(self, dropped: Tunnel | None, asked_at: float) -> Tunnel:
         """Return the passage; a new one if it is the one that dropped.
 
         All clients that wait for a new one share the failure to make it.
@@ -213,7 +213,7 @@ class Relay:
             return self._passage
 
 
-def _copy(source: End, sink: End) -> None:
+def _copy(source: Endpoint, sink: Endpoint) -> None:
     """Pass bytes on to their end, and the end, too; hang up on both when either breaks."""
     try:
         while data := source.recv(_BLOCK_BYTES):
@@ -224,14 +224,14 @@ def _copy(source: End, sink: End) -> None:
         _hang_up(sink)
 
 
-def _send_at_once(end: End) -> None:
+def _send_at_once(end: Endpoint) -> None:
     # A service that streams sends small pieces, each of which would wait for the former's receipt.
     if isinstance(end, socket.socket) and end.family == socket.AF_INET:
         with contextlib.suppress(OSError):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _hang_up(end: End) -> None:
+def _hang_up(end: Endpoint) -> None:
     """Wake whoever waits for an end: a socket's shutdown does, and a channel's closing."""
     with contextlib.suppress(OSError, EOFError):
         if isinstance(end, socket.socket):

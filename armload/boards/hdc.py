@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from armload.boards.board import HdcReach
 from armload.boards.bulk import TRANSFER_SILENCE_S, reporting_chunks
 from armload.boards.failures import SlowCommandError
-from armload.boards.forward import Relay, relayed
+from armload.boards.forward import Proxy, relayed
 from armload.boards.framing import reason, receiving
 from armload.boards.hdc_forward import HdcForward
 from armload.boards.hdc_tool import HdcTool
-from armload.boards.host import ChosenWay, Completed, Piece
+from armload.boards.host import Completed, Piece, TransportChoice
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
@@ -101,26 +101,26 @@ class HdcHost:
         """No words: programs are run as they are."""
         return ()
 
-    def ways(self) -> tuple[ChosenWay, ...]:
+    def ways(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the board."""
         self._folder()
         return (
-            ChosenWay(
+            TransportChoice(
                 purpose="commands",
                 chosen="hdc shell, framed as text",
                 reason="hdc reports no exit status, merges the streams and drops NUL bytes",
             ),
-            ChosenWay(
+            TransportChoice(
                 purpose="long commands",
                 chosen="hdc file send",
                 reason=f"above {LONGEST_COMMAND_BYTES} bytes, as no limit is documented",
             ),
-            ChosenWay(
+            TransportChoice(
                 purpose="bulk data",
                 chosen=f"hdc file send, in slices of {SLICE_BYTES >> 20} MiB",
                 reason="hdc cannot resume an interrupted transfer",
             ),
-            ChosenWay(
+            TransportChoice(
                 purpose="port forwarding",
                 chosen="hdc fport",
                 reason="it is hdc's own; it passes no half-closed connections on",
@@ -209,7 +209,7 @@ class HdcHost:
         if position == offset_bytes:
             self._write_slice(remote, b"", position)
 
-    def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Relay]:
+    def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
         """Let programs of this machine reach a port on the board's loopback."""
         return relayed(lambda: HdcForward(self._tool, self._name, port), self._name, local_port)
 

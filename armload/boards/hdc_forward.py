@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 from pydantic import ValidationError
 
-from armload.boards.forward import LOOPBACK, End
+from armload.boards.forward import LOOPBACK, Endpoint
 from armload.boards.hdc_tool import HdcTool
 from armload.boards.virtual.process import Started, free_port
 from armload.core.errors import ArmloadError, ConnectError
@@ -105,7 +105,7 @@ class HdcForward:
                 "with -e.",
             )
 
-    def dial(self) -> End | None:
+    def dial(self) -> Endpoint | None:
         """Connect to the port."""
         try:
             return socket.create_connection((LOOPBACK, self._local_port))

@@ -33,7 +33,7 @@ Piece = tuple[Literal["stdout", "stderr"], bytes]
 """Some output of a command that is still running."""
 
 
-class ChosenWay(Value):
+class TransportChoice(Value):
     """Which of several ways is taken for something, and why.
 
     Attributes:
@@ -81,7 +81,7 @@ class Host(Protocol):
     def launcher(self) -> tuple[str, ...]:
         """Words that go before a program that was built for the board; mostly none."""
 
-    def ways(self) -> tuple[ChosenWay, ...]:
+    def ways(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the board, after a trial where one is needed.
 
         Raises:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from armload.boards.bulk import PIECE_BYTES, Carrier, NotBegunError, pieces
+from armload.boards.bulk import PIECE_BYTES, NotBegunError, StreamProcess, pieces
 from armload.boards.failures import SlowCommandError
-from armload.boards.forward import LOOPBACK, End, relayed
+from armload.boards.forward import LOOPBACK, Endpoint, relayed
 from armload.boards.framing import READING, after_mark, marked, receiving, to_be_read
-from armload.boards.host import ChosenWay, Completed, Forward, Piece
+from armload.boards.host import Completed, Forward, Piece, TransportChoice
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
@@ -42,7 +42,7 @@ class _Here:
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def dial(self) -> End | None:
+    def dial(self) -> Endpoint | None:
         """Connect to the port."""
         try:
             return socket.create_connection((LOOPBACK, self._port))
@@ -69,18 +69,18 @@ class LocalHost:
         """No words: programs are run as they are."""
         return ()
 
-    def ways(self) -> tuple[ChosenWay, ...]:
+    def ways(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the shell and its programs."""
         own = "the board is this machine"
         return (
-            ChosenWay(purpose="commands", chosen="sh -c", reason=own),
-            ChosenWay(
+            TransportChoice(purpose="commands", chosen="sh -c", reason=own),
+            TransportChoice(
                 purpose="long commands",
                 chosen="a shell's standard input",
                 reason=f"the kernel takes no argument longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
-            ChosenWay(purpose="bulk data", chosen="cat", reason=own),
-            ChosenWay(purpose="port forwarding", chosen="the port itself", reason=own),
+            TransportChoice(purpose="bulk data", chosen="cat", reason=own),
+            TransportChoice(purpose="port forwarding", chosen="the port itself", reason=own),
         )
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
@@ -144,8 +144,8 @@ class LocalHost:
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
-    def _carrier(self, command: str) -> Carrier:
-        return Carrier(
+    def _carrier(self, command: str) -> StreamProcess:
+        return StreamProcess(
             ["sh", "-c", marked(command)],
             self._name,
             begin_within_s=_BEGIN_WITHIN_S,

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, read_conditions, workdir_mount
-from armload.boards.folder import TRIAL_BYTES, Obstacle, read_obstacle
+from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
-from armload.boards.host import ChosenWay, Host
+from armload.boards.host import Host, TransportChoice
 from armload.boards.rates import Rates, read_rates
 from armload.build.helper import CPU_FEATURES, helper
 from armload.core.errors import BoardError
@@ -90,11 +90,11 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
 _OWN_PROGRAM_FOR = ("aarch64", "x86_64")
 
 
-def tool_ways(tools: Collection[str], machine: str) -> tuple[ChosenWay, ...]:
+def tool_ways(tools: Collection[str], machine: str) -> tuple[TransportChoice, ...]:
     """Return what is done how on a board that has these tools and is such a machine."""
     ways = [_way(purpose, choices, none, tools) for purpose, choices, none in _CHOICES]
     if machine in _OWN_PROGRAM_FOR:
-        ways[0] = ChosenWay(
+        ways[0] = TransportChoice(
             purpose=ways[0].purpose,
             chosen="armload's own program",
             reason=f"faster than {ways[0].chosen}, and it can resume",
@@ -104,13 +104,13 @@ def tool_ways(tools: Collection[str], machine: str) -> tuple[ChosenWay, ...]:
 
 def _way(
     purpose: str, choices: tuple[tuple[str, str], ...], none: str, tools: Collection[str]
-) -> ChosenWay:
+) -> TransportChoice:
     lacking: list[str] = []
     for tool, words in choices:
         if tool in tools:
-            return ChosenWay(purpose=purpose, chosen=words, reason=_reason(lacking))
+            return TransportChoice(purpose=purpose, chosen=words, reason=_reason(lacking))
         lacking.append(tool)
-    return ChosenWay(purpose=purpose, chosen=none, reason=_reason(lacking))
+    return TransportChoice(purpose=purpose, chosen=none, reason=_reason(lacking))
 
 
 def _reason(lacking: list[str]) -> str:
@@ -205,10 +205,10 @@ class Probe(Value):
     tools: tuple[str, ...] = ()
     workdir_writable: bool
     workdir_executable: bool
-    workdir_obstacle: Obstacle | None = None
+    workdir_obstacle: WriteError | None = None
     conditions: Conditions
     rates: Rates = Rates()
-    ways: tuple[ChosenWay, ...] = ()
+    ways: tuple[TransportChoice, ...] = ()
 
 
 def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
@@ -310,11 +310,11 @@ def _probe(parts: Mapping[str, list[str]]) -> Probe:
     )
 
 
-def _obstacle(parts: Mapping[str, list[str]]) -> Obstacle | None:
+def _obstacle(parts: Mapping[str, list[str]]) -> WriteError | None:
     found = read_obstacle(parts.get("obstacle", ()), parts["proc"])
     mount = workdir_mount(parts)
     if found is None and mount is not None and "noexec" in mount.options:
-        return Obstacle(kind="noexec", where=mount.words, point=mount.point)
+        return WriteError(kind="noexec", where=mount.words, point=mount.point)
     return found
 
 

@@ -19,7 +19,7 @@ from armload.boards.bulk import (
     reporting_chunks,
 )
 from armload.boards.failures import SlowCommandError, SwitchedOffError, translated
-from armload.boards.forward import Passage, Relay, relayed
+from armload.boards.forward import Proxy, Tunnel, relayed
 from armload.boards.framing import (
     READING,
     after_mark,
@@ -33,7 +33,7 @@ from armload.boards.framing import (
     size_of,
     to_be_read,
 )
-from armload.boards.host import ChosenWay, Completed, Piece
+from armload.boards.host import Completed, Piece, TransportChoice
 from armload.boards.ssh_connection import SshConnection, open_connection
 from armload.boards.system_ssh import SystemSsh, open_passage
 from armload.boards.transport import CipherChoice, choose_ciphers, features_here, features_in
@@ -133,7 +133,7 @@ class SshHost:
         """Words that go before a program that was built for the board; mostly none."""
         return self._address.launcher
 
-    def ways(self) -> tuple[ChosenWay, ...]:
+    def ways(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the board, after a trial login."""
         negotiated = ""
 
@@ -151,13 +151,15 @@ class SshHost:
             chosen = "a channel of the same connection"
             why = f"the system's ssh cannot be used: {self._why_no_system_ssh}"
         return (
-            ChosenWay(purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"),
-            ChosenWay(
+            TransportChoice(
+                purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"
+            ),
+            TransportChoice(
                 purpose="long commands",
                 chosen="a shell's standard input",
                 reason=f"small servers take no command longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
-            ChosenWay(purpose="bulk data", chosen=chosen, reason=why),
+            TransportChoice(purpose="bulk data", chosen=chosen, reason=why),
             self._ciphers().way(negotiated, by_program=by_system_ssh),
             self._forwarding_way(chosen, why),
         )
@@ -260,7 +262,7 @@ class SshHost:
                 remote, reporting_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes
             )
 
-    def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Relay]:
+    def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
         """Let programs of this machine reach a port on the board's loopback."""
         return relayed(lambda: self._passage(port), self._name, local_port)
 
@@ -274,17 +276,17 @@ class SshHost:
             self._connection.close()
             self._connection = None
 
-    def _passage(self, port: int) -> Passage:
+    def _passage(self, port: int) -> Tunnel:
         with self._explained_if_off():
             return open_passage(self._address, self._name, port, self._ciphers().order)
 
-    def _forwarding_way(self, chosen: str, why: str) -> ChosenWay:
+    def _forwarding_way(self, chosen: str, why: str) -> TransportChoice:
         try:
             with self._watched():
                 self._connected().channel_to_port(_NOBODYS_PORT)
         except BoardError as error:
             chosen, why = "none", error.message
-        return ChosenWay(purpose="port forwarding", chosen=chosen, reason=why)
+        return TransportChoice(purpose="port forwarding", chosen=chosen, reason=why)
 
     def _by_system_ssh(self, carry: Callable[[SystemSsh], None]) -> bool:
         """Let the system's ``ssh`` carry bytes; return False when it cannot log in."""

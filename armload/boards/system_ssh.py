@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.board import SshAddress
-from armload.boards.bulk import Carrier, NotBegunError
+from armload.boards.bulk import NotBegunError, StreamProcess
 from armload.boards.failures import CONNECT_TIMEOUT_S, translated
-from armload.boards.forward import End, Passage
+from armload.boards.forward import Endpoint, Tunnel
 from armload.boards.framing import marked, shell_line
 from armload.boards.ssh_connection import SshConnection, open_connection
 from armload.core.errors import ConnectError
@@ -82,11 +82,11 @@ class SystemSsh:
         )
         self._config.write_text(host_parts + shared, encoding="utf-8")
 
-    def carrier(self, command: str) -> Carrier:
+    def carrier(self, command: str) -> StreamProcess:
         """Return what carries bytes to or from a command on the board."""
         return self._carrier(command)
 
-    def forwarder(self, port: int) -> tuple[Path, Carrier]:
+    def forwarder(self, port: int) -> tuple[Path, StreamProcess]:
         """Return a local socket, and what makes it lead to a port on the board's loopback.
 
         It does so while its command runs, which ends when its standard input does.
@@ -106,9 +106,9 @@ class SystemSsh:
         found = _CIPHER.findall(debug)
         return found[-1].decode() if found else ""
 
-    def _carrier(self, command: str, *options: str) -> Carrier:
+    def _carrier(self, command: str, *options: str) -> StreamProcess:
         line = shell_line(marked(command))
-        return Carrier(
+        return StreamProcess(
             [self._program, "-F", str(self._config), *options, "-T", _alias(0), line],
             self._board_name,
             begin_within_s=2 * CONNECT_TIMEOUT_S,
@@ -169,9 +169,7 @@ def _plain(text: str, *, also_not: str = "") -> str:
     return text.replace("%", "%%")
 
 
-def open_passage(
-    address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]
-) -> Passage:
+def open_passage(address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]) -> Tunnel:
     """Log in and find the best way to a port of a board.
 
     Args:
@@ -201,7 +199,7 @@ class _ByConnection:
         self._connection = connection
         self._port = port
 
-    def dial(self) -> End | None:
+    def dial(self) -> Endpoint | None:
         return self._connection.channel_to_port(self._port)
 
     def close(self) -> None:
@@ -221,7 +219,7 @@ class _BySystemSsh:
             stack.enter_context(carrier.started(subprocess.PIPE))
             self._started = stack.pop_all()
 
-    def dial(self) -> End | None:
+    def dial(self) -> Endpoint | None:
         end = socket.socket(socket.AF_UNIX)
         try:
             end.connect(str(self._path))

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from armload.boards.host import ChosenWay
+from armload.boards.host import TransportChoice
 from armload.boards.probe import common_features, cores_of
 from armload.core.values import Value
 
@@ -40,7 +40,7 @@ class CipherChoice(Value):
     order: tuple[str, ...]
     reason: str
 
-    def way(self, negotiated: str, *, by_program: bool) -> ChosenWay:
+    def way(self, negotiated: str, *, by_program: bool) -> TransportChoice:
         """Return what to say of the cipher that client and server agreed on.
 
         Args:
@@ -49,7 +49,7 @@ class CipherChoice(Value):
         """
         if negotiated not in self.order:
             reason = f"{self.reason}; the negotiated cipher is unknown"
-            return ChosenWay(
+            return TransportChoice(
                 purpose="encryption", chosen=negotiated or self.order[0], reason=reason
             )
         better = self.order[: self.order.index(negotiated)]
@@ -58,7 +58,7 @@ class CipherChoice(Value):
         but = [f"Python's SSH client does not support {unknown[0]}"] if unknown else []
         but += [f"the server does not offer {not_offered[0]}"] if not_offered else []
         reason = ", but ".join([self.reason, *([" and ".join(but)] if but else [])])
-        return ChosenWay(purpose="encryption", chosen=negotiated, reason=reason)
+        return TransportChoice(purpose="encryption", chosen=negotiated, reason=reason)
 
 
 def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoice:

@@ -13,7 +13,7 @@ from armload.build.index import package_index, trusted_certificates, without_log
 from armload.core.errors import BuildError
 from armload.core.files import is_refusal, sha256_of, written_whole
 from armload.core.locks import locked
-from armload.core.progress import Progress, Step
+from armload.core.progress import Progress, ProgressStep
 
 if TYPE_CHECKING:
     from pypi_simple import ProgressTracker
@@ -119,7 +119,7 @@ def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
         ) from error
 
 
-def _shown(step: Step) -> Callable[[int | None], ProgressTracker]:
+def _shown(step: ProgressStep) -> Callable[[int | None], ProgressTracker]:
     class Tracker:
         def __init__(self, total: int | None) -> None:
             self._total = total

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from armload.build.binary import Binary
 from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
-from armload.build.order import Order, Workshop, native_folder, overlay_folder, own_files
+from armload.build.order import BuildBackend, BuildRequest, native_folder, overlay_folder, own_files
 from armload.build.programs import programs_chosen, programs_offered, renamed
 from armload.build.record import (
     BuildRecord,
@@ -129,7 +129,7 @@ def build(
     *,
     programs: Sequence[str] = (),
     source: Source | None = None,
-    workshop: Workshop | None = None,
+    workshop: BuildBackend | None = None,
     progress: Progress | None = None,
 ) -> tuple[Binary, ...]:
     """Return inspected static programs for ``target``; compile them when they are not there.
@@ -230,7 +230,7 @@ class _Build:
         place: Path,
         inputs: Inputs,
         source: Source,
-        workshop: Workshop,
+        workshop: BuildBackend,
         compiler: Compiler,
         progress: Progress,
         lock: int,
@@ -250,7 +250,7 @@ class _Build:
         names = programs_chosen(self._inputs.source_label, offered, wanted)
         former = _record(self._place)
         kept = [each for each in former.programs if each.is_whole(self._place)] if former else []
-        order = Order(
+        order = BuildRequest(
             build_id=self._inputs.build_id,
             target=self._inputs.target,
             cpu_flags=self._inputs.compiler_flags,
@@ -275,7 +275,7 @@ class _Build:
             record.binary(each, self._place) for each in record.programs if each.name in names
         )
 
-    def _compiled(self, order: Order) -> Mapping[str, Path]:
+    def _compiled(self, order: BuildRequest) -> Mapping[str, Path]:
         try:
             return self._workshop.compile(order, self._compiler, self._progress)
         except BuildError as error:

@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from armload.build.git import Answer, git
+from armload.build.git import GitAnswer, git
 from armload.build.repository import Address, GitFailedError, failure
 from armload.core.errors import UsageError
 from armload.core.locks import locked
-from armload.core.progress import Progress, Step
+from armload.core.progress import Progress, ProgressStep
 from armload.core.values import Value
 from armload.core.workspace import compiling_folder
 
@@ -170,7 +170,7 @@ class _Fetch:
         words: Sequence[str],
         *,
         watch: Callable[[str], None] | None = None,
-    ) -> Answer:
+    ) -> GitAnswer:
         return git(
             words,
             folder=self._address.folder,
@@ -180,7 +180,7 @@ class _Fetch:
         )
 
 
-def _shown(step: Step) -> Callable[[str], None]:
+def _shown(step: ProgressStep) -> Callable[[str], None]:
     def watch(line: str) -> None:
         match = _PROGRESS.match(line)
         if match:

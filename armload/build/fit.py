@@ -12,7 +12,7 @@ from armload.core.errors import BuildError
 from armload.core.values import Value
 
 
-class Fit(Value):
+class Compatibility(Value):
     """What becomes of a program on a target.
 
     Attributes:
@@ -28,7 +28,7 @@ class Fit(Value):
     reason: str
 
 
-def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Fit]:
+def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Compatibility]:
     """Say of each target whether the program runs there, as ``check`` sees it.
 
     That a program was not stripped costs room, and hinders nothing.
@@ -47,16 +47,16 @@ def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Fit]:
                 and CHECKED_BY_LIBRARIES.issuperset(lacking)
             ):
                 reason += ", which the C library may check for at run time; symbols would show that"
-                yield Fit(target=target.name, verdict="perhaps", reason=reason)
+                yield Compatibility(target=target.name, verdict="perhaps", reason=reason)
             else:
-                yield Fit(target=target.name, verdict="no", reason=reason)
+                yield Compatibility(target=target.name, verdict="no", reason=reason)
         elif not inspection.is_static:
-            yield Fit(target=target.name, verdict="perhaps", reason=_wants(inspection))
+            yield Compatibility(target=target.name, verdict="perhaps", reason=_wants(inspection))
         elif _complaint(code, target):
             reason = f"it does not use {', '.join(_unused(inspection, target))}"
-            yield Fit(target=target.name, verdict="slow", reason=reason)
+            yield Compatibility(target=target.name, verdict="slow", reason=reason)
         else:
-            yield Fit(target=target.name, verdict="runs", reason="")
+            yield Compatibility(target=target.name, verdict="runs", reason="")
 
 
 def _complaint(inspection: Inspection, target: Target) -> str:

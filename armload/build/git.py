@@ -54,7 +54,7 @@ _SETTINGS = (
 )
 
 
-class Answer(NamedTuple):
+class GitAnswer(NamedTuple):
     """What git answered.
 
     Attributes:
@@ -75,7 +75,7 @@ def git(
     environment: Mapping[str, str] | None = None,
     keep_open: Sequence[int] = (),
     watch: Callable[[str], None] | None = None,
-) -> Answer:
+) -> GitAnswer:
     """Run git in a folder; ``watch`` is shown each line of its standard error.
 
     When this is interrupted, git and its children are ended first. ``keep_open`` are file
@@ -112,7 +112,7 @@ def git(
             end(process)
         output.seek(0)
         text = output.read().decode(errors="replace")
-    return Answer(process.returncode if ended else None, text, "\n".join(stderr))
+    return GitAnswer(process.returncode if ended else None, text, "\n".join(stderr))
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:

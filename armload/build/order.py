@@ -14,7 +14,7 @@ from armload.core.values import Value
 from armload.core.workspace import data_path
 
 
-class Order(Value):
+class BuildRequest(Value):
     """What is to be compiled, and where its files are on this machine.
 
     Attributes:
@@ -55,7 +55,7 @@ class Order(Value):
         return f"Compiling {', '.join(self.programs)} for {self.target.name}"
 
 
-class Workshop(Protocol):
+class BuildBackend(Protocol):
     """Where the compiler runs: this machine, or another that can do the same."""
 
     @property
@@ -73,7 +73,9 @@ class Workshop(Protocol):
             ArmloadError: there is none, or the workshop cannot be reached.
         """
 
-    def compile(self, order: Order, compiler: Compiler, progress: Progress) -> Mapping[str, Path]:
+    def compile(
+        self, order: BuildRequest, compiler: Compiler, progress: Progress
+    ) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names.
 
         Raises:
@@ -100,7 +102,7 @@ def own_files(folder: Path) -> list[Path]:
 
 
 def definitions(
-    order: Order, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
+    order: BuildRequest, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
 ) -> dict[str, str]:
     """Return CMake's variables for the overlay.
 

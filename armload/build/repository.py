@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from armload.build.git import Answer, git
+from armload.build.git import GitAnswer, git
 from armload.build.index import without_login
 from armload.core.errors import ArmloadError, BuildError, UsageError
 from armload.core.files import write_whole
@@ -201,7 +201,7 @@ def _with_memory(error: UnreachableError, ref: str, memory: Path) -> BuildError:
     )
 
 
-def failure(address: Address, answer: Answer) -> ArmloadError:
+def failure(address: Address, answer: GitAnswer) -> ArmloadError:
     """Return the error for a question that a repository did not answer."""
     lines = without_login(answer.stderr.replace(address.url, address.shown)).splitlines()
     where = f"{address.shown}: "

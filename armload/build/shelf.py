@@ -16,7 +16,7 @@ from armload.build.binary import Binary
 from armload.build.record import RECORD_NAME, read_record
 from armload.core.cache import (
     CacheItem,
-    Kind,
+    CacheKind,
     disk_usage,
     entries,
     is_left_over,
@@ -61,18 +61,18 @@ def shelved_builds() -> list[ShelvedBuild]:
     return sorted(found, key=lambda build: build.when_utc, reverse=True)
 
 
-def build_kinds() -> tuple[Kind, ...]:
+def build_kinds() -> tuple[CacheKind, ...]:
     """Return what builds leave in the cache: themselves, sources, the compiler's libraries."""
     zig = tuple(path for path in entries("zig") if not is_left_over(path))
     libraries = CacheItem(label="all", paths=zig, size_bytes=disk_usage(zig), locks=_any_build)
     return (
-        Kind(
+        CacheKind(
             name="builds",
             what="programs and unfinished builds",
             again="minutes of compiling per build",
             items=(*_builds(), *left_over("builds")),
         ),
-        Kind(
+        CacheKind(
             name="sources",
             what="llama.cpp's source",
             again="a download",
@@ -81,19 +81,19 @@ def build_kinds() -> tuple[Kind, ...]:
                 *items_of("sources/git", locks=_any_build_or_fetch),
             ),
         ),
-        Kind(
+        CacheKind(
             name="zig",
             what="compiled C and C++ libraries",
             again="a minute at the next build",
             items=(*([libraries] if zig else []), *left_over("zig")),
         ),
-        Kind(
+        CacheKind(
             name="compilers",
             what="wrapper scripts of zig",
             again="nothing",
             items=items_of("compilers", locks=_any_build),
         ),
-        Kind(
+        CacheKind(
             name="helpers",
             what="armload's own small programs for boards",
             again="seconds of compiling",

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
-from armload.build.order import Order, definitions, environment, native_folder, overlay_folder
+from armload.build.order import (
+    BuildRequest,
+    definitions,
+    environment,
+    native_folder,
+    overlay_folder,
+)
 from armload.build.target import Target
 from armload.core.children import run_watched
 from armload.core.errors import ArmloadError, BuildError, DiskError
@@ -133,7 +139,9 @@ class LocalWorkshop:
         """Return the compiler that is used for a target."""
         return find_compiler(self._compiler, target)
 
-    def compile(self, order: Order, compiler: Compiler, progress: Progress) -> Mapping[str, Path]:
+    def compile(
+        self, order: BuildRequest, compiler: Compiler, progress: Progress
+    ) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names."""
         tree = order.folder / "tree"
         self._configure(order, compiler, tree, progress)
@@ -150,7 +158,9 @@ class LocalWorkshop:
         shutil.rmtree(tree / "zig", ignore_errors=True)
         return {program: tree / "bin" / program for program in order.programs}
 
-    def _configure(self, order: Order, compiler: Compiler, tree: Path, progress: Progress) -> None:
+    def _configure(
+        self, order: BuildRequest, compiler: Compiler, tree: Path, progress: Progress
+    ) -> None:
         """Make the tree ready for ninja, unless an earlier build has left it so."""
         record = tree / "configured"
         former = record.read_text(encoding="utf-8") if record.is_file() else ""
@@ -176,7 +186,7 @@ class LocalWorkshop:
     def _run(
         self,
         command: Sequence[str],
-        order: Order,
+        order: BuildRequest,
         compiler: Compiler,
         watch: Callable[[str], None],
     ) -> None:
@@ -190,7 +200,7 @@ class LocalWorkshop:
         )
 
 
-def _configuring(order: Order, compiler: Compiler, tree: Path, ccache: str) -> list[str]:
+def _configuring(order: BuildRequest, compiler: Compiler, tree: Path, ccache: str) -> list[str]:
     variables = definitions(
         order, compiler, source=order.source, native=native_folder(), ccache=ccache
     )

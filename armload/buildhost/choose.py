@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from armload.boards.board import load_board
 from armload.boards.connect import connect
-from armload.build.order import Workshop
+from armload.build.order import BuildBackend
 from armload.build.workshop import LocalWorkshop
 from armload.buildhost.remote import RemoteWorkshop, kind_there
 from armload.core.progress import Progress
@@ -21,7 +21,7 @@ def workshop(
     progress: Progress,
     jobs: int | None = None,
     nice: int | None = None,
-) -> Iterator[Workshop]:
+) -> Iterator[BuildBackend]:
     """Yield the place where the compiler runs.
 
     Args:

@@ -13,7 +13,7 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.build.compiler import Compiler, compiler_name
 from armload.build.order import (
-    Order,
+    BuildRequest,
     definitions,
     environment,
     native_folder,
@@ -44,7 +44,7 @@ from armload.core.errors import (
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
-from armload.deploy.follow import Growth, follow, stop
+from armload.deploy.follow import ProgressUpdate, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.stored import StoredRun, list_runs
 from armload.deploy.transfer import push
@@ -164,7 +164,9 @@ class RemoteWorkshop:
                 )
         return read_system_compiler(self._machine, words, target, where=self.name)
 
-    def compile(self, order: Order, compiler: Compiler, progress: Progress) -> Mapping[str, Path]:
+    def compile(
+        self, order: BuildRequest, compiler: Compiler, progress: Progress
+    ) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names.
 
         A build in progress there is followed; the programs of one that ended are fetched.
@@ -188,10 +190,10 @@ class RemoteWorkshop:
         self._host.run(render("delete_folders.sh.j2", {"folders": [*runs, self._tree(order)]}))
         return linked
 
-    def _tree(self, order: Order) -> PurePosixPath:
+    def _tree(self, order: BuildRequest) -> PurePosixPath:
         return self._folder / "trees" / order.work_id
 
-    def _unpacked(self, order: Order, progress: Progress) -> PurePosixPath:
+    def _unpacked(self, order: BuildRequest, progress: Progress) -> PurePosixPath:
         """Return the folder there that holds llama.cpp, the overlay and the trace's sources."""
         archive = order.folder / "source.tar.gz"
         pack(order.source, archive, progress)
@@ -229,7 +231,9 @@ class RemoteWorkshop:
                 return run.folder
         return None
 
-    def _started(self, order: Order, compiler: Compiler, parts: PurePosixPath) -> PurePosixPath:
+    def _started(
+        self, order: BuildRequest, compiler: Compiler, parts: PurePosixPath
+    ) -> PurePosixPath:
         tree, ccache = self._tree(order), self._machine.ccache
         variables = definitions(
             order,
@@ -270,12 +274,12 @@ class RemoteWorkshop:
             return other
         return run
 
-    def _followed(self, order: Order, run: PurePosixPath, progress: Progress) -> str:
+    def _followed(self, order: BuildRequest, run: PurePosixPath, progress: Progress) -> str:
         """Wait for the end of a build there and return its output, which is also its log."""
         output = ""
         with progress.step(f"{order.label} on {self.name}", unit="steps") as step:
 
-            def grown(now: Growth) -> None:
+            def grown(now: ProgressUpdate) -> None:
                 nonlocal output
                 output = now.text
                 status = next(filter(None, map(read_status, reversed(output.splitlines()))), None)
@@ -304,7 +308,7 @@ class RemoteWorkshop:
             raise self._failure(order, exit_status, output)
         return output
 
-    def _failure(self, order: Order, status: int, output: str) -> ArmloadError:
+    def _failure(self, order: BuildRequest, status: int, output: str) -> ArmloadError:
         return self._full_disk(output) or failure(
             f"{self.name}: the build", status, output.splitlines()[-LOG_LINES_SHOWN:], order.log
         )
@@ -324,7 +328,7 @@ class RemoteWorkshop:
         )
 
     def _fetched(
-        self, order: Order, name: str, sums: Mapping[str, str], progress: Progress
+        self, order: BuildRequest, name: str, sums: Mapping[str, str], progress: Progress
     ) -> Path:
         remote = self._tree(order) / "bin" / name
         local = order.folder / f"{name}.linked"

@@ -65,15 +65,15 @@ class OneModel(OptionGroup):
 class Confirmed(OptionGroup):
     """Whether a question is answered beforehand."""
 
-    heading = "Output"
+    heading = "OutputOptions"
 
     yes: Annotated[bool, Option("agree beforehand to what the command would ask")] = False
 
 
-class Output(OptionGroup):
+class OutputOptions(OptionGroup):
     """What a verb prints."""
 
-    heading = "Output"
+    heading = "OutputOptions"
 
     as_json: Annotated[bool, Option("print one JSON document", name="json")] = False
 

@@ -19,10 +19,17 @@ from armload.cli.streams import show_document
 from armload.core.errors import ArmloadError, RunError
 from armload.core.values import counted
 from armload.core.workspace import runs_folder
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report.layout import Prose, whole
-from armload.report.sweep import CellResult, Lines, cell_results, notes, sweep_table, swept_cells
+from armload.report.sweep import (
+    CellResult,
+    SweepLines,
+    cell_results,
+    notes,
+    sweep_table,
+    swept_cells,
+)
 from armload.runs.request import Request
 
 
@@ -140,7 +147,7 @@ def sweep_and_present(
         RunError: no run of it came to its end.
     """
     progress = terminal.progress()
-    lines: list[Lines] = []
+    lines: list[SweepLines] = []
 
     def begun(journal: SweepFolder) -> None:
         done = len(journal.entries)
@@ -148,10 +155,10 @@ def sweep_and_present(
             progress.say(
                 f"Resuming {journal.sweep.id} after {counted(done, 'run')}. (--new starts over.)"
             )
-        lines.append(Lines(journal.sweep, done))
+        lines.append(SweepLines(journal.sweep, done))
         progress.say(lines[0].head())
 
-    def report(place: Place, result: Run | ArmloadError) -> None:
+    def report(place: SweepPoint, result: Run | ArmloadError) -> None:
         progress.say(lines[0].line(place, result))
 
     journal = run_sweep(

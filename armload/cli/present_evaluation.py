@@ -23,7 +23,13 @@ from armload.evaluation.logits.computing import compute_logits, read_prompts
 from armload.evaluation.logits.rows import TOO_LONG, logits_called, logits_of_run
 from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import Disagreement, Point, disagreements, is_right, points_of
+from armload.evaluation.results import (
+    AccuracyPoint,
+    Disagreement,
+    disagreements,
+    is_right,
+    points_of,
+)
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.find import model_called
 from armload.report.evaluation.document import (
@@ -136,7 +142,7 @@ def _note(evaluated: EvaluationFolder) -> Note:
     return note
 
 
-def _need_an_answer(points: Sequence[Point]) -> None:
+def _need_an_answer(points: Sequence[AccuracyPoint]) -> None:
     """Refuse to show accuracies where each question failed.
 
     Raises:
@@ -152,7 +158,7 @@ def _need_an_answer(points: Sequence[Point]) -> None:
 
 def _present_accuracy(
     evaluated: EvaluationFolder,
-    points: Sequence[Point],
+    points: Sequence[AccuracyPoint],
     grader: str,
     *,
     as_json: bool,

@@ -28,7 +28,7 @@ from armload.serving.loads import LoadFolder
 from armload.serving.readiness import check_url
 from armload.serving.service import target_of_service
 from armload.serving.starting import served
-from armload.serving.target import Extent, Pace, Target
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.tokenizer import ServiceApi
 
 
@@ -87,14 +87,14 @@ def _check_find_rate(options: LoadOptions) -> None:
     check_requests(options.requests or FIND_REQUESTS, options.warmup)
 
 
-def paces_of(options: LoadOptions) -> list[Pace]:
+def paces_of(options: LoadOptions) -> list[LoadLevel]:
     """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
     if options.concurrency:
-        return [Pace(concurrency=each) for each in options.concurrency]
-    return [Pace(rate=each) for each in options.rate]
+        return [LoadLevel(concurrency=each) for each in options.concurrency]
+    return [LoadLevel(rate=each) for each in options.rate]
 
 
-def extent_of(options: LoadOptions) -> Extent:
+def extent_of(options: LoadOptions) -> StopCondition:
     """Return how long a point lasts.
 
     Raises:
@@ -103,7 +103,7 @@ def extent_of(options: LoadOptions) -> Extent:
     count = options.requests or (FIND_REQUESTS if options.find_rate else None)
     if count is not None:
         _check_warmup(options.warmup, count, counted(count, "request"))
-    return Extent(
+    return StopCondition(
         duration_s=options.duration or (DURATION_S if count is None else None),
         requests=count,
         warmup=options.warmup,
@@ -111,7 +111,9 @@ def extent_of(options: LoadOptions) -> Extent:
     )
 
 
-def needed(paces: Sequence[Pace], extent: Extent, arrivals: Arrivals, seed: int) -> int | None:
+def needed(
+    paces: Sequence[LoadLevel], extent: StopCondition, arrivals: Arrivals, seed: int
+) -> int | None:
     """Return how many requests the points send in all; none where that is not known before.
 
     Raises:
@@ -122,7 +124,7 @@ def needed(paces: Sequence[Pace], extent: Extent, arrivals: Arrivals, seed: int)
     return sum(known) if len(known) == len(counts) else None
 
 
-def _count(pace: Pace, extent: Extent, arrivals: Arrivals, seed: int) -> int | None:
+def _count(pace: LoadLevel, extent: StopCondition, arrivals: Arrivals, seed: int) -> int | None:
     if pace.rate is None:
         return extent.requests
     count = len(
@@ -142,7 +144,7 @@ def _check_warmup(warmup: int, count: int, requests: str) -> None:
         )
 
 
-def target_of(url: str, api_key_file: Path | None, dialect: Dialect, model: str) -> Target:
+def target_of(url: str, api_key_file: Path | None, dialect: Dialect, model: str) -> LoadTarget:
     """Describe a service that is reached by its address.
 
     Raises:
@@ -151,7 +153,7 @@ def target_of(url: str, api_key_file: Path | None, dialect: Dialect, model: str)
     """
     address = check_url(url)
     key = _key_in(api_key_file) if api_key_file else ""
-    return Target(
+    return LoadTarget(
         url=address,
         api_key=key,
         model=model or ServiceApi(address, key).model(),
@@ -166,7 +168,7 @@ def target_on_board(
     plan: ServingPlan | None,
     dialect: Dialect,
     progress: Progress,
-) -> Iterator[Target]:
+) -> Iterator[LoadTarget]:
     """Serve a model on a board within the block, or use the service that runs there.
 
     Raises:

@@ -20,14 +20,14 @@ from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import told_of
 from armload.runs.request import Request
 from armload.serving.workload import read_lengths
-from armload.tuning.estimating import Standing
+from armload.tuning.estimating import SearchStanding
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.tune import tune
 from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
-from armload.tuning.wish import Requests, Wish, work_of
+from armload.tuning.wish import TunedLoad, TuningRequest, work_of
 
 _QUESTIONS = 100
 _LOAD = ("rate", "duration", "requests", "data", "slo", "timeout")
@@ -52,7 +52,7 @@ def constraints_of(options: TuneOptions) -> Constraints:
     )
 
 
-def requests_of(options: TuneOptions) -> Requests | None:
+def requests_of(options: TuneOptions) -> TunedLoad | None:
     """Return the load that a service is tuned for; none for an objective of single runs.
 
     Raises:
@@ -91,7 +91,7 @@ def requests_of(options: TuneOptions) -> Requests | None:
     read_lengths("prompt-tokens", lengths)
     if options.n_predict:
         read_lengths("n-predict", options.n_predict)
-    return Requests(
+    return TunedLoad(
         rate=options.rate,
         duration_s=options.duration,
         requests=options.requests or (TUNED_REQUESTS if objective == "rate" else None),
@@ -149,7 +149,9 @@ def _least_accuracy(text: str, data: str) -> LeastAccuracy:
     return LeastAccuracy(share=number, task=task, data=data, questions=count)
 
 
-def tune_and_present(request: Request, wish: Wish, *, output: Path | None, as_json: bool) -> None:
+def tune_and_present(
+    request: Request, wish: TuningRequest, *, output: Path | None, as_json: bool
+) -> None:
     """Search, with a line for each trial, and show what was found.
 
     Raises:
@@ -165,7 +167,7 @@ def tune_and_present(request: Request, wish: Wish, *, output: Path | None, as_js
         size = counted(tuned.tuning.space.size, "setting")
         progress.say(f"{size} may be tried. Tuning is kept in {tuned.folder}.")
 
-    def report(entry: TuningEntry, standing: Standing) -> None:
+    def report(entry: TuningEntry, standing: SearchStanding) -> None:
         progress.say(trial_line(wish, entry, standing))
 
     tuned = tune(request, wish, progress, output=output, begun=begun, report=report)
@@ -196,7 +198,7 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
     terminal.show(whole(f"page    {write_page(told, tuned)}"))
 
 
-def trial_line(wish: Wish, entry: TuningEntry, standing: Standing) -> str:
+def trial_line(wish: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:
     """Write a line on a trial."""
     outcome, setting = entry.outcome, entry.trial.setting
     words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-from armload.core.progress import Step
+from armload.core.progress import ProgressStep
 from armload.core.values import format_bytes
 from armload.report.layout import Prose, whole, wrapped
 
@@ -122,7 +122,9 @@ class Lines:
         self._console.print(Prose(text), crop=False)
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         """Show a step until the block ends."""
         start = time.monotonic()
         nested = self._open.setdefault(threading.get_ident(), [])
@@ -220,7 +222,9 @@ class Bars:
         self._console.print(Prose(text), crop=False)
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         """Show a step until the block ends."""
         start = time.monotonic()
         bars = self._joined()

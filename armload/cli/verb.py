@@ -175,10 +175,10 @@ def _is_utf_8(text: str) -> bool:
 def failed(error: ArmloadError) -> Exit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
     if is_document_owed():
-        from armload.report.failure import Failed, Failure
+        from armload.report.failure import FailedDocument, Failure
 
         try:
-            show_document(Failed(error=Failure.of(error)))
+            show_document(FailedDocument(error=Failure.of(error)))
             sys.stdout.flush()
         except OSError:  # standard error and the exit status still tell it
             discard_output()
@@ -252,7 +252,7 @@ def show_error(message: str, remedy: str = "") -> None:
         say(remedy)
 
 
-class Group(Collection):
+class VerbGroup(Collection):
     """Verbs below the name of another one.
 
     To Invoke, the verb that a group's name stands for is one of the group, and is listed as
@@ -268,9 +268,9 @@ class Group(Collection):
         return super().task_with_config(name) if name else (self.own, self.configuration())
 
 
-def add_verb(namespace: Collection, verb: Task[Any] | Group) -> None:
+def add_verb(namespace: Collection, verb: Task[Any] | VerbGroup) -> None:
     """Add a verb; of a group, the verb that it is named after and the group side by side."""
-    if isinstance(verb, Group):
+    if isinstance(verb, VerbGroup):
         namespace.add_task(verb.own)
         namespace.collections[verb.own.name] = verb
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.boards.probe import Probe
-from armload.conversion.making import Source, carry_out, made_alone
+from armload.conversion.making import ModelSource, carry_out, made_alone
 from armload.conversion.room import need_board_space, need_disk, need_memory
 from armload.conversion.shelf import IMPORTANCE, Made, keep, made_there, part_in, place_of
 from armload.core.errors import UsageError
@@ -52,7 +52,7 @@ def read_calibration(path: Path, model: Model) -> Calibration:
 
 
 def importance_of(
-    source: Source, identity: str, text: Calibration, progress: Progress
+    source: ModelSource, identity: str, text: Calibration, progress: Progress
 ) -> tuple[Path, Made]:
     """Return the file with the importance of a model's weights; compute it when it is missing.
 
@@ -71,7 +71,7 @@ def importance_of(
     return place / made.file, made
 
 
-def _made(source: Source, text: Calibration, place: Path, progress: Progress) -> Made:
+def _made(source: ModelSource, text: Calibration, place: Path, progress: Progress) -> Made:
     base, board = source.base, source.board
     plan = ImportancePlan(text_sha256=text.sha256, chunk_tokens=_chunk_tokens(base))
     binary = source.where.binaries[PROGRAM]

@@ -31,7 +31,7 @@ _MOST_COMPLAINTS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ModelSource:
     """What a file is made of, and where.
 
     Attributes:
@@ -80,7 +80,7 @@ def made_alone(place: Path, progress: Progress) -> Iterator[None]:
 
 
 def carry_out(
-    source: Source,
+    source: ModelSource,
     engine: ModelTool[ToolPlan],
     place: Path,
     progress: Progress,

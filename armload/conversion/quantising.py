@@ -11,7 +11,7 @@ from armload.boards.board import THIS_MACHINE, LocalReach, load_board
 from armload.boards.probe import Probe
 from armload.build.source import choose
 from armload.conversion.calibrating import Calibration, importance_of
-from armload.conversion.making import Source, carry_out, made_alone
+from armload.conversion.making import ModelSource, carry_out, made_alone
 from armload.conversion.room import (
     header_bytes,
     largest_size_bytes,
@@ -127,7 +127,9 @@ def quantise(
             _check_platform()
         programs = [*([importance.PROGRAM] if calibration else []), PROGRAM]
         with session(request, programs, progress) as where:
-            of = Source(where=where, base=base, tensors=len(header.tensors), label=source.label)
+            of = ModelSource(
+                where=where, base=base, tensors=len(header.tensors), label=source.label
+            )
             matrix = (
                 importance_of(of, source.identity, calibration, progress) if calibration else None
             )
@@ -146,7 +148,7 @@ class _Work:
 
     def __init__(
         self,
-        source: Source,
+        source: ModelSource,
         header: Header,
         matrix: tuple[Path, Made] | None,
         calibration: Calibration | None,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from armload.core.cache import CacheItem, Kind, disk_usage, entries, is_left_over, left_over
+from armload.core.cache import CacheItem, CacheKind, disk_usage, entries, is_left_over, left_over
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -90,16 +90,16 @@ def keep(place: Path, made: Made) -> None:
     write_whole(place / RECORD, (made.model_dump_json(indent=1) + "\n").encode())
 
 
-def conversion_kinds() -> tuple[Kind, ...]:
+def conversion_kinds() -> tuple[CacheKind, ...]:
     """Return the quantised models and importance matrices in the cache."""
     return (
-        Kind(
+        CacheKind(
             name=QUANTISED,
             what="quantised models",
             again="quantising again",
             items=_items(QUANTISED),
         ),
-        Kind(
+        CacheKind(
             name=IMPORTANCE,
             what="importance matrices of models",
             again="a pass of the calibration text through the model",

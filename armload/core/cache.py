@@ -60,7 +60,7 @@ class CacheItem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class CacheKind:
     """Things of one sort, which lie in one folder of the cache.
 
     Attributes:
@@ -147,7 +147,7 @@ def items_of(
     )
 
 
-def unknown(kinds: Sequence[Kind]) -> Kind:
+def unknown(kinds: Sequence[CacheKind]) -> CacheKind:
     """Return what lies in the cache folder and is of none of the kinds."""
     known = {path for kind in kinds for item in kind.items for path in item.paths}
     names = {kind.name for kind in kinds}
@@ -155,7 +155,7 @@ def unknown(kinds: Sequence[Kind]) -> Kind:
     items = tuple(
         CacheItem(label=path.name, paths=(path,), size_bytes=disk_usage([path])) for path in paths
     )
-    return Kind(
+    return CacheKind(
         name="other", what="not armload's", again="nothing: it is never removed", items=items
     )
 
@@ -182,7 +182,7 @@ def disk_usage(paths: Iterable[Path]) -> int:
     return total
 
 
-def decide(kinds: Iterable[Kind]) -> list[Decision]:
+def decide(kinds: Iterable[CacheKind]) -> list[Decision]:
     """Say of every item whether it may go."""
     decisions = []
     for kind in kinds:

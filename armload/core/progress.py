@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
-class Step(Protocol):
+class ProgressStep(Protocol):
     """One piece of work under way."""
 
     def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
@@ -22,7 +22,7 @@ class Progress(Protocol):
 
     def step(
         self, label: str, *, total: float | None = None, unit: str = ""
-    ) -> AbstractContextManager[Step]:
+    ) -> AbstractContextManager[ProgressStep]:
         """Open a step. ``unit`` is ``"B"`` for bytes, else a plural noun, such as ``"tokens"``."""
 
     def say(self, text: str) -> None:
@@ -38,7 +38,9 @@ class Silent:
     """Shows nothing: for callers that are programs."""
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         """Open a step that shows nothing."""
         del label, total, unit
         yield _SilentStep()
@@ -57,7 +59,7 @@ class Labelled:
 
     def step(
         self, label: str, *, total: float | None = None, unit: str = ""
-    ) -> AbstractContextManager[Step]:
+    ) -> AbstractContextManager[ProgressStep]:
         """Open a step whose label begins with the name."""
         return self._progress.step(f"{self._name}: {label}", total=total, unit=unit)
 

@@ -56,7 +56,7 @@ _BOOLEAN_REMEDY = (
 )
 
 
-class Mistake(Value):
+class ValidationMessage(Value):
     """The first thing to tell a person about what they wrote.
 
     Attributes:
@@ -73,7 +73,7 @@ class Mistake(Value):
     remedy: str
 
 
-def first_mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
+def first_mistake(error: ValidationError, model: type[BaseModel]) -> ValidationMessage:
     """Return the mistake that explains the others.
 
     Args:
@@ -86,12 +86,14 @@ def first_mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
     if unknown is None:
         words = _words(found[0], model)
         remedy = _BOOLEAN_REMEDY if isinstance(found[0]["input"], bool) else ""
-        return Mistake(place=_place(found[0]), unknown_key=False, words=words, remedy=remedy)
+        return ValidationMessage(
+            place=_place(found[0]), unknown_key=False, words=words, remedy=remedy
+        )
     place = unknown["loc"]
     allowed = allowed_keys(model, place[:-1])
     hint = did_you_mean(str(place[-1]), allowed)
     remedy = f"{hint}Allowed here: {', '.join(allowed)}." if allowed else ""
-    return Mistake(place=place, unknown_key=True, words="", remedy=remedy)
+    return ValidationMessage(place=place, unknown_key=True, words="", remedy=remedy)
 
 
 def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
@@ -108,7 +110,7 @@ def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
     return f"{key}: {mistake.words or 'there is no such key'}"
 
 
-def boolean_for_a_number(written: object, read: object) -> Mistake | None:
+def boolean_for_a_number(written: object, read: object) -> ValidationMessage | None:
     """Find a boolean that was taken for a number, which pydantic allows: ``port: yes`` is 1.
 
     Args:
@@ -118,7 +120,7 @@ def boolean_for_a_number(written: object, read: object) -> Mistake | None:
     if isinstance(written, bool) and isinstance(read, (int, float)) and not isinstance(read, bool):
         must_be = _MUST_BE["int_type" if isinstance(read, int) else "float_type"]
         words = f"must be {must_be}, but is {_shown(written)}"
-        return Mistake(place=(), unknown_key=False, words=words, remedy=_BOOLEAN_REMEDY)
+        return ValidationMessage(place=(), unknown_key=False, words=words, remedy=_BOOLEAN_REMEDY)
     pairs: Iterable[tuple[int | str, object, object]] = ()
     if isinstance(written, Mapping) and isinstance(read, BaseModel):
         pairs = ((key, value, getattr(read, key, None)) for key, value in written.items())

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from armload.core.errors import DataError
 from armload.core.files import unreadable
 from armload.core.validation_messages import (
-    Mistake,
+    ValidationMessage,
     allowed_keys,
     boolean_for_a_number,
     first_mistake,
@@ -229,7 +229,7 @@ def _validated(model: type[Model], content: dict[str, Any], files: Sequence[_Fil
     return read
 
 
-def _data_error(mistake: Mistake, files: Sequence[_File]) -> DataError:
+def _data_error(mistake: ValidationMessage, files: Sequence[_File]) -> DataError:
     place = _place_of(files, mistake.place)
     what = (
         f"there is no key {place.key!r}" if mistake.unknown_key else f"{place.key}: {mistake.words}"

@@ -20,7 +20,7 @@ _LONGEST_REMOVAL_S = 600.0
 _KINDS = {"runs": "run", "bin": "program", "models": "model"}
 
 
-class Entry(Value):
+class BoardItem(Value):
     """A folder of armload's on a board.
 
     Attributes:
@@ -51,7 +51,7 @@ class Selection(Value):
     unused_days: float = DEFAULT_UNUSED_DAYS
 
 
-def contents(host: Host, workdir: PurePosixPath) -> tuple[Entry, ...]:
+def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
     """List what lies in a work folder.
 
     Raises:
@@ -64,13 +64,13 @@ def contents(host: Host, workdir: PurePosixPath) -> tuple[Entry, ...]:
     return parse_contents(lines, now_s=now_s, board_name=host.name)
 
 
-def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tuple[Entry, ...]:
+def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tuple[BoardItem, ...]:
     """Read the list that a board gives of its work folder.
 
     Raises:
         TransferError: a line makes no sense, or names something outside of that folder.
     """
-    found: list[Entry] = []
+    found: list[BoardItem] = []
     for line in lines:
         try:
             if line.startswith("#entry "):
@@ -86,7 +86,7 @@ def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tupl
     return tuple(found)
 
 
-def removable(entries: Sequence[Entry], selection: Selection) -> list[Entry]:
+def removable(entries: Sequence[BoardItem], selection: Selection) -> list[BoardItem]:
     """Return what may go: never what a program that runs now needs."""
     return [
         entry
@@ -97,7 +97,7 @@ def removable(entries: Sequence[Entry], selection: Selection) -> list[Entry]:
     ]
 
 
-def remove(host: Host, workdir: PurePosixPath, entries: Sequence[Entry]) -> None:
+def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> None:
     """Remove folders from a board. The caller has its lease, so nothing is being copied there.
 
     Raises:
@@ -114,7 +114,7 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[Entry]) -> None
         raise BoardError(f"{host.name}: some files could not be removed: {reason}.")
 
 
-def _entry(words: Sequence[str], now_s: int) -> Entry:
+def _entry(words: Sequence[str], now_s: int) -> BoardItem:
     state, used, name = words
     folder, _, last = name.partition("/")
     check_name(last)
@@ -125,4 +125,4 @@ def _entry(words: Sequence[str], now_s: int) -> Entry:
         "size_bytes": None,
         "used_days": None if used == "-" else max(now_s - int(used), 0) / DAY_S,
     }
-    return Entry.model_validate(values)
+    return BoardItem.model_validate(values)

@@ -13,12 +13,12 @@ from pathlib import Path, PurePosixPath
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError, TransferError
 from armload.core.files import sha256_of, write_whole
-from armload.core.progress import Progress, Silent, Step
+from armload.core.progress import Progress, ProgressStep, Silent
 from armload.core.shell import render
 from armload.core.values import Value, counted, format_bytes, whole_number
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import PROGRAM_FOLDER
-from armload.deploy.retry import Patience, patiently
+from armload.deploy.retry import Retry, patiently
 from armload.deploy.stored import check_name
 
 RUN_FILES = (
@@ -119,9 +119,9 @@ def collect(
 
 
 def _fetched(
-    host: Host, run_folder: PurePosixPath, local: Path, step: Step, known: Sequence[str]
+    host: Host, run_folder: PurePosixPath, local: Path, step: ProgressStep, known: Sequence[str]
 ) -> Arrived:
-    patience = Patience()
+    patience = Retry()
     while True:
         # The job is made from the script; a file that grew since is checked like any other.
         parts = _parts_in(local)
@@ -172,7 +172,7 @@ def _parts_in(local: Path) -> dict[str, int]:
 
 
 def _read_again(
-    host: Host, run_folder: PurePosixPath, names: Iterable[str], step: Step
+    host: Host, run_folder: PurePosixPath, names: Iterable[str], step: ProgressStep
 ) -> Mapping[str, str]:
     step.update(0, note="again, to compare checksums")
     return {name: patiently(partial(_sum_of, host, run_folder / name)) for name in names}
@@ -199,7 +199,7 @@ class Receiver:
         folder: Path,
         parts: Mapping[str, int],
         board_name: str,
-        step: Step,
+        step: ProgressStep,
         known: Sequence[str] = RUN_FILES,
     ) -> None:
         self.sizes: dict[str, int] = {}

@@ -19,7 +19,7 @@ from armload.core.values import Value
 from armload.deploy.layout import Layout
 from armload.deploy.lease import need_board
 from armload.deploy.payload import Payload
-from armload.deploy.retry import Patience, patiently
+from armload.deploy.retry import Retry, patiently
 from armload.deploy.transfer import PATIENCE_S, deliver
 from armload.deploy.upload import Stored, Upload, need_space, parse_stored, stored_script
 
@@ -120,7 +120,7 @@ def deploy(
     """
     layout = Layout(workdir=board.workdir)
     items = [item for each in payload for item in each.items(layout)]
-    patience = Patience(PATIENCE_S)
+    patience = Retry(PATIENCE_S)
     question = probe_script(board) + stored_script(items[:_ASKED_AT_ONCE])
     done = patiently(lambda: host.run(question), patience)
     shown = parse_probe(done.stdout, board.name, done.stderr)

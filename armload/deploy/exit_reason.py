@@ -12,7 +12,7 @@ from armload.boards.folder import free_bytes
 from armload.core.values import Value, format_bytes
 from armload.deploy.exit_record import Cut, ExitRecord, Peaks, read_exit_record, read_peaks
 
-Kind = Literal[
+ExitKind = Literal[
     "done",
     "exit status",
     "illegal instruction",
@@ -61,7 +61,7 @@ class Exit(Value):
         remedy: what to do; empty when nothing is wrong or nothing is known.
     """
 
-    kind: Kind | None = None
+    kind: ExitKind | None = None
     status: int | None
     meaning: str
     remedy: str = ""

@@ -12,7 +12,7 @@ from armload.core.errors import ConnectError, RunError
 from armload.core.shell import render
 from armload.core.values import whole_number
 from armload.deploy.exit_record import Cut
-from armload.deploy.retry import PATIENCE_S, Patience, patiently
+from armload.deploy.retry import PATIENCE_S, Retry, patiently
 
 
 def whole_lines(content: bytes) -> bytes:
@@ -37,7 +37,7 @@ def any_cut(content: bytes) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class ProgressUpdate:
     """How far a run is.
 
     Attributes:
@@ -53,7 +53,7 @@ class Growth:
     new_lines: tuple[str, ...] = ()
 
 
-Grown = Callable[[Growth], None]
+Grown = Callable[[ProgressUpdate], None]
 
 SEEN_TRACE, SEEN_TEXT = "seen.jsonl", "seen.stdout"
 """The trace, and what the program has written, as far as a run was followed."""
@@ -99,8 +99,8 @@ def follow(
         RunError: there is no such run.
     """
     command = render("follow.sh.j2", {"folder": run_folder})
-    patience = Patience(patience_s)
-    seen = Seen(keep)
+    patience = Retry(patience_s)
+    seen = FollowBuffer(keep)
     while True:
         heard = _Heard(grown, seen)
         try:
@@ -149,7 +149,7 @@ def end_orphan(host: Host, run_folder: PurePosixPath) -> None:
     host.run(render("orphan_end.sh.j2", {"folder": run_folder}))
 
 
-class Seen:
+class FollowBuffer:
     """What has been seen of a run, in files that only grow.
 
     After a dropped connection the board sends all of it again; nothing is kept twice, and what a
@@ -192,7 +192,7 @@ class Seen:
 class _Heard:
     """The output of the following script so far."""
 
-    def __init__(self, grown: Grown, seen: Seen) -> None:
+    def __init__(self, grown: Grown, seen: FollowBuffer) -> None:
         self._grown = grown
         self._seen = seen
         self._rest = b""
@@ -221,7 +221,7 @@ class _Heard:
             self._steps += sum(each.startswith(b'{"step"') for each in whole)
         text = self._text.decode("utf-8", "ignore")
         self._grown(
-            Growth(
+            ProgressUpdate(
                 steps=self._steps,
                 lines=self._text_lines,
                 text=text,

@@ -65,7 +65,7 @@ class Beforehand(Value):
     governor: str | None = None
 
 
-class Upkeep(Value):
+class ServiceOptions(Value):
     """What a run's script does for a service, which ends only when it is stopped.
 
     Attributes:
@@ -97,7 +97,7 @@ def launch(
     uses: Sequence[PurePosixPath] = (),
     beforehand: Beforehand | None = None,
     program: str = "",
-    upkeep: Upkeep | None = None,
+    upkeep: ServiceOptions | None = None,
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
 

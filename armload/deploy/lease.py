@@ -19,7 +19,7 @@ from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import Value, parse_json, whole_number
 from armload.deploy.layout import Layout
-from armload.deploy.owner import Owner, this_process
+from armload.deploy.owner import LeaseHolder, this_process
 from armload.deploy.retry import patiently
 from armload.deploy.stored import list_runs
 from armload.deploy.upload import refusal
@@ -41,7 +41,7 @@ class Claim(Value):
     """
 
     token: str
-    owner: Owner | None
+    owner: LeaseHolder | None
     run: str
     is_service: bool = False
     held_s: int | None
@@ -141,7 +141,7 @@ def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
     until_s, since_s = (whole_number(each) if theirs == boot else None for each in (until, since))
     left_s = 0 if until_s is None else until_s - up_s
     try:
-        owner = Owner.model_validate(parse_json(holder))
+        owner = LeaseHolder.model_validate(parse_json(holder))
     except ValueError:
         owner = None
     return Claim(

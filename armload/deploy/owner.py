@@ -20,7 +20,7 @@ from armload.core.values import Value
 _UNKNOWN = "unknown"
 
 
-class Owner(Value):
+class LeaseHolder(Value):
     """A process on a workstation. Its words hold no character that means anything to a shell.
 
     Attributes:
@@ -47,12 +47,12 @@ class Owner(Value):
         return self.workstation == workstation_id() and self.process.is_alive()
 
 
-def this_process() -> Owner:
+def this_process() -> LeaseHolder:
     """Return the owner that this process is."""
     process = Started.of(os.getpid())
     if process is None:
         raise RuntimeError("this process does not exist")
-    return Owner(user=_person(), workstation=workstation_id(), process=process)
+    return LeaseHolder(user=_person(), workstation=workstation_id(), process=process)
 
 
 @cache
@@ -81,7 +81,7 @@ def _word(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "_", text) or _UNKNOWN
 
 
-class RunOwner(Value):
+class RunHolder(Value):
     """Who started a run, and what for.
 
     Attributes:
@@ -95,13 +95,13 @@ class RunOwner(Value):
     process: Started
 
     @classmethod
-    def of_this_process(cls, fingerprint: str) -> RunOwner:
+    def of_this_process(cls, fingerprint: str) -> RunHolder:
         """Return the mark of a run that this process starts."""
         owner = this_process()
         return cls(fingerprint=fingerprint, workstation=owner.workstation, process=owner.process)
 
     @classmethod
-    def read(cls, word: str) -> RunOwner | None:
+    def read(cls, word: str) -> RunHolder | None:
         """Read a mark's word; none when it is none."""
         parts = word.split(":")
         if len(parts) != 6 or not re.fullmatch(r"[0-9]{1,10}", parts[2]):

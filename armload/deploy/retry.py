@@ -19,7 +19,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 Done = TypeVar("Done")
 
 
-class Patience:
+class Retry:
     """How long a board has been away, and when to ask it again.
 
     Args:
@@ -55,13 +55,13 @@ class Patience:
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
 
-def patiently(action: Callable[[], Done], patience: Patience | None = None) -> Done:
+def patiently(action: Callable[[], Done], patience: Retry | None = None) -> Done:
     """Do what may be done twice, until the connection holds; what is merely slow is not repeated.
 
     Raises:
         ConnectError: the board stayed away.
     """
-    patience = patience or Patience()
+    patience = patience or Retry()
     while True:
         try:
             done = action()

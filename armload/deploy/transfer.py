@@ -14,7 +14,7 @@ from armload.core.files import CHUNK_BYTES
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import format_bytes
-from armload.deploy.retry import Patience
+from armload.deploy.retry import Retry
 from armload.deploy.upload import (
     Stored,
     Upload,
@@ -187,7 +187,7 @@ def deliver(
     ``still_ours`` is called when something went wrong, and raises if somebody else has taken the
     board over meanwhile: then theirs is left alone.
     """
-    patience = Patience(patience_s)
+    patience = Retry(patience_s)
     return _Delivery(host, upload, progress, helper, patience, still_ours, cold=cold).run(stored)
 
 
@@ -200,7 +200,7 @@ class _Delivery:
         upload: Upload,
         progress: Progress,
         helper: PurePosixPath | None,
-        patience: Patience,
+        patience: Retry,
         still_ours: Callable[[], None],
         *,
         cold: bool,

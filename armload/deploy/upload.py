@@ -92,7 +92,7 @@ _WORTH_NAMING_BYTES = 1 << 20
 _MOST_NAMED = 3
 
 
-class Space(Value):
+class FreeSpace(Value):
     """What a board says of its storage.
 
     Attributes:
@@ -141,7 +141,7 @@ def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) 
     space.need(host, _named(list(lacking)), workdir, sum(lacking.values()))
 
 
-def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> Space:
+def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> FreeSpace:
     """Make folders below one work folder, and say how much room is left there.
 
     Raises:
@@ -155,7 +155,7 @@ def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> Space:
         raise refusal(host, folders[0], complaint, reason(done.stderr), workdir)
     parts = parts_of(done.text)
     mount = mount_of(PurePosixPath(next(iter(parts.get("place", ())), "/")), parts["mounts"])
-    return Space(
+    return FreeSpace(
         free_bytes=free_bytes(parts["df"], mount.filesystem if mount else None),
         advice=_what_to_free(parts.get("used", ()), workdir),
     )

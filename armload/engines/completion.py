@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.core.files import content
-from armload.engines.engine import MemoryNeed, Settings, Site
-from armload.engines.job import Job, Subject
+from armload.engines.engine import MemoryNeed, RunContext, Settings
+from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     command,
     context_tokens,
@@ -54,9 +54,9 @@ class Completion(ModelEngine[Plan]):
     unit = "tokens"
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> RunSpec:
         """The plan, and what is known of program and model."""
-        return Subject(
+        return RunSpec(
             plan=self.plan, binary=binary_record(self._binary), model=model_record(self.model)
         )
 
@@ -80,7 +80,7 @@ class Completion(ModelEngine[Plan]):
         """The model's file, and the KV cache with the engine's buffers."""
         return memory_need(self.plan, self.model)
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-completion there."""
         program, model = (each.items(site.layout)[0].remote for each in self.payload)
         words = command(

@@ -13,11 +13,11 @@ from armload.boards.probe import Probe
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.exit_reason import LESS_MEMORY
-from armload.deploy.follow import Growth
-from armload.deploy.launch import Upkeep
+from armload.deploy.follow import ProgressUpdate
+from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.job import Job, Subject
+from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
 from armload.engines.prediction import Sequences
 
@@ -65,7 +65,7 @@ class MemoryNeed(Value):
         return self.kv_bytes + self.program_bytes
 
 
-class Site(Value):
+class RunContext(Value):
     """A board as an engine meets it.
 
     Attributes:
@@ -109,7 +109,7 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def subject(self) -> Subject:
+    def subject(self) -> RunSpec:
         """What is kept of the program, the model and the arguments."""
 
     @property
@@ -132,7 +132,7 @@ class Engine(ABC):
         """In which state the board is to be."""
         return Settings()
 
-    def upkeep(self, layout: Layout) -> Upkeep | None:
+    def upkeep(self, layout: Layout) -> ServiceOptions | None:
         """What its script does for a service; none for a program that ends by itself."""
         del layout
         return None
@@ -155,31 +155,31 @@ class Engine(ABC):
         del host, layout
 
     @abstractmethod
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start it on the board.
 
         Raises:
             UsageError: its arguments do not suit the board.
         """
 
-    def environment(self, site: Site) -> Mapping[str, str]:
+    def environment(self, site: RunContext) -> Mapping[str, str]:
         """Return the variables that it is started with, beside those of the board's shell."""
         del site
         return {}
 
-    def program(self, site: Site) -> str:
+    def program(self, site: RunContext) -> str:
         """Return the word of the command line that names the program whose end is explained."""
         return self.command(site)[len(site.launcher)]
 
-    def progress(self, now: Growth) -> int:
+    def progress(self, now: ProgressUpdate) -> int:
         """Return how many units are done; for most engines, the steps of the trace."""
         return now.steps
 
-    def note(self, now: Growth) -> str:
+    def note(self, now: ProgressUpdate) -> str:
         """Return what is shown beside the progress: the end of what the program has written."""
         return " ".join(now.text.split())[-40:]
 
-    def is_done(self, now: Growth) -> bool:
+    def is_done(self, now: ProgressUpdate) -> bool:
         """Say whether its work is done, so that it is to be stopped.
 
         It is asked whenever the run has grown. A program that ends by itself never is. One that

@@ -8,10 +8,10 @@ from pathlib import Path
 from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
-from armload.deploy.follow import Growth
+from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import from_program_folder
 from armload.deploy.payload import Payload
-from armload.engines.engine import MemoryNeed, Site
+from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.job import Job
 from armload.engines.llama_cpp import NO_REPACK, check_architecture, if_offered
 from armload.engines.model_program import (
@@ -92,7 +92,7 @@ class Importance(ModelTool[ImportancePlan]):
         logits_bytes = tokens * self.model.vocabulary * _FLOAT_BYTES
         return memory_of(self.model, tokens, 1.0, batch_tokens=tokens, more_bytes=logits_bytes)
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-imatrix there."""
         tokens = str(self.plan.chunk_tokens)
         words = [
@@ -107,7 +107,7 @@ class Importance(ModelTool[ImportancePlan]):
         words += if_offered(self._binary.path, "-fit", "off")
         return self._started(site, words)
 
-    def note(self, now: Growth) -> str:
+    def note(self, now: ProgressUpdate) -> str:
         """Return how many chunks there are."""
         found = _CHUNKS.search(now.text)
         return f"of {found[1]} chunks" if found else ""

@@ -122,7 +122,7 @@ class Watched(Value):
     n_predict: int | None = None
 
 
-class Place(Value):
+class SweepPoint(Value):
     """Where a run belongs in a sweep.
 
     Attributes:
@@ -141,7 +141,7 @@ class Place(Value):
     precision: float | None = None
 
 
-class Subject(Value):
+class RunSpec(Value):
     """What runs, as it is kept with the run.
 
     Attributes:
@@ -161,7 +161,7 @@ class Subject(Value):
     draft: ModelRecord | None = None
 
 
-class Job(Subject):
+class Job(RunSpec):
     """Everything that is known about a run before its program starts.
 
     With the raw files beside it, it is all that a ``Run`` is computed from, so a run can be
@@ -181,7 +181,7 @@ class Job(Subject):
     format: Literal[2] = 2
     id: str
     fingerprint: str = ""
-    place: Place | None = None
+    place: SweepPoint | None = None
     started_utc: str
     armload: str
     engine_name: str

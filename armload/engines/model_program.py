@@ -17,8 +17,8 @@ from armload.core.values import Value
 from armload.deploy.deployment import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.engine import Engine, MemoryNeed, Settings, Site
-from armload.engines.job import BinaryRecord, ModelRecord, Subject
+from armload.engines.engine import Engine, MemoryNeed, RunContext, Settings
+from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
     EngineSettings,
@@ -70,9 +70,9 @@ class ModelProgram(Engine, Generic[AnyDocument]):
         return fingerprint_of((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> RunSpec:
         """The plan, and what is known of program and model."""
-        return Subject(
+        return RunSpec(
             arguments=self.plan.model_dump(mode="json"),
             binary=binary_record(self._binary),
             model=model_record(self.model),
@@ -155,11 +155,11 @@ class ModelEngine(ModelProgram[AnyPlan]):
     def memory(self) -> MemoryNeed:
         """What it takes of the board's memory."""
 
-    def environment(self, site: Site) -> Mapping[str, str]:
+    def environment(self, site: RunContext) -> Mapping[str, str]:
         """Say how the weights are held, where that is not as llama.cpp does it."""
         return environment(self.plan, streamed=self._are_streamed(site))
 
-    def _memory_words(self, site: Site) -> list[str]:
+    def _memory_words(self, site: RunContext) -> list[str]:
         """Return the options that follow from a board's memory."""
         now, context = site.found.conditions, self.memory.context_tokens
         is_streamed = self._are_streamed(site)
@@ -171,7 +171,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
             words += ["--poll", "0"]
         return words
 
-    def _are_streamed(self, site: Site) -> bool:
+    def _are_streamed(self, site: RunContext) -> bool:
         now = site.found.conditions
         return are_streamed(self.plan, self._binary.path, self.model, self.memory, now)
 
@@ -269,17 +269,17 @@ class ModelTool(ModelProgram[ToolPlan]):
         """As long as any run may take."""
         return DEFAULT_TIME_LIMIT_S
 
-    def program(self, site: Site) -> str:
+    def program(self, site: RunContext) -> str:
         """Return the program, which a shell starts."""
         return str(self.payload[0].items(site.layout)[0].remote)
 
-    def _base(self, site: Site) -> PurePosixPath:
+    def _base(self, site: RunContext) -> PurePosixPath:
         """Return where the model lies."""
         if self.in_place is not None:
             return self.in_place.base
         return self.payload[1].items(site.layout)[0].remote
 
-    def _started(self, site: Site, words: Sequence[str]) -> tuple[str, ...]:
+    def _started(self, site: RunContext, words: Sequence[str]) -> tuple[str, ...]:
         """Return the words that start the program with these arguments."""
         return ("sh", "-c", 'exec "$@" 2>&1', "sh", *site.launcher, self.program(site), *words)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from armload.core.values import Value
 
-Verdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
+FitVerdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
 Bottleneck = Literal["storage", "memory bandwidth", "compute", "unknown"]
 
 
@@ -110,7 +110,7 @@ class Prediction(Value):
         notes: what a reader should know of these figures.
     """
 
-    verdict: Verdict
+    verdict: FitVerdict
     context_tokens: int
     sequences: Sequences = Sequences()
     prompt_tokens: int

@@ -8,10 +8,10 @@ from pathlib import Path
 from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
-from armload.deploy.follow import Growth
+from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import from_program_folder
 from armload.deploy.payload import Payload
-from armload.engines.engine import Site
+from armload.engines.engine import RunContext
 from armload.engines.job import Job
 from armload.engines.llama_cpp import if_offered
 from armload.engines.model_program import InPlace, ModelTool, payload_from_program_folder
@@ -112,7 +112,7 @@ class Quantising(ModelTool[QuantisingPlan]):
         """The tensors."""
         return self._tensors
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-quantize there, within a share of the free memory."""
         words = ["--allow-requantize"] if self.plan.allow_requantize else []
         if self._importance is not None:
@@ -124,12 +124,12 @@ class Quantising(ModelTool[QuantisingPlan]):
         result = str(self.in_place.result) if self.in_place else from_program_folder(RESULT)
         return self._started(site, [*words, str(self._base(site)), result, self.plan.type])
 
-    def progress(self, now: Growth) -> int:
+    def progress(self, now: ProgressUpdate) -> int:
         """Return the number of the tensor that is being written."""
         found = _TENSOR.findall(now.text)
         return int(found[-1][0]) - 1 if found else 0
 
-    def note(self, now: Growth) -> str:
+    def note(self, now: ProgressUpdate) -> str:
         """Return the name of the tensor that is being written."""
         found = _TENSOR.findall(now.text)
         return str(found[-1][2]) if found else ""

@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import sha256_of
 from armload.core.values import counted
-from armload.deploy.follow import Growth
+from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.answers import (
@@ -20,7 +20,7 @@ from armload.engines.answers import (
     LogitsAnswer,
     read_answers,
 )
-from armload.engines.engine import MemoryNeed, Site
+from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
     if_offered,
@@ -133,7 +133,7 @@ class Scoring(ModelEngine[ScoringPlan]):
             more_bytes=MOST_LOGITS_BYTES,
         )
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start armload-score there."""
         plan, program = self.plan, self._binary.path
         on_board, model, items = (str(each.items(site.layout)[0].remote) for each in self.payload)
@@ -144,11 +144,11 @@ class Scoring(ModelEngine[ScoringPlan]):
         words += self._memory_words(site)
         return (*site.launcher, *words, *if_offered(program, "--offline"))
 
-    def progress(self, now: Growth) -> int:
+    def progress(self, now: ProgressUpdate) -> int:
         """Return the number of answers."""
         return now.lines
 
-    def note(self, now: Growth) -> str:
+    def note(self, now: ProgressUpdate) -> str:
         """Return how many passes over the weights it took."""
         return f"{now.steps} passes over the weights"
 

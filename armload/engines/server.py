@@ -11,9 +11,9 @@ from armload.build.binary import Binary
 from armload.build.helper import MONITOR
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import quote
-from armload.deploy.launch import Upkeep
+from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
-from armload.engines.engine import MemoryNeed, Site
+from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
@@ -120,9 +120,9 @@ class Serving(ModelEngine[ServingPlan]):
         """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
         return serving_need(self.plan, self.model)
 
-    def upkeep(self, layout: Layout) -> Upkeep:
+    def upkeep(self, layout: Layout) -> ServiceOptions:
         """Keep its log short, delete its key, and end it when nobody attends it."""
-        return Upkeep(secret=layout.api_key)
+        return ServiceOptions(secret=layout.api_key)
 
     def place_secret(self, host: Host, layout: Layout) -> None:
         """Put the key where the board's other users cannot read it.
@@ -137,7 +137,7 @@ class Serving(ModelEngine[ServingPlan]):
         if done.status != 0:
             raise BoardError(f"{host.name}: {layout.api_key}: {reason(done.stderr)}.")
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-server there."""
         plan, program = self.plan, self._binary.path
         on_board, model = (str(each.items(site.layout)[0].remote) for each in self.payload)
@@ -158,7 +158,7 @@ class Serving(ModelEngine[ServingPlan]):
         words += [*if_offered(program, "--no-ui"), *if_offered(program, "--offline")]
         return (*site.launcher, *words, *if_offered(program, "-fit", "off"))
 
-    def environment(self, site: Site) -> Mapping[str, str]:
+    def environment(self, site: RunContext) -> Mapping[str, str]:
         """Limit the trace, and say how the weights are held if not as llama.cpp does it."""
         return {"ARMLOAD_TRACE_BYTES": str(TRACE_BYTES), **super().environment(site)}
 

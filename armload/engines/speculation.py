@@ -12,8 +12,8 @@ from armload.core.ids import fingerprint_of
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
-from armload.engines.engine import MemoryNeed, Site
-from armload.engines.job import Job, Subject
+from armload.engines.engine import MemoryNeed, RunContext
+from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import check_architecture, command, offers
 from armload.engines.model_program import model_record, working_bytes
 from armload.engines.output import Output
@@ -63,7 +63,7 @@ class Speculation(Completion):
         return fingerprint_of((super().fingerprint, draft))
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> RunSpec:
         """The plan, and what is known of the program and of both models."""
         draft = model_record(self._draft) if self._draft else None
         return super().subject.model_copy(update={"draft": draft})
@@ -97,7 +97,7 @@ class Speculation(Completion):
             }
         )
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""
         program, model = (each.items(site.layout)[0].remote for each in super().payload)
         available_bytes = site.found.conditions.memory_available_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_file
 from armload.core.progress import Progress, Silent
-from armload.evaluation.data_files import Row, read_rows
+from armload.evaluation.data_files import DataRow, read_rows
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.task import Task, filled
 from armload.models import hub
@@ -66,15 +66,15 @@ def _file(data: str, progress: Progress) -> Path:
     return path
 
 
-def _generated(count: int) -> Iterator[Row]:
+def _generated(count: int) -> Iterator[DataRow]:
     from armload.evaluation.word_problems import problems
 
     for number, problem in enumerate(problems("test", count, _GENERATED_SEED), start=1):
         values = {"question": problem.question, "answer": str(problem.answer)}
-        yield Row(where=f"word problem {number}", values=values)
+        yield DataRow(where=f"word problem {number}", values=values)
 
 
-def _question(task: Task, number: int, row: Row) -> Question:
+def _question(task: Task, number: int, row: DataRow) -> Question:
     fields = {name: _text(task, row, name, field) for name, field in task.fields.items()}
     choices = _choices(task, row)
     expected = filled(task.expected, fields, row.where).strip()
@@ -83,7 +83,7 @@ def _question(task: Task, number: int, row: Row) -> Question:
     return Question(id=str(number), fields=fields, expected=expected, choices=choices)
 
 
-def _text(task: Task, row: Row, name: str, field: str) -> str:
+def _text(task: Task, row: DataRow, name: str, field: str) -> str:
     value = _value(task, row, field, f"fields: {name}: {field}")
     if isinstance(value, str):
         return value
@@ -91,7 +91,7 @@ def _text(task: Task, row: Row, name: str, field: str) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _value(task: Task, row: Row, field: str, key: str) -> object:
+def _value(task: Task, row: DataRow, field: str, key: str) -> object:
     if row.values.get(field) is None:
         raise DataError(
             f"{row.where}: there is no field {field!r}, which task {task.name} needs ({key}).",
@@ -101,7 +101,7 @@ def _value(task: Task, row: Row, field: str, key: str) -> object:
     return row.values[field]
 
 
-def _choices(task: Task, row: Row) -> tuple[str, ...]:
+def _choices(task: Task, row: DataRow) -> tuple[str, ...]:
     if task.choices is None:
         return ()
     if isinstance(task.choices, tuple):

@@ -20,14 +20,14 @@ _BY_ENDING: Mapping[str, Format] = {".jsonl": "jsonl", ".csv": "csv", ".parquet"
 _ROWS_AT_A_TIME = 256
 
 
-class Row(Value):
+class DataRow(Value):
     """A question as the data have it, and where."""
 
     where: str
     values: Mapping[str, object]
 
 
-def read_rows(path: Path, otherwise: Format) -> Iterator[Row]:
+def read_rows(path: Path, otherwise: Format) -> Iterator[DataRow]:
     """Read a file row by row; no more of it is read than is asked for.
 
     Args:
@@ -52,7 +52,7 @@ def read_rows(path: Path, otherwise: Format) -> Iterator[Row]:
         raise unreadable(path, error) from error
 
 
-def _parquet_rows(path: Path) -> Iterator[Row]:
+def _parquet_rows(path: Path) -> Iterator[DataRow]:
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingToolError(
             f"{path} is a Parquet file, which needs the package pyarrow.",
@@ -65,7 +65,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         with ParquetFile(path) as file:
             batches = (batch.to_pylist() for batch in file.iter_batches(_ROWS_AT_A_TIME))
             for number, values in enumerate(chain.from_iterable(batches), start=1):
-                yield Row(where=f"{path}, row {number}", values=values)
+                yield DataRow(where=f"{path}, row {number}", values=values)
     except ArrowException as error:
         said = str(error).splitlines()[0]
         raise DataError(
@@ -74,7 +74,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         ) from error
 
 
-def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
+def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[DataRow]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -87,10 +87,10 @@ def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
             ) from error
         if not isinstance(values, dict):
             raise DataError(f"{where}: not a JSON object.", 'Write {"field": "value", …} per line.')
-        yield Row(where=where, values=values)
+        yield DataRow(where=where, values=values)
 
 
-def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
+def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[DataRow]:
     reader = csv.DictReader(lines, strict=True)
     while True:
         try:
@@ -107,4 +107,4 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
                 f"{path}, line {reader.line_num}: more or fewer values than the header has.",
                 "Quote values that contain commas.",
             )
-        yield Row(where=f"{path}, line {reader.line_num}", values=values)
+        yield DataRow(where=f"{path}, line {reader.line_num}", values=values)

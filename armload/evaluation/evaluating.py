@@ -14,7 +14,7 @@ from armload.core.errors import ArmloadError
 from armload.core.progress import Progress, Silent
 from armload.core.values import counted
 from armload.engines.answers import Answer, read_answers
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
 from armload.evaluation.items import items_of, write_items
@@ -181,7 +181,7 @@ def evaluate_there(
             run, _ = execute(
                 *(where, engine, progress),
                 new=new,
-                place=Place(sweep=evaluated.evaluation.id, cell=part, round=0),
+                place=SweepPoint(sweep=evaluated.evaluation.id, cell=part, round=0),
                 foresee=foresight(where, engine, most_tokens, progress),
             )
         finally:

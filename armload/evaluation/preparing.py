@@ -17,7 +17,7 @@ from armload.models.find import model_called
 from armload.models.gguf import read_outline
 from armload.models.model import Model
 
-Told = Literal["no", "yes", "both"]
+BudgetTold = Literal["no", "yes", "both"]
 """Whether prompts state the budget."""
 
 DEFAULT_BUDGETS = (64, 128, 256)
@@ -29,7 +29,7 @@ def parts_of(
     *,
     prompts: Sequence[str],
     budgets: Sequence[int],
-    tell: Told,
+    tell: BudgetTold,
     conclude: bool,
     template: Template = "model",
 ) -> list[Part]:
@@ -85,7 +85,7 @@ def parts_of(
     ]
 
 
-def _ways(budgets: Sequence[int], tell: Told, *, conclude: bool) -> list[dict[str, object]]:
+def _ways(budgets: Sequence[int], tell: BudgetTold, *, conclude: bool) -> list[dict[str, object]]:
     told = {"no": [False], "yes": [True], "both": [False, True]}[tell]
     ways: list[dict[str, object]] = []
     for is_told in told:
@@ -121,7 +121,7 @@ class EvaluationRequest(Value):
     data: str = ""
     prompts: tuple[str, ...] = ()
     budgets: tuple[int, ...] = ()
-    tell: Told = "no"
+    tell: BudgetTold = "no"
     conclude: bool = False
     template: Template = "model"
     limit: int | None = None

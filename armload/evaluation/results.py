@@ -93,7 +93,7 @@ def doubts_about_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     )
 
 
-class Attempt(Value):
+class GradedAttempt(Value):
     """One question's answer, as it stood at a budget.
 
     Attributes:
@@ -140,7 +140,7 @@ class Attempt(Value):
         return "" if self.is_thinking else self.text
 
 
-class Point(Value):
+class AccuracyPoint(Value):
     """What a model gets right in one way, within one budget.
 
     Attributes:
@@ -159,7 +159,7 @@ class Point(Value):
     is_told: bool = False
     concludes: bool = False
     budget: int | None = None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[GradedAttempt, ...]
     failed: Mapping[str, str] = {}
     accuracy: Accuracy | None = None
     normalised: Accuracy | None = None
@@ -172,12 +172,12 @@ class Point(Value):
         return sum(each.is_correct for each in self.attempts)
 
     @property
-    def ungraded(self) -> tuple[Attempt, ...]:
+    def ungraded(self) -> tuple[GradedAttempt, ...]:
         """Answers of which the grader made nothing; they count as wrong."""
         return tuple(each for each in self.attempts if each.failure)
 
     @property
-    def out_of_context(self) -> tuple[Attempt, ...]:
+    def out_of_context(self) -> tuple[GradedAttempt, ...]:
         """Answers that ended before the budget because the context was full."""
         return tuple(each for each in self.attempts if each.is_out_of_context)
 
@@ -197,7 +197,7 @@ class Point(Value):
         return statistics.fmean(each.seconds for each in self.attempts) if self.attempts else 0.0
 
 
-def points_of(evaluated: EvaluationFolder, grader: str = "") -> list[Point]:
+def points_of(evaluated: EvaluationFolder, grader: str = "") -> list[AccuracyPoint]:
     """Grade every answer at every budget.
 
     Args:
@@ -211,7 +211,7 @@ def points_of(evaluated: EvaluationFolder, grader: str = "") -> list[Point]:
     ]
 
 
-def doubts_in(points: Sequence[Point]) -> tuple[str, ...]:
+def doubts_in(points: Sequence[AccuracyPoint]) -> tuple[str, ...]:
     """Say of which models the times are not reliable, and why: each kind of reason once."""
     kinds: dict[str, dict[str, None]] = {}
     models: dict[str, dict[str, None]] = {}
@@ -236,7 +236,9 @@ def is_right(answer: object, question: Question, part: Part, grader: str) -> boo
     return None
 
 
-def _points(evaluated: EvaluationFolder, number: int, part: Part, grader: str) -> list[Point]:
+def _points(
+    evaluated: EvaluationFolder, number: int, part: Part, grader: str
+) -> list[AccuracyPoint]:
     questions = {question.id: question for question in evaluated.questions}
     answers = evaluated.answers(number)
     budgets: Sequence[int | None] = part.budgets or (None,)
@@ -252,8 +254,8 @@ def _point(
     answers: Sequence[object],
     budget: int | None,
     grader: str,
-) -> Point:
-    attempts: list[Attempt] = []
+) -> AccuracyPoint:
+    attempts: list[GradedAttempt] = []
     normalised: list[bool] = []
     failed = {}
     for answer in answers:
@@ -265,7 +267,7 @@ def _point(
             attempt, is_normalised_right = _choice(answer, questions[answer.id])
             attempts.append(attempt)
             normalised.append(is_normalised_right)
-    return Point(
+    return AccuracyPoint(
         model=part.model,
         prompt=part.prompt,
         is_told=part.is_told,
@@ -280,7 +282,7 @@ def _point(
 
 def _attempt(
     answer: GeneratedAnswer, question: Question, budget: int, part: Part, grader: str
-) -> Attempt:
+) -> GradedAttempt:
     # What a conclusion adds belongs to the budget that it ends.
     tokens = len(answer.tokens) if part.concludes else min(budget, len(answer.tokens))
     text = answer.text_after(tokens)
@@ -290,7 +292,7 @@ def _attempt(
     )
     found = grade(grader, "" if is_thinking else text, question)
     times_ns = answer.times_ns[:tokens] or (answer.start_ns,)
-    return Attempt(
+    return GradedAttempt(
         question=question.id,
         prompt_tokens=answer.prompt_tokens,
         tokens=tokens,
@@ -306,10 +308,10 @@ def _attempt(
     )
 
 
-def _choice(answer: LikelihoodAnswer, question: Question) -> tuple[Attempt, bool]:
+def _choice(answer: LikelihoodAnswer, question: Question) -> tuple[GradedAttempt, bool]:
     graded = grade_choices(question, [each.log_likelihood for each in answer.continuations])
     chosen = question.choices[LETTERS.index(graded.chosen)]
-    attempt = Attempt(
+    attempt = GradedAttempt(
         question=question.id,
         prompt_tokens=answer.context_tokens,
         tokens=sum(len(each.tokens) for each in answer.continuations),
@@ -344,7 +346,9 @@ class Disagreement(Value):
 
 
 def disagreements(
-    questions: Sequence[Question], points_a: Sequence[Point], points_b: Sequence[Point]
+    questions: Sequence[Question],
+    points_a: Sequence[AccuracyPoint],
+    points_b: Sequence[AccuracyPoint],
 ) -> tuple[Disagreement, ...]:
     """Return the answers that two graders judge differently; what budgets share, once.
 
@@ -374,14 +378,14 @@ def disagreements(
 
 
 def _pairs(
-    points_a: Sequence[Point], points_b: Sequence[Point]
-) -> Iterator[tuple[Point, Attempt, Attempt]]:
+    points_a: Sequence[AccuracyPoint], points_b: Sequence[AccuracyPoint]
+) -> Iterator[tuple[AccuracyPoint, GradedAttempt, GradedAttempt]]:
     for point_a, point_b in zip(points_a, points_b, strict=True):
         for a, b in zip(point_a.attempts, point_b.attempts, strict=True):
             yield point_a, a, b
 
 
-def _grade(attempt: Attempt) -> Grade:
+def _grade(attempt: GradedAttempt) -> Grade:
     return Grade(
         correct=attempt.is_correct,
         extracted=attempt.extracted,

@@ -23,9 +23,9 @@ from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import ValueList, as_json, counted
 from armload.core.workspace import runs_folder
-from armload.deploy.follow import Growth
+from armload.deploy.follow import ProgressUpdate
 from armload.engines.answers import Answer, parse_answers, read_answers
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.scorer import ANSWERS, SCORER, Scoring, ScoringPlan
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_settings import ScorerSettings, one_continuation
@@ -85,11 +85,11 @@ class TimedScoring(Scoring):
         """The items; none where time decides how many are answered."""
         return super().total if self._max_time_s is None else None
 
-    def note(self, now: Growth) -> str:
+    def note(self, now: ProgressUpdate) -> str:
         """Return the accuracy so far."""
         return self._note(parse_answers(now.new_lines))
 
-    def is_done(self, now: Growth) -> bool:
+    def is_done(self, now: ProgressUpdate) -> bool:
         """Say whether its time is up; never before an answer, or repeating it would add nothing."""
         if self._max_time_s is None or now.steps == 0:
             return False
@@ -137,7 +137,7 @@ def ask_all(
         asked = left
 
 
-def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, Place]]:
+def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, SweepPoint]]:
     """Return the folders of the runs with that id in their place, the oldest first.
 
     Args:
@@ -218,7 +218,7 @@ def answer_items_there(
             run, _ = execute(
                 *(where, engine, progress),
                 new=new,
-                place=Place(sweep=name, cell=0, round=0),
+                place=SweepPoint(sweep=name, cell=0, round=0),
                 foresee=foresight_of(where, model, one, engine.memory, progress),
             )
         return run, False

@@ -18,10 +18,16 @@ from armload.core.errors import UsageError
 from armload.core.values import Value, counted
 from armload.evaluation.question import Question
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import Attempt, Point, doubts_about_runs, doubts_in, points_of
+from armload.evaluation.results import (
+    AccuracyPoint,
+    GradedAttempt,
+    doubts_about_runs,
+    doubts_in,
+    points_of,
+)
 
 
-def answered(points: Sequence[Point]) -> list[str]:
+def answered(points: Sequence[AccuracyPoint]) -> list[str]:
     """Return the questions that have an answer at every budget."""
     columns = [{attempt.question for attempt in point.attempts} for point in points]
     return [
@@ -31,7 +37,9 @@ def answered(points: Sequence[Point]) -> list[str]:
     ]
 
 
-def system_of(name: str, points: Sequence[Point], latency: Latency | None = None) -> Answers:
+def system_of(
+    name: str, points: Sequence[AccuracyPoint], latency: Latency | None = None
+) -> Answers:
     """Return one system: a model asked in one way, at several budgets.
 
     Args:
@@ -79,7 +87,7 @@ def _only(system: Answers, order: Sequence[str]) -> Answers:
     return system.model_copy(update={"questions": tuple(order), **rows})
 
 
-class Side(Value):
+class TradeoffSide(Value):
     """One model of an evaluation.
 
     Attributes:
@@ -96,7 +104,7 @@ class Side(Value):
     questions: tuple[Question, ...]
     model: str
     model_sha256: str
-    points: tuple[Point, ...]
+    points: tuple[AccuracyPoint, ...]
 
 
 class SharedAxis(Value):
@@ -144,7 +152,7 @@ class Tradeoff(Value):
     axis: SharedAxis | None
 
 
-def find_sides(a: str, b: str) -> tuple[Side, Side]:
+def find_sides(a: str, b: str) -> tuple[TradeoffSide, TradeoffSide]:
     """Return what two references mean.
 
     Args:
@@ -183,7 +191,7 @@ def find_sides(a: str, b: str) -> tuple[Side, Side]:
     return sides
 
 
-def _require_same_questions(a: Side, b: Side) -> None:
+def _require_same_questions(a: TradeoffSide, b: TradeoffSide) -> None:
     """Check that both were asked the same; of one number, data files may have different questions.
 
     Raises:
@@ -205,7 +213,9 @@ def _require_same_questions(a: Side, b: Side) -> None:
         )
 
 
-def check_times(sides: tuple[Side, Side], runs: tuple[Run, Run]) -> tuple[Latency, Latency]:
+def check_times(
+    sides: tuple[TradeoffSide, TradeoffSide], runs: tuple[Run, Run]
+) -> tuple[Latency, Latency]:
     """Return the times that a run of each model gives.
 
     Raises:
@@ -227,8 +237,8 @@ def check_times(sides: tuple[Side, Side], runs: tuple[Run, Run]) -> tuple[Latenc
 
 
 def trade(
-    a: Side,
-    b: Side,
+    a: TradeoffSide,
+    b: TradeoffSide,
     *,
     runs: tuple[Run, Run] | None = None,
     deadlines_s: Sequence[float] = (),
@@ -269,8 +279,8 @@ _Way = tuple[str, bool, bool]
 
 
 def _trade(
-    a: Side,
-    b: Side,
+    a: TradeoffSide,
+    b: TradeoffSide,
     way: _Way,
     times: tuple[Latency | None, Latency | None],
     deadlines_s: Sequence[float],
@@ -302,7 +312,7 @@ def _trade(
     )
 
 
-def _doubts_about_boards(a: Sequence[Point], b: Sequence[Point]) -> list[str]:
+def _doubts_about_boards(a: Sequence[AccuracyPoint], b: Sequence[AccuracyPoint]) -> list[str]:
     boards = [sorted({board for point in points for board in point.boards}) for points in (a, b)]
     if boards[0] == boards[1]:
         return []
@@ -315,7 +325,7 @@ def _doubts_about_boards(a: Sequence[Point], b: Sequence[Point]) -> list[str]:
 
 def _shared_axis(
     systems: tuple[Answers, Answers],
-    points: tuple[Sequence[Point], Sequence[Point]],
+    points: tuple[Sequence[AccuracyPoint], Sequence[AccuracyPoint]],
     times: tuple[Latency | None, Latency | None],
 ) -> SharedAxis | None:
     tokens_s = [
@@ -339,7 +349,7 @@ def _shared_axis(
     )
 
 
-def _token_s(attempts: Sequence[Attempt], latency: Latency | None) -> float:
+def _token_s(attempts: Sequence[GradedAttempt], latency: Latency | None) -> float:
     """Return the time of a token after the first, which the prompt's time ends with."""
     longer = [each for each in attempts if each.tokens > 1]
     decoding_s = sum(
@@ -352,7 +362,7 @@ def _token_s(attempts: Sequence[Attempt], latency: Latency | None) -> float:
     return decoding_s / tokens if tokens else 0.0
 
 
-def _side(reference: str) -> Side:
+def _side(reference: str) -> TradeoffSide:
     name, _, model = reference.partition(":")
     evaluated = EvaluationFolder.find(name)
     names = _models(evaluated)
@@ -366,7 +376,7 @@ def _side(reference: str) -> Side:
     return _of_model(evaluated, found[0])
 
 
-def _of_model(evaluated: EvaluationFolder, model: str) -> Side:
+def _of_model(evaluated: EvaluationFolder, model: str) -> TradeoffSide:
     evaluation = evaluated.evaluation
     if evaluation.kind != "generate":
         raise UsageError(
@@ -374,7 +384,7 @@ def _of_model(evaluated: EvaluationFolder, model: str) -> Side:
             "Use evaluations of a task whose answers are generated.",
         )
     part = next(part for part in evaluation.parts if part.model == model)
-    return Side(
+    return TradeoffSide(
         evaluation=evaluation.id,
         task=evaluation.task,
         grader=evaluation.grader,
@@ -389,14 +399,14 @@ def _models(evaluated: EvaluationFolder) -> list[str]:
     return list(dict.fromkeys(part.model for part in evaluated.evaluation.parts))
 
 
-def _ways(side: Side) -> list[_Way]:
+def _ways(side: TradeoffSide) -> list[_Way]:
     return list(dict.fromkeys(map(_way, side.points)))
 
 
-def _way(point: Point) -> _Way:
+def _way(point: AccuracyPoint) -> _Way:
     return point.prompt, point.is_told, point.concludes
 
 
-def _points(side: Side, way: _Way) -> list[Point]:
+def _points(side: TradeoffSide, way: _Way) -> list[AccuracyPoint]:
     points = [point for point in side.points if _way(point) == way]
     return sorted(points, key=lambda point: point.budget or 0)

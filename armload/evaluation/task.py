@@ -81,7 +81,7 @@ DEFAULT_DATE = datetime.date(2026, 1, 1)
 TASKS = "tasks"
 """The folder of task files."""
 
-Kind = Literal["generate", "multiple-choice"]
+TaskKind = Literal["generate", "multiple-choice"]
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Choices = Text | Annotated[tuple[Text, ...], Field(min_length=2)]
@@ -146,7 +146,7 @@ class Task(Value):
 
     name: str = ""
     description: str = ""
-    kind: Kind = "generate"
+    kind: TaskKind = "generate"
     data: str = ""
     data_source: str = ""
     format: Format = "jsonl"

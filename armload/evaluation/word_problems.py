@@ -66,7 +66,7 @@ _CHANGES: dict[Operation, tuple[tuple[str, str], ...]] = {
 """Of each operation: what the question says, and what the reasoning says of it."""
 
 
-class Step(Value):
+class ProblemStep(Value):
     """One operation: ``left operation right = result``."""
 
     left: int
@@ -93,7 +93,7 @@ class WordProblem(Value):
 
     question: str
     reasoning: str
-    steps: tuple[Step, ...]
+    steps: tuple[ProblemStep, ...]
     answer: int
     split: Split
 
@@ -134,7 +134,7 @@ def endless_problems(split: Split, seed: int) -> Iterator[WordProblem]:
         yield problem
 
 
-def split_of(steps: tuple[Step, ...]) -> Split:
+def split_of(steps: tuple[ProblemStep, ...]) -> Split:
     """Return the split of all problems with these numbers and operations."""
     key = " ".join(step.equation for step in steps)
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "little")
@@ -152,11 +152,11 @@ def _problem(chance: random.Random, count: int) -> WordProblem:
         "things": chance.choice(_THINGS),
         "boxes": chance.choice(_BOXES),
     }
-    steps: list[Step] = []
+    steps: list[ProblemStep] = []
     if chance.random() < 1 / 3:
         boxes = chance.randint(2, 9)
         each = chance.randint(2, min(9, LARGEST_NUMBER // boxes))
-        steps.append(Step(left=boxes, operation="*", right=each, result=boxes * each))
+        steps.append(ProblemStep(left=boxes, operation="*", right=each, result=boxes * each))
         words |= {"n": str(boxes), "each": str(each)}
         told = ["{name} has {n} {boxes} with {each} {things} each.".format(**words)]
         reasoned = [f"{name} starts with {steps[0].equation} {words['things']}."]
@@ -182,7 +182,7 @@ def _problem(chance: random.Random, count: int) -> WordProblem:
     )
 
 
-def _change(chance: random.Random, value: int) -> Step:
+def _change(chance: random.Random, value: int) -> ProblemStep:
     parts = [n for n in range(2, 10) if value % n == 0 and value > n]
     factors = range(2, min(9, LARGEST_NUMBER // value) + 1)
     can: dict[Operation, bool] = {
@@ -195,12 +195,12 @@ def _change(chance: random.Random, value: int) -> Step:
     operation = chance.choice(possible)
     if operation == "+":
         right = chance.randint(SMALLEST_CHANGE, min(LARGEST_INCREASE, LARGEST_NUMBER - value))
-        return Step(left=value, operation="+", right=right, result=value + right)
+        return ProblemStep(left=value, operation="+", right=right, result=value + right)
     if operation == "-":
         right = chance.randint(SMALLEST_CHANGE, value - 1)
-        return Step(left=value, operation="-", right=right, result=value - right)
+        return ProblemStep(left=value, operation="-", right=right, result=value - right)
     if operation == "*":
         right = chance.choice(factors)
-        return Step(left=value, operation="*", right=right, result=value * right)
+        return ProblemStep(left=value, operation="*", right=right, result=value * right)
     right = chance.choice(parts)
-    return Step(left=value, operation="/", right=right, result=value // right)
+    return ProblemStep(left=value, operation="/", right=right, result=value // right)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import chain, count, islice, product
 
 from armload.models.shape import BytePairs
-from armload.models.vocabulary import Kind, Vocabulary, beginnings, english_words
+from armload.models.vocabulary import TokenKind, Vocabulary, beginnings, english_words
 
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 
@@ -48,13 +48,14 @@ def byte_pairs_vocabulary(tokenizer: BytePairs, size: int) -> Vocabulary:
     rest = size - len(text) - len(tokenizer.special)
     first = tokenizer.filler.first
     fillers = [tokenizer.filler.name.format(number) for number in range(first, first + rest)]
-    filler_kind = Kind.CONTROL if tokenizer.filler.kind == "control" else Kind.UNUSED
+    filler_kind = TokenKind.CONTROL if tokenizer.filler.kind == "control" else TokenKind.UNUSED
     special = (
-        Kind.USER_DEFINED if name in tokenizer.plain else Kind.CONTROL for name in tokenizer.special
+        TokenKind.USER_DEFINED if name in tokenizer.plain else TokenKind.CONTROL
+        for name in tokenizer.special
     )
     return Vocabulary(
         tokens=(*text, *tokenizer.special, *fillers),
-        kinds=(*(Kind.NORMAL for _ in text), *special, *(filler_kind for _ in fillers)),
+        kinds=(*(TokenKind.NORMAL for _ in text), *special, *(filler_kind for _ in fillers)),
         merges=tuple((each[:-1], each[-1]) for each in known if len(each) > 1),
         words=range(len(pieces), len(text)),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.core.cache import (
     CacheItem,
-    Kind,
+    CacheKind,
     disk_usage,
     entries,
     is_left_over,
@@ -164,24 +164,24 @@ def made_file(name: str) -> Path:
     return cache_folder() / "models" / f"made-{GENERATION}" / name
 
 
-def model_kinds() -> tuple[Kind, ...]:
+def model_kinds() -> tuple[CacheKind, ...]:
     """Return models that armload made, and the checksums that it remembers."""
     hashes = tuple(path for path in entries("hashes") if not is_left_over(path))
     remembered = CacheItem(label="all", paths=hashes, size_bytes=disk_usage(hashes))
     return (
-        Kind(
+        CacheKind(
             name="models",
             what="models of random weights",
             again="seconds",
             items=items_of("models"),
         ),
-        Kind(
+        CacheKind(
             name="slices",
             what="times of slices of models on boards",
             again="timing the slices again",
             items=items_of("slices"),
         ),
-        Kind(
+        CacheKind(
             name="hashes",
             what="checksums of model files",
             again="reading each model once",

@@ -11,7 +11,7 @@ from armload.core.progress import Progress, Silent
 from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
 from armload.models.model import Model, ModelPart, cached_sha256, read_headers
-from armload.models.model_summary import Anatomy, anatomy_of
+from armload.models.model_summary import ModelSummary, anatomy_of
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:
@@ -32,7 +32,7 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
         raise unreadable(path, error) from error
 
 
-def read_anatomy(path: Path, progress: Progress | None = None) -> Anatomy:
+def read_anatomy(path: Path, progress: Progress | None = None) -> ModelSummary:
     """Read what a model consists of; of a file that was cut short, what its header says.
 
     Raises:

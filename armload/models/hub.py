@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PREFIX = "hf:"
 _REFERENCE = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>(?:[\w.+-]+/)*[\w.+-]+)", re.ASCII)
 
-Kind = Literal["model", "dataset"]
+HubKind = Literal["model", "dataset"]
 """Of a repository, as the hub calls it."""
 
 _FIRST_BYTES = 1 << 20
@@ -79,7 +79,7 @@ def downloaded(repo: str, file: str, progress: Progress) -> Path:
         return Path(hf_hub_download(repo, file, tqdm_class=bar))
 
 
-def _fetch(repo: str, file: str, kind: Kind, progress: Progress) -> Path:
+def _fetch(repo: str, file: str, kind: HubKind, progress: Progress) -> Path:
     from huggingface_hub import hf_hub_download
 
     bar = _bar_class(file, progress)
@@ -145,7 +145,7 @@ def _read_until_whole(url: str, path: Path) -> None:
     read_header(path)
 
 
-def _names(reference: str, kind: Kind = "model") -> tuple[str, str]:
+def _names(reference: str, kind: HubKind = "model") -> tuple[str, str]:
     """Return repository and file."""
     match = _REFERENCE.fullmatch(reference)
     what, ending, example = {
@@ -230,7 +230,7 @@ def asking(what: str) -> Iterator[None]:
         ) from error
 
 
-def _need_answer(repo: str, file: str, kind: Kind) -> None:
+def _need_answer(repo: str, file: str, kind: HubKind) -> None:
     """Ask once, where the file must be downloaded: the library asks again for 25 s."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 

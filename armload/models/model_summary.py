@@ -72,7 +72,7 @@ class Section(Value):
         return self.last_layer - self.first_layer + 1
 
 
-class Anatomy(Model):
+class ModelSummary(Model):
     """A model file and what it consists of. Without ``sha256`` when it is cut short.
 
     Attributes:
@@ -109,14 +109,14 @@ class Anatomy(Model):
     notes: tuple[str, ...]
 
 
-def anatomy_of(model: Model, metadata: Metadata, header: Header) -> Anatomy:
+def anatomy_of(model: Model, metadata: Metadata, header: Header) -> ModelSummary:
     """Return what a model consists of, as far as its header tells.
 
     Raises:
         DataError: the header has nonsense for a key.
     """
     whole_bytes = max(header.file_bytes, header.whole_bytes)
-    return Anatomy(
+    return ModelSummary(
         **dict(model),
         title=metadata.word("general.name"),
         whole_bytes=whole_bytes,

@@ -20,7 +20,7 @@ SPACE = "\u2581"
 UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
 
 
-class Kind(IntEnum):
+class TokenKind(IntEnum):
     """llama.cpp's token types (``llama_token_type``)."""
 
     NORMAL = 1
@@ -44,7 +44,7 @@ class Vocabulary:
     """
 
     tokens: tuple[str, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[TokenKind, ...]
     scores: tuple[float, ...] = ()
     merges: tuple[tuple[str, str], ...] = ()
     words: range
@@ -75,27 +75,33 @@ def vocabulary(size: int) -> Vocabulary:
         if not count:
             raise ValueError(f"a vocabulary needs at least {len(needed)} tokens, not {size}")
         needed, words = _with_words(count)
-    unused = [(f"<unused{number}>", Kind.UNUSED) for number in range(size - len(needed))]
+    unused = [(f"<unused{number}>", TokenKind.UNUSED) for number in range(size - len(needed))]
     tokens, kinds = zip(*needed, *unused, strict=True)
     return Vocabulary(
         tokens=tokens,
         kinds=kinds,
-        scores=tuple(0.0 if kind is not Kind.NORMAL else -float(i) for i, kind in enumerate(kinds)),
+        scores=tuple(
+            0.0 if kind is not TokenKind.NORMAL else -float(i) for i, kind in enumerate(kinds)
+        ),
         words=words,
     )
 
 
 @cache
-def _with_words(count: int) -> tuple[tuple[tuple[str, Kind], ...], range]:
-    control = (("<unk>", Kind.UNKNOWN), ("<s>", Kind.CONTROL), ("</s>", Kind.CONTROL))
-    single_bytes = ((f"<0x{byte:02X}>", Kind.BYTE) for byte in range(256))
+def _with_words(count: int) -> tuple[tuple[tuple[str, TokenKind], ...], range]:
+    control = (
+        ("<unk>", TokenKind.UNKNOWN),
+        ("<s>", TokenKind.CONTROL),
+        ("</s>", TokenKind.CONTROL),
+    )
+    single_bytes = ((f"<0x{byte:02X}>", TokenKind.BYTE) for byte in range(256))
     words = [SPACE + word for word in english_words()[:count]]
     letters = dict.fromkeys(string.ascii_letters + string.digits + string.punctuation)
     pieces = dict.fromkeys([*letters, *beginnings(words)])
     spoken = set(words)
     others = [piece for piece in pieces if piece not in spoken]
-    before = [*control, *single_bytes, *((piece, Kind.NORMAL) for piece in others)]
-    needed = (*before, *((word, Kind.NORMAL) for word in words))
+    before = [*control, *single_bytes, *((piece, TokenKind.NORMAL) for piece in others)]
+    needed = (*before, *((word, TokenKind.NORMAL) for word in words))
     return needed, range(len(before), len(needed))
 
 

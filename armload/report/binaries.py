@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.build.binary import Binary, FeatureUse
-from armload.build.fit import Fit
+from armload.build.fit import Compatibility
 from armload.build.inspection import Inspection
 from armload.core.values import format_bytes
 from armload.report.layout import Column, Details, Rows, whole
@@ -45,15 +45,15 @@ _VERDICTS = {
 class Inspected(Inspection):
     """An inspection, and under ``targets`` where the program runs."""
 
-    targets: tuple[Fit, ...]
+    targets: tuple[Compatibility, ...]
 
     @classmethod
-    def of(cls, inspection: Inspection, fits: Sequence[Fit]) -> Inspected:
+    def of(cls, inspection: Inspection, fits: Sequence[Compatibility]) -> Inspected:
         """Put the two together."""
         return cls(**dict(inspection), targets=tuple(fits))
 
 
-def inspection_table(inspection: Inspection, fits: Sequence[Fit]) -> Group:
+def inspection_table(inspection: Inspection, fits: Sequence[Compatibility]) -> Group:
     """Lay out what a program is, the CPU features that it uses, and where it runs."""
     features = _features(inspection.features)
     between: list[RenderableType] = [] if features.is_empty else [features, Text("")]
@@ -102,7 +102,7 @@ def _features(uses: Sequence[FeatureUse]) -> Rows:
     return table
 
 
-def _fits(fits: Sequence[Fit]) -> Rows:
+def _fits(fits: Sequence[Compatibility]) -> Rows:
     table = Rows(
         Column(heading="target"),
         Column(heading="the program"),

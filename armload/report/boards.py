@@ -11,7 +11,7 @@ from armload.boards.conditions import Conditions, within_group
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
 from armload.core.values import Value, format_bytes
-from armload.deploy.clean import Entry
+from armload.deploy.clean import BoardItem
 from armload.deploy.lease import Claim
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
@@ -66,7 +66,7 @@ def _reached_by(board: Board) -> str:
     return "QEMU machine" if isinstance(reach, VirtualReach) else "qemu-user"
 
 
-def contents_table(entries: Sequence[Entry]) -> Rows:
+def contents_table(entries: Sequence[BoardItem]) -> Rows:
     """Lay out what takes room on a board."""
     table = Rows(
         Column(heading="what"),

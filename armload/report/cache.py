@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from armload.build.shelf import ShelvedBuild
-from armload.core.cache import Decision, Fate, Kind, items_of
+from armload.core.cache import CacheKind, Decision, Fate, items_of
 from armload.core.values import Value, format_bytes
 from armload.report.layout import Column, Rows
 
@@ -71,7 +71,7 @@ def _programs_of(build: ShelvedBuild) -> str:
     return f"{programs} ({one.source}, {one.compiler})"
 
 
-def kinds_table(kinds: Sequence[Kind], chosen: Sequence[Kind]) -> Rows:
+def kinds_table(kinds: Sequence[CacheKind], chosen: Sequence[CacheKind]) -> Rows:
     """Lay out the kinds of files in the cache, those to be freed in bold."""
     table = Rows(
         Column(heading="kind"),
@@ -90,7 +90,7 @@ def kinds_table(kinds: Sequence[Kind], chosen: Sequence[Kind]) -> Rows:
     return table
 
 
-def cleaned_cache(kinds: Sequence[Kind], decisions: Sequence[Decision]) -> CleanedCache:
+def cleaned_cache(kinds: Sequence[CacheKind], decisions: Sequence[Decision]) -> CleanedCache:
     """Return the kinds with their sizes, and what became of each item chosen."""
     items = tuple(
         CleanedItem(
@@ -110,10 +110,10 @@ def cleaned_cache(kinds: Sequence[Kind], decisions: Sequence[Decision]) -> Clean
     )
 
 
-def report_kinds() -> tuple[Kind, ...]:
+def report_kinds() -> tuple[CacheKind, ...]:
     """Return the charting libraries that pages carry."""
     return (
-        Kind(
+        CacheKind(
             name="vega",
             what="the pages' charting libraries",
             again="a second",

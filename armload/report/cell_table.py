@@ -11,7 +11,7 @@ from armload.report.settings import ALWAYS_SHOWN, MODEL, NONE, PROGRAM, THREADS,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class TableEntry:
     """One entry of a row.
 
     Attributes:
@@ -26,7 +26,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class PageColumn:
     """One column: a heading with its unit, and whether it holds numbers."""
 
     heading: str
@@ -35,7 +35,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class TableRow:
     """One cell.
 
     Attributes:
@@ -46,29 +46,29 @@ class Row:
 
     state: str
     is_fastest: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellTable:
     """All cells, the columns that tell them apart first."""
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[PageColumn, ...]
+    rows: tuple[TableRow, ...]
 
 
 _FIGURES = (
-    Column(heading="runs", unit="valid / all", is_number=True),
-    Column(heading="decode", unit="tokens/s", is_number=True),
-    Column(heading="prefill", unit="tokens/s", is_number=True),
-    Column(heading="first token", unit="after", is_number=True),
-    Column(heading="p50", unit="per token", is_number=True),
-    Column(heading="p90", unit="per token", is_number=True),
-    Column(heading="p99", unit="per token", is_number=True),
-    Column(heading="max", unit="per token", is_number=True),
-    Column(heading="memory", unit="at its peak", is_number=True),
-    Column(heading="limited by"),
-    Column(heading="verdict"),
+    PageColumn(heading="runs", unit="valid / all", is_number=True),
+    PageColumn(heading="decode", unit="tokens/s", is_number=True),
+    PageColumn(heading="prefill", unit="tokens/s", is_number=True),
+    PageColumn(heading="first token", unit="after", is_number=True),
+    PageColumn(heading="p50", unit="per token", is_number=True),
+    PageColumn(heading="p90", unit="per token", is_number=True),
+    PageColumn(heading="p99", unit="per token", is_number=True),
+    PageColumn(heading="max", unit="per token", is_number=True),
+    PageColumn(heading="memory", unit="at its peak", is_number=True),
+    PageColumn(heading="limited by"),
+    PageColumn(heading="verdict"),
 )
 
 
@@ -84,11 +84,11 @@ def cell_table(cells: Sequence[Cell]) -> CellTable:
     best = fastest(cells) if len(cells) > 1 else None
     return CellTable(
         columns=(
-            *(Column(heading=name, is_number=name == THREADS) for name in names),
+            *(PageColumn(heading=name, is_number=name == THREADS) for name in names),
             *_FIGURES,
         ),
         rows=tuple(
-            Row(
+            TableRow(
                 state=cell.state,
                 is_fastest=cell is best,
                 entries=(
@@ -101,15 +101,15 @@ def cell_table(cells: Sequence[Cell]) -> CellTable:
     )
 
 
-def _setting(cell: Cell, name: str) -> Entry:
+def _setting(cell: Cell, name: str) -> TableEntry:
     if name == THREADS:
-        return Entry(text=cell.settings[name], number=cell.threads)
-    return Entry(text=cell.settings[name])
+        return TableEntry(text=cell.settings[name], number=cell.threads)
+    return TableEntry(text=cell.settings[name])
 
 
-def _figures(cell: Cell, *, is_fastest: bool) -> tuple[Entry, ...]:
+def _figures(cell: Cell, *, is_fastest: bool) -> tuple[TableEntry, ...]:
     return (
-        Entry(text=f"{len(cell.valid)} / {len(cell.runs)}", number=len(cell.valid)),
+        TableEntry(text=f"{len(cell.valid)} / {len(cell.runs)}", number=len(cell.valid)),
         _rate(cell.decode_tps),
         _rate(cell.prefill_tps),
         _time(cell.ttft_s),
@@ -117,21 +117,21 @@ def _figures(cell: Cell, *, is_fastest: bool) -> tuple[Entry, ...]:
         _time(cell.token_s("p90")),
         _time(cell.token_s("p99")),
         _time(cell.token_s("max")),
-        Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
-        Entry(text=cell.limit if cell.counted else words.UNKNOWN),
-        Entry(text=f"{cell.state}, fastest" if is_fastest else cell.state),
+        TableEntry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
+        TableEntry(text=cell.limit if cell.counted else words.UNKNOWN),
+        TableEntry(text=f"{cell.state}, fastest" if is_fastest else cell.state),
     )
 
 
-def _rate(rate: Estimate | None) -> Entry:
+def _rate(rate: Estimate | None) -> TableEntry:
     if rate is None:
-        return Entry(text=words.UNKNOWN)
-    return Entry(
+        return TableEntry(text=words.UNKNOWN)
+    return TableEntry(
         text=words.rate(rate.value),
         number=rate.value,
         range=f"{words.rate(rate.low)} to {words.rate(rate.high)}",
     )
 
 
-def _time(seconds: float | None) -> Entry:
-    return Entry(text=words.seconds(seconds), number=seconds)
+def _time(seconds: float | None) -> TableEntry:
+    return TableEntry(text=words.seconds(seconds), number=seconds)

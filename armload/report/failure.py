@@ -34,7 +34,7 @@ class Failure(Value):
         )
 
 
-class Failed(Value):
+class FailedDocument(Value):
     """The document of a verb that failed and has no results."""
 
     error: Failure

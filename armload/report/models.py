@@ -12,18 +12,18 @@ from armload.analysis.wording.predictions import FittedModel, per_token
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.quantise import Fallback
 from armload.evaluation.logits.divergence import Divergence
-from armload.models.model_summary import Anatomy, Section
+from armload.models.model_summary import ModelSummary, Section
 from armload.report import formatting as words
 from armload.report.formatting import UNKNOWN
 from armload.report.layout import Column, Details, Prose, Rows, whole
 
 
-def anatomy_table(anatomy: Anatomy) -> Group:
+def anatomy_table(anatomy: ModelSummary) -> Group:
     """Lay out a model's facts, its types, its KV cache, its layers, and what they leave out."""
     return Group(Details(_rows(anatomy)), *_parts(anatomy))
 
 
-def _parts(anatomy: Anatomy) -> Iterator[RenderableType]:
+def _parts(anatomy: ModelSummary) -> Iterator[RenderableType]:
     tables = [_types(anatomy), _cache(anatomy), _sections(anatomy)]
     shown: list[RenderableType] = [table for table in tables if not table.is_empty]
     for part in (*shown, *map(Prose, anatomy.notes)):
@@ -31,7 +31,7 @@ def _parts(anatomy: Anatomy) -> Iterator[RenderableType]:
         yield part
 
 
-def _rows(anatomy: Anatomy) -> list[tuple[str, str | Text]]:
+def _rows(anatomy: ModelSummary) -> list[tuple[str, str | Text]]:
     rows: list[tuple[str, str | Text]] = [
         ("file", whole(str(anatomy.path))),
         ("sha256", anatomy.sha256),
@@ -53,11 +53,11 @@ def _rows(anatomy: Anatomy) -> list[tuple[str, str | Text]]:
     ]
 
 
-def _inner(anatomy: Anatomy) -> str:
+def _inner(anatomy: ModelSummary) -> str:
     return f", feed-forward {anatomy.feed_forward:,}" if anatomy.feed_forward else ""
 
 
-def _heads(anatomy: Anatomy) -> str:
+def _heads(anatomy: ModelSummary) -> str:
     fewest, most = min(anatomy.kv_heads, default=0), max(anatomy.kv_heads, default=0)
     kv_heads = str(most) if fewest == most else f"{fewest} to {most}"
     return f"{anatomy.heads}, {kv_heads} for keys and values"
@@ -69,7 +69,7 @@ def _table(first: str, *numbers: str) -> Rows:
     )
 
 
-def _types(anatomy: Anatomy) -> Rows:
+def _types(anatomy: ModelSummary) -> Rows:
     table = _table("type", "tensors", "size", "share")
     for each in anatomy.types:
         table.add(
@@ -81,7 +81,7 @@ def _types(anatomy: Anatomy) -> Rows:
     return table
 
 
-def _cache(anatomy: Anatomy) -> Rows:
+def _cache(anatomy: ModelSummary) -> Rows:
     table = _table("KV cache", "a token", f"{anatomy.context_length:,} tokens")
     for each in anatomy.cache:
         table.add(
@@ -92,7 +92,7 @@ def _cache(anatomy: Anatomy) -> Rows:
     return table
 
 
-def _sections(anatomy: Anatomy) -> Rows:
+def _sections(anatomy: ModelSummary) -> Rows:
     table = _table("part", "tensors", "a layer", "size", "share")
     for each in anatomy.sections:
         table.add(

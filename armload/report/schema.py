@@ -24,12 +24,12 @@ from armload.core.values import ValueList
 from armload.deploy.lease import Claim
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.sides import Tradeoff
-from armload.models.model_summary import Anatomy
+from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
 from armload.report.boards import ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
-from armload.report.failure import DeployedBoard, Failed, FetchedRuns
+from armload.report.failure import DeployedBoard, FailedDocument, FetchedRuns
 from armload.report.load.loaded import LoadDocument
 from armload.report.models import QuantisedModels
 from armload.report.pages import WrittenReport
@@ -94,7 +94,7 @@ REPEATED = Schema(
     title="a run of bench or demo, with its repeats",
     verbs=("bench", "demo"),
 )
-ERROR = Schema(name="error", value=Failed, title="an error, where a verb has no results")
+ERROR = Schema(name="error", value=FailedDocument, title="an error, where a verb has no results")
 DOCUMENTS = (
     RUN,
     REPEATED,
@@ -158,7 +158,9 @@ DOCUMENTS = (
         verbs=("deploy",),
     ),
     Schema(name="cleaned-cache", value=CleanedCache, title="the cache", verbs=("clean",)),
-    Schema(name="model", value=Anatomy, title="a model", verbs=("model.inspect", "model.synth")),
+    Schema(
+        name="model", value=ModelSummary, title="a model", verbs=("model.inspect", "model.synth")
+    ),
     Schema(
         name="quantised", value=QuantisedModels, title="quantised models", verbs=("model.quantize",)
     ),

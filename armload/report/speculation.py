@@ -7,7 +7,7 @@ from statistics import median
 
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
-from armload.analysis.speculation import Speculation, WithoutSpeculation, beside_plain
+from armload.analysis.speculation import SpeculationResult, WithoutSpeculation, beside_plain
 from armload.analysis.wording.findings import departure as departure_sentence
 from armload.core.values import Value
 from armload.report import formatting as words
@@ -131,7 +131,7 @@ def _is_the_same_without(cell: Cell, other: Cell) -> bool:
     )
 
 
-def _beside(cell: Cell, figures: Sequence[Speculation], plain: Cell) -> WithoutSpeculation:
+def _beside(cell: Cell, figures: Sequence[SpeculationResult], plain: Cell) -> WithoutSpeculation:
     last = plain.counted[-1]
     texts = [departure(run.text, last.text, name=last.id) for run in cell.counted]
     return beside_plain(

@@ -12,7 +12,7 @@ from armload.analysis.run import Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
 from armload.core.values import Value
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest
@@ -31,7 +31,7 @@ def names_of_cells(sweep: Sweep) -> list[Settings]:
     return [{name: settings[name] for name in names} for settings in each]
 
 
-class Lines:
+class SweepLines:
     """The table of progress: a head, and a line for every run; what may be long comes last.
 
     Args:
@@ -48,7 +48,7 @@ class Lines:
         number = "run".rjust(self._number_width)
         return f"{number}  {'prefill':>7}  {'decode':>7} (tok/s)"
 
-    def line(self, place: Place, ended: Run | ArmloadError) -> str:
+    def line(self, place: SweepPoint, ended: Run | ArmloadError) -> str:
         """Return the line of a run, or of one that could not be started."""
         self._done += 1
         number = f"{self._done}/{self._total}".rjust(self._number_width)
@@ -66,7 +66,7 @@ class Lines:
         return 2 * len(str(self._total)) + 1
 
 
-def _short_verdict(place: Place, run: Run) -> str:
+def _short_verdict(place: SweepPoint, run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
     if place.warm_up:

@@ -22,7 +22,7 @@ from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import judge
 from armload.analysis.wording import findings, limits
-from armload.boards.board import Board, Facts, RealReach
+from armload.boards.board import Board, DeclaredSpecs, RealReach
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.core.errors import DataError
@@ -32,9 +32,9 @@ from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
-from armload.engines.engine import Engine, Site
+from armload.engines.engine import Engine, RunContext
 from armload.engines.every import engine_called
-from armload.engines.job import BoardRecord, Job, Place, Workstation
+from armload.engines.job import BoardRecord, Job, SweepPoint, Workstation
 from armload.engines.output import Memory, Output
 from armload.engines.prediction import Prediction
 from armload.runs.baseline import read_without
@@ -64,8 +64,8 @@ def _workstation() -> Workstation:
 def new_job(
     engine: Engine,
     board: Board,
-    site: Site,
-    place: Place | None = None,
+    site: RunContext,
+    place: SweepPoint | None = None,
     *,
     prediction: Prediction | None = None,
 ) -> Job:
@@ -97,7 +97,7 @@ def new_job(
     )
 
 
-def _rates(declared: Facts, measured: Rates) -> dict[str, object]:
+def _rates(declared: DeclaredSpecs, measured: Rates) -> dict[str, object]:
     rates: dict[str, object] = {}
     for field, kind in (
         ("storage_read_bytes_per_s", "storage_read_rate"),

@@ -12,7 +12,7 @@ from armload.analysis.speculation import WithoutSpeculation, beside_plain
 from armload.core.errors import ArmloadError
 from armload.core.files import write_whole
 from armload.core.values import Value
-from armload.engines.job import Job, Subject
+from armload.engines.job import Job, RunSpec
 from armload.runs import store
 
 FILE_NAME = "without-speculation.json"
@@ -35,7 +35,7 @@ class Plains(Value):
     runs: tuple[Plain, ...]
 
 
-def find_plain(subject: Subject, board: str) -> list[Run]:
+def find_plain(subject: RunSpec, board: str) -> list[Run]:
     """Return this machine's latest runs of the same on a board without speculation.
 
     Valid ones where there are any; the oldest first.

@@ -8,15 +8,15 @@ from armload.boards.board import Board
 from armload.boards.connect import connect, is_blank
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.clean import Entry, Selection, contents, removable, remove
+from armload.deploy.clean import BoardItem, Selection, contents, removable, remove
 from armload.deploy.lease import leased
 
 
 class Cleaned(Value):
     """What was removed from a board, and what was left there."""
 
-    removed: tuple[Entry, ...]
-    kept: tuple[Entry, ...]
+    removed: tuple[BoardItem, ...]
+    kept: tuple[BoardItem, ...]
     freed_bytes: int
 
 
@@ -25,7 +25,7 @@ def clean(
     selection: Selection,
     progress: Progress,
     *,
-    agreed: Callable[[Sequence[Entry]], bool],
+    agreed: Callable[[Sequence[BoardItem]], bool],
     wait_s: float,
 ) -> Cleaned:
     """Remove what may go; the lease keeps runs and copies away meanwhile.

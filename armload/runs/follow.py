@@ -12,7 +12,7 @@ from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.exit_record import Cut
-from armload.deploy.follow import CutShortError, Growth, stop
+from armload.deploy.follow import CutShortError, ProgressUpdate, stop
 from armload.deploy.follow import follow as follow_on_board
 from armload.deploy.lease import Lease
 from armload.deploy.stored import list_runs
@@ -75,7 +75,7 @@ def follow(
     with progress.step(label, total=engine.total, unit=engine.unit) as step:
         stopped = False
 
-        def grown(now: Growth) -> None:
+        def grown(now: ProgressUpdate) -> None:
             nonlocal stopped
             step.update(engine.progress(now), note=engine.note(now))
             if not stopped and engine.is_done(now):

@@ -23,7 +23,7 @@ from armload.deploy.deployment import check_folder, deploy
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine
-from armload.engines.job import Job, Place
+from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.follow import follow, stoppable
@@ -56,7 +56,7 @@ def underway(
     progress: Progress,
     *,
     new: bool,
-    place: Place | None = None,
+    place: SweepPoint | None = None,
     foresee: Foresee | None = None,
 ) -> Iterator[Underway]:
     """Start an engine on a board; the run goes on there, within the block and after it.
@@ -106,7 +106,7 @@ def execute(
     progress: Progress,
     *,
     new: bool,
-    place: Place | None = None,
+    place: SweepPoint | None = None,
     reference: Run | None = None,
     plain: Sequence[Run] = (),
     foresee: Foresee | None = None,

@@ -18,10 +18,10 @@ from armload.deploy.deployment import Deployment, own_program, program_of_the_sh
 from armload.deploy.launch import Beforehand, check_governor
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
-from armload.deploy.owner import RunOwner
+from armload.deploy.owner import RunHolder
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import patiently
-from armload.engines.engine import Engine, Settings, Site
+from armload.engines.engine import Engine, RunContext, Settings
 from armload.engines.job import Job
 from armload.engines.plan import cpu_mask, cpu_numbers
 from armload.runs.request import BoardState
@@ -35,7 +35,7 @@ class Prepared(Value):
         beforehand: what the run's script does first.
     """
 
-    site: Site
+    site: RunContext
     beforehand: Beforehand
 
 
@@ -111,7 +111,9 @@ def as_wanted(
         now = probe(host, board).conditions
         found = found.model_copy(update={"conditions": now, "rates": rates})
     layout = Layout(workdir=board.workdir)
-    return Prepared(site=Site(layout=layout, found=found, launcher=launcher), beforehand=beforehand)
+    return Prepared(
+        site=RunContext(layout=layout, found=found, launcher=launcher), beforehand=beforehand
+    )
 
 
 def check_state(host: Host, state: BoardState, found: Probe) -> None:
@@ -215,7 +217,7 @@ def launch(
             trace=True,
             time_limit_s=engine.time_limit_s,
             job=job.model_dump_json().encode(),
-            mark=RunOwner.of_this_process(job.fingerprint).word,
+            mark=RunHolder.of_this_process(job.fingerprint).word,
             lease=lease,
             uses=[
                 *(helper.parent for helper in site.helpers.values()),

@@ -9,7 +9,7 @@ from armload.core.errors import BoardError, DataError, TransferError
 from armload.core.ids import begun
 from armload.core.progress import Progress
 from armload.deploy.layout import Layout
-from armload.deploy.owner import RunOwner
+from armload.deploy.owner import RunHolder
 from armload.deploy.retry import patiently
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.engine import Engine
@@ -63,7 +63,7 @@ def left_run(
     cut short, answers nothing.
     """
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
-        mark = RunOwner.read(run.mark)
+        mark = RunHolder.read(run.mark)
         if (
             mark is not None
             and mark.fingerprint == fingerprint
@@ -84,7 +84,7 @@ def cut_runs(runs: Sequence[StoredRun], fingerprint: str) -> list[StoredRun]:
         run
         for run in runs
         if run.state == "interrupted"
-        and (mark := RunOwner.read(run.mark)) is not None
+        and (mark := RunHolder.read(run.mark)) is not None
         and mark.fingerprint == fingerprint
         and mark.was_left_here()
         and not is_here(run.id)

@@ -17,7 +17,7 @@ from armload.build.target import load_target
 from armload.buildhost.choose import workshop
 from armload.core.progress import Progress
 from armload.deploy.lease import Lease, leased
-from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
+from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
 from armload.engines.engine import Settings
 from armload.engines.prediction import Prediction
 from armload.runs.prepare import check_cores, check_state
@@ -107,7 +107,7 @@ def session(
                 where.compiler(target)  # a missing one is reported before a board boots
         connection = stack.enter_context(closing(Connection(board, progress)))
         # Minutes of compiling are no time to learn what the board says at once.
-        found = patiently(lambda: probe(connection.host, board, progress), Patience(FIRST_ANSWER_S))
+        found = patiently(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
         check_state(connection.host, request.state, found)
         for each in settings:
             check_cores(each, board, found)

@@ -15,7 +15,7 @@ from armload.core.values import Value
 if TYPE_CHECKING:
     import numpy as np
 
-Kind = Literal["poisson", "constant", "gamma", "seed"]
+ArrivalsKind = Literal["poisson", "constant", "gamma", "seed"]
 
 MOST_REQUESTS = 1_000_000
 LARGEST_SEED = 2**32 - 1
@@ -34,7 +34,7 @@ class Arrivals(Value):
         shape: of gamma.
     """
 
-    kind: Kind = "poisson"
+    kind: ArrivalsKind = "poisson"
     shape: float = 1.0
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ import aiohttp
 
 from armload.analysis.load.records import Outcome, RequestRecord, ServerTimings
 from armload.core.values import parse_json
-from armload.serving.dialects.dialect import Ask, Dialect, Event
+from armload.serving.dialects.dialect import CompletionRequest, Dialect, Event
 from armload.serving.stream import event_in, lines_of
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Client:
         return monotonic_s - self.began_s
 
     async def send(
-        self, ask: Ask, *, number: int, scheduled_s: float, is_warmup: bool = False
+        self, ask: CompletionRequest, *, number: int, scheduled_s: float, is_warmup: bool = False
     ) -> RequestRecord:
         """Send a request, read its answer to the end, and return what became of it.
 

@@ -9,8 +9,8 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import Client, connected
-from armload.serving.dialects.dialect import Ask
-from armload.serving.target import Extent, Pace, Target
+from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Lengths, Workload
 
 MEASURED_TOKENS = 8
@@ -35,13 +35,13 @@ class AloneRequest(Value):
     prompt_characters: int
     token_s: float
 
-    def request_s(self, ask: Ask) -> float:
+    def request_s(self, ask: CompletionRequest) -> float:
         """Return how long a request takes; less where the model ends its answer early."""
         share = _characters(ask) / self.prompt_characters
         return share * self.prompt_s + (ask.max_tokens - 1) * self.token_s
 
 
-class Expected(Value):
+class LoadDuration(Value):
     """How long a load takes.
 
     Attributes:
@@ -65,7 +65,7 @@ class Expected(Value):
 
 
 def measure_alone(
-    target: Target, workload: Workload, timeout_s: float, progress: Progress
+    target: LoadTarget, workload: Workload, timeout_s: float, progress: Progress
 ) -> AloneRequest | None:
     """Send a request that is none of the load's, for a short answer.
 
@@ -96,13 +96,13 @@ def measure_alone(
 def expected(
     alone: AloneRequest,
     workload: Workload,
-    paces: Sequence[Pace],
-    extent: Extent,
+    paces: Sequence[LoadLevel],
+    extent: StopCondition,
     arrivals: Arrivals,
     seed: int,
     *,
     slots: int | None,
-) -> Expected:
+) -> LoadDuration:
     """Return how long a load takes.
 
     Args:
@@ -111,7 +111,7 @@ def expected(
     asks = [workload.ask(number) for number in range(_SAMPLED_REQUESTS)]
     request_s = sum(map(alone.request_s, asks)) / len(asks)
     spans = [_span_s(pace, extent, arrivals, seed, request_s, slots) for pace in paces]
-    return Expected(
+    return LoadDuration(
         request_s=request_s,
         duration_s=None if extent.duration_s is None else len(paces) * extent.duration_s,
         least_s=sum(least_s for least_s, _ in spans),
@@ -119,7 +119,9 @@ def expected(
     )
 
 
-def told(found: Expected, paces: Sequence[Pace], lengths: tuple[Lengths, Lengths] | None) -> str:
+def told(
+    found: LoadDuration, paces: Sequence[LoadLevel], lengths: tuple[Lengths, Lengths] | None
+) -> str:
     """Say how long a load takes, and what would end in about its duration if it does not.
 
     Args:
@@ -135,7 +137,7 @@ def told(found: Expected, paces: Sequence[Pace], lengths: tuple[Lengths, Lengths
 
 
 def _offered(
-    found: Expected, paces: Sequence[Pace], lengths: tuple[Lengths, Lengths] | None
+    found: LoadDuration, paces: Sequence[LoadLevel], lengths: tuple[Lengths, Lengths] | None
 ) -> str:
     share, words = found.fitting_share, []
     if found.duration_s is None or share == 1:
@@ -161,8 +163,8 @@ def _offered(
 
 
 def _span_s(
-    pace: Pace,
-    extent: Extent,
+    pace: LoadLevel,
+    extent: StopCondition,
     arrivals: Arrivals,
     seed: int,
     request_s: float,
@@ -186,7 +188,7 @@ def _span_s(
     return span_s(most_at_a_time), span_s(1 if slots else most_at_a_time)
 
 
-def _characters(ask: Ask) -> int:
+def _characters(ask: CompletionRequest) -> int:
     return sum(len(message.content) for message in ask.chat) or 1
 
 

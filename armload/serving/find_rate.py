@@ -20,7 +20,7 @@ from armload.core.progress import Progress
 from armload.core.values import counted, percentage
 from armload.serving.load_runner import LoadRunner, NothingSucceededError
 from armload.serving.loads import LoadFolder
-from armload.serving.target import Extent, Pace
+from armload.serving.target import LoadLevel, StopCondition
 
 FEWEST_REQUESTS = 40
 """Of fewer, not even all within the objectives show nine of ten with 95% confidence."""
@@ -70,7 +70,7 @@ class Bracket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class RateVerdict:
     """What a rate has shown.
 
     Attributes:
@@ -82,9 +82,9 @@ class Verdict:
     keeps_up: bool
 
 
-def search(bracket: Bracket, decide: Callable[[float], Verdict]) -> list[float]:
+def search(bracket: Bracket, decide: Callable[[float], RateVerdict]) -> list[float]:
     """Return the rates that are tried, in order; also above the bracket where the service can."""
-    verdicts: list[Verdict] = []
+    verdicts: list[RateVerdict] = []
 
     def met(rate: float) -> bool:
         verdicts.append(decide(rate))
@@ -117,7 +117,7 @@ def find_rate(
     probing: LoadRunner,
     loading: LoadRunner,
     objectives: Objectives,
-    extent: Extent,
+    extent: StopCondition,
     *,
     slots: int | None,
     progress: Progress,
@@ -137,17 +137,17 @@ def find_rate(
     probe = extent.model_copy(
         update={"requests": _PROBES_PER_CLIENT * clients, "warmup": 0, "duration_s": None}
     )
-    probed, records = probing.point(Pace(concurrency=clients), probe)
+    probed, records = probing.point(LoadLevel(concurrency=clients), probe)
     found = metrics_of(probed.load.points[0], records)
     bracket = bracket_of(found.requests_per_s)
     progress.say(_foreseen(found, bracket, clients=clients, requests=requests))
 
-    def decide(rate: float, *, once_more: bool = True) -> Verdict:
+    def decide(rate: float, *, once_more: bool = True) -> RateVerdict:
         try:
-            kept, records = loading.point(Pace(rate=rate), extent)
+            kept, records = loading.point(LoadLevel(rate=rate), extent)
         except NothingSucceededError as error:
             progress.say(error.message)
-            return Verdict(met=False, keeps_up=False)
+            return RateVerdict(met=False, keeps_up=False)
         metrics = metrics_of(kept.load.points[-1], records, objectives)
         goodput = metrics.goodput
         assert goodput is not None  # noqa: S101 - there are objectives
@@ -162,7 +162,7 @@ def find_rate(
                 return decide(rate, once_more=False)
         else:
             progress.say(_decided(rate, goodput, met=met))
-        return Verdict(met=met, keeps_up=metrics.requests_per_s >= _KEEPS_UP_FROM * rate)
+        return RateVerdict(met=met, keeps_up=metrics.requests_per_s >= _KEEPS_UP_FROM * rate)
 
     search(bracket, decide)
     assert loading.kept is not None  # noqa: S101 - a bracket is never narrow at first

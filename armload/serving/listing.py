@@ -18,8 +18,8 @@ from armload.deploy.follow import stop
 from armload.deploy.heartbeat import attend
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
-from armload.deploy.owner import RunOwner, workstation_id
-from armload.deploy.retry import FIRST_ANSWER_S, Patience, patiently
+from armload.deploy.owner import RunHolder, workstation_id
+from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.job import Job
 from armload.engines.plan import ServingPlan
@@ -62,11 +62,11 @@ def services(board: Board, progress: Progress | None = None) -> tuple[RunningSer
     if is_off(board):
         return ()
     with closing(connect(board, progress or Silent())) as host:
-        return services_at(host, board, Patience(FIRST_ANSWER_S))
+        return services_at(host, board, Retry(FIRST_ANSWER_S))
 
 
 def services_at(
-    host: Host, board: Board, patience: Patience | None = None
+    host: Host, board: Board, patience: Retry | None = None
 ) -> tuple[RunningService, ...]:
     """Return what a board serves, asked over a connection.
 
@@ -136,7 +136,7 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
 
 def _described(host: Host, board: Board, run: StoredRun, job: Job) -> RunningService:
     now = patiently(lambda: attend(host, run.folder, look_only=True))
-    owner = RunOwner.read(run.mark)
+    owner = RunHolder.read(run.mark)
     return RunningService(
         run=run.id,
         board=board.name,

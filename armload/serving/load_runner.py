@@ -17,10 +17,10 @@ from armload.core.errors import RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
 from armload.serving.arrivals import Arrivals
-from armload.serving.dialects.dialect import Ask
+from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
 from armload.serving.point_runner import PointRunner
-from armload.serving.target import Extent, Pace, Target, keep_trace, sampled
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_trace, sampled
 from armload.serving.workload import Workload
 
 
@@ -42,7 +42,7 @@ class LoadRunner:
 
     def __init__(
         self,
-        target: Target,
+        target: LoadTarget,
         workload: Workload,
         arrivals: Arrivals,
         seed: int,
@@ -62,7 +62,7 @@ class LoadRunner:
         self._sha = hashlib.sha256()
         self.kept: LoadFolder | None = None
 
-    def run(self, paces: Sequence[Pace], extent: Extent) -> LoadFolder:
+    def run(self, paces: Sequence[LoadLevel], extent: StopCondition) -> LoadFolder:
         """Run a point for each pace, in order.
 
         Raises:
@@ -75,7 +75,9 @@ class LoadRunner:
             self.point(pace, extent)
         return kept
 
-    def point(self, pace: Pace, extent: Extent) -> tuple[LoadFolder, list[RequestRecord]]:
+    def point(
+        self, pace: LoadLevel, extent: StopCondition
+    ) -> tuple[LoadFolder, list[RequestRecord]]:
         """Run one point, and return the load with what became of the point's requests.
 
         Raises:
@@ -129,13 +131,13 @@ class LoadRunner:
             raise _nothing_succeeded(self._target, pace, measured)
         return kept, sorted(sending.records, key=lambda record: record.number)
 
-    def _take(self) -> Ask:
+    def _take(self) -> CompletionRequest:
         ask = self._workload.ask(self._taken)
         self._taken += 1
         self._sha.update(ask.model_dump_json().encode())
         return ask
 
-    def _described(self, pace: Pace) -> Load:
+    def _described(self, pace: LoadLevel) -> Load:
         now = datetime.now(UTC)
         target = self._target
         where = target.board or urlsplit(target.url).hostname or "service"
@@ -193,7 +195,7 @@ def _short_collections() -> Iterator[None]:
 
 
 def _nothing_succeeded(
-    target: Target, pace: Pace, records: Sequence[RequestRecord]
+    target: LoadTarget, pace: LoadLevel, records: Sequence[RequestRecord]
 ) -> NothingSucceededError:
     if not records:
         return NothingSucceededError(

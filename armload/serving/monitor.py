@@ -28,7 +28,7 @@ _FRESH_S = 0.5
 _KEPT_LOG_BYTES = 1 << 20
 
 
-class Attendant:
+class Heartbeat:
     """Asks for a service until it is closed, over a connection of its own.
 
     Args:

@@ -7,18 +7,23 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load.records import RequestRecord
-from armload.core.progress import Step
+from armload.core.progress import ProgressStep
 from armload.core.values import counted
 from armload.serving.client import Client, connected
-from armload.serving.dialects.dialect import Ask
-from armload.serving.target import Extent, Target
+from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.target import LoadTarget, StopCondition
 
 Note = Callable[[RequestRecord], None]
 """Keeps the record of a request that ended."""
 
 
 async def open_loop(
-    client: Client, asks: Sequence[Ask], times: Sequence[float], *, warmup: int, note: Note
+    client: Client,
+    asks: Sequence[CompletionRequest],
+    times: Sequence[float],
+    *,
+    warmup: int,
+    note: Note,
 ) -> None:
     """Send each request at its time, and wait for all answers.
 
@@ -53,7 +58,7 @@ async def open_loop(
 
 async def closed_loop(
     client: Client,
-    take: Callable[[], Ask],
+    take: Callable[[], CompletionRequest],
     *,
     concurrency: int,
     duration_s: float | None,
@@ -92,7 +97,7 @@ async def closed_loop(
 
 def _never_sent(
     client: Client,
-    ask: Ask,
+    ask: CompletionRequest,
     number: int,
     scheduled_s: float,
     *,
@@ -131,8 +136,8 @@ class PointRunner:
 
     def __init__(
         self,
-        target: Target,
-        extent: Extent,
+        target: LoadTarget,
+        extent: StopCondition,
         keep: Callable[[RequestRecord], None],
         begun: Callable[[float], None],
     ) -> None:
@@ -146,10 +151,10 @@ class PointRunner:
 
     async def send(
         self,
-        take: Callable[[], Ask],
+        take: Callable[[], CompletionRequest],
         times: Sequence[float],
         concurrency: int | None,
-        step: Step,
+        step: ProgressStep,
     ) -> None:
         """Send all requests, and return when each has an outcome.
 
@@ -176,7 +181,7 @@ class PointRunner:
         step.update(len(self.records), note=self._note())
 
     async def _send(
-        self, take: Callable[[], Ask], times: Sequence[float], concurrency: int | None
+        self, take: Callable[[], CompletionRequest], times: Sequence[float], concurrency: int | None
     ) -> None:
         target, extent = self._target, self._extent
         asks = [take() for _ in times]
@@ -204,7 +209,7 @@ class PointRunner:
         self.records.append(record)
         self._keep(record)
 
-    async def _show(self, step: Step) -> None:
+    async def _show(self, step: ProgressStep) -> None:
         while True:
             step.update(len(self.records), note=self._note())
             await asyncio.sleep(_SHOW_S)

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from armload.analysis.load.records import RequestRecord
 from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
 from armload.serving.client import Client, connected
-from armload.serving.dialects.dialect import Ask
+from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.every import DIALECTS
 from armload.serving.dialects.openai import OpenAi, OpenAiChat
-from armload.serving.target import Target
+from armload.serving.target import LoadTarget
 from armload.serving.tokenizer import ServiceApi
 
 _BAD, _UNAUTHORISED, _FORBIDDEN = 400, 401, 403
@@ -41,7 +41,7 @@ def check_url(text: str) -> str:
     return text.rstrip("/").removesuffix("/v1")
 
 
-def check_service(target: Target, ask: Ask, timeout_s: float) -> None:
+def check_service(target: LoadTarget, ask: CompletionRequest, timeout_s: float) -> None:
     """Have one token generated, so that a service that cannot answer is found out at once.
 
     A refusal of this one request, such as of a prompt that is too long, is none of the service.
@@ -59,7 +59,7 @@ def check_service(target: Target, ask: Ask, timeout_s: float) -> None:
         _check_template(target, record)
 
 
-def _check_template(target: Target, record: RequestRecord) -> None:
+def _check_template(target: LoadTarget, record: RequestRecord) -> None:
     if record.status == _BAD and "chat template" in record.error.lower():
         said = f"The server answers no chats: {record.error}"
     elif ServiceApi(target.url, target.api_key).lacks_chat_template():
@@ -72,13 +72,13 @@ def _check_template(target: Target, record: RequestRecord) -> None:
     )
 
 
-async def _first(target: Target, ask: Ask, timeout_s: float) -> RequestRecord:
+async def _first(target: LoadTarget, ask: CompletionRequest, timeout_s: float) -> RequestRecord:
     async with connected(target.api_key) as session:
         client = Client(session, target.url, target.dialect, target.model, timeout_s)
         return await client.send(ask, number=0, scheduled_s=0.0)
 
 
-def _fault(target: Target, record: RequestRecord) -> ArmloadError | None:
+def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
     dialect = target.dialect
     others = ", ".join(each.name for each in DIALECTS if each is not dialect)
     if record.outcome == "refused":

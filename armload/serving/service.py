@@ -26,8 +26,8 @@ from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
-from armload.serving.monitor import Attendant, Monitor
-from armload.serving.target import Target
+from armload.serving.monitor import Heartbeat, Monitor
+from armload.serving.target import LoadTarget
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.window import trace_between
 
@@ -54,7 +54,7 @@ class Service:
         self._it = it
         self._connection = it.connection
         self._boot_id = boot_id
-        self._attendant = Attendant(it.connection.beside, it.folder)
+        self._attendant = Heartbeat(it.connection.beside, it.folder)
         self._monitor = Monitor(it.connection.beside, it.folder)
         self._forward: Forward | None = None
         self._ended: tuple[Run, Path] | None = None
@@ -198,9 +198,9 @@ class Service:
         return ended
 
 
-def target_of_service(service: Service, dialect: Dialect) -> Target:
+def target_of_service(service: Service, dialect: Dialect) -> LoadTarget:
     """Describe a service as what is put under load."""
-    return Target(
+    return LoadTarget(
         url=service.url,
         api_key=service.api_key,
         model=service.model,

@@ -83,7 +83,7 @@ def keep_trace(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class LoadTarget:
     """A service that is put under load.
 
     Attributes:
@@ -107,7 +107,7 @@ class Target:
     job: Job | None = None
 
 
-class Pace(Value):
+class LoadLevel(Value):
     """How fast requests of a point come: one of the two is set.
 
     Attributes:
@@ -124,7 +124,7 @@ class Pace(Value):
         return counted(self.concurrency or 0, "client")
 
 
-class Extent(Value):
+class StopCondition(Value):
     """How long a point lasts, and what of it counts.
 
     Attributes:

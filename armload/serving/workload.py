@@ -17,7 +17,7 @@ from armload.core.progress import Progress
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import Value, load_json
 from armload.models.vocabulary import english_words
-from armload.serving.dialects.dialect import Ask, Dialect, Message
+from armload.serving.dialects.dialect import ChatMessage, CompletionRequest, Dialect
 from armload.serving.tokenizer import ServiceApi
 
 LONGEST = 1_000_000
@@ -102,7 +102,7 @@ class Workload(Protocol):
     def described(self) -> str:
         """Name the file, or the lengths."""
 
-    def ask(self, number: int) -> Ask:
+    def ask(self, number: int) -> CompletionRequest:
         """Return a request by its number from 0."""
 
 
@@ -135,12 +135,12 @@ class Synthetic:
         upto = "up to " if stops_at_end else ""
         self.described = f"synthetic: prompts of {prompt} {unit}, answers of {upto}{answer} tokens"
 
-    def ask(self, number: int) -> Ask:
+    def ask(self, number: int) -> CompletionRequest:
         """Draw a request."""
         generator = random.Random(f"{self._seed}/{number}")  # noqa: S311 - no secret
         count = self._prompt.draw(generator)
         text = " ".join(generator.choices(self._words, k=count))
-        return Ask(
+        return CompletionRequest(
             prompt=text,
             max_tokens=self._answer.draw(generator),
             ignores_end=not self._stops_at_end,
@@ -150,11 +150,11 @@ class Synthetic:
 class Listed:
     """The requests of a file, in order, and from the start again after the last."""
 
-    def __init__(self, asks: Sequence[Ask], described: str) -> None:
+    def __init__(self, asks: Sequence[CompletionRequest], described: str) -> None:
         self._asks = asks
         self.described = described
 
-    def ask(self, number: int) -> Ask:
+    def ask(self, number: int) -> CompletionRequest:
         """Return a request."""
         return self._asks[number % len(self._asks)]
 
@@ -162,7 +162,7 @@ class Listed:
 class _Line(Value):
     # A request as a person writes it.
     prompt: str = ""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[ChatMessage, ...] = ()
     max_tokens: int | None = None
 
 
@@ -235,7 +235,9 @@ def listed(
     return Listed(asks, str(path))
 
 
-def check_data(path: Path, dialect: Dialect, *, answer: Lengths | None, most: int | None) -> Ask:
+def check_data(
+    path: Path, dialect: Dialect, *, answer: Lengths | None, most: int | None
+) -> CompletionRequest:
     """Refuse a file whose requests cannot be sent, and return the first of them.
 
     This needs no service, so lengths that a service counts are not in it.
@@ -332,12 +334,12 @@ def _ask(
     item: dict[str, Any],
     draw: Callable[[], int] | None,
     count: Callable[[str], int | None],
-) -> Ask:
+) -> CompletionRequest:
     if "instruction" in item:
         instruction, context = str(item["instruction"]), str(item.get("input") or "")
         prompt = f"{instruction}:{context}" if context else instruction
         limit = draw() if draw else _counted(where, str(item.get("output") or ""), count)
-        return Ask(prompt=prompt, max_tokens=limit)
+        return CompletionRequest(prompt=prompt, max_tokens=limit)
     try:
         line = _Line.model_validate(item)
     except ValidationError as error:
@@ -347,7 +349,7 @@ def _ask(
     limit = draw() if draw else line.max_tokens or DEFAULT_LIMIT
     if not 1 <= limit <= LONGEST:
         raise DataError(f"{where}: max_tokens must be from 1 to {LONGEST:,}.", _FORMS)
-    return Ask(prompt=line.prompt, messages=line.messages, max_tokens=limit)
+    return CompletionRequest(prompt=line.prompt, messages=line.messages, max_tokens=limit)
 
 
 def _counted(where: str, output: str, count: Callable[[str], int | None]) -> int:

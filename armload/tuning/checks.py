@@ -31,7 +31,7 @@ _FIELDS = {
 """Options, and what they are called in a ``ScorerSettings``."""
 
 
-class Divergence:
+class DivergenceCheck:
     """How far the distributions of tokens lie from those of the defaults.
 
     Args:

@@ -13,7 +13,7 @@ from armload.core.files import require_file
 from armload.core.values import Value
 from armload.engines.plan import NGRAM, cpu_words
 from armload.tuning.settings import NO_REPACKING
-from armload.tuning.space import Choice, Parameter, Prior, Setting, Space
+from armload.tuning.space import Choice, Feasibility, Parameter, Setting, Space
 from armload.tuning.wanted import SERVED, Objective
 
 _CONTINUING = ("threads", "cpus", "kv_type", "flash_attention", "engine_args", "resident")
@@ -42,7 +42,7 @@ _MOST_THREADS_EACH = 8
 _MOST_LOOKED_AT = 50_000
 
 
-class Offer(Value):
+class AvailableChoices(Value):
     """What decides which choices there are.
 
     Attributes:
@@ -60,7 +60,7 @@ class Offer(Value):
     streamed_bytes: int | None
 
 
-def space_of(objective: Objective, offer: Offer, narrowing: Path | None) -> Space:
+def space_of(objective: Objective, offer: AvailableChoices, narrowing: Path | None) -> Space:
     """Return what is searched.
 
     Args:
@@ -135,7 +135,7 @@ def core_sets(clusters: Sequence[ClusterState]) -> dict[str, str]:
     return names
 
 
-def require_feasible(space: Space, prior: Callable[[Setting], Prior], narrowing: str) -> None:
+def require_feasible(space: Space, prior: Callable[[Setting], Feasibility], narrowing: str) -> None:
     """Refuse a space of which no setting can run.
 
     Args:
@@ -158,7 +158,7 @@ def require_feasible(space: Space, prior: Callable[[Setting], Prior], narrowing:
     )
 
 
-def _offered(objective: Objective, offer: Offer) -> dict[str, tuple[Choice, ...]]:
+def _offered(objective: Objective, offer: AvailableChoices) -> dict[str, tuple[Choice, ...]]:
     cores = sum(len(each.cores) for each in offer.clusters)
     offered: dict[str, tuple[Choice, ...]] = {
         "threads": _threads(cores),

@@ -9,7 +9,7 @@ from armload.analysis.statistics import FEWEST_RUNS, ratio_of_runs
 from armload.core.errors import RunError
 from armload.core.journal import append_lines
 from armload.core.values import Value
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.tuning.record import Confirmation, TuningFolder
 from armload.tuning.space import Setting
 from armload.tuning.trial import Outcome
@@ -19,8 +19,8 @@ CONFIRMATION_FILE = "confirmation.jsonl"
 MOST_PAIRS = 3 * FEWEST_RUNS
 """Of one command, those with a disturbed run included; then the board is too busy to compare on."""
 
-Side = Literal["defaults", "leader"]
-_SIDES: tuple[Side, Side] = ("defaults", "leader")
+ConfirmedSide = Literal["defaults", "leader"]
+_SIDES: tuple[ConfirmedSide, ConfirmedSide] = ("defaults", "leader")
 
 
 class Compared(Value):
@@ -34,7 +34,7 @@ class Compared(Value):
 
     leader: Setting
     pair: int
-    side: Side
+    side: ConfirmedSide
     cost: float
     disturbance: str = ""
     evidence: tuple[str, ...]
@@ -53,7 +53,7 @@ class UnconfirmedError(RunError):
 
 
 def confirm(
-    measure: Callable[[Setting, Place], Outcome],
+    measure: Callable[[Setting, SweepPoint], Outcome],
     leader: Setting,
     defaults: Setting,
     tuned: TuningFolder,
@@ -79,11 +79,11 @@ def confirm(
         if len(_undisturbed(pairs)) >= FEWEST_RUNS:
             break
         number += 1
-        pair: dict[Side, Compared] = {}
+        pair: dict[ConfirmedSide, Compared] = {}
         # What drifts in one direction meets both sides alike: A B, B A, A B, ...
         for side in _SIDES if len(pairs) % 2 == 0 else _SIDES[::-1]:
             setting = leader if side == "leader" else defaults
-            place = Place(
+            place = SweepPoint(
                 sweep=tuned.tuning.id, cell=int(side == "leader"), round=2 * number + len(pair)
             )
             outcome = measure(setting, place)
@@ -108,7 +108,9 @@ def confirm(
     return _confirmation(leader, pairs)
 
 
-def _confirmation(leader: Setting, pairs: Sequence[Mapping[Side, Compared]]) -> Confirmation:
+def _confirmation(
+    leader: Setting, pairs: Sequence[Mapping[ConfirmedSide, Compared]]
+) -> Confirmation:
     counted = _undisturbed(pairs)[:FEWEST_RUNS]
     costs = {side: tuple(pair[side].cost for pair in counted) for side in _SIDES}
     runs = {side: tuple(run for pair in counted for run in pair[side].evidence) for side in _SIDES}
@@ -128,14 +130,16 @@ def _confirmation(leader: Setting, pairs: Sequence[Mapping[Side, Compared]]) -> 
     )
 
 
-def _whole_pairs(runs: Iterable[Compared]) -> list[dict[Side, Compared]]:
-    pairs: dict[int, dict[Side, Compared]] = {}
+def _whole_pairs(runs: Iterable[Compared]) -> list[dict[ConfirmedSide, Compared]]:
+    pairs: dict[int, dict[ConfirmedSide, Compared]] = {}
     for each in runs:
         pairs.setdefault(each.pair, {})[each.side] = each
     return [pair for pair in pairs.values() if len(pair) == len(_SIDES)]
 
 
-def _undisturbed(pairs: Sequence[Mapping[Side, Compared]]) -> list[Mapping[Side, Compared]]:
+def _undisturbed(
+    pairs: Sequence[Mapping[ConfirmedSide, Compared]],
+) -> list[Mapping[ConfirmedSide, Compared]]:
     return [pair for pair in pairs if not any(run.disturbance for run in pair.values())]
 
 

@@ -12,7 +12,7 @@ from armload.bench.single import Combination, combination
 from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.progress import Progress, Silent
 from armload.engines.completion import memory_need
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
@@ -22,8 +22,8 @@ from armload.runs.predicting import foresight
 from armload.runs.session import Session
 from armload.tuning.foreseeing import Foreseeing
 from armload.tuning.settings import options_of
-from armload.tuning.space import Prior, Setting
-from armload.tuning.trial import Attempt, Outcome
+from armload.tuning.space import Feasibility, Setting
+from armload.tuning.trial import Outcome, TrialAttempt
 from armload.tuning.wanted import Objective
 
 _SHARES = (1 / 4, 1 / 2, 1)
@@ -71,13 +71,13 @@ class Continuations:
         """Decoding fewer tokens tells something; a shorter prompt would be another one."""
         return len(_SHARES) if self._objective == "decode" else 1
 
-    def prior(self, setting: Setting) -> Prior:
+    def prior(self, setting: Setting) -> Feasibility:
         """Say what ``fit`` expects of a setting."""
         plan = self._plan(setting, self.rungs - 1)
         need = memory_need(plan, self._model)
         return self._foreseeing.prior(plan, need, cost=self._expected_cost)
 
-    def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+    def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Run a model with a setting once."""
         try:
             engine = self._combination(self._plan(setting, rung)).engine(self._where.binaries)
@@ -90,9 +90,9 @@ class Continuations:
         except (ConnectError, BusyError):
             raise
         except ArmloadError as error:
-            return Attempt(outcome=Outcome(status="failed", reason=error.message))
+            return TrialAttempt(outcome=Outcome(status="failed", reason=error.message))
         self._new = True  # only the first can be one that an interrupted command has left
-        return Attempt(
+        return TrialAttempt(
             outcome=outcome_of(run, self._objective),
             text=run.text,
             max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,

@@ -31,7 +31,7 @@ _ASSUMED_TRIALS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredChoice:
     """A trial that gave a cost.
 
     Attributes:
@@ -56,7 +56,7 @@ class Tried:
 
     setting: Setting
     order: int
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[MeasuredChoice] = field(default_factory=list)
     violates: str = ""
     failed: str = ""
 
@@ -86,11 +86,13 @@ class Tried:
             raise ValueError(f"trial {trial.number}: a cost of {outcome.cost} is not positive")
         spread = math.log(own_doubt(outcome.samples)) / Z if len(outcome.samples) > 1 else 0.0
         self.measured.append(
-            Measured(rung=trial.rung, log_cost=math.log(outcome.cost), own_variance=spread * spread)
+            MeasuredChoice(
+                rung=trial.rung, log_cost=math.log(outcome.cost), own_variance=spread * spread
+            )
         )
 
 
-class Estimate(Value):
+class ChoiceEstimate(Value):
     """A setting's cost.
 
     Attributes:
@@ -112,7 +114,7 @@ class Estimate(Value):
         return math.log(self.interval.high / self.interval.low) / (2 * Z)
 
 
-def estimates_of(tried: Iterable[Tried]) -> list[Estimate]:
+def estimates_of(tried: Iterable[Tried]) -> list[ChoiceEstimate]:
     """Estimate the cost of every setting that was measured."""
     known = [each for each in tried if each.measured]
     if not known:
@@ -122,12 +124,12 @@ def estimates_of(tried: Iterable[Tried]) -> list[Estimate]:
     return [_estimate(each, offsets, between) for each in known]
 
 
-def _estimate(one: Tried, offsets: Mapping[int, float], between: float) -> Estimate:
+def _estimate(one: Tried, offsets: Mapping[int, float], between: float) -> ChoiceEstimate:
     weights = [1 / (between + each.own_variance) for each in one.measured]
     costs = _corrected(one.measured, offsets)
     middle = sum(w * c for w, c in zip(weights, costs, strict=True)) / sum(weights)
     reach = Z / math.sqrt(sum(weights))
-    return Estimate(
+    return ChoiceEstimate(
         setting=one.setting,
         cost=math.exp(middle),
         interval=Interval(low=math.exp(middle - reach), high=math.exp(middle + reach)),
@@ -136,7 +138,7 @@ def _estimate(one: Tried, offsets: Mapping[int, float], between: float) -> Estim
     )
 
 
-def _corrected(measured: Sequence[Measured], offsets: Mapping[int, float]) -> list[float]:
+def _corrected(measured: Sequence[MeasuredChoice], offsets: Mapping[int, float]) -> list[float]:
     return [each.log_cost - offsets[each.rung] for each in measured]
 
 
@@ -186,7 +188,7 @@ allowed. ``nothing works``: no setting may win.
 """
 
 
-class Standing(Value):
+class SearchStanding(Value):
     """How a search stands.
 
     Attributes:
@@ -199,20 +201,20 @@ class Standing(Value):
         ended: why it has; none while it goes on.
     """
 
-    leader: Estimate | None
-    rivals: tuple[Estimate, ...]
+    leader: ChoiceEstimate | None
+    rivals: tuple[ChoiceEstimate, ...]
     violation: Violation | None
     ended: Ended | None
 
 
-def leader_of(able: Sequence[Estimate]) -> Estimate | None:
+def leader_of(able: Sequence[ChoiceEstimate]) -> ChoiceEstimate | None:
     """Return the lowest cost on the highest rung that was reached."""
     top = max((each.rung for each in able), default=0)
     reached = [each for each in able if each.rung == top]
     return min(reached, key=lambda each: each.cost, default=None)
 
 
-def rivals_of(leader: Estimate, able: Sequence[Estimate]) -> list[Estimate]:
+def rivals_of(leader: ChoiceEstimate, able: Sequence[ChoiceEstimate]) -> list[ChoiceEstimate]:
     """Return what may be faster by more than the margin, with 95% confidence each.
 
     The most promising come first: those with the lowest bound of how many times as slow they are.
@@ -224,7 +226,7 @@ def rivals_of(leader: Estimate, able: Sequence[Estimate]) -> list[Estimate]:
     return [each for _, each in sorted(open_ones, key=lambda pair: pair[0])]
 
 
-def _lowest_ratio(one: Estimate, leader: Estimate) -> float:
+def _lowest_ratio(one: ChoiceEstimate, leader: ChoiceEstimate) -> float:
     error = math.hypot(one.log_error, leader.log_error)
     return math.log(one.cost / leader.cost) - Z * error
 

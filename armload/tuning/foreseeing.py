@@ -13,7 +13,7 @@ from armload.engines.prediction import Prediction
 from armload.models.model import Model
 from armload.runs.predicting import expected, known_there
 from armload.runs.session import Session
-from armload.tuning.space import Prior
+from armload.tuning.space import Feasibility
 
 _HELD = ("fits", "unknown")
 
@@ -54,7 +54,7 @@ class Foreseeing:
         need: MemoryNeed,
         *,
         cost: Callable[[Prediction], float | None] = lambda _: None,
-    ) -> Prior:
+    ) -> Feasibility:
         """Say what is expected of a setting.
 
         Args:
@@ -63,15 +63,15 @@ class Foreseeing:
             cost: what is to be small, of a prediction.
         """
         if reason := self._impossible(plan, need):
-            return Prior(hopeless=reason)
+            return Feasibility(hopeless=reason)
         found = self._predicted(plan, need)
         if found.verdict == "cannot run":
             within = within_group(self._where.found.conditions)
             board = self._where.connection.board.name
-            return Prior(hopeless=refusal(self._model.name, board, found, within).rstrip("."))
+            return Feasibility(hopeless=refusal(self._model.name, board, found, within).rstrip("."))
         if self._usual.verdict in _HELD and found.verdict not in _HELD:
-            return Prior(hopeless="the weights would be read from storage for every token")
-        return Prior(cost=cost(found))
+            return Feasibility(hopeless="the weights would be read from storage for every token")
+        return Feasibility(cost=cost(found))
 
     def _impossible(self, plan: Plan, need: MemoryNeed) -> str:
         clusters = self._where.found.conditions.clusters

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 
 from armload.analysis.statistics import Ratio
-from armload.tuning.estimating import Estimate
+from armload.tuning.estimating import ChoiceEstimate
 from armload.tuning.record import Confirmation, Tuning
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Objective
@@ -25,7 +25,7 @@ def cost_words(objective: Objective, cost: float) -> str:
 
 def sentence_of(
     tuning: Tuning,
-    leader: Estimate,
+    leader: ChoiceEstimate,
     confirmation: Confirmation | None,
     default_cost: float | None,
     core_sets: Mapping[str, str],

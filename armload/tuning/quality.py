@@ -20,7 +20,7 @@ from armload.core.values import format_bytes
 from armload.tuning.record import Quality
 from armload.tuning.settings import keeps_text, scored
 from armload.tuning.space import Choice, Setting
-from armload.tuning.trial import Attempt, Outcome
+from armload.tuning.trial import Outcome, TrialAttempt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Judge:
         if setting.key == self._defaults.key and text and len(text) > len(self._text or ""):
             self._text = text
 
-    def judged(self, setting: Setting, attempt: Attempt) -> Judged:
+    def judged(self, setting: Setting, attempt: TrialAttempt) -> Judged:
         """Say what the attempt shows of memory and text, and what is known from checks."""
         found = self._seen(setting, attempt)
         is_known = self._key(setting) in self._known
@@ -110,7 +110,7 @@ class Judge:
         if quality.kl_mean is not None or quality.accuracy is not None:
             self._known[self._key(setting)] = (quality, judged.outcome.reason)
 
-    def _seen(self, setting: Setting, attempt: Attempt) -> Judged:
+    def _seen(self, setting: Setting, attempt: TrialAttempt) -> Judged:
         outcome = attempt.outcome
         if outcome.status != "measured":
             return Judged(outcome=outcome, quality=Quality())

@@ -16,9 +16,9 @@ import random
 from collections.abc import Callable
 
 from armload.tuning.estimating import (
+    ChoiceEstimate,
     Ended,
-    Estimate,
-    Standing,
+    SearchStanding,
     Tried,
     chance,
     drawn_from,
@@ -29,7 +29,7 @@ from armload.tuning.estimating import (
     spread,
 )
 from armload.tuning.record import Violation
-from armload.tuning.space import Choice, Prior, Setting, Space
+from armload.tuning.space import Choice, Feasibility, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 
 MOST_OF_ONE = 8
@@ -67,18 +67,18 @@ class Search:
         seed: int,
         most_trials: int | None,
         rungs: int,
-        prior: Callable[[Setting], Prior] | None = None,
+        prior: Callable[[Setting], Feasibility] | None = None,
     ) -> None:
         self.space = space
         self._seed = seed
         self._most_trials = most_trials
         self._top = rungs - 1
         self._prior = prior
-        self._expected: dict[Key, Prior] = {}
+        self._expected: dict[Key, Feasibility] = {}
         self._tried: dict[Key, Tried] = {}
         self._told = 0
-        self._estimates: list[Estimate] = []
-        self._able: list[Estimate] = []
+        self._estimates: list[ChoiceEstimate] = []
+        self._able: list[ChoiceEstimate] = []
         self._upcoming: Trial | Ended | None = None
 
     def ask(self) -> Trial | None:
@@ -108,11 +108,11 @@ class Search:
         return {key: found.hopeless for key, found in self._expected.items() if found.hopeless}
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> SearchStanding:
         """How it stands."""
         leader = leader_of(self._able)
         next_one = self._next()
-        return Standing(
+        return SearchStanding(
             leader=leader,
             rivals=tuple(rivals_of(leader, self._able)) if leader else (),
             violation=self._violation(leader),
@@ -145,7 +145,7 @@ class Search:
             return "equal"
         return "all tried" if is_patient else "separated"
 
-    def _is_patient(self, leader: Estimate | None) -> bool:
+    def _is_patient(self, leader: ChoiceEstimate | None) -> bool:
         since = self._of(leader).order if leader else 0
         return len(self._tried) - since <= PATIENCE
 
@@ -153,7 +153,9 @@ class Search:
         raced = self._told - len(self._tried)
         return len(self._tried) <= self._by_chance or len(self._tried) < _NEW_FOR_EACH_RACED * raced
 
-    def _raced(self, leader: Estimate | None, rivals: list[Estimate]) -> Estimate | None:
+    def _raced(
+        self, leader: ChoiceEstimate | None, rivals: list[ChoiceEstimate]
+    ) -> ChoiceEstimate | None:
         # LUCB (Kalyanakrishnan et al., 2012): of the leader and the most promising rival, the one
         # that is less well known.
         if leader is None:
@@ -196,9 +198,9 @@ class Search:
     def _is_wanted(self, setting: Setting) -> bool:
         return setting.key not in self._tried and not self._expectation(setting).hopeless
 
-    def _expectation(self, setting: Setting) -> Prior:
+    def _expectation(self, setting: Setting) -> Feasibility:
         if self._prior is None:
-            return Prior()
+            return Feasibility()
         if setting.key not in self._expected:
             self._expected[setting.key] = self._prior(setting)
         return self._expected[setting.key]
@@ -208,7 +210,7 @@ class Search:
         bad = max((cost for _, cost in good), default=0.0) + _WORSE_THAN_ALL
         return good + [(each.setting, bad) for each in self._tried.values() if not each.may_win]
 
-    def _violation(self, leader: Estimate | None) -> Violation | None:
+    def _violation(self, leader: ChoiceEstimate | None) -> Violation | None:
         broken = [each for each in self._estimates if self._of(each).violates]
         fastest = min(broken, key=lambda each: each.cost, default=None)
         if fastest is None or (leader is not None and fastest.cost >= leader.cost):
@@ -216,5 +218,5 @@ class Search:
         reason = self._of(fastest).violates
         return Violation(setting=fastest.setting, cost=fastest.cost, reason=reason)
 
-    def _of(self, estimate: Estimate) -> Tried:
+    def _of(self, estimate: ChoiceEstimate) -> Tried:
         return self._tried[estimate.setting.key]

@@ -14,10 +14,10 @@ from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.core.workspace import runs_folder
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.runs import store
 from armload.tuning.confirming import Compared, UnconfirmedError, confirm
-from armload.tuning.estimating import Ended, Estimate, Standing
+from armload.tuning.estimating import ChoiceEstimate, Ended, SearchStanding
 from armload.tuning.outcome_words import cost_words, sentence_of
 from armload.tuning.quality import Judge, Judged
 from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, TuningFolder
@@ -26,7 +26,7 @@ from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.trial import Measurer, Outcome, Trial
 
-Report = Callable[[TuningEntry, Standing], None]
+Report = Callable[[TuningEntry, SearchStanding], None]
 """Is called with every trial, and how the search stands after it."""
 
 _WHY: Mapping[Ended, str] = {
@@ -102,7 +102,7 @@ class Searching:
                     continue
             return self._result(leader, standing, confirmation, ended)
 
-    def _candidate(self, standing: Standing) -> Estimate | None:
+    def _candidate(self, standing: SearchStanding) -> ChoiceEstimate | None:
         """Return what is to be compared with the defaults: the leader, if that is another one."""
         leader = standing.leader
         if leader is None or leader.setting.key != self._defaults.key:
@@ -153,7 +153,7 @@ class Searching:
         leader = self._search.standing.leader
         return leader is None or (outcome.cost or 0.0) < leader.cost
 
-    def _passes(self, leader: Estimate) -> bool:
+    def _passes(self, leader: ChoiceEstimate) -> bool:
         """Check a leader that came so far without: its trials were short, or it was no leader."""
         began_s = time.monotonic()
         if self._judge.needs_check(leader.setting):
@@ -173,7 +173,7 @@ class Searching:
         words = words_of(leader, self._defaults, self._core_sets)
         self._progress.say(f"Comparing with the defaults, in turn: {words}.")
 
-        def measure(setting: Setting, place: Place) -> Outcome:
+        def measure(setting: Setting, place: SweepPoint) -> Outcome:
             attempt = self._measurer.measure(setting, self._measurer.rungs - 1, place)
             return self._judge.judged(setting, attempt).outcome
 
@@ -214,11 +214,11 @@ class Searching:
                 with contextlib.suppress(ArmloadError):  # it was deleted meanwhile, or is no run
                     self._take_reference(entry.trial, store.load(_run_folder(run)).text)
 
-    def _place(self, setting: Setting, number: int) -> Place:
+    def _place(self, setting: Setting, number: int) -> SweepPoint:
         cell = self._cells.setdefault(setting.key, len(self._cells))
-        return Place(sweep=self._tuned.tuning.id, cell=cell, round=number)
+        return SweepPoint(sweep=self._tuned.tuning.id, cell=cell, round=number)
 
-    def _next_trial(self, leader: Estimate) -> Trial:
+    def _next_trial(self, leader: ChoiceEstimate) -> Trial:
         return Trial(number=len(self._tuned.entries), setting=leader.setting, rung=leader.rung)
 
     def _default_cost(self) -> float | None:
@@ -242,8 +242,8 @@ class Searching:
 
     def _result(
         self,
-        leader: Estimate,
-        standing: Standing,
+        leader: ChoiceEstimate,
+        standing: SearchStanding,
         confirmation: Confirmation | None,
         ended: str,
     ) -> Result:

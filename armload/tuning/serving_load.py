@@ -11,7 +11,7 @@ from armload.analysis.wording.findings import text_fault
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.model_program import peak_memory
 from armload.engines.plan import ServingPlan
 from armload.engines.server import plan_for, serving_need
@@ -26,14 +26,14 @@ from armload.serving.planning import serving_plan_of
 from armload.serving.readiness import check_service
 from armload.serving.service import Service, target_of_service
 from armload.serving.starting import one_request, served_there
-from armload.serving.target import Extent, Pace
+from armload.serving.target import LoadLevel, StopCondition
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import read_lengths, workload_of
 from armload.tuning.foreseeing import Foreseeing
 from armload.tuning.settings import options_of
-from armload.tuning.space import Prior, Setting
-from armload.tuning.trial import Attempt, Outcome, Status
-from armload.tuning.wish import DIALECT, Requests
+from armload.tuning.space import Feasibility, Setting
+from armload.tuning.trial import Outcome, Status, TrialAttempt
+from armload.tuning.wish import DIALECT, TunedLoad
 
 _SHARES = (1 / 4, 1)
 """Of the requests, on each rung."""
@@ -60,7 +60,7 @@ class ServiceLoads:
         self,
         where: Session,
         model: Model,
-        requests: Requests,
+        requests: TunedLoad,
         seed: int,
         progress: Progress,
         *,
@@ -76,14 +76,14 @@ class ServiceLoads:
         usual = one_request(plan_for(model, ServingPlan()))
         self._foreseeing = Foreseeing(where, model, usual, most_rss_bytes=most_rss_bytes)
 
-    def prior(self, setting: Setting) -> Prior:
+    def prior(self, setting: Setting) -> Feasibility:
         """Say what ``fit`` expects of the memory that a setting takes."""
         try:
             plan = self._plan(setting)
         except UsageError as error:
-            return Prior(hopeless=error.message.rstrip("."))
+            return Feasibility(hopeless=error.message.rstrip("."))
         if reason := too_short(plan, self._requests):
-            return Prior(hopeless=reason)
+            return Feasibility(hopeless=reason)
         one = one_request(plan).model_copy(
             update={
                 "batch_tokens": plan.batch_tokens,
@@ -92,7 +92,7 @@ class ServiceLoads:
         )
         return self._foreseeing.prior(one, serving_need(plan, self._model))
 
-    def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+    def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Serve a model with a setting, and put it under load."""
         del place  # a load is no run of a sweep
         try:
@@ -102,13 +102,13 @@ class ServiceLoads:
         except (ConnectError, BusyError):
             raise
         except ArmloadError as error:
-            return Attempt(outcome=Outcome(status="failed", reason=error.message))
+            return TrialAttempt(outcome=Outcome(status="failed", reason=error.message))
 
     def _plan(self, setting: Setting) -> ServingPlan:
         given = options_of(setting)
         return plan_for(self._model, serving_plan_of(given, "the setting"))
 
-    def _under_load(self, service: Service, rung: int) -> Attempt:
+    def _under_load(self, service: Service, rung: int) -> TrialAttempt:
         wanted = self._requests
         target = target_of_service(service, self._dialect)
         count = max(min(_FEWEST, self._count), round(_SHARES[rung] * self._count))
@@ -122,24 +122,26 @@ class ServiceLoads:
             most=count,
             progress=self._progress,
         )
-        extent = Extent(requests=count, timeout_s=wanted.timeout_s)
+        extent = StopCondition(requests=count, timeout_s=wanted.timeout_s)
         check_service(target, work.ask(0), extent.timeout_s)
         loading = LoadRunner(
             *(target, work, Arrivals(kind="seed"), self._seed, self._progress), wanted.objectives
         )
-        pace = Pace(concurrency=service.plan.slots)
+        pace = LoadLevel(concurrency=service.plan.slots)
         if wanted.rate is not None:
-            pace = Pace(rate=wanted.rate)
+            pace = LoadLevel(rate=wanted.rate)
         return self._attempt(*loading.point(pace, extent), count)
 
-    def _attempt(self, kept: LoadFolder, records: Sequence[RequestRecord], count: int) -> Attempt:
+    def _attempt(
+        self, kept: LoadFolder, records: Sequence[RequestRecord], count: int
+    ) -> TrialAttempt:
         outcome = outcome_of(kept.load, records, self._requests, times=self._count / count)
         _, steps = read_trace(kept.trace_file(0))
         memory = peak_memory([step for step in steps if step.model == 0])
-        return Attempt(outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None)
+        return TrialAttempt(outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None)
 
 
-def too_short(plan: ServingPlan, wanted: Requests) -> str:
+def too_short(plan: ServingPlan, wanted: TunedLoad) -> str:
     """Say why a slot does not hold a request with its answer; nothing where it does."""
     least = wanted.context_tokens
     if plan.context_tokens >= least:
@@ -151,7 +153,7 @@ def too_short(plan: ServingPlan, wanted: Requests) -> str:
 
 
 def outcome_of(
-    load: Load, records: Sequence[RequestRecord], wanted: Requests, *, times: float = 1.0
+    load: Load, records: Sequence[RequestRecord], wanted: TunedLoad, *, times: float = 1.0
 ) -> Outcome:
     """Return what a load of one point says of its setting.
 
@@ -169,7 +171,7 @@ def outcome_of(
     return Outcome(status=status, cost=cost, reason=reason, evidence=(load.id,))
 
 
-def _count(wanted: Requests, seed: int) -> int:
+def _count(wanted: TunedLoad, seed: int) -> int:
     if wanted.rate is None or wanted.duration_s is None:
         return wanted.requests or 0
     schedule = Arrivals(kind="seed").schedule(

@@ -12,7 +12,7 @@ from pydantic import Field
 from armload.core.values import Value
 
 
-class Prior(Value):
+class Feasibility(Value):
     """What a prediction says about a setting.
 
     Attributes:

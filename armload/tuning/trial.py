@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from armload.core.values import Value
-from armload.engines.job import Place
-from armload.tuning.space import Prior, Setting
+from armload.engines.job import SweepPoint
+from armload.tuning.space import Feasibility, Setting
 
 Status = Literal["measured", "failed", "violates"]
 """``violates``: it was measured, and breaks a constraint, so it cannot win."""
@@ -51,7 +51,7 @@ class Outcome(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class TrialAttempt:
     """What one measurement of a setting gave.
 
     Attributes:
@@ -72,10 +72,10 @@ class Measurer(Protocol):
     def rungs(self) -> int:
         """How many lengths of a measurement there are."""
 
-    def prior(self, setting: Setting) -> Prior:
+    def prior(self, setting: Setting) -> Feasibility:
         """Say what is expected of a setting."""
 
-    def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+    def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Measure a setting.
 
         Raises:

@@ -18,8 +18,15 @@ from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.request import Request
 from armload.runs.session import Session, session
-from armload.tuning.checks import Divergence, RightAnswers
-from armload.tuning.choices import SEARCHED, Offer, core_sets, listed, require_feasible, space_of
+from armload.tuning.checks import DivergenceCheck, RightAnswers
+from armload.tuning.choices import (
+    SEARCHED,
+    AvailableChoices,
+    core_sets,
+    listed,
+    require_feasible,
+    space_of,
+)
 from armload.tuning.continuing import Continuations
 from armload.tuning.quality import Check, Judge
 from armload.tuning.record import Tuning, TuningFolder, new_tuning
@@ -29,12 +36,12 @@ from armload.tuning.serving_load import ServiceLoads
 from armload.tuning.settings import check_path, default_path, write_plan
 from armload.tuning.space import Setting, Space
 from armload.tuning.trial import Measurer
-from armload.tuning.wish import Wish
+from armload.tuning.wish import TuningRequest
 
 
 def tune(
     request: Request,
-    wish: Wish,
+    wish: TuningRequest,
     progress: Progress,
     *,
     output: Path | None,
@@ -98,7 +105,7 @@ def tune(
     return tuned
 
 
-def _programs(wish: Wish) -> tuple[str, ...]:
+def _programs(wish: TuningRequest) -> tuple[str, ...]:
     programs = [SERVER if wish.requests is not None else PROGRAM]
     if "speculate" in SEARCHED[wish.objective]:
         narrowed = listed(wish.narrowing, wish.objective) if wish.narrowing else {}
@@ -110,7 +117,7 @@ def _programs(wish: Wish) -> tuple[str, ...]:
 
 
 def _measurer(
-    where: Session, model: Model, wish: Wish, progress: Progress, *, new: bool
+    where: Session, model: Model, wish: TuningRequest, progress: Progress, *, new: bool
 ) -> Measurer:
     most = wish.constraints.max_rss_bytes
     if wish.requests is not None:
@@ -123,20 +130,20 @@ def _measurer(
 
 
 def _checks(
-    where: Session, model: Model, wish: Wish, defaults: Setting, progress: Progress
+    where: Session, model: Model, wish: TuningRequest, defaults: Setting, progress: Progress
 ) -> list[Check]:
     checks: list[Check] = []
     constraints = wish.constraints
     if constraints.max_kld is not None:
         most, prompts = constraints.max_kld, wish.kld_prompts
-        checks.append(Divergence(where, model, defaults, prompts, most, progress))
+        checks.append(DivergenceCheck(where, model, defaults, prompts, most, progress))
     if constraints.min_accuracy is not None:
         wanted = constraints.min_accuracy
         checks.append(RightAnswers(where, wish.model, defaults, wanted, progress))
     return checks
 
 
-def offer_of(where: Session, model: Model, wish: Wish) -> Offer:
+def offer_of(where: Session, model: Model, wish: TuningRequest) -> AvailableChoices:
     """Return what board, model and program offer a search to choose from."""
     now = where.found.conditions
     program = where.binaries[SERVER if wish.requests is not None else PROGRAM].path
@@ -149,7 +156,7 @@ def offer_of(where: Session, model: Model, wish: Wish) -> Offer:
         usual = plan_for(model)
         is_streamed = are_streamed(usual, program, model, serving_need(usual, model), now)
     memory = BoardMemory.of(now)
-    return Offer(
+    return AvailableChoices(
         clusters=now.clusters,
         context_length=model.context_length,
         prompt_tokens=prompt_tokens,
@@ -158,7 +165,7 @@ def offer_of(where: Session, model: Model, wish: Wish) -> Offer:
     )
 
 
-def _described(where: Session, model: Model, wish: Wish, space: Space) -> Tuning:
+def _described(where: Session, model: Model, wish: TuningRequest, space: Space) -> Tuning:
     binary = where.binaries[SERVER if wish.requests is not None else PROGRAM]
     return new_tuning(
         board=where.connection.board.name,

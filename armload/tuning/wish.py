@@ -33,7 +33,7 @@ _ROOM_TOKENS = 8
 """llama-completion refuses a prompt that leaves fewer than four tokens of the context."""
 
 
-class Requests(Value):
+class TunedLoad(Value):
     """The load that a service is tuned for.
 
     Attributes:
@@ -76,7 +76,7 @@ class Requests(Value):
         return {name: each for name, each in named.items() if each is not None}
 
 
-class Wish(Value):
+class TuningRequest(Value):
     """What is searched, and how long.
 
     Attributes:
@@ -94,7 +94,7 @@ class Wish(Value):
     narrowing: Path | None = None
     constraints: Constraints = Constraints()
     work: Options = Options()
-    requests: Requests | None = None
+    requests: TunedLoad | None = None
     kld_prompts: tuple[str, ...] = ()
     seed: int = 1
     max_trials: int | None = None
@@ -117,7 +117,7 @@ class Wish(Value):
         if self.constraints.min_accuracy is not None:
             _check_questions(self.constraints.min_accuracy)
 
-    def _check_served(self, requests: Requests) -> None:
+    def _check_served(self, requests: TunedLoad) -> None:
         if self.constraints.max_kld is not None and not self.kld_prompts:
             raise UsageError(
                 f"--max-kld with --for {self.objective} needs texts to compare distributions on.",
@@ -145,7 +145,7 @@ class Wish(Value):
         sums = "".join(hashlib.sha256(text).hexdigest() for text in texts)
         return hashlib.sha256(sums.encode()).hexdigest() if texts else ""
 
-    def for_model(self, context_length: int) -> Wish:
+    def for_model(self, context_length: int) -> TuningRequest:
         """Return the same with the usual prompt, where none was asked for.
 
         Args:

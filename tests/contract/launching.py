@@ -7,15 +7,15 @@ from pathlib import Path, PurePosixPath
 from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
-from armload.deploy.follow import Growth, follow
-from armload.deploy.launch import Beforehand, Upkeep, launch
+from armload.deploy.follow import ProgressUpdate, follow
+from armload.deploy.launch import Beforehand, ServiceOptions, launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import RENEW_EVERY_S, Lease
 
 JOB = b'{"id": "run"}'
 
 
-def nothing(now: Growth) -> None:
+def nothing(now: ProgressUpdate) -> None:
     """Follow a run without looking."""
     del now
 
@@ -34,7 +34,7 @@ def launched(
     beforehand: Beforehand | None = None,
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
-    upkeep: Upkeep | None = None,
+    upkeep: ServiceOptions | None = None,
 ) -> PurePosixPath:
     """Start a program; return its folder."""
     folder = Layout(workdir=workdir).run(name)

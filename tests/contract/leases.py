@@ -11,11 +11,11 @@ from armload.boards.virtual.process import Started
 from armload.core.progress import Progress, Silent
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, leased
-from armload.deploy.owner import Owner
+from armload.deploy.owner import LeaseHolder
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
-SOMEBODY = Owner(
+SOMEBODY = LeaseHolder(
     user="ann", workstation="thinkpad-0a1b", process=Started(pid=os.getpid(), start_mark="1")
 )
 
@@ -38,7 +38,7 @@ def uptime_s() -> int:
 
 def put_up(
     workdir: PurePosixPath,
-    owner: Owner,
+    owner: LeaseHolder,
     *,
     token: str = "other",
     boot: str = BOOT_ID,

@@ -13,7 +13,7 @@ from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.follow import follow, stop
 from armload.deploy.heartbeat import Attention, attend, note_port
-from armload.deploy.launch import Upkeep
+from armload.deploy.launch import ServiceOptions
 from armload.deploy.lease import claims
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import taken
@@ -29,8 +29,8 @@ def secret(workdir: PurePosixPath) -> Path:
     return path
 
 
-def upkeep(secret: Path, *, log_limit_bytes: int = 1 << 20) -> Upkeep:
-    return Upkeep(
+def upkeep(secret: Path, *, log_limit_bytes: int = 1 << 20) -> ServiceOptions:
+    return ServiceOptions(
         patience_s=PATIENCE_S,
         log_every_s=1,
         log_limit_bytes=log_limit_bytes,

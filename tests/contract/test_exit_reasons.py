@@ -18,7 +18,7 @@ from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_peaks
-from armload.deploy.follow import CutShortError, Growth, end_orphan, follow, stop
+from armload.deploy.follow import CutShortError, ProgressUpdate, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import PROGRAM_FOLDER, Layout
 from tests.faults import mounted
@@ -202,7 +202,7 @@ def test_a_run_without_its_script_is_lost_and_its_program_ended(
     folder = ended.launched("sleep", "600")
     killed: list[int] = []
 
-    def kill(now: Growth) -> None:
+    def kill(now: ProgressUpdate) -> None:
         if not killed:
             killed.append(int(Path(folder / "wrapper").read_text()))
             os.kill(killed[0], 9)

@@ -22,7 +22,7 @@ from armload.core.shell import quote
 from armload.deploy.collect import MOST_FILES, collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.exit_record import read_peaks
-from armload.deploy.follow import Growth, end_orphan, follow, stop
+from armload.deploy.follow import ProgressUpdate, end_orphan, follow, stop
 from armload.deploy.layout import PROGRAM_FOLDER, Layout
 from armload.deploy.stored import list_runs
 from tests.contract.launching import launched, nothing, run_to_end, waiting_for
@@ -90,7 +90,7 @@ def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_pat
     folder = launched(host, board.workdir, "sh", "-c", script)
     seen, lines = [], list[str]()
 
-    def grown(now: Growth) -> None:
+    def grown(now: ProgressUpdate) -> None:
         seen.append((now.steps, now.lines, now.text))
         lines.extend(now.new_lines)
         if now.steps and now.text:
@@ -128,7 +128,7 @@ def test_a_run_whose_script_is_killed_is_called_interrupted(
     folder = launched(host, board.workdir, "sleep", "600")
     killed = False
 
-    def grown(now: Growth) -> None:
+    def grown(now: ProgressUpdate) -> None:
         nonlocal killed
         if not killed:
             killed = True

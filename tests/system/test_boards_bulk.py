@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.board import SshAddress
-from armload.boards.host import ChosenWay
+from armload.boards.host import TransportChoice
 from armload.boards.ssh import BULK_BYTES, SshHost
 from armload.core.errors import ConnectError
 from tests import cpuinfo
@@ -52,7 +52,7 @@ def local(tmp_path: Path) -> Path:
     return path
 
 
-def arrives(address: SshAddress, local: Path, *, offset: int = 0) -> ChosenWay:
+def arrives(address: SshAddress, local: Path, *, offset: int = 0) -> TransportChoice:
     """Send a file and read it back; return the way it took."""
     remote = local.with_name("remote file")
     if offset:
@@ -197,7 +197,7 @@ def test_a_file_that_is_continued_is_sent_from_there(server: SshAddress, local: 
     assert arrives(server, local, offset=1000).chosen == "the system's ssh"
 
 
-def encryption(address: SshAddress) -> ChosenWay:
+def encryption(address: SshAddress) -> TransportChoice:
     host = SshHost(address, "my-board")
     (way,) = (way for way in host.ways() if way.purpose == "encryption")
     host.close()

@@ -13,9 +13,9 @@ import pytest
 
 from armload.boards.board import HdcReach, SshAddress
 from armload.boards.failures import SwitchedOffError
-from armload.boards.forward import Relay
+from armload.boards.forward import Proxy
 from armload.boards.hdc import HdcHost
-from armload.boards.host import ChosenWay
+from armload.boards.host import TransportChoice
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
 from armload.core.errors import BoardError, ConnectError
@@ -37,7 +37,7 @@ def hdc(tmp_path: Path) -> Iterator[Hdc]:
         yield device
 
 
-def way_of(host: SshHost) -> ChosenWay:
+def way_of(host: SshHost) -> TransportChoice:
     (way,) = (way for way in host.ways() if way.purpose == "port forwarding")
     return way
 
@@ -119,7 +119,7 @@ def test_the_systems_ssh_is_used_where_it_can_log_in(
 @contextmanager
 def cut_off(
     folder: Path, why_gone: Callable[[], SwitchedOffError | None] = lambda: None
-) -> Iterator[tuple[SshAddress, Relay]]:
+) -> Iterator[tuple[SshAddress, Proxy]]:
     """Forward the port of an echo service over a server that is gone by now."""
     with service(Echo) as port, ExitStack() as stack:
         with openssh(folder) as address:

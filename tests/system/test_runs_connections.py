@@ -19,9 +19,9 @@ from armload.boards.board import SshAddress
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
-from armload.core.progress import Silent, Step
+from armload.core.progress import ProgressStep, Silent
 from armload.deploy.collect import collect
-from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, Growth, Seen, follow
+from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, FollowBuffer, ProgressUpdate, follow
 from armload.deploy.launch import launch
 from tests.contract.launching import launched
 from tests.servers import openssh
@@ -82,7 +82,9 @@ class BreaksOnce(Silent):
         self._after_bytes = after_bytes
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         yield self
 
     def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
@@ -151,7 +153,7 @@ def test_what_was_seen_before_a_restart_is_kept_once(tmp_path: Path) -> None:
     def lines(words: str) -> list[bytes]:
         return [json.dumps({"step": word}).encode() for word in words]
 
-    seen = Seen(tmp_path)
+    seen = FollowBuffer(tmp_path)
     seen.lines(0, lines("ab"))
     seen.lines(2, lines("c"))
     seen.lines(0, lines("a"))
@@ -161,7 +163,7 @@ def test_what_was_seen_before_a_restart_is_kept_once(tmp_path: Path) -> None:
     seen.text(3, b" two")
     with (tmp_path / SEEN_TRACE).open("ab") as file:
         file.write(b'{"half": "a l')
-    again = Seen(tmp_path)
+    again = FollowBuffer(tmp_path)
     again.lines(0, lines("abc"))
     again.lines(3, lines("de"))
     again.text(0, b"One t")
@@ -180,7 +182,7 @@ def test_half_a_line_that_is_followed_is_no_line_yet(tmp_path: Path) -> None:
         'printf \'0}\\n{"step":1}\\n{"st\' >>"$ARMLOAD_TRACE"'
     )
 
-    def grown(now: Growth) -> None:
+    def grown(now: ProgressUpdate) -> None:
         steps.append(now.steps)
         if now.text:
             (tmp_path / "gate").touch()

@@ -15,7 +15,7 @@ from armload.engines.scorer import SCORER
 from armload.models.find import model_called
 from armload.runs.request import Request
 from armload.runs.session import session
-from armload.tuning.checks import Divergence
+from armload.tuning.checks import DivergenceCheck
 from armload.tuning.space import Setting
 from tests.person import Person
 from tests.system.serving import in_place_of, serving
@@ -124,7 +124,7 @@ def test_a_cache_type_that_changes_the_distributions_is_kept_out_by_max_kld(ann:
     with in_place_of(ann), session(Request(board="loop"), (SCORER,), Silent()) as where:
         for most, violates in ((1e-7, True), (10.0, False)):
             model = model_called(PROBLEMS, Silent())
-            check = Divergence(where, model, defaults, ["Once upon a time"], most, Silent())
+            check = DivergenceCheck(where, model, defaults, ["Once upon a time"], most, Silent())
             quality, reason = check(quantised, None)
             assert quality.kl_mean is not None
             assert 1e-7 < quality.kl_mean < 10

@@ -24,7 +24,7 @@ from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.state import machine_folder, powered_state, socket_path
 from armload.core.errors import ConnectError, MissingToolError
-from armload.core.progress import Silent, Step
+from armload.core.progress import ProgressStep, Silent
 from armload.core.workspace import data_path
 from tests.virtual_boards import (
     cut_the_power,
@@ -271,7 +271,9 @@ def test_board_whose_start_was_cut_short_is_waited_for_not_taken_for_ready() -> 
 
 class CtrlCWhileBooting(Silent):
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         if label.startswith("Booting"):
             assert (total, unit) == (None, ""), "nobody knows how long a boot takes"
             raise KeyboardInterrupt

@@ -11,15 +11,15 @@ from armload.analysis.measurement import measurement_of
 from armload.boards.board import load_board
 from armload.boards.probe import parse_probe
 from armload.build.binary import FeatureUse
-from armload.build.fit import Fit
+from armload.build.fit import Compatibility
 from armload.build.inspection import Inspection
 from armload.build.shelf import ShelvedBuild
-from armload.core.cache import CacheItem, Kind
+from armload.core.cache import CacheItem, CacheKind
 from armload.core.workspace import data_names
-from armload.deploy.clean import Entry
+from armload.deploy.clean import BoardItem
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
-from armload.models.model_summary import Anatomy, CacheSize, Section, TypeShare
+from armload.models.model_summary import CacheSize, ModelSummary, Section, TypeShare
 from armload.report.binaries import binaries_table, inspection_table
 from armload.report.boards import boards_table, contents_table, probe_table
 from armload.report.cache import builds_table, kinds_table
@@ -48,8 +48,8 @@ BINARIES = tuple(
 PLANS = tuple(Plan(threads=threads) for threads in (1, 2, 4))
 
 
-def _anatomy() -> Anatomy:
-    return Anatomy(
+def _anatomy() -> ModelSummary:
+    return ModelSummary(
         path=MODEL,
         sha256="f" * 64,
         size_bytes=3_179_131_104,
@@ -99,7 +99,7 @@ def _inspection() -> RenderableType:
         features=FEATURES,
     )
     fits = [
-        Fit(target=name, verdict="no", reason=f"the CPU lacks {', '.join(lacks)}")
+        Compatibility(target=name, verdict="no", reason=f"the CPU lacks {', '.join(lacks)}")
         for name, lacks in (("rpi4", ["asimddp", "asimdhp"]), ("rk3568", ["lrcpc", "atomics"] * 4))
     ]
     return inspection_table(inspection, fits)
@@ -133,9 +133,9 @@ def _comparison(*, same: bool) -> RenderableType:
 
 
 def _kinds() -> RenderableType:
-    def kind(name: str, what: str, again: str) -> Kind:
+    def kind(name: str, what: str, again: str) -> CacheKind:
         item = CacheItem(label=name, paths=(HOME / name,), size_bytes=1_234_567_890)
-        return Kind(name=name, what=what, again=again, items=(item,))
+        return CacheKind(name=name, what=what, again=again, items=(item,))
 
     kinds = [
         kind(
@@ -152,14 +152,14 @@ def every_table() -> dict[str, RenderableType]:
     virtual = load_board("virtual-dayu200")
     found = parse_probe(output(core(0) + core(1)), virtual.name)
     entries = [
-        Entry(
+        BoardItem(
             name=PurePosixPath("runs") / quick_run().id,
             kind="run",
             state="uncollected",
             size_bytes=120_000,
             used_days=None,
         ),
-        Entry(
+        BoardItem(
             name=PurePosixPath("models/4e5f6a7b8c9d"),
             kind="model",
             state="unused",

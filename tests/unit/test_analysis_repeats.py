@@ -26,7 +26,7 @@ from armload.bench.sweep import Sweep, SweepEntry, SweepFolder
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.deploy.exit_reason import Exit
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.runs import store
 from tests.unit.findings import finding as finding_of
@@ -52,7 +52,7 @@ def run(
     return base.model_copy(
         update={
             "id": f"{base.id}-{number}",
-            "place": Place(sweep="s", cell=0, round=number, precision=precision),
+            "place": SweepPoint(sweep="s", cell=0, round=number, precision=precision),
             "summary": Summary(
                 ttft_s=1,
                 prefill_tps=9,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from armload.analysis.sanity import departure
-from armload.analysis.speculation import Speculation, WithoutSpeculation, beside_plain
+from armload.analysis.speculation import SpeculationResult, WithoutSpeculation, beside_plain
 from armload.analysis.summary import summarise, token_times
 from armload.engines.trace import Step
 from tests.unit.samples import step, trace
@@ -44,7 +44,7 @@ STEPS = (
 ENDED = trace().model_copy(update={"last_accepted_tokens": 2})
 
 
-def speculation(steps: Sequence[Step] = STEPS) -> Speculation:
+def speculation(steps: Sequence[Step] = STEPS) -> SpeculationResult:
     found = summarise(ENDED, steps, speculates=True).speculation
     assert found is not None
     return found

@@ -22,14 +22,14 @@ from armload.core.progress import Silent
 from armload.core.values import as_json
 from armload.core.workspace import runs_folder
 from armload.deploy.exit_reason import Exit
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from armload.report.cells import cells_of
 from armload.report.settings import differing, settings_of
 from armload.report.sweep import (
-    Lines,
+    SweepLines,
     cell_results,
     names_of_cells,
     notes,
@@ -168,8 +168,8 @@ def test_a_sweep_and_a_report_say_the_same_of_the_same_choices() -> None:
 
 
 def test_progress_has_a_line_for_every_run() -> None:
-    lines = Lines(sweep(Plan(threads=1), Plan(threads=2), repeats=1), done=1)
-    place = Place(sweep="s", cell=1, round=1)
+    lines = SweepLines(sweep(Plan(threads=1), Plan(threads=2), repeats=1), done=1)
+    place = SweepPoint(sweep="s", cell=1, round=1)
     assert lines.head().startswith("run  prefill   decode")
     assert lines.line(place, run(12.34)) == "2/4     9.00     12.3  threads 2: valid"
     assert "warm-up" in lines.line(place.model_copy(update={"warm_up": True}), run(1))

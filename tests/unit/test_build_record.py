@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.order import Order
+from armload.build.order import BuildRequest
 from armload.build.record import Inputs
 from armload.build.target import Target, load_target
 from armload.core.errors import DataError, UsageError
@@ -58,7 +58,7 @@ def test_equal_inputs_have_equal_ids_of_twelve_digits() -> None:
 
 def test_other_programs_of_the_same_build_are_other_work_for_a_build_host() -> None:
     def work_id(*programs: str) -> str:
-        return Order(
+        return BuildRequest(
             build_id=INPUTS.build_id,
             target=INPUTS.target,
             cpu_flags=(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armload.build.git import Answer
+from armload.build.git import GitAnswer
 from armload.build.repository import address_of, failure, shown
 from armload.core.errors import BuildError, UsageError
 
@@ -139,7 +139,7 @@ def test_git_s_words_become_one_clear_error(
 ) -> None:
     address = address_of("https://x.org/y")
     assert address is not None
-    error = failure(address, Answer(128, "", stderr))
+    error = failure(address, GitAnswer(128, "", stderr))
     assert isinstance(error, kind)
     assert message in error.message
     assert error.message.startswith("https://x.org/y: ")
@@ -150,4 +150,4 @@ def test_an_address_that_git_repeats_is_shown_without_its_login() -> None:
     address = address_of("https://me:s3cret@x.org/y")
     assert address is not None
     stderr = "fatal: unable to access 'https://me:s3cret@x.org/y/': Connection refused"
-    assert "s3cret" not in str(failure(address, Answer(128, "", stderr)))
+    assert "s3cret" not in str(failure(address, GitAnswer(128, "", stderr)))

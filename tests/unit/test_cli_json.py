@@ -26,7 +26,7 @@ from armload.core import errors
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Silent
 from armload.core.values import ValueList, as_json
-from armload.deploy.clean import Entry
+from armload.deploy.clean import BoardItem
 from armload.deploy.lease import Claim
 from armload.deploy.owner import this_process
 from armload.deploy.rates import Missing
@@ -131,7 +131,7 @@ PROBED = ProbedBoard(
     rates_missing=Missing(memory="not measured", storage="not measured"),
     in_use_by=(CLAIM,),
 )
-ENTRY = Entry(
+ENTRY = BoardItem(
     name=PurePosixPath("runs/a"), kind="run", state="collected", size_bytes=None, used_days=None
 )
 

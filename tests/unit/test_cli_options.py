@@ -11,7 +11,7 @@ import pytest
 from armload.bench.options import Options, _listed_options, read_options
 from armload.cli import reference
 from armload.cli.help import grouped, shown
-from armload.cli.options import Output
+from armload.cli.options import OutputOptions
 from armload.cli.verb import Verb
 from armload.core.errors import DataError, UsageError
 from armload.core.options import Duration, Names, Option, OptionGroup, Share, declared_options
@@ -64,7 +64,7 @@ def test_every_option_of_a_plan_is_one_of_bench_and_of_plan_files() -> None:
     assert {"threads", "n-predict", "resident", "time-limit"} <= of_plan
 
 
-class Words(Output):
+class Words(OutputOptions):
     """Options of each kind."""
 
     names: Annotated[Names, Option("some", several="commas")] = ()
@@ -87,8 +87,8 @@ def test_values_are_read_as_their_option_says(
     assert Words.typed({"files": "a,c"}).files == ("a", "c")
     assert Words.typed({}).given(Words.model_fields) == []
     assert words.given(("time", "share", "as_json")) == ["--time", "--share"]
-    part = words.part(Output)
-    assert (part, part.model_fields_set) == (Output(), set())
+    part = words.part(OutputOptions)
+    assert (part, part.model_fields_set) == (OutputOptions(), set())
 
 
 @pytest.mark.parametrize("text", ["0%", "100%", "-5", "half", "nan", "1e999"])

@@ -15,9 +15,9 @@ from gguf import GGUFReader
 from armload.build.source import pinned_source
 from armload.conversion.checkpoints.checking import (
     TOLERANCES,
+    ComparedLogits,
     DifferentText,
     Findings,
-    Logits,
     judge,
 )
 from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_outline
@@ -494,12 +494,12 @@ TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
             ),
         ),
         (
-            Findings(texts=19, logits=Logits(relative=0.03, **LOGITS)),
+            Findings(texts=19, logits=ComparedLogits(relative=0.03, **LOGITS)),
             "up to 0.4, in the median of the positions by 3.0% of their spread (at most 2% is",
         ),
         (Findings(window=4096, window_reached=False), "drops 'sliding_window': 4096"),
         (
-            Findings(window=512, logits=Logits(relative=0.03, **LOGITS)),
+            Findings(window=512, logits=ComparedLogits(relative=0.03, **LOGITS)),
             "drops 'sliding_window': 512",
         ),
     ],
@@ -518,5 +518,5 @@ def test_a_file_that_is_not_the_checkpoint_s_model_is_refused_with_both_results(
 def test_a_type_allows_for_its_own_rounding(checkpoint: Path) -> None:
     header = read_header(word_problems_model("word-problems:Q8_0"))
     for type_name, most in TOLERANCES.items():
-        found = Findings(logits=Logits(relative=most, **LOGITS))
+        found = Findings(logits=ComparedLogits(relative=most, **LOGITS))
         judge(read_checkpoint(checkpoint), found, header, type_name)

@@ -11,7 +11,7 @@ from armload.boards.virtual.shelf import board_kinds
 from armload.build.shelf import build_kinds
 from armload.core.cache import (
     CacheItem,
-    Kind,
+    CacheKind,
     decide,
     disk_usage,
     free,
@@ -87,7 +87,7 @@ def test_what_became_busy_since_it_was_looked_at_stays(cache: Path) -> None:
     answers = iter(["", "it runs"])
     path = filled(cache / "machines" / "one")
     item = CacheItem(label="one", paths=(path,), size_bytes=1, busy=lambda: next(answers))
-    kind = Kind(name="machines", what="", again="", items=(item,))
+    kind = CacheKind(name="machines", what="", again="", items=(item,))
     (done,) = free_all(decide([kind]), Silent())
     assert (done.fate, done.reason) == ("in use", "it runs")
     assert path.is_dir()
@@ -114,7 +114,7 @@ def test_the_rest_of_a_clean_that_was_stopped_goes_with_the_next(cache: Path) ->
 def test_what_cannot_be_deleted_is_named_and_the_rest_goes(cache: Path) -> None:
     stubborn = CacheItem(label="stubborn", paths=(Path("/proc/self"),), size_bytes=1)
     filled(cache / "sources" / "b")
-    kind = Kind(name="sources", what="", again="", items=(stubborn, *items_of("sources")))
+    kind = CacheKind(name="sources", what="", again="", items=(stubborn, *items_of("sources")))
     done = free_all(decide([kind]), Silent())
     assert [decision.fate for decision in done] == ["failed", "freed"]
     assert "/proc" in done[0].reason

@@ -11,7 +11,7 @@ import pytest
 
 from armload.core import locks
 from armload.core.locks import is_locked, locked, locked_now
-from armload.core.progress import Silent, Step
+from armload.core.progress import ProgressStep, Silent
 from tests.containers import contained, told_by
 from tests.unit.builds import held_elsewhere
 
@@ -28,7 +28,9 @@ class Ended(Silent):
         self.said.append(text)
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         self.steps.append(label)
         self._holder.kill()
         with super().step(label, total=total, unit=unit) as step:

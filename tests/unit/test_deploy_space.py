@@ -8,21 +8,21 @@ import pytest
 
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError
-from armload.deploy.upload import Space, ask_space
+from armload.deploy.upload import FreeSpace, ask_space
 
 HOST = LocalHost("kitchen")
 
 
 def test_the_figures_of_a_lack_of_room_add_up() -> None:
-    space = Space(free_bytes=1_000_000, advice="Do this.")
+    space = FreeSpace(free_bytes=1_000_000, advice="Do this.")
     with pytest.raises(BoardError) as caught:
         space.need(HOST, "watch (65.5 kB)", PurePosixPath("/data"), 65_536)
     assert caught.value.message == (
         "kitchen: no space for watch (65.5 kB): 1.0 MB free in /data; 65.5 kB to send and 4.2 MB "
         "kept free for the file system and the run's own files make 3.3 MB missing."
     )
-    Space(free_bytes=5_000_000, advice="").need(HOST, "watch", PurePosixPath("/data"), 65_536)
-    Space(free_bytes=None, advice="").need(HOST, "watch", PurePosixPath("/data"), 1 << 40)
+    FreeSpace(free_bytes=5_000_000, advice="").need(HOST, "watch", PurePosixPath("/data"), 65_536)
+    FreeSpace(free_bytes=None, advice="").need(HOST, "watch", PurePosixPath("/data"), 1 << 40)
 
 
 def test_only_folders_that_free_something_are_proposed(tmp_path: Path) -> None:

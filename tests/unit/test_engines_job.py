@@ -11,7 +11,7 @@ from armload.boards.probe import parse_probe
 from armload.core.errors import UsageError
 from armload.deploy.layout import Layout
 from armload.engines.completion import Completion
-from armload.engines.engine import Site
+from armload.engines.engine import RunContext
 from armload.engines.job import BoardRecord
 from armload.engines.plan import Plan
 from armload.runs.assemble import new_job
@@ -47,7 +47,7 @@ def described(
     engine = Completion(plan, binary(program), weights)
     where = on or board()
     check_cores(engine.settings, where, found)
-    site = Site(layout=Layout(workdir=where.workdir), found=found, launcher=("taskset", "c"))
+    site = RunContext(layout=Layout(workdir=where.workdir), found=found, launcher=("taskset", "c"))
     job = new_job(engine, where, site)
     return job.command, job.board
 

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.deploy.follow import Growth
+from armload.deploy.follow import ProgressUpdate
 from armload.engines.every import engine_called
 from armload.engines.importance import Importance, ImportancePlan
 from armload.engines.model_program import InPlace
@@ -84,9 +84,9 @@ def test_another_type_or_matrix_is_another_run(tmp_path: Path) -> None:
 
 def test_progress_is_the_tensor_that_is_written(tmp_path: Path) -> None:
     one = quantising(tmp_path)
-    now = Growth(steps=0, lines=4, text=LOG)
+    now = ProgressUpdate(steps=0, lines=4, text=LOG)
     assert (one.progress(now), one.total, one.note(now)) == (1, 48, "blk.0.attn_k.weight")
-    before = Growth(steps=0, lines=0, text="llama_model_loader: ...")
+    before = ProgressUpdate(steps=0, lines=0, text="llama_model_loader: ...")
     assert (one.progress(before), one.note(before)) == (0, "")
 
 
@@ -108,7 +108,9 @@ def test_a_text_goes_through_the_model_in_chunks(tmp_path: Path) -> None:
     words = one.command(site())
     assert option(words, "-f") == f"../../../models/{sha256[:12]}/t.txt"
     assert words[words.index("-o") :][2:8] == ("-c", "256", "-b", "256", "-ub", "256")
-    assert one.note(Growth(steps=0, lines=1, text="compute: computing over 12 chunks, n_ctx=256"))
+    assert one.note(
+        ProgressUpdate(steps=0, lines=1, text="compute: computing over 12 chunks, n_ctx=256")
+    )
     larger = ImportancePlan(text_sha256=sha256, chunk_tokens=512)
     again = Importance(larger, program, model(tmp_path / "m.gguf"), tmp_path / "t.txt")
     assert again.memory.own_bytes > one.memory.own_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import UsageError
-from armload.deploy.follow import Growth
+from armload.deploy.follow import ProgressUpdate
 from armload.engines.every import engine_called
 from armload.engines.job import Job
 from armload.engines.prediction import Sequences
@@ -75,7 +75,7 @@ def test_a_context_beyond_the_models_is_refused(tmp_path: Path) -> None:
 
 def test_progress_counts_answers_and_not_passes(tmp_path: Path) -> None:
     one = engine(tmp_path, {})
-    now = Growth(steps=700, lines=3, text='{"id":"secret"}\n')
+    now = ProgressUpdate(steps=700, lines=3, text='{"id":"secret"}\n')
     assert one.progress(now) == 3
     assert one.note(now) == "700 passes over the weights"
 

@@ -9,7 +9,7 @@ import pytest
 from armload.boards.probe import Probe
 from armload.core.errors import UsageError
 from armload.deploy.layout import Layout
-from armload.engines.engine import Site
+from armload.engines.engine import RunContext
 from armload.engines.job import BinaryRecord, Job, ModelRecord
 from armload.engines.plan import Plan
 from armload.engines.speculation import Speculation
@@ -34,7 +34,7 @@ def engine(folder: Path, *, speculate: str, program: bytes = NEWER, draft: str =
     return Speculation(plan, binary(path), first, second)
 
 
-def site() -> Site:
+def site() -> RunContext:
     found = Probe(
         machine="aarch64",
         cores=2,
@@ -44,7 +44,7 @@ def site() -> Site:
         clusters=(),
         conditions=conditions(),
     )
-    return Site(layout=Layout(workdir=PurePosixPath("/w")), found=found)
+    return RunContext(layout=Layout(workdir=PurePosixPath("/w")), found=found)
 
 
 def option(words: tuple[str, ...], name: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from armload.boards.board import load_board
 from armload.boards.probe import probe
-from armload.core.progress import Silent, Step
+from armload.core.progress import ProgressStep, Silent
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan
 from armload.evaluation.evaluating import say_duration
 from armload.models.find import model_called
@@ -33,7 +33,9 @@ class Said:
         self.sentences.append(text)
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         """Show nothing."""
         with Silent().step(label, total=total, unit=unit) as step:
             yield step

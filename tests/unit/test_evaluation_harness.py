@@ -13,7 +13,7 @@ from armload.engines.answers import (
     LikelihoodAnswer,
     TokenizedAnswer,
 )
-from armload.evaluation.harness.board_model import (
+from armload.evaluation.harness.requests import (
     Window,
     generation_items,
     likelihood_items,

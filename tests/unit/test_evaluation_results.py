@@ -11,7 +11,7 @@ from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
-from armload.engines.job import Job, Place
+from armload.engines.job import Job, SweepPoint
 from armload.evaluation.evaluating import harvest
 from armload.evaluation.grading import grade
 from armload.evaluation.grading.every import GRADERS
@@ -84,8 +84,8 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
 ) -> None:
     reason = "math-verify did not finish within 10 s and was ended"
 
-    def fails(text: str, question: Question) -> grade.Finding:
-        return grade.Finding(
+    def fails(text: str, question: Question) -> grade.GraderFinding:
+        return grade.GraderFinding(
             correct=False, extracted=None, failure=reason if "know" in text else ""
         )
 
@@ -111,7 +111,7 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
     made = evaluated(fails=False)
     run = quick_run()
     folder = runs_folder() / f"{made.evaluation.id.partition('-')[0]}-run"
-    place = Place(sweep=made.evaluation.id, cell=1, round=0)
+    place = SweepPoint(sweep=made.evaluation.id, cell=1, round=0)
     job = Job(**{name: getattr(run, name) for name in Job.model_fields if name != "place"})
     write_whole(
         folder / "job.json", job.model_copy(update={"place": place}).model_dump_json().encode()

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.local import LocalHost
 from armload.build.programs import SCORER
-from armload.deploy.follow import Growth, follow
+from armload.deploy.follow import ProgressUpdate, follow
 from armload.engines.answers import Answer
 from armload.engines.scorer import ScoringPlan
 from armload.evaluation.scorer_run import TimedScoring
@@ -41,7 +41,7 @@ def test_every_answer_counts_in_the_accuracy_so_far_however_long_it_is(tmp_path:
     (run / "exit").write_text("0\n")
     said: list[str] = []
 
-    def grown(now: Growth) -> None:
+    def grown(now: ProgressUpdate) -> None:
         said.append(asking.note(now))
 
     assert follow(LocalHost("here"), PurePosixPath(run), grown) == 0

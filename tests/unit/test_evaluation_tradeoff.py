@@ -13,7 +13,7 @@ from armload.cli import terminal
 from armload.core.errors import UsageError
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
-from armload.evaluation.sides import Side, find_sides, trade
+from armload.evaluation.sides import TradeoffSide, find_sides, trade
 from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
@@ -189,7 +189,7 @@ def test_questions_of_one_number_must_be_the_same_question() -> None:
     assert trade(*find_sides(f"{first}:a", f"{same}:b"))
 
 
-def _run_of(side: Side, *, board: str = "here", findings: Sequence[Finding] = ()) -> Run:
+def _run_of(side: TradeoffSide, *, board: str = "here", findings: Sequence[Finding] = ()) -> Run:
     run = quick_run()
     return run.model_copy(
         update={

@@ -13,7 +13,7 @@ from gguf import GGUFReader, GGUFWriter
 from armload.core.progress import Silent
 from armload.models.gguf import read_anatomy, read_model
 from armload.models.model import Model
-from armload.models.model_summary import Anatomy
+from armload.models.model_summary import ModelSummary
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from tests.command_line import run
@@ -62,7 +62,7 @@ def _written(
     return path
 
 
-def _runs(anatomy: Anatomy) -> list[tuple[int | None, int | None]]:
+def _runs(anatomy: ModelSummary) -> list[tuple[int | None, int | None]]:
     return [
         (each.first_layer, each.last_layer) for each in anatomy.sections if each.part == "layers"
     ]

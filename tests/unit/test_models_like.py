@@ -26,7 +26,7 @@ from armload.models.header import Array, read_header
 from armload.models.quant_mix import MIXTURES
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
 from armload.models.synth import GENERATION, synthesise_like
-from armload.models.vocabulary import Kind, Vocabulary
+from armload.models.vocabulary import TokenKind, Vocabulary
 from tests.unit.test_models_mix import tensor_types
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
@@ -185,7 +185,7 @@ def test_llama_3_special_tokens_have_their_ids() -> None:
     assert {number: words.tokens[number] for number in known} == {
         number: f"<|{name}|>" for number, name in known.items()
     }
-    assert words.kinds.count(Kind.CONTROL) == 256
+    assert words.kinds.count(TokenKind.CONTROL) == 256
 
 
 def test_qwen_special_tokens_have_their_ids() -> None:
@@ -198,9 +198,9 @@ def test_qwen_special_tokens_have_their_ids() -> None:
         assert words.tokens[151643:151646] == ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
         assert words.tokens[151657] == "<tool_call>"
         for each in plain:
-            assert words.kinds[words.tokens.index(each)] is Kind.USER_DEFINED
+            assert words.kinds[words.tokens.index(each)] is TokenKind.USER_DEFINED
         assert words.tokens[first_filler] == f"[PAD{first_filler}]"
-        assert words.kinds[first_filler] is Kind.UNUSED
+        assert words.kinds[first_filler] is TokenKind.UNUSED
 
 
 def test_byte_pairs_read_any_text_and_merge_every_word() -> None:

@@ -16,14 +16,14 @@ from gguf import GGUFReader
 from gguf.quants import dequantize
 
 from armload.core.errors import UsageError
-from armload.core.progress import Silent, Step
+from armload.core.progress import ProgressStep, Silent
 from armload.models.blocks import TYPES
 from armload.models.gguf import read_model
 from armload.models.header import read_header
 from armload.models.shape import Shape
 from armload.models.synth import GENERATION, synthesise, synthesise_like
 from armload.models.tensors import LOGIT_DEVIATION
-from armload.models.vocabulary import Kind, vocabulary
+from armload.models.vocabulary import TokenKind, vocabulary
 
 SMALL = Shape(
     layers=2,
@@ -108,7 +108,9 @@ class _Watching(Silent):
         self.completed = 0.0
 
     @contextmanager
-    def step(self, label: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
         self.total = total
         yield self
 
@@ -210,7 +212,7 @@ def test_every_byte_has_a_token_and_every_word_all_its_beginnings() -> None:
     words = vocabulary(2048)
     tokens = set(words.tokens)
     assert len(tokens) == len(words.tokens)
-    assert words.kinds.count(Kind.BYTE) == 256
+    assert words.kinds.count(TokenKind.BYTE) == 256
     for number in words.words:
         word = words.tokens[number]
         assert all(word[:length] in tokens for length in range(1, len(word)))

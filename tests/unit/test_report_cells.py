@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from armload.analysis.run import Run
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, as_fast_as, cells_of, estimate, fastest, fastest_of_each
 from tests.unit.runs import failed_run, quick_run, storage_run
@@ -124,7 +124,7 @@ def test_a_failed_cell_has_a_state_and_no_figures() -> None:
 
 def test_warm_ups_of_a_sweep_make_no_figure() -> None:
     cold = made_run(repeat=9)
-    place = Place(sweep="s", cell=0, round=0, warm_up=True)
+    place = SweepPoint(sweep="s", cell=0, round=0, warm_up=True)
     (cell,) = cells_of([cold.model_copy(update={"place": place}), made_run()])
     assert cold.id not in [run.id for run in cell.runs]
     (alone,) = cells_of([cold.model_copy(update={"place": place})])

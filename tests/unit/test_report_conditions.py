@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from armload.analysis.conditions_log import BackgroundProcess, Swapped
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
-from armload.boards.board import Facts, load_board
+from armload.boards.board import DeclaredSpecs, load_board
 from armload.boards.conditions import ClusterState, Sensor
 from armload.boards.probe import parse_probe
 from armload.deploy.rates import Missing
@@ -158,7 +158,7 @@ def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:
     found = parse_probe(output(core(0), rates=rates.replace("cache dropped", "direct")), board.name)
     table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())
     assert "with direct I/O (through the page cache: 120.0 MB/s)" in table
-    unknown = load_board("dayu200").model_copy(update={"facts": Facts()})
+    unknown = load_board("dayu200").model_copy(update={"facts": DeclaredSpecs()})
     found = parse_probe(output(core(0)), board.name)
     table = shown(probe_table(unknown, found, Missing(memory="a", storage="no model"), in_use=""))
     assert "memory bandwidth unknown: a" in table

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from armload.build.binary import FeatureUse
-from armload.build.fit import Fit
+from armload.build.fit import Compatibility
 from armload.build.inspection import Inspection
 from armload.report.binaries import inspection_table
 
@@ -32,8 +32,8 @@ INSPECTION = Inspection(
     ),
 )
 FITS = [
-    Fit(target="rpi4", verdict="no", reason="the CPU lacks asimddp"),
-    Fit(target="rk3568", verdict="runs", reason=""),
+    Compatibility(target="rpi4", verdict="no", reason="the CPU lacks asimddp"),
+    Compatibility(target="rk3568", verdict="runs", reason=""),
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import DataError, UsageError
-from armload.report.load.loaded import LoadDocument, Loaded, loaded_of
+from armload.report.load.loaded import LoadDocument, LoadView, loaded_of
 from armload.report.load.page import figures_of, render_page, write_load_report
 from armload.report.load.parts import means
 from armload.report.load.table import remarks
@@ -28,16 +28,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(folder: Path) -> Loaded:
+def loaded(folder: Path) -> LoadView:
     return loaded_of(keep(points(SERVER), folder))
 
 
 @pytest.fixture(scope="module")
-def report(loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(loaded: LoadView, tmp_path_factory: pytest.TempPathFactory) -> Report:
     return write_load_report(loaded, tmp_path_factory.mktemp("report"))
 
 
-def test_what_was_kept_is_what_was_recorded(loaded: Loaded) -> None:
+def test_what_was_kept_is_what_was_recorded(loaded: LoadView) -> None:
     for read, made in zip(loaded.points, points(SERVER), strict=True):
         assert read.observed.records == made.records
         assert read.observed.steps == made.steps
@@ -57,7 +57,7 @@ def test_every_figure_and_its_sentence_stand_on_the_page(report: Report) -> None
 
 
 def test_the_page_says_what_is_sustained_and_what_is_in_the_way(
-    loaded: Loaded, report: Report
+    loaded: LoadView, report: Report
 ) -> None:
     assert loaded.capacity is not None
     text = Page(report.page.read_text()).shown
@@ -77,7 +77,7 @@ def test_every_point_is_a_row_of_the_table(report: Report) -> None:
     assert shares == sorted(shares, reverse=True)  # type: ignore[type-var]
 
 
-def test_the_timeline_is_of_the_first_point_that_is_not_sustained(loaded: Loaded) -> None:
+def test_the_timeline_is_of_the_first_point_that_is_not_sustained(loaded: LoadView) -> None:
     assert loaded.telling.label == "1 request/s"
     (timeline,) = [each for each in figures_of(loaded) if each.name == "timeline"]
     rows = timeline.specification["datasets"]["requests"]
@@ -91,7 +91,7 @@ def test_the_timeline_is_of_the_first_point_that_is_not_sustained(loaded: Loaded
         assert bars[-1]["until"] == records[number].end_s
 
 
-def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: Loaded) -> None:
+def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: LoadView) -> None:
     for point in loaded.points:
         found, e2e = means(point), point.assessed.metrics.from_scheduled.e2e
         assert found is not None
@@ -99,7 +99,7 @@ def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: Loaded) -> Non
         assert found.total_s == pytest.approx(e2e.mean_s)
 
 
-def test_its_json_holds_telemetry_causes_and_capacity(loaded: Loaded) -> None:
+def test_its_json_holds_telemetry_causes_and_capacity(loaded: LoadView) -> None:
     document = json.loads(LoadDocument.of(loaded).model_dump_json())
     assert document["objectives"] == {"ttft_s": 4.0, "tpot_s": 0.5, "e2e_s": None}
     assert document["capacity"]["rate"] == 0.5
@@ -174,7 +174,7 @@ def test_text_from_a_service_stays_text(tmp_path: Path) -> None:
     assert HOSTILE in "".join(parsed.words)
 
 
-def test_the_slo_is_shown_as_it_was_given(loaded: Loaded) -> None:
+def test_the_slo_is_shown_as_it_was_given(loaded: LoadView) -> None:
     assert f"SLO {OBJECTIVES}" in Page(render_page(loaded, [])).shown
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
-from armload.analysis.speculation import Speculation, WithoutSpeculation, beside_plain
+from armload.analysis.speculation import SpeculationResult, WithoutSpeculation, beside_plain
 from armload.report.cells import cells_of
 from armload.report.speculation import gain_lines, gains, speculation_line, speculation_of
 from tests.unit.runs import quick_run
 
-FIGURES = Speculation(
+FIGURES = SpeculationResult(
     passes=50,
     tokens=99,
     tokens_per_pass=1.98,
@@ -24,7 +24,7 @@ FIGURES = Speculation(
 
 
 def speculating(
-    figures: Speculation = FIGURES,
+    figures: SpeculationResult = FIGURES,
     *,
     without: WithoutSpeculation | None = None,
     number: int = 0,

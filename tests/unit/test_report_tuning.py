@@ -16,7 +16,7 @@ from armload.report.tuning.effects import effects_of
 from armload.report.tuning.front import front_of
 from armload.report.tuning.page import write_tuning_report
 from armload.report.tuning.table import settings_view
-from armload.report.tuning.told import Told, told_of
+from armload.report.tuning.told import TuningView, told_of
 from armload.tuning.record import Result, TuningFolder, Violation
 from tests import command_line
 from tests.unit.kept_tunings import SPACE, entry, kept, setting
@@ -63,12 +63,12 @@ def tuned(folder: Path) -> TuningFolder:
 
 
 @pytest.fixture(scope="module")
-def told(tuned: TuningFolder) -> Told:
+def told(tuned: TuningFolder) -> TuningView:
     return told_of(tuned)
 
 
 @pytest.fixture
-def report(told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+def report(told: TuningView, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     monkeypatch.chdir(folder)
     return write_tuning_report(told)
 
@@ -106,13 +106,13 @@ def test_trials_link_to_their_runs_as_far_as_those_are_there(report: Report) -> 
     assert "20261123T120002Z-kitchen-m-gone" in page.shown
 
 
-def test_the_leader_is_who_led_after_each_trial(told: Told) -> None:
+def test_the_leader_is_who_led_after_each_trial(told: TuningView) -> None:
     leaders = [step.leader.setting if step.leader else None for step in told.steps]
     assert leaders[:3] == [SPACE.defaults, setting(4), setting(4)]
     assert leaders[-1] == setting(4), "a setting that violates never leads"
 
 
-def test_an_effect_is_that_of_the_choice_alone(told: Told) -> None:
+def test_an_effect_is_that_of_the_choice_alone(told: TuningView) -> None:
     effects = {(each.parameter, each.choice): each.slower for each in effects_of(told)}
     # One thread costs 0.8 and 1.0 where four cost 0.205 and 0.25: some four times as much.
     assert effects["threads", "4"] == 1.0
@@ -120,7 +120,7 @@ def test_an_effect_is_that_of_the_choice_alone(told: Told) -> None:
     assert ("threads", "2") not in effects, "nothing was measured with it"
 
 
-def test_the_front_holds_what_nothing_beats_in_speed_memory_and_quality(told: Told) -> None:
+def test_the_front_holds_what_nothing_beats_in_speed_memory_and_quality(told: TuningView) -> None:
     assert [each.setting for each in front_of(told)] == [setting(4), setting(4, "q8_0")]
 
 
@@ -155,7 +155,7 @@ def test_nothing_that_a_board_says_becomes_part_of_the_page(tmp_path: Path) -> N
     assert HOSTILE in "".join(page.words)
 
 
-def test_the_terminal_shows_the_fastest_and_counts_the_others(told: Told) -> None:
+def test_the_terminal_shows_the_fastest_and_counts_the_others(told: TuningView) -> None:
     console = Console(width=100, record=True, file=StringIO())
     console.print(settings_view(told))
     lines = console.export_text().splitlines()

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.virtual.process import Started
-from armload.deploy.owner import RunOwner, this_process, workstation_id
+from armload.deploy.owner import RunHolder, this_process, workstation_id
 from armload.deploy.stored import StoredRun
 from armload.runs import resume as takeover
 from armload.runs.resume import cut_runs, left_run
@@ -17,7 +17,7 @@ from armload.runs.resume import cut_runs, left_run
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GONE = Started(pid=os.getpid(), start_mark="0")
 ELSEWHERE = GONE.model_copy(update={"pid_namespace": "1"})  # a container's, which may be alive
-MINE = RunOwner(fingerprint="ab", workstation=workstation_id(), process=GONE)
+MINE = RunHolder(fingerprint="ab", workstation=workstation_id(), process=GONE)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_what_was_cut_short_is_found_to_be_recorded() -> None:
 
 
 def test_a_mark_is_read_back() -> None:
-    assert RunOwner.read(MINE.word) == MINE
+    assert RunHolder.read(MINE.word) == MINE
     assert " " not in MINE.word
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
-from armload.serving.dialects.dialect import Ask
+from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named
 from armload.serving.expected import AloneRequest, expected, measure_alone, told
-from armload.serving.target import Extent, Pace, Target
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Lengths, Listed, Synthetic, read_lengths
 from tests.stub_service import stub_service
 
@@ -28,15 +28,15 @@ def synthetic(prompt: Lengths, answer: Lengths) -> Synthetic:
     )
 
 
-def span(pace: Pace, slots: int | None = 4, alone: AloneRequest = SLOW, **extent: Any) -> Any:
+def span(pace: LoadLevel, slots: int | None = 4, alone: AloneRequest = SLOW, **extent: Any) -> Any:
     work = synthetic(*LENGTHS)
-    return expected(alone, work, [pace], Extent(**extent), CONSTANT, 1, slots=slots)
+    return expected(alone, work, [pace], StopCondition(**extent), CONSTANT, 1, slots=slots)
 
 
 @pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
 def test_one_request_is_measured_by_a_short_answer_of_its_own(dialect: str) -> None:
     with stub_service(first_s=0.3, gap_s=0.1) as service:
-        aim = Target(url=service.url, dialect=dialect_named(dialect), api_key="", model="stub")
+        aim = LoadTarget(url=service.url, dialect=dialect_named(dialect), api_key="", model="stub")
         work = synthetic(*LENGTHS)
         alone = measure_alone(aim, work, 60, Silent())
     assert alone is not None
@@ -51,14 +51,17 @@ def test_one_request_is_measured_by_a_short_answer_of_its_own(dialect: str) -> N
 @pytest.mark.parametrize("behaviour", [{"status": 400}, {"cut_after": 2}, {"tokens": 0}])
 def test_a_request_that_is_not_answered_tells_nothing(behaviour: dict[str, Any]) -> None:
     with stub_service(**behaviour) as service:
-        aim = Target(url=service.url, dialect=dialect_named("openai"), api_key="", model="stub")
+        aim = LoadTarget(url=service.url, dialect=dialect_named("openai"), api_key="", model="stub")
         assert (
-            measure_alone(aim, Listed([Ask(prompt="Hi", max_tokens=4)], "f"), 60, Silent()) is None
+            measure_alone(
+                aim, Listed([CompletionRequest(prompt="Hi", max_tokens=4)], "f"), 60, Silent()
+            )
+            is None
         )
 
 
 def test_an_answer_of_one_token_takes_what_its_prompt_takes() -> None:
-    ask = Ask(prompt="x" * 64, max_tokens=1)
+    ask = CompletionRequest(prompt="x" * 64, max_tokens=1)
     alone = AloneRequest(prompt_s=2.0, prompt_characters=128, token_s=5.0)
     assert alone.request_s(ask) == 1.0
 
@@ -66,14 +69,14 @@ def test_an_answer_of_one_token_takes_what_its_prompt_takes() -> None:
 @pytest.mark.parametrize(
     ("found", "least_s", "most_s"),
     [
-        (span(Pace(rate=0.5), duration_s=40), 20 * 19.3 / 4, 20 * 19.3),
-        (span(Pace(rate=0.01), duration_s=400), 300 + 19.3, 300 + 19.3),
-        (span(Pace(rate=0.5), slots=None, duration_s=40), 38 + 19.3, 38 + 19.3),
-        (span(Pace(rate=0.5), slots=1, requests=10), 193, 193),
-        (span(Pace(concurrency=2), requests=10), 193 / 2, 193),
-        (span(Pace(concurrency=8), requests=16), 16 / 4 * 19.3, 16 * 19.3),
-        (span(Pace(concurrency=2), duration_s=60), 60 + 19.3, 60 + 2 * 19.3),
-        (span(Pace(concurrency=2), duration_s=600, requests=4), 4 / 2 * 19.3, 4 * 19.3),
+        (span(LoadLevel(rate=0.5), duration_s=40), 20 * 19.3 / 4, 20 * 19.3),
+        (span(LoadLevel(rate=0.01), duration_s=400), 300 + 19.3, 300 + 19.3),
+        (span(LoadLevel(rate=0.5), slots=None, duration_s=40), 38 + 19.3, 38 + 19.3),
+        (span(LoadLevel(rate=0.5), slots=1, requests=10), 193, 193),
+        (span(LoadLevel(concurrency=2), requests=10), 193 / 2, 193),
+        (span(LoadLevel(concurrency=8), requests=16), 16 / 4 * 19.3, 16 * 19.3),
+        (span(LoadLevel(concurrency=2), duration_s=60), 60 + 19.3, 60 + 2 * 19.3),
+        (span(LoadLevel(concurrency=2), duration_s=600, requests=4), 4 / 2 * 19.3, 4 * 19.3),
     ],
 )
 def test_a_load_takes_as_long_as_its_requests_and_the_slots_say(
@@ -84,34 +87,34 @@ def test_a_load_takes_as_long_as_its_requests_and_the_slots_say(
 
 
 def test_lengths_that_fit_the_duration_are_offered_and_do_fit() -> None:
-    pace = Pace(rate=0.5)
+    pace = LoadLevel(rate=0.5)
     found = span(pace, duration_s=40)
     assert told(found, [pace], LENGTHS) == (
         "One request takes about 19 s alone; the load takes about 97 s to 6.4 min. To end in about "
         "its duration: --prompt-tokens 13 --n-predict 13."
     )
     shorter = synthetic(*(each.scaled(found.fitting_share) for each in LENGTHS))
-    again = expected(SLOW, shorter, [pace], Extent(duration_s=40), CONSTANT, 1, slots=4)
+    again = expected(SLOW, shorter, [pace], StopCondition(duration_s=40), CONSTANT, 1, slots=4)
     assert again.fitting_share == 1
 
 
 @pytest.mark.parametrize(
     ("paces", "lengths", "share", "offered"),
     [
-        ([Pace(rate=1), Pace(rate=2)], None, 0.1, "lower rates (--rate)"),
-        ([Pace(concurrency=4)], None, 0.1, "a longer --duration"),
-        ([Pace(concurrency=4)], LENGTHS, 0.1, "--prompt-tokens 12 --n-predict 12"),
-        ([Pace(rate=1)], None, 0.1, "--rate 0.1"),
-        ([Pace(rate=1)], None, 0.01, "--rate 0.01 --duration 400"),
-        ([Pace(rate=1)], LENGTHS, 0.0125, "--prompt-tokens 8 --n-predict 8 --rate 0.2"),
+        ([LoadLevel(rate=1), LoadLevel(rate=2)], None, 0.1, "lower rates (--rate)"),
+        ([LoadLevel(concurrency=4)], None, 0.1, "a longer --duration"),
+        ([LoadLevel(concurrency=4)], LENGTHS, 0.1, "--prompt-tokens 12 --n-predict 12"),
+        ([LoadLevel(rate=1)], None, 0.1, "--rate 0.1"),
+        ([LoadLevel(rate=1)], None, 0.01, "--rate 0.01 --duration 400"),
+        ([LoadLevel(rate=1)], LENGTHS, 0.0125, "--prompt-tokens 8 --n-predict 8 --rate 0.2"),
         (
-            [Pace(rate=1)],
+            [LoadLevel(rate=1)],
             (read_lengths("", "uniform:16-128"), read_lengths("", "lognormal:100:0.8")),
             0.1,
             "--prompt-tokens uniform:1-12 --n-predict lognormal:10:0.8",
         ),
         (
-            [Pace(rate=1)],
+            [LoadLevel(rate=1)],
             (read_lengths("", "4"), read_lengths("", "128")),
             0.1,
             "--prompt-tokens 4 --n-predict 128 --rate 0.1",
@@ -119,15 +122,15 @@ def test_lengths_that_fit_the_duration_are_offered_and_do_fit() -> None:
     ],
 )
 def test_what_is_offered_suits_the_load(
-    paces: list[Pace], lengths: tuple[Lengths, Lengths] | None, share: float, offered: str
+    paces: list[LoadLevel], lengths: tuple[Lengths, Lengths] | None, share: float, offered: str
 ) -> None:
-    found = span(Pace(rate=1), duration_s=60).model_copy(update={"most_s": 60 / share})
+    found = span(LoadLevel(rate=1), duration_s=60).model_copy(update={"most_s": 60 / share})
     assert told(found, paces, lengths).endswith(f"To end in about its duration: {offered}.")
 
 
 def test_a_load_that_fits_is_told_without_offers() -> None:
     quick = SLOW.model_copy(update={"prompt_s": 0.01, "token_s": 0.001})
-    found = span(Pace(rate=0.5), alone=quick, duration_s=40)
-    assert told(found, [Pace(rate=0.5)], LENGTHS) == (
+    found = span(LoadLevel(rate=0.5), alone=quick, duration_s=40)
+    assert told(found, [LoadLevel(rate=0.5)], LENGTHS) == (
         "One request takes about 0.14 s alone; the load takes about 38 s."
     )

@@ -13,12 +13,12 @@ from armload.analysis.load.metrics import metrics_of
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
-from armload.serving.dialects.dialect import Ask
+from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.find_rate import (
     NARROW_FROM,
     Bracket,
-    Verdict,
+    RateVerdict,
     bracket_of,
     duration_s,
     find_rate,
@@ -26,7 +26,7 @@ from armload.serving.find_rate import (
 )
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
-from armload.serving.target import Extent, Pace, Target
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Listed
 from tests.command_line import typed
 from tests.stub_service import stub_service
@@ -75,8 +75,8 @@ def test_forty_requests_can_show_a_rate_to_be_sustained_and_fewer_cannot() -> No
 
 
 def test_a_service_that_does_more_than_the_closed_loop_shows_is_searched_above() -> None:
-    def decide(rate: float) -> Verdict:
-        return Verdict(met=rate <= 150, keeps_up=rate <= 160)
+    def decide(rate: float) -> RateVerdict:
+        return RateVerdict(met=rate <= 150, keeps_up=rate <= 160)
 
     rates = search(bracket_of(4.0), decide)
     highest = max(rate for rate in rates if rate <= 150)
@@ -86,7 +86,7 @@ def test_a_service_that_does_more_than_the_closed_loop_shows_is_searched_above()
 
 
 def test_a_search_ends_where_requests_no_longer_show_what_is_sustained() -> None:
-    rates = search(bracket_of(4.0), lambda rate: Verdict(met=True, keeps_up=rate <= 4.0))
+    rates = search(bracket_of(4.0), lambda rate: RateVerdict(met=True, keeps_up=rate <= 4.0))
     assert rates == bracket_of(4.0).tried(lambda _: True)
 
 
@@ -120,7 +120,9 @@ class LateAtFirst(LoadRunner):
 
     is_late = True
 
-    def point(self, pace: Pace, extent: Extent) -> tuple[LoadFolder, list[RequestRecord]]:
+    def point(
+        self, pace: LoadLevel, extent: StopCondition
+    ) -> tuple[LoadFolder, list[RequestRecord]]:
         kept, records = super().point(pace, extent)
         late_s, self.is_late = 10.0 if self.is_late else 0.0, False
         return kept, [
@@ -139,13 +141,13 @@ def test_a_rate_at_which_the_client_was_late_is_tried_once_more(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with stub_service(header_s=0.02) as service:
-        target = Target(url=service.url, api_key="", model="stub", dialect=LlamaServer())
-        ask = Listed([Ask(prompt="Once upon a time", max_tokens=2)], "stub")
+        target = LoadTarget(url=service.url, api_key="", model="stub", dialect=LlamaServer())
+        ask = Listed([CompletionRequest(prompt="Once upon a time", max_tokens=2)], "stub")
         probing, loading = (
             kind(target, ask, Arrivals(), 1, Silent()) for kind in (LoadRunner, LateAtFirst)
         )
         kept = find_rate(
-            *(probing, loading, Objectives(e2e_s=5.0), Extent(requests=40)),
+            *(probing, loading, Objectives(e2e_s=5.0), StopCondition(requests=40)),
             slots=4,
             progress=Silent(),
         )

@@ -21,17 +21,17 @@ from armload.core.errors import ConnectError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import Client, connected
-from armload.serving.dialects.dialect import Ask, Message
+from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
 from armload.serving.point_runner import open_loop
 from armload.serving.readiness import check_service, check_url
-from armload.serving.target import Extent, Pace, Target
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Listed
 from tests.stub_service import StubService, answer_of, stub_service
 
-ASK = Ask(prompt="Once upon", max_tokens=4)
+ASK = CompletionRequest(prompt="Once upon", max_tokens=4)
 CONSTANT = Arrivals(kind="constant")
 
 
@@ -40,13 +40,15 @@ def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def target(url: str, dialect: str = "llama-server", **known: Any) -> Target:
-    return Target(
+def target(url: str, dialect: str = "llama-server", **known: Any) -> LoadTarget:
+    return LoadTarget(
         url=url, dialect=dialect_named(dialect), **({"api_key": "", "model": "stub"} | known)
     )
 
 
-def sent(url: str, dialect: str = "llama-server", ask: Ask = ASK, timeout_s: float = 60) -> Any:
+def sent(
+    url: str, dialect: str = "llama-server", ask: CompletionRequest = ASK, timeout_s: float = 60
+) -> Any:
     async def send() -> RequestRecord:
         async with connected("") as session:
             client = Client(session, url, dialect_named(dialect), "stub", timeout_s)
@@ -56,10 +58,10 @@ def sent(url: str, dialect: str = "llama-server", ask: Ask = ASK, timeout_s: flo
 
 
 def loaded(
-    aim: Target, *, pace: Pace, requests: int | None, duration_s: float | None = None
+    aim: LoadTarget, *, pace: LoadLevel, requests: int | None, duration_s: float | None = None
 ) -> LoadFolder:
     loading = LoadRunner(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
-    return loading.run([pace], Extent(requests=requests, duration_s=duration_s, warmup=1))
+    return loading.run([pace], StopCondition(requests=requests, duration_s=duration_s, warmup=1))
 
 
 @pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
@@ -107,7 +109,7 @@ def test_both_forms_of_an_event_of_llm_serving_are_read() -> None:
 
 
 def test_a_chat_goes_to_a_dialect_that_has_chats() -> None:
-    ask = Ask(messages=(Message(role="user", content="Hello"),), max_tokens=3)
+    ask = CompletionRequest(messages=(ChatMessage(role="user", content="Hello"),), max_tokens=3)
     with stub_service() as service:
         assert sent(service.url, "openai-chat", ask).outcome == "ok"
         assert service.bodies[0][1]["messages"] == [{"role": "user", "content": "Hello"}]
@@ -173,7 +175,7 @@ def test_a_stream_of_another_protocol_is_malformed() -> None:
 
 def test_an_open_loop_sends_on_time_while_no_answer_has_come() -> None:
     with stub_service(header_s=1.0) as service:
-        kept = loaded(target(service.url), pace=Pace(rate=50), requests=20)
+        kept = loaded(target(service.url), pace=LoadLevel(rate=50), requests=20)
     records = kept.requests(0)
     assert [record.number for record in records] == list(range(20))
     assert {record.outcome for record in records} == {"ok"}
@@ -188,7 +190,7 @@ def test_an_open_loop_sends_on_time_while_no_answer_has_come() -> None:
 
 def test_a_closed_loop_has_no_more_requests_under_way_than_clients() -> None:
     with stub_service(gap_s=0.01) as service:
-        kept = loaded(target(service.url), pace=Pace(concurrency=3), requests=12)
+        kept = loaded(target(service.url), pace=LoadLevel(concurrency=3), requests=12)
     records = kept.requests(0)
     assert len(records) == kept.load.points[0].requests == 12
     for record in records:
@@ -198,7 +200,9 @@ def test_a_closed_loop_has_no_more_requests_under_way_than_clients() -> None:
 
 def test_a_closed_loop_begins_no_request_after_its_time() -> None:
     with stub_service(gap_s=0.02) as service:
-        kept = loaded(target(service.url), pace=Pace(concurrency=2), requests=None, duration_s=0.5)
+        kept = loaded(
+            target(service.url), pace=LoadLevel(concurrency=2), requests=None, duration_s=0.5
+        )
     records = kept.requests(0)
     assert len(records) > 2
     assert all(record.scheduled_s < 0.5 for record in records)
@@ -258,7 +262,7 @@ def test_a_boards_samples_and_trace_are_kept_beside_the_requests() -> None:
     with stub_service() as service:
         board = Board(service)
         aim = target(service.url, service=board, board="kitchen", run="r", settings={"slots": 4})
-        kept = loaded(aim, pace=Pace(rate=50), requests=5)
+        kept = loaded(aim, pace=LoadLevel(rate=50), requests=5)
     assert kept.load.service == {"slots": 4}
     assert kept.trace_file(0).read_text() == "header\nstep\n"
     samples = [json.loads(line) for line in kept.board_file(0).read_text().splitlines()]
@@ -274,7 +278,7 @@ def test_a_server_that_ends_ends_the_load_and_each_request_has_an_outcome() -> N
         aim = target(service.url, service=Board(service, ends_after=3), board="kitchen")
         loading = LoadRunner(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
         with pytest.raises(RunError, match="was killed"):
-            loading.run([Pace(rate=20), Pace(rate=30)], Extent(requests=200))
+            loading.run([LoadLevel(rate=20), LoadLevel(rate=30)], StopCondition(requests=200))
     assert loading.kept is not None
     records = loading.kept.requests(0)
     assert len(records) == 200
@@ -314,7 +318,7 @@ def test_tokens_are_shown_while_no_request_has_ended(dialect: str) -> None:
         loading = LoadRunner(
             target(service.url, dialect), Listed([ask], "a file"), CONSTANT, 1, shown
         )
-        loading.run([Pace(concurrency=2)], Extent(requests=2))
+        loading.run([LoadLevel(concurrency=2)], StopCondition(requests=2))
         thread.join()
     (first, *_) = [(done, note) for done, note in shown.notes if note]
     assert first[0] == 0
@@ -332,7 +336,7 @@ def test_a_service_that_dies_fails_the_rest_and_counts_no_success() -> None:
 
         thread = threading.Thread(target=cut_soon)
         thread.start()
-        kept = loaded(target(service.url), pace=Pace(rate=40), requests=30)
+        kept = loaded(target(service.url), pace=LoadLevel(rate=40), requests=30)
         thread.join()
     outcomes = [record.outcome for record in kept.requests(0)]
     assert len(outcomes) == 30
@@ -342,7 +346,7 @@ def test_a_service_that_dies_fails_the_rest_and_counts_no_success() -> None:
 
 def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() -> None:
     with stub_service(status=400) as service, pytest.raises(RunError, match="as told"):
-        loaded(target(service.url), pace=Pace(rate=50), requests=5)
+        loaded(target(service.url), pace=LoadLevel(rate=50), requests=5)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from armload.analysis.load.records import RequestRecord
 from armload.serving.client import Client, TimedSocket, WireTimes, connected
-from armload.serving.dialects.dialect import Ask
+from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.every import dialect_named
 from tests.stub_service import stub_service
 
@@ -95,7 +95,7 @@ def test_a_request_is_sent_with_the_first_of_its_bytes_and_not_with_those_of_tls
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not stamp")
 def test_an_answer_has_the_times_of_its_arrival_though_the_client_was_busy() -> None:
-    ask = Ask(prompt="Once upon", max_tokens=2)
+    ask = CompletionRequest(prompt="Once upon", max_tokens=2)
 
     async def send() -> RequestRecord:
         async with connected("") as session:

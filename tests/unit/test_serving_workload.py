@@ -10,7 +10,7 @@ import pytest
 
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
-from armload.serving.dialects.dialect import Message
+from armload.serving.dialects.dialect import ChatMessage
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import Lengths, Listed, Synthetic, listed, read_lengths, synthetic
 from tests.stub_service import stub_service
@@ -42,7 +42,7 @@ def test_prompts_and_chats_are_read_and_repeat_from_the_start(tmp_path: Path) ->
     lines = [{"prompt": "One", "max_tokens": 5}, chat]
     work = read(tmp_path, "\n".join(json.dumps(each) for each in lines) + "\n\n")
     assert (work.ask(0).prompt, work.ask(0).max_tokens) == ("One", 5)
-    assert work.ask(1).messages == (Message(role="user", content="Hi"),)
+    assert work.ask(1).messages == (ChatMessage(role="user", content="Hi"),)
     assert work.ask(1).max_tokens == 128
     assert work.ask(2) == work.ask(0)
     assert work.described.endswith("requests.jsonl")

@@ -15,15 +15,15 @@ from armload.core.errors import DataError, UsageError
 from armload.engines.plan import Plan, cpu_numbers, cpu_words
 from armload.engines.server import SERVER
 from armload.runs.session import Session
-from armload.tuning.choices import SEARCHED, Offer, core_sets, require_feasible, space_of
+from armload.tuning.choices import SEARCHED, AvailableChoices, core_sets, require_feasible, space_of
 from armload.tuning.continuing import outcome_of
 from armload.tuning.foreseeing import contradiction
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
-from armload.tuning.space import Choice, Prior, Setting, Space
+from armload.tuning.space import Choice, Feasibility, Setting, Space
 from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
-from armload.tuning.wish import Requests, Wish
+from armload.tuning.wish import TunedLoad, TuningRequest
 from tests.unit.findings import finding
 from tests.unit.runs import quick_run
 from tests.unit.samples import binary, conditions, model
@@ -40,8 +40,8 @@ def offer(
     *,
     prompt_tokens: int = 512,
     streamed_bytes: int | None = None,
-) -> Offer:
-    return Offer(
+) -> AvailableChoices:
+    return AvailableChoices(
         clusters=clusters,
         context_length=1024,
         prompt_tokens=prompt_tokens,
@@ -122,7 +122,7 @@ def test_a_service_whose_weights_are_streamed_is_offered_parts_of_them(
     program.write_bytes(b"\x7fELF\0ARMLOAD_WEIGHTS\0--no-repack\0")
     found = site().found.model_copy(update={"conditions": conditions(available=available)})
     where = cast("Session", SimpleNamespace(found=found, binaries={SERVER: binary(program)}))
-    wish = Wish(model="m", objective="rate", requests=Requests(requests=40))
+    wish = TuningRequest(model="m", objective="rate", requests=TunedLoad(requests=40))
     offered = offer_of(where, model(), wish)
     assert (offered.streamed_bytes is not None) == is_streamed
     assert ("resident" in choices(space_of("rate", offered, None))) == is_streamed
@@ -148,13 +148,13 @@ def test_an_option_that_is_not_searched_is_refused_by_its_name(tmp_path: Path) -
 def test_a_space_without_a_setting_that_can_run_is_refused(tmp_path: Path) -> None:
     space = narrowed(tmp_path, "threads: [16]\nkv_type: f16\nengine_args: ''\nspeculate: none\n")
 
-    def hopeless(each: Setting) -> Prior:
-        return Prior(hopeless="16 threads on 8 cores")
+    def hopeless(each: Setting) -> Feasibility:
+        return Feasibility(hopeless="16 threads on 8 cores")
 
     with pytest.raises(UsageError, match=r"can run\. threads 16.*on 8 cores\.") as error:
         require_feasible(space, hopeless, "space.yaml")
     assert "space.yaml" in error.value.remedy
-    require_feasible(space, lambda each: Prior(), "space.yaml")
+    require_feasible(space, lambda each: Feasibility(), "space.yaml")
 
 
 def test_what_the_engine_does_by_itself_is_no_difference() -> None:

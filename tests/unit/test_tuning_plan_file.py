@@ -17,7 +17,7 @@ from armload.tuning.record import Result
 from armload.tuning.settings import check_path, default_path, write_plan
 from armload.tuning.space import Choice, Setting
 from armload.tuning.wanted import Objective
-from armload.tuning.wish import Requests, work_of
+from armload.tuning.wish import TunedLoad, work_of
 from tests.unit.tunings import BEST, SPACE, tuned
 
 
@@ -52,9 +52,9 @@ def test_bench_and_serve_take_the_plan_file_and_its_head_says_where_it_is_from()
 
 def work(objective: Objective) -> dict[str, Choice]:
     if objective == "total-time":
-        return Requests(rate=6.0, duration_s=250.0, data=Path("asked.jsonl")).described()
+        return TunedLoad(rate=6.0, duration_s=250.0, data=Path("asked.jsonl")).described()
     if objective == "rate":
-        return Requests(requests=40, objectives=Objectives(ttft_s=2.0)).described()
+        return TunedLoad(requests=40, objectives=Objectives(ttft_s=2.0)).described()
     options = work_of(objective, prompt="", prompt_tokens=96, n_predict=None)
     return {name: getattr(options, name)[0] for name in options.model_fields_set}
 

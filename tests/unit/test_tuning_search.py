@@ -6,9 +6,9 @@ from statistics import mean
 
 import pytest
 
-from armload.tuning.estimating import MARGIN, Standing, Tried, estimates_of, rivals_of
+from armload.tuning.estimating import MARGIN, SearchStanding, Tried, estimates_of, rivals_of
 from armload.tuning.search import MOST_OF_ONE, PATIENCE, Search
-from armload.tuning.space import Parameter, Prior, Setting, Space
+from armload.tuning.space import Feasibility, Parameter, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 
 THREADS = Parameter(name="threads", choices=(1, 2, 3, 4), is_ordered=True)
@@ -55,7 +55,7 @@ def steps_of(search: Search, measure: Measure) -> Iterator[tuple[Trial, Outcome]
 
 def searched(
     measure: Measure, *, seed: int = 1, most: int | None = 60, space: Space = SPACE, rungs: int = 3
-) -> tuple[Standing, list[tuple[Trial, Outcome]]]:
+) -> tuple[SearchStanding, list[tuple[Trial, Outcome]]]:
     search = Search(space, seed=seed, most_trials=most, rungs=rungs)
     steps = list(steps_of(search, measure))
     return search.standing, steps
@@ -102,9 +102,9 @@ def test_asking_again_without_telling_returns_the_same_trial() -> None:
 def test_a_search_that_is_told_a_journal_goes_on_as_the_one_that_wrote_it(
     interrupted_after: int,
 ) -> None:
-    def prior(setting: Setting) -> Prior:
+    def prior(setting: Setting) -> Feasibility:
         hopeless = "too large" if setting.choices["micro_batch"] == 64 else ""
-        return Prior(hopeless=hopeless, cost=true_cost(setting))
+        return Feasibility(hopeless=hopeless, cost=true_cost(setting))
 
     whole = Search(SPACE, seed=5, most_trials=50, rungs=3, prior=prior)
     steps = list(steps_of(whole, measured(5)))
@@ -224,8 +224,8 @@ def test_a_search_in_which_everything_fails_ends_and_has_no_leader() -> None:
 
 
 def test_hopeless_settings_are_not_tried_and_can_be_listed() -> None:
-    def prior(setting: Setting) -> Prior:
-        return Prior(hopeless="does not fit" if setting.choices["threads"] == 3 else "")
+    def prior(setting: Setting) -> Feasibility:
+        return Feasibility(hopeless="does not fit" if setting.choices["threads"] == 3 else "")
 
     search = Search(SPACE, seed=1, most_trials=60, rungs=2, prior=prior)
     steps = list(steps_of(search, measured(1)))
@@ -235,15 +235,15 @@ def test_hopeless_settings_are_not_tried_and_can_be_listed() -> None:
 
 def test_when_every_setting_is_hopeless_the_defaults_alone_are_tried() -> None:
     search = Search(
-        SPACE, seed=1, most_trials=None, rungs=1, prior=lambda _: Prior(hopeless="too large")
+        SPACE, seed=1, most_trials=None, rungs=1, prior=lambda _: Feasibility(hopeless="too large")
     )
     assert [trial.setting for trial, _ in steps_of(search, measured(1))] == [SPACE.defaults]
     assert search.standing.ended == "all tried"
 
 
 def test_good_guesses_come_before_those_by_chance() -> None:
-    def prior(setting: Setting) -> Prior:
-        return Prior(cost=true_cost(setting))
+    def prior(setting: Setting) -> Feasibility:
+        return Feasibility(cost=true_cost(setting))
 
     everything = mean(true_cost(setting) for setting in SPACE.settings())
     for seed in range(5):

@@ -19,15 +19,15 @@ from armload.core.errors import (
     UsageError,
 )
 from armload.core.progress import Silent
-from armload.engines.job import Place
+from armload.engines.job import SweepPoint
 from armload.tuning.confirming import MOST_PAIRS, runs_compared
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.quality import Check, Judge
 from armload.tuning.record import Quality, TuningEntry, TuningFolder
 from armload.tuning.search import Key, Search
 from armload.tuning.searching import Searching
-from armload.tuning.space import Prior, Setting
-from armload.tuning.trial import Attempt, Outcome
+from armload.tuning.space import Feasibility, Setting
+from armload.tuning.trial import Outcome, TrialAttempt
 from tests.unit.tunings import BEST, SPACE, TRAP, tuned
 
 
@@ -56,19 +56,19 @@ class Board:
     made: list[tuple[Setting, int]] = field(default_factory=list)
     rungs: int = 3
 
-    def prior(self, setting: Setting) -> Prior:
-        return Prior()
+    def prior(self, setting: Setting) -> Feasibility:
+        return Feasibility()
 
-    def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+    def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         if self.unplugged_after is not None and len(self.made) >= self.unplugged_after:
             raise ConnectError("kitchen does not answer.")
         self.made.append((setting, rung))
         if setting in self.failing:
-            return Attempt(outcome=Outcome(status="failed", reason="It crashed."))
+            return TrialAttempt(outcome=Outcome(status="failed", reason="It crashed."))
         noise = random.Random(f"{setting.key} {rung} {place.round}").gauss(1, 0.01)
         cost = self.costs.get(setting.key, 1.0) * noise
         is_garbage = setting in self.garbage
-        return Attempt(
+        return TrialAttempt(
             outcome=Outcome(
                 status="violates" if is_garbage else "measured",
                 cost=cost,
@@ -158,7 +158,7 @@ def test_disturbed_pairs_are_repeated_and_do_not_count() -> None:
     class Twice(Board):
         """The first two runs of the comparison's leader are disturbed, and slow."""
 
-        def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+        def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
             made = super().measure(setting, rung, place)
             is_compared = place.cell == 1 and rung == self.rungs - 1 and setting == BEST
             if not (is_compared and len(runs_compared(kept)) in (1, 2)):
@@ -274,7 +274,7 @@ def test_other_threads_must_write_what_the_defaults_write() -> None:
     kernels = Setting(choices={"threads": None, "kv_type": None, "engine_args": "--no-repack"})
     judge = Judge(SPACE.defaults, most_rss_bytes=None, checks=())
     board = Board(other_text=[other, kernels])
-    place = Place(sweep="s", cell=0, round=0)
+    place = SweepPoint(sweep="s", cell=0, round=0)
     judge.take_reference(SPACE.defaults, "once upon")
     judged = judge.judged(other, board.measure(other, 0, place))
     assert judged.outcome.status == "violates"
@@ -292,7 +292,7 @@ def test_a_leader_that_fails_in_the_comparison_makes_way_for_the_next() -> None:
     second = Setting(choices={"threads": 2, "kv_type": None, "engine_args": None})
 
     class Failing(Board):
-        def measure(self, setting: Setting, rung: int, place: Place) -> Attempt:
+        def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
             is_comparing = place.cell == 1 and self.made and kept.entries
             if is_comparing and setting == BEST and self._has_led():
                 self.failing = [BEST]

@@ -10,12 +10,12 @@ import pytest
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.engines.plan import ServingPlan
 from armload.tuning.serving_load import outcome_of, too_short
-from armload.tuning.wish import Requests
+from armload.tuning.wish import TunedLoad
 from tests.unit.served_loads import keep, points
 from tests.unit.simulated_server import Simulated
 
-TOTAL = Requests(rate=0.5, requests=60)
-RATE = Requests(requests=60, objectives=Objectives(ttft_s=60.0))
+TOTAL = TunedLoad(rate=0.5, requests=60)
+RATE = TunedLoad(requests=60, objectives=Objectives(ttft_s=60.0))
 
 
 def changed(records: tuple[RequestRecord, ...], **fields: Any) -> list[RequestRecord]:
@@ -25,7 +25,7 @@ def changed(records: tuple[RequestRecord, ...], **fields: Any) -> list[RequestRe
 
 @pytest.mark.parametrize("wanted", [TOTAL, RATE])
 def test_a_setting_that_cuts_answers_off_violates_and_one_that_does_not_is_measured(
-    wanted: Requests, tmp_path: Path
+    wanted: TunedLoad, tmp_path: Path
 ) -> None:
     (point,) = points(Simulated(), rates=(0.5,))
     records = [
@@ -56,7 +56,7 @@ def test_a_setting_that_cuts_answers_off_violates_and_one_that_does_not_is_measu
 def test_a_slot_that_does_not_hold_prompt_and_answer_is_not_tried(
     requests: dict[str, Any], least: int
 ) -> None:
-    wanted = Requests(rate=1.0, requests=9, **requests)
+    wanted = TunedLoad(rate=1.0, requests=9, **requests)
     assert wanted.context_tokens == least
     assert too_short(ServingPlan(context_tokens=least), wanted) == ""
     if least > 1:

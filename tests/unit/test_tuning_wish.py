@@ -11,14 +11,14 @@ from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.engines.plan import SEED_PROMPT, Plan
 from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
-from armload.tuning.wish import Requests, Wish
+from armload.tuning.wish import TunedLoad, TuningRequest
 
 
 def typed(objective: Objective, **words: str) -> TuneOptions:
     return TuneOptions.typed({"for_": objective, **words})
 
 
-def load(objective: Objective, **words: str) -> Requests | None:
+def load(objective: Objective, **words: str) -> TunedLoad | None:
     return requests_of(typed(objective, **words))
 
 
@@ -121,7 +121,7 @@ def test_a_constraint_that_makes_no_sense_is_refused(
 
 
 def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
-    wish = Wish(
+    wish = TuningRequest(
         model="demo", objective="decode", constraints=constraints(min_accuracy="0.9:gsm8k:20")
     )
     with pytest.raises(UsageError, match="even if all 20 questions are answered right") as found:
@@ -135,7 +135,7 @@ def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
 def test_a_task_without_questions_is_refused_and_an_option_without_its_owner(
     tmp_path: Path,
 ) -> None:
-    wish = Wish(
+    wish = TuningRequest(
         model="demo", objective="decode", constraints=constraints(min_accuracy="0.5:gsm8k:99")
     )
     with pytest.raises(UsageError, match="gsm8k comes without data") as found:
@@ -173,19 +173,19 @@ def test_requests_that_no_trial_could_send_are_refused_before_the_first(
         path.write_text(text)
     requests = load("total-time", rate="6", requests="9", data=str(path))
     with pytest.raises(kind, match=message):
-        Wish(model="demo", objective="total-time", requests=requests).check()
+        TuningRequest(model="demo", objective="total-time", requests=requests).check()
     path.write_text('{"instruction": "Say yes", "output": "yes"}')
-    Wish(model="demo", objective="total-time", requests=requests).check()
+    TuningRequest(model="demo", objective="total-time", requests=requests).check()
 
 
 def test_a_search_space_that_is_not_there_is_named(tmp_path: Path) -> None:
-    wish = Wish(model="demo", objective="decode", narrowing=tmp_path / "spaces.yaml")
+    wish = TuningRequest(model="demo", objective="decode", narrowing=tmp_path / "spaces.yaml")
     with pytest.raises(UsageError, match=r"There is no file of a search space .*spaces\.yaml"):
         wish.check()
 
 
 def test_a_divergence_of_services_needs_texts() -> None:
-    wish = Wish(
+    wish = TuningRequest(
         model="demo",
         objective="rate",
         requests=load("rate", slo="ttft=2s"),
@@ -201,7 +201,7 @@ def test_other_texts_make_another_search(tmp_path: Path) -> None:
     asked, questions = tmp_path / "asked.jsonl", tmp_path / "gsm8k.jsonl"
     asked.write_text('{"prompt": "a"}')
     questions.write_text("{}")
-    wish = Wish(
+    wish = TuningRequest(
         model="demo",
         objective="rate",
         requests=load("rate", slo="ttft=2s", data=str(asked)),
@@ -218,7 +218,7 @@ def test_other_texts_make_another_search(tmp_path: Path) -> None:
     questions.write_text('{"question": "?"}')
     sums.append(wish.texts_sha256())
     assert len(set(sums)) == 4
-    assert Wish(model="demo", objective="decode").texts_sha256() == ""
+    assert TuningRequest(model="demo", objective="decode").texts_sha256() == ""
 
 
 def test_each_objective_has_its_own_work() -> None:
@@ -235,9 +235,9 @@ def test_each_objective_has_its_own_work() -> None:
 
 
 def test_the_usual_prompt_is_as_long_as_the_model_takes() -> None:
-    wish = Wish(model="demo", objective="prefill", work=work_typed(typed("prefill")))
+    wish = TuningRequest(model="demo", objective="prefill", work=work_typed(typed("prefill")))
     assert wish.for_model(4096).described() == {"prompt_tokens": 512, "n_predict": 1}
     assert wish.for_model(512).described() == {"prompt_tokens": 504, "n_predict": 1}
     asked = typed("prefill", prompt_tokens="600")
-    given = Wish(model="demo", objective="prefill", work=work_typed(asked))
+    given = TuningRequest(model="demo", objective="prefill", work=work_typed(asked))
     assert given.for_model(512) == given

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.virtual.mirrors import Archive
+from armload.boards.virtual.mirrors import PackageArchive
 from armload.boards.virtual.packages import Apt
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.progress import Silent
@@ -36,7 +36,7 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Apt:
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     monkeypatch.setenv("LANGUAGE", "de")
-    archive = Archive(
+    archive = PackageArchive(
         uri="file:/nowhere", suite="x", components=("main",), keyring=tmp_path / "none", kernel="x"
     )
     return Apt("arm64", archive, tmp_path)

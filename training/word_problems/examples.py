@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from armload.evaluation.word_problems import (
     TELL_BUDGET,
-    Step,
+    ProblemStep,
     WordProblem,
     endless_problems,
     problems,
@@ -151,7 +151,7 @@ def _drill(chance: random.Random, encode: Encoder) -> Example:
     return Example(tokens=tokens, graded=graded)
 
 
-def _equations(chance: random.Random) -> Iterator[Step]:
+def _equations(chance: random.Random) -> Iterator[ProblemStep]:
     """Yield single steps; none that is a whole problem of the test split."""
     for problem in endless_problems("train", chance.getrandbits(32)):
         for step in problem.steps:

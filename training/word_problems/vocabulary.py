@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 
-from armload.models.vocabulary import BEGIN_ID, END_ID, SPACE, UNKNOWN_ID, Kind, Vocabulary
+from armload.models.vocabulary import BEGIN_ID, END_ID, SPACE, UNKNOWN_ID, TokenKind, Vocabulary
 
 # No piece reaches beyond one of these.
 _UNITS = re.compile(rf"[\\{SPACE}]?[A-Za-z]+\{{?|.", re.DOTALL)
@@ -33,16 +33,16 @@ def learn(texts: Iterable[str]) -> Vocabulary:
     control = [_CONTROL[number] for number in sorted(_CONTROL)]
     octets = [f"<0x{byte:02X}>" for byte in range(256)]
     kinds = [
-        *(Kind.UNKNOWN if each == "<unk>" else Kind.CONTROL for each in control),
-        *(Kind.BYTE for _ in octets),
-        *(Kind.NORMAL for _ in (*merged, *letters)),
+        *(TokenKind.UNKNOWN if each == "<unk>" else TokenKind.CONTROL for each in control),
+        *(TokenKind.BYTE for _ in octets),
+        *(TokenKind.NORMAL for _ in (*merged, *letters)),
     ]
     first = len(control) + len(octets)
     return Vocabulary(
         tokens=(*control, *octets, *merged, *letters),
         kinds=tuple(kinds),
         scores=tuple(
-            float(first - number) if kind is Kind.NORMAL else 0.0
+            float(first - number) if kind is TokenKind.NORMAL else 0.0
             for number, kind in enumerate(kinds)
         ),
         words=range(first, len(kinds)),

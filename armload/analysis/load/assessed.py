@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from armload.analysis.limit import find_limit
 from armload.analysis.load.latency import missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
-from armload.analysis.load.parts import Account, Accounting, Parts
+from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
 from armload.analysis.load.records import Objective, Objectives
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
@@ -101,7 +101,7 @@ def tally(slow: Iterable[SlowRequest]) -> Counter[Cause]:
     return Counter(each.cause for each in slow)
 
 
-def _judged(account: Account, missed: Objective | None) -> Parts:
+def _judged(account: LatencyBreakdown, missed: Objective | None) -> Parts:
     """Return the part of a request's time in which it missed an objective."""
     if missed == "ttft":
         return account.first

@@ -67,11 +67,11 @@ class LoadComparison(Value):
     doubts: tuple[str, ...] = ()
 
 
-Point = tuple[ObservedPoint, AssessedPoint]
+ComparedPoint = tuple[ObservedPoint, AssessedPoint]
 
 
 def compare_loads(
-    a: Load, a_points: Sequence[Point], b: Load, b_points: Sequence[Point]
+    a: Load, a_points: Sequence[ComparedPoint], b: Load, b_points: Sequence[ComparedPoint]
 ) -> list[LoadComparison]:
     """Compare the points that two loads have in common, by their pace.
 
@@ -95,7 +95,7 @@ def _pace(observed: ObservedPoint) -> tuple[float | None, int | None]:
     return observed.point.rate, observed.point.concurrency
 
 
-def _compared(a: Load, one: Point, b: Load, other: Point) -> LoadComparison:
+def _compared(a: Load, one: ComparedPoint, b: Load, other: ComparedPoint) -> LoadComparison:
     pairs = _answered_by_both(one[0], other[0])
     measured = tuple(
         found for measure in _LATENCIES if (found := _measured(measure, pairs)) is not None

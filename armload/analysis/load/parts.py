@@ -61,7 +61,7 @@ class Parts(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class LatencyBreakdown:
     """A request's seconds until the first part of the answer, and after it."""
 
     first: Parts
@@ -96,7 +96,7 @@ class Accounting:
             step for step in observed.steps if step.model == 0 and step.end_ns > step.start_ns
         ]
 
-    def of(self, record: RequestRecord) -> Account | None:
+    def of(self, record: RequestRecord) -> LatencyBreakdown | None:
         """Return where a request's time went; none for one that was never sent."""
         phases = phases_of(record)
         if phases is None:
@@ -111,10 +111,10 @@ class Accounting:
             first_s = phases.end_s if phases.first_s is None else phases.first_s
             first = first.plus(self._prompt(record, phases.slot_s, first_s))
             rest = self._generation(first_s, phases.end_s)
-        return Account(first=first, rest=rest)
+        return LatencyBreakdown(first=first, rest=rest)
 
     @cached_property
-    def answered(self) -> list[tuple[RequestRecord, Account]]:
+    def answered(self) -> list[tuple[RequestRecord, LatencyBreakdown]]:
         """The answered requests after the warm-up, with where the time of each went."""
         return [
             (record, account)

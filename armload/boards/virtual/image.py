@@ -121,7 +121,7 @@ def _kernel(tree: Path) -> Path:
     raise MissingToolError("The kernel's package contains no kernel.")
 
 
-def _entries(tree: Path) -> list[storage.Entry]:
+def _entries(tree: Path) -> list[storage.ArchiveEntry]:
     folders = ("usr", "usr/bin", "usr/lib", "usr/lib/modules")
     entries = [storage.folder(name) for name in folders]
     programs = [_program(tree, name) for name in _PROGRAMS]

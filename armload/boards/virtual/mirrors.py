@@ -30,7 +30,7 @@ DEBIAN_SUITE = "trixie"
 """The one release that boards are made from on any Debian: its QEMU knows Cortex-A55."""
 
 
-class Archive(Value):
+class PackageArchive(Value):
     """A distribution's package archive.
 
     Attributes:
@@ -48,7 +48,7 @@ class Archive(Value):
     kernel: str
 
 
-class Source(Value):
+class PackageSource(Value):
     """One entry of apt's sources that is in use."""
 
     uris: tuple[str, ...]
@@ -57,7 +57,7 @@ class Source(Value):
     signed_by: str = ""
 
 
-def archives() -> list[Archive]:
+def archives() -> list[PackageArchive]:
     """Return the archives worth asking, the likeliest first.
 
     A third party's archive may be among them; the signature check refuses it.
@@ -84,7 +84,7 @@ def archives() -> list[Archive]:
             "Copy an image folder from a Debian machine, and set ARMLOAD_IMAGES to it.",
         )
     found = [
-        Archive(uri=uri, suite=suite, components=components, keyring=keyring, kernel=kernel)
+        PackageArchive(uri=uri, suite=suite, components=components, keyring=keyring, kernel=kernel)
         for uri in distribution_uris(list(_machine_sources()), keyring)
     ]
     if not found or not keyring.exists():
@@ -96,7 +96,7 @@ def archives() -> list[Archive]:
     return found
 
 
-def parse_deb822(text: str) -> list[Source]:
+def parse_deb822(text: str) -> list[PackageSource]:
     """Read a ``.sources`` file: stanzas of ``Key: value`` lines."""
     found = []
     for stanza in re.split(r"\n\s*\n", text):
@@ -114,7 +114,7 @@ def parse_deb822(text: str) -> list[Source]:
         usable = "deb" in fields.get("types", "").split() and fields.get("enabled") != "no"
         if usable:
             found.append(
-                Source(
+                PackageSource(
                     uris=tuple(fields.get("uris", "").split()),
                     suites=tuple(fields.get("suites", "").split()),
                     components=tuple(fields.get("components", "").split()),
@@ -124,14 +124,14 @@ def parse_deb822(text: str) -> list[Source]:
     return found
 
 
-def parse_one_line(text: str) -> list[Source]:
+def parse_one_line(text: str) -> list[PackageSource]:
     """Read a ``.list`` file: lines such as ``deb [signed-by=…] URI suite component…``."""
     found = []
     pattern = re.compile(r"^\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*([^#\n]*)", re.MULTILINE)
     for options, uri, suite, components in pattern.findall(text):
         settings = dict(word.split("=", 1) for word in options.split() if "=" in word)
         found.append(
-            Source(
+            PackageSource(
                 uris=(uri,),
                 suites=(suite,),
                 components=tuple(components.split()),
@@ -141,7 +141,7 @@ def parse_one_line(text: str) -> list[Source]:
     return found
 
 
-def distribution_uris(sources: list[Source], keyring: Path) -> list[str]:
+def distribution_uris(sources: list[PackageSource], keyring: Path) -> list[str]:
     """Return the distribution's own archives: sources name its keyring, or none at all.
 
     Those that name it come first; security archives lack most packages and are left out.
@@ -159,7 +159,7 @@ def distribution_uris(sources: list[Source], keyring: Path) -> list[str]:
     return sorted(ranked, key=lambda uri: ranked[uri])
 
 
-def _machine_sources() -> Iterator[Source]:
+def _machine_sources() -> Iterator[PackageSource]:
     listing, parts = _configured_places()
     files = [listing, *sorted(parts.glob("*.list")), *sorted(parts.glob("*.sources"))]
     for path in files:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.boards.virtual.mirrors import Archive, archives, in_english, reports_full_disk
+from armload.boards.virtual.mirrors import PackageArchive, archives, in_english, reports_full_disk
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.files import CACHE_REMEDY
 from armload.core.locks import locked
@@ -49,7 +49,7 @@ class Apt:
         folder: for the state; exists.
     """
 
-    def __init__(self, architecture: str, archive: Archive, folder: Path) -> None:
+    def __init__(self, architecture: str, archive: PackageArchive, folder: Path) -> None:
         self.archive = archive
         self._folder = folder
         self._settings = self._folder / "apt.conf"

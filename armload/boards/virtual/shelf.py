@@ -14,7 +14,7 @@ from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import DISK, has_disk_open, powered_state
 from armload.core.cache import (
     CacheItem,
-    Kind,
+    CacheKind,
     disk_usage,
     entries,
     is_left_over,
@@ -29,7 +29,7 @@ _USED_WITHIN_S = 120
 """A lease that was renewed so long ago is of a command that was killed."""
 
 
-def board_kinds() -> tuple[Kind, ...]:
+def board_kinds() -> tuple[CacheKind, ...]:
     """Return what virtual boards leave in the cache."""
     work = cache_folder() / _EMULATED
     emulated = CacheItem(
@@ -47,13 +47,13 @@ def board_kinds() -> tuple[Kind, ...]:
         busy=partial(_is_used, here),
     )
     return (
-        Kind(
+        CacheKind(
             name="packages",
             what="QEMU and SSH servers",
             again="a download",
             items=items_of("packages", locks=_fetching, busy=_some_run, but="lock"),
         ),
-        Kind(
+        CacheKind(
             name="images",
             what="images of virtual boards",
             again="a download",
@@ -63,7 +63,7 @@ def board_kinds() -> tuple[Kind, ...]:
                 busy=partial(_some_run, but=_is_emulated),
             ),
         ),
-        Kind(
+        CacheKind(
             name="machines",
             what="virtual boards with all their data",
             again="not possible: unfetched runs on them are lost",

@@ -20,7 +20,7 @@ _TRAILER = "TRAILER!!!"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ArchiveEntry:
     """One file, folder or symbolic link, owned by root.
 
     Attributes:
@@ -34,22 +34,24 @@ class Entry:
     content: bytes = b""
 
 
-def file(path: str | PurePosixPath, content: bytes, *, permissions: int = 0o644) -> Entry:
+def file(path: str | PurePosixPath, content: bytes, *, permissions: int = 0o644) -> ArchiveEntry:
     """Return a regular file."""
-    return Entry(path=PurePosixPath(path), mode=stat.S_IFREG | permissions, content=content)
+    return ArchiveEntry(path=PurePosixPath(path), mode=stat.S_IFREG | permissions, content=content)
 
 
-def folder(path: str | PurePosixPath, *, permissions: int = 0o755) -> Entry:
+def folder(path: str | PurePosixPath, *, permissions: int = 0o755) -> ArchiveEntry:
     """Return a folder."""
-    return Entry(path=PurePosixPath(path), mode=stat.S_IFDIR | permissions)
+    return ArchiveEntry(path=PurePosixPath(path), mode=stat.S_IFDIR | permissions)
 
 
-def link(path: str | PurePosixPath, destination: str) -> Entry:
+def link(path: str | PurePosixPath, destination: str) -> ArchiveEntry:
     """Return a symbolic link."""
-    return Entry(path=PurePosixPath(path), mode=stat.S_IFLNK | 0o777, content=destination.encode())
+    return ArchiveEntry(
+        path=PurePosixPath(path), mode=stat.S_IFLNK | 0o777, content=destination.encode()
+    )
 
 
-def archive(entries: Iterable[Entry]) -> bytes:
+def archive(entries: Iterable[ArchiveEntry]) -> bytes:
     """Pack entries in the order given; the same entries always give the same bytes.
 
     The kernel unpacks archives that follow one another, so results may be concatenated.
@@ -60,7 +62,7 @@ def archive(entries: Iterable[Entry]) -> bytes:
     return packed + bytes(-len(packed) % 512)
 
 
-def _record(number: int, entry: Entry) -> bytes:
+def _record(number: int, entry: ArchiveEntry) -> bytes:
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     header = _header(number, entry.mode, links, len(entry.content), str(entry.path))
     return header + entry.content + bytes(-len(entry.content) % 4)

@@ -10,7 +10,7 @@ from invoke.exceptions import Exit
 from pydantic import model_validator
 
 from armload.bench.options import Options
-from armload.cli.options import A_BOARD, MODEL, OnBoard, Output, models_in
+from armload.cli.options import A_BOARD, MODEL, OnBoard, OutputOptions, models_in
 from armload.cli.verb import show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
@@ -21,7 +21,7 @@ _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 """Lengths as llama-bench's ``-p`` takes them."""
 
 
-class BenchOptions(Options, Resuming, Waiting, EngineSource, Output):
+class BenchOptions(Options, Resuming, Waiting, EngineSource, OutputOptions):
     """A benchmark: one run, repeats of it, or a sweep."""
 
     board: Annotated[str | None, Option(A_BOARD, usual="virtual", heading="Board")] = None
@@ -53,7 +53,11 @@ class BenchOptions(Options, Resuming, Waiting, EngineSource, Output):
     ] = None
     reference: Annotated[
         str,
-        Option("run whose text is the expected output, named as for show", "RUN", heading="Output"),
+        Option(
+            "run whose text is the expected output, named as for show",
+            "RUN",
+            heading="OutputOptions",
+        ),
     ] = ""
     as_json: Annotated[
         bool,
@@ -142,7 +146,7 @@ def bench(options: BenchOptions) -> None:
         sweep_and_present(request, plan, as_json=options.as_json, reference=known)
 
 
-class PullOptions(OnBoard, Output):
+class PullOptions(OnBoard, OutputOptions):
     """Which runs are fetched."""
 
     as_json: Annotated[
@@ -189,7 +193,7 @@ def pull(options: PullOptions) -> None:
         raise Exit(code=next(iter(pulled.lost.values())).exit_status)
 
 
-class DemoOptions(Waiting, Output):
+class DemoOptions(Waiting, OutputOptions):
     """What the demonstration runs, and where."""
 
     board: Annotated[

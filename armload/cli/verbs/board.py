@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 from invoke.collection import Collection
 from pydantic import Field
 
-from armload.cli.options import OnBoard, OnNamedBoard, Output
+from armload.cli.options import OnBoard, OnNamedBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import MOST, Option, Seconds
 
 if TYPE_CHECKING:
-    from armload.deploy.clean import Entry
+    from armload.deploy.clean import BoardItem
 
 
-@verb(Output, name="list")
-def list_boards(options: Output) -> None:
+@verb(OutputOptions, name="list")
+def list_boards(options: OutputOptions) -> None:
     """List the boards and how each is reached.
 
     Example: armload board.list
@@ -42,7 +42,7 @@ def list_boards(options: Output) -> None:
         terminal.show(boards_table(boards))
 
 
-class BoardOptions(OnBoard, Output):
+class BoardOptions(OnBoard, OutputOptions):
     """A board."""
 
 
@@ -112,7 +112,7 @@ def probe(options: BoardOptions) -> None:
             )
 
 
-class TrustOptions(OnNamedBoard, Output):
+class TrustOptions(OnNamedBoard, OutputOptions):
     """A board whose key is pinned."""
 
     yes: Annotated[bool, Option("pin it without asking")] = False
@@ -199,7 +199,7 @@ def down(options: BoardOptions) -> None:
     terminal.show(f"{options.board} {'is stopped.' if was_up else 'was not running.'}")
 
 
-class ReleaseOptions(OnNamedBoard, Output):
+class ReleaseOptions(OnNamedBoard, OutputOptions):
     """A board whose lease ends."""
 
     force: Annotated[
@@ -237,7 +237,7 @@ def release(options: ReleaseOptions) -> None:
         terminal.show(f"{options.board} is not in use.")
 
 
-class CleanOptions(OnNamedBoard, Output):
+class CleanOptions(OnNamedBoard, OutputOptions):
     """What is removed from a board."""
 
     all_: Annotated[bool, Option("also remove runs that have not been fetched")] = False
@@ -267,7 +267,7 @@ def clean(options: CleanOptions) -> None:
     from armload.report.boards import contents_table
     from armload.runs.cleaning import clean as clean_board
 
-    def agreed(entries: Sequence[Entry]) -> bool:
+    def agreed(entries: Sequence[BoardItem]) -> bool:
         if options.yes:
             return True
         terminal.say(contents_table(entries))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from armload.cli.options import Output
+from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option
 from armload.runs.request import EngineSource
@@ -19,7 +19,7 @@ MOST_JOBS = 1024
 MOST_NICE = 19
 
 
-class BuildOptions(EngineSource, Output):
+class BuildOptions(EngineSource, OutputOptions):
     """What is built, for what, and how much of a machine that may take."""
 
     heading = "Build"
@@ -47,9 +47,9 @@ class BuildOptions(EngineSource, Output):
         Annotated[int, Field(ge=0, le=MOST_NICE)] | None,
         Option("niceness of the compiler, 0 to 19", "N", "0; with --on, from the board's file"),
     ] = None
-    list_: Annotated[bool, Option("list existing builds instead of building", heading="Output")] = (
-        False
-    )
+    list_: Annotated[
+        bool, Option("list existing builds instead of building", heading="OutputOptions")
+    ] = False
 
 
 @verb(BuildOptions)
@@ -115,7 +115,7 @@ def _show_builds(*, as_json: bool) -> None:
         terminal.progress().say("Nothing has been built yet. Start with: armload build.")
 
 
-class InspectOptions(Output):
+class ProgramOptions(OutputOptions):
     """A program, and the target that it must suit."""
 
     file: Annotated[str, Option("a program, such as llama-completion", is_argument=True)]
@@ -125,8 +125,8 @@ class InspectOptions(Output):
     ] = ""
 
 
-@verb(InspectOptions)
-def inspect(options: InspectOptions) -> None:
+@verb(ProgramOptions)
+def inspect(options: ProgramOptions) -> None:
     """Show what a program requires of a board, and on which targets it runs.
 
     Example: armload inspect llama-completion --target rk3568

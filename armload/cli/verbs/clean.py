@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from armload.cli.options import Output
+from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armload.core.cache import Decision, Kind
+    from armload.core.cache import CacheKind, Decision
 
 
-class CleanOptions(Output):
+class CacheOptions(OutputOptions):
     """What is removed."""
 
     what: Annotated[str, Option("kinds from the table to remove, comma-separated", "KINDS")] = (
@@ -23,8 +23,8 @@ class CleanOptions(Output):
     yes: Annotated[bool, Option("remove without asking")] = False
 
 
-@verb(CleanOptions)
-def clean(options: CleanOptions) -> None:
+@verb(CacheOptions)
+def clean(options: CacheOptions) -> None:
     """Show what the cache holds, and remove kinds of it that are not in use.
 
     Asks for confirmation first. Example: armload clean --what builds,sources
@@ -95,7 +95,7 @@ def _size(decisions: Sequence[Decision], fate: str) -> str:
     )
 
 
-def _chosen(what: str, kinds: Sequence[Kind]) -> list[Kind]:
+def _chosen(what: str, kinds: Sequence[CacheKind]) -> list[CacheKind]:
     from armload.core.errors import UsageError
 
     by_name = {kind.name: kind for kind in kinds}
@@ -108,7 +108,7 @@ def _chosen(what: str, kinds: Sequence[Kind]) -> list[Kind]:
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def _kinds() -> list[Kind]:
+def _kinds() -> list[CacheKind]:
     from armload.boards.virtual.shelf import board_kinds
     from armload.build.shelf import build_kinds
     from armload.conversion.checkpoints.environment import converter_kinds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from armload.cli.options import Output
+from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option
 
@@ -30,7 +30,7 @@ class _Judged:
     sentence: str
 
 
-class CompareOptions(Output):
+class CompareOptions(OutputOptions):
     """Two sides, and how much slower the second may be."""
 
     a: Annotated[str, Option(f"the baseline: {_SIDE}", is_argument=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from armload.cli.options import A_BOARD, MODEL, Boards, Output
+from armload.cli.options import A_BOARD, MODEL, Boards, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option
 from armload.runs.request import EngineSource, Waiting
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from armload.runs.placing import Deployed
 
 
-class DeployOptions(Waiting, EngineSource, Output):
+class DeployOptions(Waiting, EngineSource, OutputOptions):
     """What is copied, and where."""
 
     heading = "Board"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armload.cli.options import A_BOARD, Boards, FileTypes, Output, models_in
+from armload.cli.options import A_BOARD, Boards, FileTypes, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
@@ -21,7 +21,7 @@ _DEMO_TIME_S = 120
 Budget = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, Output):
+class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions):
     """Models, a task, and how it is asked."""
 
     heading = "Task"
@@ -124,13 +124,14 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, Output):
             "for logits: a run of the same prompts, named as for show, a folder of .npy files, or "
             "llama-cpp-python, which then computes them on this machine",
             "RUN",
-            heading="Output",
+            heading="OutputOptions",
         ),
     ] = ""
     fail_unless_close: Annotated[
         bool,
         Option(
-            "for logits: exit with 13 unless all are close to the reference's", heading="Output"
+            "for logits: exit with 13 unless all are close to the reference's",
+            heading="OutputOptions",
         ),
     ] = False
 
@@ -217,7 +218,7 @@ def evaluate(options: EvalOptions) -> None:
     )
 
 
-class TradeoffOptions(Output):
+class TradeoffOptions(OutputOptions):
     """Two models of evaluations, and the times at which they are compared."""
 
     a: Annotated[

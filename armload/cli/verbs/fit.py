@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from armload.cli.options import MODEL, FileTypes, OnBoard, Output
+from armload.cli.options import MODEL, FileTypes, OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option
 from armload.engines.plan import PromptTokens, Threads, TokenCount
 from armload.runs.request import EngineSource, Waiting
 
 
-class FitOptions(OnBoard, Waiting, EngineSource, Output):
+class FitOptions(OnBoard, Waiting, EngineSource, OutputOptions):
     """What is predicted."""
 
     heading = "Plan"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from armload.cli.options import A_BOARD, MODEL, FileType, Output, models_in
+from armload.cli.options import A_BOARD, MODEL, FileType, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
 from armload.engines.plan import REQUEST_TIMEOUT_S, ServiceSettings
@@ -24,7 +24,7 @@ RequestCount = Annotated[int, Field(ge=1, le=1_000_000)]
 RandomSeed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-class Requests(OptionGroup):
+class RequestOptions(OptionGroup):
     """Requests to a service: how many, in which time, what they ask, and what they may take."""
 
     heading = "Load"
@@ -85,7 +85,7 @@ class Requests(OptionGroup):
     ] = ""
 
 
-class LoadOptions(ServiceSettings, Requests, Waiting, EngineSource, Output):
+class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, OutputOptions):
     """A service, and the load on it."""
 
     heading = "Load"
@@ -176,7 +176,7 @@ class LoadOptions(ServiceSettings, Requests, Waiting, EngineSource, Output):
             "also write vllm, csv or seed (result_X_x.json) into the load's folder",
             "FORMAT",
             several="commas",
-            heading="Output",
+            heading="OutputOptions",
         ),
     ] = ()
 
@@ -205,7 +205,7 @@ def load(options: LoadOptions) -> None:
     )
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
-    from armload.serving.dialects.dialect import Ask
+    from armload.serving.dialects.dialect import CompletionRequest
     from armload.serving.dialects.every import dialect_named
     from armload.serving.expected import expected, measure_alone, told
     from armload.serving.exports import read_formats
@@ -213,7 +213,7 @@ def load(options: LoadOptions) -> None:
     from armload.serving.load_runner import LoadRunner
     from armload.serving.planning import serving_plan
     from armload.serving.readiness import check_service
-    from armload.serving.target import Target
+    from armload.serving.target import LoadTarget
     from armload.serving.tokenizer import ServiceApi
     from armload.serving.workload import check_data, read_lengths, workload_of
 
@@ -229,11 +229,11 @@ def load(options: LoadOptions) -> None:
     most = None if options.find_rate else needed(paces, extent, gaps, number)
     spoken = dialect_named(options.dialect or ("openai" if url else "llama-server"))
     plan = serving_plan(options.part(ServiceSettings))
-    first = Ask(prompt="Once upon a time", max_tokens=1)
+    first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
     if data:
         first = check_data(data, spoken, answer=answer, most=most)
     progress = terminal.progress()
-    reached: AbstractContextManager[Target]
+    reached: AbstractContextManager[LoadTarget]
     if url:
         reached = nullcontext(target_of(url, options.api_key_file, spoken, options.model))
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from invoke.collection import Collection
 
-from armload.cli.options import Output
+from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.cli.verbs.load import RandomSeed
 from armload.cli.verbs.quantize import quantize
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from armload.core.progress import Progress
 
 
-class ConvertOptions(Output):
+class ConvertOptions(OutputOptions):
     """A checkpoint, and what is made of it."""
 
     checkpoint: Annotated[
@@ -111,7 +111,7 @@ def _is_meant(proposal: Proposal, *, yes: bool) -> bool:
     return yes or terminal.confirm("Download and install them?")
 
 
-class InspectOptions(Output):
+class InspectOptions(OutputOptions):
     """A model."""
 
     file: Annotated[str, Option("a model, as for --model of bench", is_argument=True)]
@@ -139,7 +139,7 @@ def inspect(options: InspectOptions) -> None:
     check_whole(anatomy.path, anatomy.size_bytes, anatomy.whole_bytes)
 
 
-class SynthOptions(Output):
+class SynthOptions(OutputOptions):
     """A shape, and what is made of it."""
 
     like: Annotated[

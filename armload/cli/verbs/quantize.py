@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from armload.cli.options import FileTypes, Output
+from armload.cli.options import FileTypes, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
 from armload.runs.request import Request, Waiting
 
 
-class QuantizeOptions(Waiting, Output):
+class QuantizeOptions(Waiting, OutputOptions):
     """A model, the file types that are made of it, and what is found out about them."""
 
     heading = "Quantisation"
@@ -66,7 +66,12 @@ class QuantizeOptions(Waiting, Output):
     ] = ""
     output: Annotated[
         str,
-        Option("folder to copy the results to", "PATH", "they stay in the cache", heading="Output"),
+        Option(
+            "folder to copy the results to",
+            "PATH",
+            "they stay in the cache",
+            heading="OutputOptions",
+        ),
     ] = ""
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from armload.cli.options import A_BOARD, Boards, OnBoard, OneModel, Output, models_in
+from armload.cli.options import A_BOARD, Boards, OnBoard, OneModel, OutputOptions, models_in
 from armload.cli.streams import show_document
-from armload.cli.verb import Group, verb
+from armload.cli.verb import VerbGroup, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
 from armload.engines.plan import ServingPlan
@@ -25,7 +25,7 @@ _FRONT_PORT = 8835
 _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "object"}
 
 
-class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Output):
+class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, OutputOptions):
     """A model, how it is served, and where the service is reached."""
 
     board: Annotated[str, Option(A_BOARD, usual="virtual", heading="Board")] = ""
@@ -147,7 +147,7 @@ def read_serving_file(path: Path | None) -> ServingFile:
     )
 
 
-class ListOptions(Output):
+class ListOptions(OutputOptions):
     """The boards whose services are listed."""
 
     board: Annotated[Boards, Option(A_BOARD, several="commas")] = ("virtual",)
@@ -182,7 +182,7 @@ def list_services(options: ListOptions) -> None:
     end_if_failed(outcomes)
 
 
-class StopOptions(OnBoard, Output):
+class StopOptions(OnBoard, OutputOptions):
     """The service that ends."""
 
     run: Annotated[
@@ -212,4 +212,4 @@ def stop(options: StopOptions) -> None:
         terminal.show(whole(f"kept in {folder}"))
 
 
-group = Group(serve, list_services, stop)
+group = VerbGroup(serve, list_services, stop)

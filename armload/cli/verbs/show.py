@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from armload.cli.options import Output
+from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import MOST, Option
 
@@ -23,7 +23,7 @@ _RUN = (
 )
 
 
-class ShowOptions(Output):
+class ShowOptions(OutputOptions):
     """What is shown."""
 
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
@@ -104,7 +104,7 @@ def _readable(folders: list[Path]) -> Iterator[Run]:
             terminal.progress().say(f"skipped: {error}")
 
 
-class ReportOptions(Output):
+class ReportOptions(OutputOptions):
     """What is drawn, and where the page goes."""
 
     runs: Annotated[

@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armload.cli.options import MODEL, OnBoard, Output
+from armload.cli.options import MODEL, OnBoard, OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.load import Rate, Requests
+from armload.cli.verbs.load import Rate, RequestOptions
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
 from armload.engines.plan import SEED_PROMPT, TUNED_REQUESTS, PromptText
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 
-class TuneOptions(OnBoard, Requests, Resuming, Waiting, EngineSource, Output):
+class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, OutputOptions):
     """What is optimised, over which settings, within which constraints and limits."""
 
     heading = "Search"
@@ -111,7 +111,7 @@ class TuneOptions(OnBoard, Requests, Resuming, Waiting, EngineSource, Output):
     ] = None
     output: Annotated[
         str,
-        Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="Output"),
+        Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="OutputOptions"),
     ] = ""
 
 
@@ -127,9 +127,9 @@ def tune(options: TuneOptions) -> None:
     from armload.cli.present_tuning import constraints_of, requests_of, tune_and_present, work_typed
     from armload.evaluation.logits.computing import read_prompts
     from armload.runs.request import Request
-    from armload.tuning.wish import Wish
+    from armload.tuning.wish import TuningRequest
 
-    wish = Wish(
+    wish = TuningRequest(
         model=options.model,
         objective=options.for_,
         narrowing=options.space,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from armload.cli.options import OnBoard, Output
+from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
@@ -20,7 +20,7 @@ from armload.engines.plan import (
 from armload.runs.request import Resuming, Waiting
 
 
-class WatchOptions(OnBoard, Resuming, Waiting, Output):
+class WatchOptions(OnBoard, Resuming, Waiting, OutputOptions):
     """A program, what lies beside it on the board, and how its output is read."""
 
     heading = "Program"

@@ -36,7 +36,7 @@ _UNSUPPORTED = (
 )
 
 
-class Logits(Value):
+class ComparedLogits(Value):
     """How far the logits of a prompt are from those of the checkpoint.
 
     Attributes:
@@ -54,7 +54,7 @@ class Logits(Value):
     same_top: float
 
 
-class Check(Value):
+class ConversionCheck(Value):
     """What was found to agree between a checkpoint and what was made of it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Check(Value):
     """
 
     texts: Count = 0
-    logits: Logits | None = None
+    logits: ComparedLogits | None = None
     unchecked: tuple[str, ...] = ()
 
     @property
@@ -95,9 +95,9 @@ class Findings(Value):
         texts: that were compared.
         different: those of them with other tokens.
         spaced: those of them that differ in nothing but spaces.
-        unchecked: as in ``Check``.
+        unchecked: as in ``ConversionCheck``.
         engine: why llama.cpp could not load the file; empty if it could.
-        logits: as in ``Check``.
+        logits: as in ``ConversionCheck``.
         window: tokens of a sliding window; 0 without one.
         window_reached: whether the prompt is longer.
     """
@@ -107,7 +107,7 @@ class Findings(Value):
     spaced: Count = 0
     unchecked: tuple[str, ...] = ()
     engine: str = ""
-    logits: Logits | None = None
+    logits: ComparedLogits | None = None
     window: Count = 0
     window_reached: bool = True
 
@@ -119,7 +119,7 @@ def check_gguf(
     type_name: str,
     held: Environment,
     progress: Progress,
-) -> Check:
+) -> ConversionCheck:
     """Compare a converted file with its checkpoint, as far as this machine can.
 
     Args:
@@ -132,7 +132,9 @@ def check_gguf(
     try:
         (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)
     except (BuildError, MissingToolError, UsageError) as error:
-        return Check(unchecked=(f"tokens and logits, for want of {SCORER}: {error.message}",))
+        return ConversionCheck(
+            unchecked=(f"tokens and logits, for want of {SCORER}: {error.message}",)
+        )
     hindrance = _hindrance(checkpoint, type_name)
     with (
         staged(checkpoint) as stage,
@@ -156,7 +158,7 @@ def check_gguf(
             stopped = f"logits: the comparison ended with status {error.status}"
         found = _read(result)
     if found is None:
-        return Check(unchecked=(f"tokens and {stopped}",))
+        return ConversionCheck(unchecked=(f"tokens and {stopped}",))
     judge(checkpoint, found, header, type_name)
     why = [*found.unchecked, *(each for each in (hindrance, stopped) if each)]
     if found.spaced:
@@ -166,7 +168,7 @@ def check_gguf(
         )
     if not found.window_reached:
         why.append(f"logits beyond the sliding window of {found.window} tokens: it is long")
-    return Check(texts=found.texts, logits=found.logits, unchecked=tuple(why))
+    return ConversionCheck(texts=found.texts, logits=found.logits, unchecked=tuple(why))
 
 
 def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from armload.build.source import pinned_source
-from armload.conversion.checkpoints.checking import Check
+from armload.conversion.checkpoints.checking import ConversionCheck
 from armload.conversion.checkpoints.checkpoint import Checkpoint, read_outline
 from armload.conversion.checkpoints.environment import environment, pinned_packages
 from armload.conversion.checkpoints.forms import (
@@ -53,7 +53,7 @@ class Converted(Value):
     architecture: str
     parameters: int
     converter: str
-    check: Check
+    check: ConversionCheck
 
 
 def check_convertible(folder: Path, form: Form, progress: Progress) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from armload.build.index import without_login
 from armload.conversion.checkpoints.proposal import Download, Proposal, read_report
 from armload.core import children
-from armload.core.cache import CacheItem, Kind, disk_usage, entries, is_left_over, left_over
+from armload.core.cache import CacheItem, CacheKind, disk_usage, entries, is_left_over, left_over
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
 from armload.core.files import CACHE_REMEDY, free_space, write_whole, written_in
 from armload.core.locks import locked
@@ -185,7 +185,7 @@ def environment(
         yield Environment(python=_python(place), lock=lock)
 
 
-def converter_kinds() -> tuple[Kind, ...]:
+def converter_kinds() -> tuple[CacheKind, ...]:
     """Return what converting leaves in the cache."""
     items = [
         CacheItem(
@@ -198,7 +198,7 @@ def converter_kinds() -> tuple[Kind, ...]:
         if path.suffix != ".lock" and not is_left_over(path)
     ]
     return (
-        Kind(
+        CacheKind(
             name=KIND,
             what="packages that convert checkpoints",
             again="a download of 300 MB, or 3 GB where torch comes with CUDA",

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from armload.build.source import pinned_source
-from armload.conversion.checkpoints.checking import Check, check_gguf
+from armload.conversion.checkpoints.checking import ConversionCheck, check_gguf
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment
 from armload.conversion.checkpoints.forms import result_bytes
@@ -33,7 +33,7 @@ def to_gguf(
     type_name: str,
     held: Environment,
     progress: Progress,
-) -> Check:
+) -> ConversionCheck:
     """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.conversion.checkpoints.checking import Check
+from armload.conversion.checkpoints.checking import ConversionCheck
 from armload.conversion.checkpoints.checkpoint import Checkpoint, read_object
 from armload.conversion.checkpoints.environment import Environment, Packages
 from armload.conversion.checkpoints.forms import MNN_BITS, result_bytes
@@ -38,7 +38,7 @@ def to_mnn(
     type_name: str,
     held: Environment,
     progress: Progress,
-) -> Check:
+) -> ConversionCheck:
     """Write a checkpoint's MNN folder, whole or not at all.
 
     The arguments are those of ``to_gguf``, except that ``path`` is a folder.
@@ -74,7 +74,7 @@ def to_mnn(
             watch=watch,
         )
         _finish(checkpoint, beside)
-    return Check(unchecked=("tokens and logits of an MNN model",))
+    return ConversionCheck(unchecked=("tokens and logits of an MNN model",))
 
 
 def _finish(checkpoint: Checkpoint, folder: Path) -> None:

@@ -15,8 +15,8 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.layout import Layout, from_program_folder
 from armload.deploy.payload import FoundPayload, Payload, find_payload, read_payload
-from armload.engines.engine import Engine, Site
-from armload.engines.job import BinaryRecord, Job, ModelRecord, PutFile, Subject, Watched
+from armload.engines.engine import Engine, RunContext
+from armload.engines.job import BinaryRecord, Job, ModelRecord, PutFile, RunSpec, Watched
 from armload.engines.output import Output
 from armload.engines.plan import DEFAULT_TIME_LIMIT_S
 from armload.engines.watched.command import (
@@ -96,12 +96,12 @@ class WatchedProgram(Engine):
         return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> RunSpec:
         """The words, and what is known of program and model."""
         order = self._order
         command = self._on(Layout(workdir=PurePosixPath("/")))
         program = command.program
-        return Subject(
+        return RunSpec(
             watched=Watched(
                 words=order.words,
                 reads=order.reads,
@@ -139,7 +139,7 @@ class WatchedProgram(Engine):
             check_wheel(host, self._order.wheel_python)
         check_program(host, found, self._program, self._payload, progress)
 
-    def command(self, site: Site) -> tuple[str, ...]:
+    def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start it under ``watch``."""
         command = self._on(site.layout)
         folders = ":".join(str(folder) for folder in command.library_folders)
@@ -155,7 +155,7 @@ class WatchedProgram(Engine):
             *command.words,
         )
 
-    def program(self, site: Site) -> str:
+    def program(self, site: RunContext) -> str:
         """Return the program under ``watch``."""
         return self._on(site.layout).words[0]
 

@@ -13,7 +13,7 @@ import unicodedata
 from functools import cache
 from typing import NamedTuple
 
-from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.grade import GraderFinding
 from armload.evaluation.grading.qwen import last_closed_box
 from armload.evaluation.question import LETTERS, Question
 
@@ -74,13 +74,13 @@ def _patterns(letters: str) -> _Patterns:
     )
 
 
-def grade(text: str, question: Question) -> Finding:
+def grade(text: str, question: Question) -> GraderFinding:
     """Compare the letter that an answer commits to."""
     letters = LETTERS[: len(question.choices) or _UNNAMED]
     box = _plain(last_closed_box(text) or "")
     named = _alone(box, letters) or _mentioned(box, letters) or _committed(_plain(text), letters)
     letter = named.pop() if len(named) == 1 else None
-    return Finding(correct=letter == question.expected.strip().upper(), extracted=letter)
+    return GraderFinding(correct=letter == question.expected.strip().upper(), extracted=letter)
 
 
 def _plain(text: str) -> str:

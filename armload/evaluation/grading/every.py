@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from armload.core.errors import UsageError
 from armload.evaluation.grading import choice, exact, math_verify, number, qwen
-from armload.evaluation.grading.grade import Finding, Grade
+from armload.evaluation.grading.grade import Grade, GraderFinding
 from armload.evaluation.grading.qwen import last_closed_box
 from armload.evaluation.question import Question
 
@@ -22,7 +22,7 @@ def without_thoughts(text: str) -> str:
     return before if opened else before + rest
 
 
-GRADERS: Mapping[str, Callable[[str, Question], Finding]] = {
+GRADERS: Mapping[str, Callable[[str, Question], GraderFinding]] = {
     "qwen": qwen.grade,
     "boxed": qwen.grade,
     "number": number.grade,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.grade import GraderFinding
 from armload.evaluation.question import Question
 
 
-def grade(text: str, question: Question) -> Finding:
+def grade(text: str, question: Question) -> GraderFinding:
     """Compare a whole answer."""
     answer = text.strip()
-    return Finding(correct=answer == question.expected.strip(), extracted=answer or None)
+    return GraderFinding(correct=answer == question.expected.strip(), extracted=answer or None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from armload.core.values import Value
 
 
-class Finding(Value):
+class GraderFinding(Value):
     """What a grader makes of an answer.
 
     Attributes:
@@ -19,7 +19,7 @@ class Finding(Value):
     failure: str = ""
 
 
-class Grade(Finding):
+class Grade(GraderFinding):
     r"""A finding, and whether the answer has a closed box.
 
     Attributes:

@@ -17,7 +17,7 @@ from typing import IO, cast
 
 from armload.core.errors import MissingToolError
 from armload.core.shell import pip_install
-from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.grade import GraderFinding
 from armload.evaluation.question import Question
 
 TIME_LIMIT_S = 10.0
@@ -27,7 +27,7 @@ _START_LIMIT_S = 120.0
 _EXTRA = "math-verify[antlr4_13_2]"
 
 
-def grade(text: str, question: Question) -> Finding:
+def grade(text: str, question: Question) -> GraderFinding:
     """Compare an answer.
 
     Raises:
@@ -48,14 +48,14 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
-    def grade(self, text: str, expected: str) -> Finding:
+    def grade(self, text: str, expected: str) -> GraderFinding:
         """Compare an answer; a failure says that the process took too long or died."""
         with self._lock:
             process = self._process or self._started()
             self._process = process
             line = self._asked(process, json.dumps([text, expected]), self._time_limit_s)
             if line:
-                return Finding.model_validate_json(line)
+                return GraderFinding.model_validate_json(line)
             status = process.poll()
             self._end()
         failure = (
@@ -63,7 +63,7 @@ class Worker:
             if status is None
             else f"math-verify's process ended with status {status}"
         )
-        return Finding(correct=False, extracted=None, failure=failure)
+        return GraderFinding(correct=False, extracted=None, failure=failure)
 
     def close(self) -> None:
         """End the process; a later answer starts another."""

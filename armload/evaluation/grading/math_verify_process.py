@@ -6,17 +6,17 @@ import json
 import logging
 import sys
 
-from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.grade import GraderFinding
 
 
-def _finding(text: str, expected: str) -> Finding:
+def _finding(text: str, expected: str) -> GraderFinding:
     from math_verify import parse, verify
 
     # No limits here: the process that asks ends this one.
     gold = parse(rf"\boxed{{{expected}}}", parsing_timeout=None)
     answer = parse(text, parsing_timeout=None)
     correct = bool(answer) and verify(gold, answer, timeout_seconds=None)
-    return Finding(correct=correct, extracted=str(answer[-1]) if answer else None)
+    return GraderFinding(correct=correct, extracted=str(answer[-1]) if answer else None)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.grade import GraderFinding
 from armload.evaluation.grading.qwen import in_ascii
 from armload.evaluation.question import Question
 
@@ -22,11 +22,11 @@ _NUMBER = re.compile(
 _LATEX_SPACE = re.compile(r"(?<=[\d,])\\[,!;: ](?=\d)")
 
 
-def grade(text: str, question: Question) -> Finding:
+def grade(text: str, question: Question) -> GraderFinding:
     """Compare the last numbers of both texts."""
     answer, expected = last_number(text), last_number(question.expected)
     correct = answer is not None and expected is not None and _are_equal(answer, expected)
-    return Finding(correct=correct, extracted=answer)
+    return GraderFinding(correct=correct, extracted=answer)
 
 
 def last_number(text: str) -> str | None:

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from armload.evaluation.grading.grade import Finding
+from armload.evaluation.grading.grade import GraderFinding
 from armload.evaluation.question import Question
 
 _OPENING = r"\boxed{"
@@ -139,12 +139,12 @@ _TRAILING = re.compile(r"[/),]+$")
 _BRACKET = re.compile(r"[{}()]")
 
 
-def grade(text: str, question: Question) -> Finding:
+def grade(text: str, question: Question) -> GraderFinding:
     """Compare what the rules extract."""
     return compared(extracted(in_ascii(text)), question)
 
 
-def compared(text: str, question: Question) -> Finding:
+def compared(text: str, question: Question) -> GraderFinding:
     """Compare a text that holds an answer and nothing else.
 
     Typographic minus signs, spaces and digits count as the ASCII ones, which the published program
@@ -152,7 +152,7 @@ def compared(text: str, question: Question) -> Finding:
     """
     # Twice, as the published program does: what is removed first may hide something else.
     answer = normalised(normalised(_tidied(in_ascii(text))))
-    return Finding(
+    return GraderFinding(
         correct=agree(answer, normalised(in_ascii(question.expected))), extracted=answer or None
     )
 
@@ -214,7 +214,7 @@ def _value(text: str) -> float | None:
     return above / below * (-1 if fraction[1] else 1)
 
 
-def grade_boxed(text: str, question: Question) -> Finding:
+def grade_boxed(text: str, question: Question) -> GraderFinding:
     """Compare the content of the last closed box."""
     box = last_closed_box(text)
-    return Finding(correct=False, extracted=None) if box is None else compared(box, question)
+    return GraderFinding(correct=False, extracted=None) if box is None else compared(box, question)

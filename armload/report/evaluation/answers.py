@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from armload.evaluation.grading.every import grade
 from armload.evaluation.question import Question
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import Attempt
-from armload.report.evaluation.series import Series
+from armload.evaluation.results import GradedAttempt
+from armload.report.evaluation.series import BudgetSeries
 
 COMPARED = ("qwen", "boxed", "number")
 """The graders of numeric answers that take no time."""
@@ -54,7 +54,7 @@ class GraderRow:
     differing: tuple[int, ...]
 
 
-def grades_of(attempt: Attempt, question: Question, grader: str) -> tuple[OtherGrade, ...]:
+def grades_of(attempt: GradedAttempt, question: Question, grader: str) -> tuple[OtherGrade, ...]:
     """Return what each compared grader says; nothing where answers are not numbers.
 
     Args:
@@ -119,7 +119,7 @@ class AnswerRow:
     id: str
     text: str
     expected: str
-    attempts: tuple[Attempt | None, ...]
+    attempts: tuple[GradedAttempt | None, ...]
     outcome: str
     grades: tuple[tuple[OtherGrade, ...], ...]
 
@@ -130,14 +130,14 @@ class AnswerRow:
 
 
 def answer_rows(
-    evaluated: EvaluationFolder, series: Sequence[Series], grader: str
+    evaluated: EvaluationFolder, series: Sequence[BudgetSeries], grader: str
 ) -> list[AnswerRow]:
     """Return a row for each question that anybody answered.
 
     Args:
         grader: that judged the attempts.
     """
-    columns: list[Mapping[str, Attempt]] = [
+    columns: list[Mapping[str, GradedAttempt]] = [
         {attempt.question: attempt for attempt in line.points[-1].attempts} for line in series
     ]
     rows = []
@@ -159,7 +159,7 @@ def answer_rows(
     return rows
 
 
-def _letter(attempt: Attempt | None) -> str:
+def _letter(attempt: GradedAttempt | None) -> str:
     if attempt is None:
         return "-"
     return "r" if attempt.is_correct else "w"

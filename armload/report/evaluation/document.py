@@ -12,7 +12,7 @@ from armload.core.values import Value, counted, percentage
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.logits.agreement import Agreement
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import Disagreement, Point
+from armload.evaluation.results import AccuracyPoint, Disagreement
 from armload.report.layout import Column, Prose, Rows, whole
 
 
@@ -20,7 +20,7 @@ class EvaluatedPoint(Value):
     """What a model gets right in one way, within one budget.
 
     Attributes:
-        model, prompt, is_told, concludes, budget, accuracy, normalised: as in ``Point``.
+        model, prompt, is_told, concludes, budget, accuracy, normalised: as in ``AccuracyPoint``.
         questions: answered ones.
         correct: how many of them right.
         failed: questions that could not be answered.
@@ -50,7 +50,7 @@ class EvaluatedPoint(Value):
     doubts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, point: Point) -> EvaluatedPoint:
+    def of(cls, point: AccuracyPoint) -> EvaluatedPoint:
         """Describe a point without its answers."""
         return cls(
             model=point.model,
@@ -93,7 +93,7 @@ class EvaluationDocument(Value):
     def of(
         cls,
         evaluated: EvaluationFolder,
-        points: Sequence[Point],
+        points: Sequence[AccuracyPoint],
         grader: str,
         disagreements: tuple[Disagreement, ...] = (),
     ) -> EvaluationDocument:

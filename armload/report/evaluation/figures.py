@@ -12,14 +12,14 @@ from armload.report.drawing import (
     columns_for,
     finish,
 )
-from armload.report.evaluation.series import Series
+from armload.report.evaluation.series import BudgetSeries
 from armload.report.evaluation.table import percent
 from armload.report.figures.figure import Figure, Rows, colour_and_shape, legend_line
 
 NAME, TITLE = "accuracy-tokens", "Accuracy against tokens"
 
 
-def token_figure(series: Sequence[Series]) -> Figure:
+def token_figure(series: Sequence[BudgetSeries]) -> Figure:
     """Draw the accuracy at each budget against the mean number of tokens that it took.
 
     Args:
@@ -31,7 +31,7 @@ def token_figure(series: Sequence[Series]) -> Figure:
     )
 
 
-def _sentence(shown: Sequence[Series]) -> str:
+def _sentence(shown: Sequence[BudgetSeries]) -> str:
     parts, counts = [], []
     for series in shown:
         best = max(series.points, key=lambda point: point.correct)
@@ -44,7 +44,7 @@ def _sentence(shown: Sequence[Series]) -> str:
     return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
 
 
-def _specification(shown: Sequence[Series], sentence: str) -> Specification:
+def _specification(shown: Sequence[BudgetSeries], sentence: str) -> Specification:
     import altair as alt
 
     labels = [legend_line(series.label) for series in shown]
@@ -78,7 +78,7 @@ def _specification(shown: Sequence[Series], sentence: str) -> Specification:
     return specification
 
 
-def _rows(shown: Sequence[Series]) -> Rows:
+def _rows(shown: Sequence[BudgetSeries]) -> Rows:
     return [
         {
             "line": legend_line(series.label),

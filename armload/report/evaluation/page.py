@@ -12,13 +12,13 @@ from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import percentage
 from armload.evaluation.record import Evaluation, EvaluationFolder
-from armload.evaluation.results import Point, points_of
+from armload.evaluation.results import AccuracyPoint, points_of
 from armload.report import formatting as words
-from armload.report.cell_table import CellTable, Column, Entry, Row
+from armload.report.cell_table import CellTable, PageColumn, TableEntry, TableRow
 from armload.report.evaluation.answers import AnswerRow, answer_rows, grader_rows
 from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.figures import token_figure
-from armload.report.evaluation.series import Group, Series, Standing, standing_of
+from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup, standing_of
 from armload.report.evaluation.table import between, notes, percent
 from armload.report.figures.figure import Figure
 from armload.report.pages import Report, render, report_place, write_report
@@ -27,7 +27,7 @@ PAGE_NAME = "report.html"
 TEMPLATE_NAME = "evaluation/page.html.j2"
 
 
-def write_page(evaluated: EvaluationFolder, standing: Standing, grader: str) -> Path:
+def write_page(evaluated: EvaluationFolder, standing: EvaluationView, grader: str) -> Path:
     """Write an evaluation's page into its folder, and return its path.
 
     Args:
@@ -38,7 +38,7 @@ def write_page(evaluated: EvaluationFolder, standing: Standing, grader: str) -> 
     return page
 
 
-def figures_of(standing: Standing) -> list[Figure]:
+def figures_of(standing: EvaluationView) -> list[Figure]:
     """Return the figures in the order in which a person reads them."""
     return [
         figure
@@ -47,7 +47,7 @@ def figures_of(standing: Standing) -> list[Figure]:
     ]
 
 
-def render_page(evaluated: EvaluationFolder, standing: Standing, grader: str) -> str:
+def render_page(evaluated: EvaluationFolder, standing: EvaluationView, grader: str) -> str:
     """Return the page of one evaluation."""
     answers = answer_rows(evaluated, standing.series, grader)
     figures = figures_of(standing)
@@ -72,7 +72,7 @@ def render_page(evaluated: EvaluationFolder, standing: Standing, grader: str) ->
     return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
 
 
-def _figures(group: Group, number: int) -> list[Figure]:
+def _figures(group: SeriesGroup, number: int) -> list[Figure]:
     """Draw a group of lines; of several groups, title and name say which one it is."""
     if not group.systems:
         return []
@@ -87,7 +87,7 @@ def _figures(group: Group, number: int) -> list[Figure]:
     ]
 
 
-def headline(evaluation: Evaluation, points: Sequence[Point]) -> str:
+def headline(evaluation: Evaluation, points: Sequence[AccuracyPoint]) -> str:
     """Say how many questions how many models have answered."""
     models = len({part.model for part in evaluation.parts})
     by = "one model" if models == 1 else f"{models} models"
@@ -96,7 +96,9 @@ def headline(evaluation: Evaluation, points: Sequence[Point]) -> str:
     return f"{evaluation.task}: {share}{evaluation.questions:,} questions, {by}"
 
 
-def _filters(series: Sequence[Series], answers: Sequence[AnswerRow]) -> list[tuple[str, str, int]]:
+def _filters(
+    series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]
+) -> list[tuple[str, str, int]]:
     """Return outcomes to choose rows by: of two lines, what one gets right and the other not."""
     counts = Counter(row.outcome for row in answers)
     if len(series) == 2:
@@ -141,39 +143,41 @@ def write_evaluation_report(
     )
 
 
-def _point_table(standing: Standing) -> CellTable:
+def _point_table(standing: EvaluationView) -> CellTable:
     return CellTable(
         columns=(
-            Column(heading="model"),
-            Column(heading="budget", unit="tokens", is_number=True),
-            Column(heading="right", unit="of the answered", is_number=True),
-            Column(heading="accuracy", is_number=True),
-            Column(heading="boxed", is_number=True),
-            Column(heading="mean time", is_number=True),
+            PageColumn(heading="model"),
+            PageColumn(heading="budget", unit="tokens", is_number=True),
+            PageColumn(heading="right", unit="of the answered", is_number=True),
+            PageColumn(heading="accuracy", is_number=True),
+            PageColumn(heading="boxed", is_number=True),
+            PageColumn(heading="mean time", is_number=True),
         ),
         rows=tuple(
-            Row(state="valid", is_fastest=False, entries=_entries(line.label, point))
+            TableRow(state="valid", is_fastest=False, entries=_entries(line.label, point))
             for line in standing.series
             for point in line.points
         ),
     )
 
 
-def _entries(label: str, point: Point) -> tuple[Entry, ...]:
-    accuracy = Entry(text=words.UNKNOWN)
+def _entries(label: str, point: AccuracyPoint) -> tuple[TableEntry, ...]:
+    accuracy = TableEntry(text=words.UNKNOWN)
     if point.accuracy is not None:
         share = point.accuracy.share
-        accuracy = Entry(text=percent(share), number=share, range=between(point.accuracy.interval))
-    boxed = Entry(text=words.UNKNOWN)
+        accuracy = TableEntry(
+            text=percent(share), number=share, range=between(point.accuracy.interval)
+        )
+    boxed = TableEntry(text=words.UNKNOWN)
     if point.budget is not None:
-        boxed = Entry(text=percentage(point.boxed_share), number=point.boxed_share)
+        boxed = TableEntry(text=percentage(point.boxed_share), number=point.boxed_share)
     return (
-        Entry(text=label),
-        Entry(
+        TableEntry(text=label),
+        TableEntry(
             text=words.UNKNOWN if point.budget is None else str(point.budget), number=point.budget
         ),
-        Entry(text=f"{point.correct} / {len(point.attempts)}", number=point.correct),
+        TableEntry(text=f"{point.correct} / {len(point.attempts)}", number=point.correct),
         accuracy,
         boxed,
-        Entry(text=words.seconds(point.mean_s), number=point.mean_s),
+        TableEntry(text=words.seconds(point.mean_s), number=point.mean_s),
     )

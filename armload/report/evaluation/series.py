@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from armload.analysis.tradeoff import Answers, Crossover, crossover
-from armload.evaluation.results import Point
+from armload.evaluation.results import AccuracyPoint
 from armload.evaluation.sides import answered, on_common_questions, system_of
 from armload.report.drawing import MOST_LINES
 
@@ -14,7 +14,7 @@ TOLD, UNTOLD, CONCLUDED = "told the budget", "not told the budget", "made to con
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class BudgetSeries:
     """A line.
 
     Attributes:
@@ -23,7 +23,7 @@ class Series:
     """
 
     label: str
-    points: tuple[Point, ...]
+    points: tuple[AccuracyPoint, ...]
 
     @property
     def is_generated(self) -> bool:
@@ -32,7 +32,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class SeriesGroup:
     """Lines that are drawn together: models that were asked in one way, or one model in several.
 
     Attributes:
@@ -43,7 +43,7 @@ class Group:
     """
 
     heading: str
-    series: tuple[Series, ...]
+    series: tuple[BudgetSeries, ...]
     systems: tuple[Answers, ...]
     crossover: Crossover | None
 
@@ -56,7 +56,7 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class EvaluationView:
     """What an evaluation's points amount to.
 
     Attributes:
@@ -65,30 +65,30 @@ class Standing:
         groups: of these, what is drawn together.
     """
 
-    points: tuple[Point, ...]
-    series: tuple[Series, ...]
-    groups: tuple[Group, ...]
+    points: tuple[AccuracyPoint, ...]
+    series: tuple[BudgetSeries, ...]
+    groups: tuple[SeriesGroup, ...]
 
 
-def standing_of(points: Sequence[Point]) -> Standing:
+def standing_of(points: Sequence[AccuracyPoint]) -> EvaluationView:
     """Return what points amount to; each crossover's interval takes half a second."""
     series = series_of(points)
-    return Standing(
+    return EvaluationView(
         points=tuple(points),
         series=tuple(series),
         groups=tuple(_groups_of([line for line in series if line.is_generated])),
     )
 
 
-def series_of(points: Sequence[Point]) -> list[Series]:
+def series_of(points: Sequence[AccuracyPoint]) -> list[BudgetSeries]:
     """Return the lines that points make, in the order of their first points."""
-    groups: dict[tuple[str, ...], list[Point]] = {}
+    groups: dict[tuple[str, ...], list[AccuracyPoint]] = {}
     for point in points:
         groups.setdefault(_ways(point), []).append(point)
     columns = list(zip(*groups, strict=True))
     differing = [number for number, values in enumerate(columns) if len(set(values)) > 1] or [0]
     return [
-        Series(
+        BudgetSeries(
             label=", ".join(ways[number] for number in differing),
             points=tuple(sorted(its, key=lambda point: point.budget or 0)),
         )
@@ -108,9 +108,9 @@ def way_heading(prompt: str, *, is_told: bool, concludes: bool) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _groups_of(series: Sequence[Series]) -> list[Group]:
+def _groups_of(series: Sequence[BudgetSeries]) -> list[SeriesGroup]:
     one_model = len({line.points[0].model for line in series}) == 1
-    lines: dict[str, list[Series]] = {}
+    lines: dict[str, list[BudgetSeries]] = {}
     for line in series:
         if one_model:
             lines.setdefault("", []).append(line)
@@ -127,11 +127,11 @@ def _groups_of(series: Sequence[Series]) -> list[Group]:
     return [_group(way if len(drawn) > 1 else "", its) for way, its in drawn]
 
 
-def _group(heading: str, series: Sequence[Series]) -> Group:
+def _group(heading: str, series: Sequence[BudgetSeries]) -> SeriesGroup:
     systems = on_common_questions([system_of(line.label, line.points) for line in series])
     if not systems[0].questions:
         systems = []
-    return Group(
+    return SeriesGroup(
         heading=heading,
         series=tuple(series),
         systems=tuple(systems),
@@ -139,7 +139,7 @@ def _group(heading: str, series: Sequence[Series]) -> Group:
     )
 
 
-def _ways(point: Point) -> tuple[str, ...]:
+def _ways(point: AccuracyPoint) -> tuple[str, ...]:
     told = TOLD if point.is_told else UNTOLD
     return (
         point.model.removesuffix(".gguf"),

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from armload.analysis.statistics import Interval
 from armload.core.values import counted, percentage
-from armload.evaluation.results import Attempt, Point, doubts_in
+from armload.evaluation.results import AccuracyPoint, GradedAttempt, doubts_in
 from armload.report import formatting as words
-from armload.report.evaluation.series import Series, Standing
+from armload.report.evaluation.series import BudgetSeries, EvaluationView
 from armload.report.layout import Column, Prose, Rows
 
 
@@ -26,7 +26,7 @@ def between(interval: Interval) -> str:
     return f"{100 * interval.low:.1f}–{100 * interval.high:.1f}%"  # noqa: RUF001
 
 
-def evaluation_view(standing: Standing) -> Group:
+def evaluation_view(standing: EvaluationView) -> Group:
     """Lay out the points, one a line, and notes on questions and times."""
     lines: list[RenderableType] = []
     for series in standing.series:
@@ -37,7 +37,7 @@ def evaluation_view(standing: Standing) -> Group:
     return Group(*lines)
 
 
-def notes(points: Sequence[Point]) -> list[str]:
+def notes(points: Sequence[AccuracyPoint]) -> list[str]:
     """Say what became of questions without a whole, graded answer: each kind of reason once.
 
     Last comes which times are not reliable, and why.
@@ -50,7 +50,7 @@ def notes(points: Sequence[Point]) -> list[str]:
     ]
 
 
-def _unanswered(points: Sequence[Point]) -> list[str]:
+def _unanswered(points: Sequence[AccuracyPoint]) -> list[str]:
     kinds: dict[str, dict[str, str]] = {}
     for point in points:
         for question, reason in point.failed.items():
@@ -62,8 +62,8 @@ def _unanswered(points: Sequence[Point]) -> list[str]:
     ]
 
 
-def _ungraded(points: Sequence[Point]) -> list[str]:
-    kinds: dict[str, list[Attempt]] = {}
+def _ungraded(points: Sequence[AccuracyPoint]) -> list[str]:
+    kinds: dict[str, list[GradedAttempt]] = {}
     for point in points:
         for attempt in point.ungraded:
             kinds.setdefault(attempt.failure, []).append(attempt)
@@ -74,7 +74,7 @@ def _ungraded(points: Sequence[Point]) -> list[str]:
     ]
 
 
-def _out_of_context(points: Sequence[Point]) -> list[str]:
+def _out_of_context(points: Sequence[AccuracyPoint]) -> list[str]:
     # Budgets that share one answer are shown by the largest.
     found = {
         (
@@ -97,7 +97,7 @@ def _out_of_context(points: Sequence[Point]) -> list[str]:
     return [sentence]
 
 
-def _table(series: Series) -> Rows:
+def _table(series: BudgetSeries) -> Rows:
     if series.points[0].budget is None:
         return _choices(series)
     table = Rows(
@@ -132,7 +132,7 @@ def _table(series: Series) -> Rows:
     return table
 
 
-def _choices(series: Series) -> Rows:
+def _choices(series: BudgetSeries) -> Rows:
     table = Rows(
         Column(heading="right", is_number=True),
         Column(heading="acc", is_number=True),

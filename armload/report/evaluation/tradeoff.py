@@ -14,7 +14,7 @@ from armload.analysis.tradeoff import AtDeadline, BudgetPoint, by_budget
 from armload.core.files import file_name_of, write_whole
 from armload.core.values import counted, percentage
 from armload.core.workspace import reports_folder
-from armload.evaluation.sides import SharedAxis, Side, Tradeoff
+from armload.evaluation.sides import SharedAxis, Tradeoff, TradeoffSide
 from armload.report import formatting as words
 from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.series import way_heading
@@ -111,7 +111,9 @@ def axis_line(axis: SharedAxis) -> str:
 TEMPLATE_NAME = "evaluation/tradeoff.html.j2"
 
 
-def write_tradeoff_page(sides: tuple[Side, Side], tradeoffs: Sequence[Tradeoff]) -> Path:
+def write_tradeoff_page(
+    sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]
+) -> Path:
     """Write the page into the folder of reports, over that of the same two models; return it."""
     names = "-".join(side.model.removesuffix(".gguf") for side in sides)
     name = file_name_of(f"tradeoff-{sides[0].task}-{names}")
@@ -121,7 +123,9 @@ def write_tradeoff_page(sides: tuple[Side, Side], tradeoffs: Sequence[Tradeoff])
     return page
 
 
-def render_tradeoff_page(sides: tuple[Side, Side], tradeoffs: Sequence[Tradeoff]) -> str:
+def render_tradeoff_page(
+    sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]
+) -> str:
     """Return the page: for each way in which both were asked, the curves, points and tests."""
     figures = [_figure(number, each) for number, each in enumerate(tradeoffs)]
     values = {

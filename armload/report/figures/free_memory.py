@@ -45,7 +45,7 @@ STREAMED, MAPPED = "streamed", "mapped"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class MemoryPoint:
     """A run's median time per token.
 
     Attributes:
@@ -60,12 +60,12 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class MemorySeries:
     """Runs that differ in free memory and in how they hold their weights."""
 
     label: str
     curve: MemoryCurve
-    points: tuple[Point, ...]
+    points: tuple[MemoryPoint, ...]
 
     @property
     def modes(self) -> list[str]:
@@ -78,7 +78,7 @@ class Series:
         return legend_line(f"{self.label}: {mode}" if self.label else mode)
 
 
-def series_of(cells: Sequence[Cell]) -> list[Series]:
+def series_of(cells: Sequence[Cell]) -> list[MemorySeries]:
     """Return a series for each choice of other settings with which a run read from storage."""
     groups = grouped(cells, _series_label).values()
     return [each for each in map(_series, groups) if each]
@@ -88,7 +88,7 @@ def _series_label(cell: Cell) -> str:
     return cell.label_without(WEIGHTS, RESIDENT, REPACKED, CACHE)
 
 
-def _series(group: Sequence[Cell]) -> Series | None:
+def _series(group: Sequence[Cell]) -> MemorySeries | None:
     runs = [run for cell in group for run in cell.counted if decoding(run)]
     reading = next((run for run in runs if Waits(run=run).is_noticeable), None)
     needs = [need for need in map(_need, sorted(runs, key=_is_told_less)) if need]
@@ -102,7 +102,7 @@ def _series(group: Sequence[Cell]) -> Series | None:
         storage=Rate(bytes_per_s=round(rate), kind=board.storage_read_rate or "measured"),
         total_bytes=BoardMemory.of(before).total_bytes,
     )
-    return Series(
+    return MemorySeries(
         label=_series_label(group[0]),
         curve=curve,
         points=tuple(_point(run, curve) for run in runs),
@@ -145,11 +145,11 @@ def _need(run: Run) -> MemoryNeed | None:
     )
 
 
-def _point(run: Run, curve: MemoryCurve) -> Point:
+def _point(run: Run, curve: MemoryCurve) -> MemoryPoint:
     weights = streamed_weights(run.trace)
     is_requested = weights is not None and weights.requested_bytes is not None
     free = run.before.memory_available_bytes
-    return Point(
+    return MemoryPoint(
         run=run,
         mode=STREAMED if weights else MAPPED,
         free_bytes=curve.free_bytes(weights.held_bytes) if weights and is_requested else free,
@@ -192,7 +192,7 @@ def free_memory(cells: Sequence[Cell]) -> Figure | None:
     )
 
 
-def _sentence(series: Series) -> str:
+def _sentence(series: MemorySeries) -> str:
     reading = [point for point in series.points if Waits(run=point.run).is_noticeable]
     point = min(reading, key=lambda point: (point.is_requested, point.token_s))
     weights = streamed_weights(point.run.trace)
@@ -207,7 +207,7 @@ def _sentence(series: Series) -> str:
     )
 
 
-def _specification(shown: Sequence[Series], sentence: str) -> Specification:
+def _specification(shown: Sequence[MemorySeries], sentence: str) -> Specification:
     import altair as alt
 
     points = [point for series in shown for point in series.points]
@@ -289,7 +289,7 @@ def _specification(shown: Sequence[Series], sentence: str) -> Specification:
     return specification
 
 
-def _curve(series: Series, low: int, high: int, unit: TimeUnit) -> Rows:
+def _curve(series: MemorySeries, low: int, high: int, unit: TimeUnit) -> Rows:
     curve = series.curve
     sizes = [low + (high - low) * number // CURVE_POINTS for number in range(CURVE_POINTS + 1)]
     # The corners, and both sides of the step.
@@ -309,7 +309,7 @@ def _curve(series: Series, low: int, high: int, unit: TimeUnit) -> Rows:
     ]
 
 
-def _rules(points: Sequence[Point], low: int, high: int) -> Rows:
+def _rules(points: Sequence[MemoryPoint], low: int, high: int) -> Rows:
     """Return what is free on each board, as its last run found it, the least first."""
     free = {
         point.run.board.name: point.run.before.memory_available_bytes
@@ -334,7 +334,7 @@ def _rules(points: Sequence[Point], low: int, high: int) -> Rows:
     return rows
 
 
-def _basis(shown: Sequence[Series]) -> str:
+def _basis(shown: Sequence[MemorySeries]) -> str:
     if len(shown) > 1:
         basis = "Lines: predicted from the weights that a token reads, storage, and computing."
     else:

@@ -32,7 +32,7 @@ KINDS = {TIME: "#56B4E9", SIZE: "#D55E00"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class ModelPair:
     """Two models in the same place and way; ``large`` has the larger weights."""
 
     small: Cell
@@ -58,14 +58,14 @@ def models(cells: Sequence[Cell]) -> Figure | None:
     )
 
 
-def pairs_of(cells: Sequence[Cell]) -> list[Pair]:
+def pairs_of(cells: Sequence[Cell]) -> list[ModelPair]:
     """Return each valid cell beside that of the smallest model with the same settings."""
     rated = [cell for cell in cells if cell.is_valid and cell.rows_s and _bytes(cell) > 0]
     pairs = []
     for group in grouped(rated, _but_model).values():
         small = min(group, key=_bytes)
         pairs += [
-            Pair(
+            ModelPair(
                 small=small,
                 large=cell,
                 time=ratio_of_tokens(small.rows_s, cell.rows_s),
@@ -77,7 +77,7 @@ def pairs_of(cells: Sequence[Cell]) -> list[Pair]:
     return pairs
 
 
-def sentence_on(pair: Pair) -> str:
+def sentence_on(pair: ModelPair) -> str:
     """Say both ratios, and what follows."""
     where = pair.large.label_without(MODEL)
     condition = f" ({where})" if where else ""
@@ -88,7 +88,7 @@ def sentence_on(pair: Pair) -> str:
     )
 
 
-def _conclusion(pair: Pair) -> str:
+def _conclusion(pair: ModelPair) -> str:
     limits = {pair.small.limit, pair.large.limit}
     if pair.large.limit == "storage" and pair.small.limit != "storage":
         return "only the larger one waits for storage"
@@ -121,7 +121,7 @@ def _model(cell: Cell) -> str:
     return cell.parts[MODEL]
 
 
-def _specification(pairs: Sequence[Pair], sentence: str) -> Specification:
+def _specification(pairs: Sequence[ModelPair], sentence: str) -> Specification:
     import altair as alt
 
     rows: Rows = [row for pair in pairs for row in _rows(pair)]
@@ -184,7 +184,7 @@ def _filled(name: str, lines: int) -> str:
     return "\n" * (lines - 1 - name.count("\n")) + name
 
 
-def _rows(pair: Pair) -> Rows:
+def _rows(pair: ModelPair) -> Rows:
     name = f"{_model(pair.large)} against {_model(pair.small)}"
     where = pair.large.label_without(MODEL)
     if where:

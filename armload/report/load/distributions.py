@@ -15,7 +15,7 @@ from armload.report.drawing import (
 )
 from armload.report.figures.distribution import LOGARITHMIC_FROM
 from armload.report.figures.figure import Figure, Rows, colour_and_shape, in_panels, thinned
-from armload.report.load.loaded import Loaded, LoadedPoint, labels
+from armload.report.load.loaded import LoadedPoint, LoadView, labels
 from armload.report.load.rates import FIRST, WHOLE
 
 NAME, TITLE = "distribution", "Distribution of the latencies"
@@ -23,7 +23,7 @@ NAME, TITLE = "distribution", "Distribution of the latencies"
 MOST_STEPS = 200
 
 
-def latency_distribution(loaded: Loaded) -> Figure | None:
+def latency_distribution(loaded: LoadView) -> Figure | None:
     """Draw both latencies of each point; none without an answered request."""
     answered = [point for point in loaded.points if point.assessed.metrics.ok]
     if not answered:

@@ -41,7 +41,7 @@ class LoadedPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadView:
     """A load with everything that its records say.
 
     Attributes:
@@ -75,7 +75,7 @@ class Loaded:
         return next((point for point in self.points if point.pace > sustained), last)
 
 
-def loaded_of(kept: LoadFolder) -> Loaded:
+def loaded_of(kept: LoadFolder) -> LoadView:
     """Compute everything that a load's records say; a point without a record is left out.
 
     Raises:
@@ -84,7 +84,7 @@ def loaded_of(kept: LoadFolder) -> Loaded:
     job, objectives = kept.job(), kept.load.objectives
     points = [_point(each, objectives, job) for each in observed_points(kept, job) if each.records]
     points.sort(key=lambda point: point.pace)
-    return Loaded(
+    return LoadView(
         load=kept.load,
         objectives=objectives,
         job=job,
@@ -143,7 +143,7 @@ class LoadDocument(Value):
     points: tuple[AssessedPoint, ...]
 
     @classmethod
-    def of(cls, loaded: Loaded) -> LoadDocument:
+    def of(cls, loaded: LoadView) -> LoadDocument:
         """Describe a load."""
         load = loaded.load
         return cls(

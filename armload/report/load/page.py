@@ -18,7 +18,7 @@ from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.figures.figure import Figure
 from armload.report.load.distributions import latency_distribution
-from armload.report.load.loaded import Loaded, LoadedPoint, words_of_failed
+from armload.report.load.loaded import LoadedPoint, LoadView, words_of_failed
 from armload.report.load.parts import KINDS, parts_figure
 from armload.report.load.points import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
@@ -44,14 +44,14 @@ class SlowRow:
     parts: str
 
 
-def write_page(loaded: Loaded, folder: Path) -> Path:
+def write_page(loaded: LoadView, folder: Path) -> Path:
     """Write a load's page into its folder, and return its path."""
     page = folder / PAGE_NAME
     write_whole(page, render_page(loaded, figures_of(loaded)).encode())
     return page
 
 
-def figures_of(loaded: Loaded) -> list[Figure]:
+def figures_of(loaded: LoadView) -> list[Figure]:
     """Return the figures in the order in which a person reads them."""
     drawn = (
         latency_figure(loaded),
@@ -64,7 +64,7 @@ def figures_of(loaded: Loaded) -> list[Figure]:
 
 
 def write_load_report(
-    loaded: Loaded, folder: Path | None = None, progress: Progress | None = None
+    loaded: LoadView, folder: Path | None = None, progress: Progress | None = None
 ) -> Report:
     """Write the page and the pictures of a load into a folder.
 
@@ -85,7 +85,7 @@ def write_load_report(
     )
 
 
-def render_page(loaded: Loaded, figures: Sequence[Figure]) -> str:
+def render_page(loaded: LoadView, figures: Sequence[Figure]) -> str:
     """Return the page of a load with at least one point."""
     slow = slow_rows(loaded)
     values = {
@@ -106,7 +106,7 @@ def render_page(loaded: Loaded, figures: Sequence[Figure]) -> str:
     return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
 
 
-def headline(loaded: Loaded) -> str:
+def headline(loaded: LoadView) -> str:
     """Say the result in one sentence."""
     where = f" on {loaded.load.board}" if loaded.load.board else ""
     model = loaded.load.model.removesuffix(".gguf") or "The service"
@@ -134,7 +134,7 @@ def doubts(points: Sequence[LoadedPoint]) -> list[str]:
     return said
 
 
-def cause_table(loaded: Loaded) -> list[tuple[str, str, list[str], str]]:
+def cause_table(loaded: LoadView) -> list[tuple[str, str, list[str], str]]:
     """Return a row for each point: slow requests of all, those of each cause, and the main one.
 
     The causes are those that any point has, in the order of ``CAUSES``.
@@ -151,14 +151,14 @@ def cause_table(loaded: Loaded) -> list[tuple[str, str, list[str], str]]:
     ]
 
 
-def shown_causes(loaded: Loaded) -> list[Cause]:
+def shown_causes(loaded: LoadView) -> list[Cause]:
     """Return the causes that any point of a load has."""
     return [
         cause for cause in CAUSES if any(point.assessed.slow.get(cause) for point in loaded.points)
     ]
 
 
-def slow_rows(loaded: Loaded) -> list[SlowRow]:
+def slow_rows(loaded: LoadView) -> list[SlowRow]:
     """Return the slow requests of all points, the slowest first."""
     rows = []
     for point in loaded.points:

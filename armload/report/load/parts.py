@@ -8,7 +8,7 @@ from armload.analysis.load.parts import Parts
 from armload.report import formatting as words
 from armload.report.drawing import WIDTH_PIXELS, Specification, columns_for, finish
 from armload.report.figures.figure import Figure, Rows, time_unit
-from armload.report.load.loaded import Loaded, LoadedPoint, labels
+from armload.report.load.loaded import LoadedPoint, LoadView, labels
 
 NAME, TITLE = "parts", "Where the time goes"
 
@@ -28,7 +28,7 @@ LEAST_SHARE = 0.001
 BAR_PIXELS = 34
 
 
-def parts_figure(loaded: Loaded) -> Figure | None:
+def parts_figure(loaded: LoadView) -> Figure | None:
     """Draw the mean seconds of each part at each point; none without an answered request."""
     found = {point.label: means(point) for point in loaded.points}
     known = {label: parts for label, parts in found.items() if parts is not None}
@@ -62,7 +62,7 @@ def _sentence(found: dict[str, Parts]) -> str:
     return f"{label}: of {words.seconds(parts.total_s)} per request, {each} (means)."
 
 
-def _specification(loaded: Loaded, found: dict[str, Parts], sentence: str) -> Specification:
+def _specification(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Specification:
     import altair as alt
 
     unit = time_unit(parts.total_s for parts in found.values())

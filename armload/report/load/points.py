@@ -5,35 +5,35 @@ from __future__ import annotations
 from armload.analysis.load.quantiles import Distribution, Quantile
 from armload.core.values import percentage
 from armload.report import formatting as words
-from armload.report.cell_table import CellTable, Column, Entry, Row
-from armload.report.load.loaded import Loaded, LoadedPoint
+from armload.report.cell_table import CellTable, PageColumn, TableEntry, TableRow
+from armload.report.load.loaded import LoadedPoint, LoadView
 
 _LATENCIES = ("first token", "per token", "end to end")
 
 
-def point_table(loaded: Loaded) -> CellTable:
+def point_table(loaded: LoadView) -> CellTable:
     """Lay out the points, the lowest rate first; times are from the scheduled time."""
     has_objectives = loaded.objectives is not None
     pace = ("rate", "requests/s") if loaded.is_open else ("clients", "")
     return CellTable(
         columns=(
-            Column(heading=pace[0], unit=pace[1], is_number=True),
-            Column(heading="answered", unit="of those sent", is_number=True),
-            *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
-            Column(heading="throughput", unit="requests/s", is_number=True),
-            Column(heading="output", unit="tokens/s", is_number=True),
+            PageColumn(heading=pace[0], unit=pace[1], is_number=True),
+            PageColumn(heading="answered", unit="of those sent", is_number=True),
+            *([PageColumn(heading="within SLO", is_number=True)] if has_objectives else []),
+            PageColumn(heading="throughput", unit="requests/s", is_number=True),
+            PageColumn(heading="output", unit="tokens/s", is_number=True),
             *(
-                Column(heading=f"{latency} {percentile}", is_number=True)
+                PageColumn(heading=f"{latency} {percentile}", is_number=True)
                 for latency in _LATENCIES
                 for percentile in ("p50", "p99")
             ),
-            Column(heading="verdict"),
+            PageColumn(heading="verdict"),
         ),
         rows=tuple(_row(point, has_objectives=has_objectives) for point in loaded.points),
     )
 
 
-def _row(point: LoadedPoint, *, has_objectives: bool) -> Row:
+def _row(point: LoadedPoint, *, has_objectives: bool) -> TableRow:
     metrics = point.assessed.metrics
     state = "valid" if metrics.valid else "not valid"
     found = (metrics.from_scheduled.ttft, metrics.tpot, metrics.from_scheduled.e2e)
@@ -45,18 +45,20 @@ def _row(point: LoadedPoint, *, has_objectives: bool) -> Row:
     within = []
     if has_objectives:
         share = metrics.goodput.share if metrics.goodput else 0.0
-        within = [Entry(text=percentage(share), number=share)]
-    return Row(
+        within = [TableEntry(text=percentage(share), number=share)]
+    return TableRow(
         state=state,
         is_fastest=False,
         entries=(
-            Entry(text=f"{point.pace:g}", number=point.pace),
-            Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
+            TableEntry(text=f"{point.pace:g}", number=point.pace),
+            TableEntry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
             *within,
-            Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
-            Entry(text=words.rate(metrics.output_tokens_per_s), number=metrics.output_tokens_per_s),
+            TableEntry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
+            TableEntry(
+                text=words.rate(metrics.output_tokens_per_s), number=metrics.output_tokens_per_s
+            ),
             *latencies,
-            Entry(text=state),
+            TableEntry(text=state),
         ),
     )
 
@@ -69,10 +71,10 @@ def _slowest(found: Distribution) -> Quantile:
     return found.p99
 
 
-def _time(found: Quantile | None) -> Entry:
+def _time(found: Quantile | None) -> TableEntry:
     if found is None:
-        return Entry(text=words.UNKNOWN)
+        return TableEntry(text=words.UNKNOWN)
     interval = ""
     if found.low_s is not None and found.high_s is not None:
         interval = f"{words.seconds(found.low_s)} to {words.seconds(found.high_s)}"
-    return Entry(text=words.seconds(found.value_s), number=found.value_s, range=interval)
+    return TableEntry(text=words.seconds(found.value_s), number=found.value_s, range=interval)

@@ -17,7 +17,7 @@ from armload.report.drawing import (
 )
 from armload.report.figures.distribution import LOGARITHMIC_FROM
 from armload.report.figures.figure import Figure, Rows, colour_and_shape, in_panels
-from armload.report.load.loaded import Loaded, LoadedPoint
+from armload.report.load.loaded import LoadedPoint, LoadView
 
 if TYPE_CHECKING:
     import altair as alt
@@ -28,7 +28,7 @@ PERCENTILES = ("p50", "p90", "p99")
 WITHIN, ANSWERED = "within the SLO", "answered"
 
 
-def latency_figure(loaded: Loaded) -> Figure | None:
+def latency_figure(loaded: LoadView) -> Figure | None:
     """Draw the percentiles of each latency against the pace; none without an answered request."""
     if not any(point.assessed.metrics.ok for point in loaded.points):
         return None
@@ -42,7 +42,7 @@ def latency_figure(loaded: Loaded) -> Figure | None:
     )
 
 
-def throughput_figure(loaded: Loaded) -> Figure | None:
+def throughput_figure(loaded: LoadView) -> Figure | None:
     """Draw answered requests per second, and those within the objectives, against the pace.
 
     One point is told by the headline and the table.
@@ -60,11 +60,11 @@ def throughput_figure(loaded: Loaded) -> Figure | None:
     )
 
 
-def _pace_name(loaded: Loaded) -> str:
+def _pace_name(loaded: LoadView) -> str:
     return "rate" if loaded.is_open else "clients"
 
 
-def _pace_axis(loaded: Loaded) -> alt.X:
+def _pace_axis(loaded: LoadView) -> alt.X:
     import altair as alt
 
     title = "scheduled requests/s" if loaded.is_open else "concurrent clients"
@@ -72,7 +72,7 @@ def _pace_axis(loaded: Loaded) -> alt.X:
     return axis.axis(values=[point.pace for point in loaded.points], format=",.10~g")
 
 
-def _latency_sentence(loaded: Loaded) -> str:
+def _latency_sentence(loaded: LoadView) -> str:
     known = [
         (point.label, ttft)
         for point in (*loaded.points[:1], *loaded.points[1:][-1:])
@@ -92,7 +92,7 @@ def _latency_sentence(loaded: Loaded) -> str:
     return said
 
 
-def _latencies(loaded: Loaded, title: str, sentence: str) -> Specification:
+def _latencies(loaded: LoadView, title: str, sentence: str) -> Specification:
     import altair as alt
 
     rows: Rows = [row for point in loaded.points for row in _latency_rows(point)]
@@ -178,7 +178,7 @@ def _quantiles(found: Distribution) -> list[tuple[str, Quantile]]:
     return list(zip(PERCENTILES, (found.p50, found.p90, found.p99), strict=True))
 
 
-def _throughput_sentence(loaded: Loaded) -> str:
+def _throughput_sentence(loaded: LoadView) -> str:
     best = max(loaded.points, key=lambda point: point.assessed.metrics.requests_per_s)
     metrics = best.assessed.metrics
     tokens = metrics.output_tokens_per_s
@@ -203,7 +203,7 @@ def _throughput_sentence(loaded: Loaded) -> str:
     return said
 
 
-def _throughput(loaded: Loaded, title: str, sentence: str) -> Specification:
+def _throughput(loaded: LoadView, title: str, sentence: str) -> Specification:
     import altair as alt
 
     rows: Rows = []

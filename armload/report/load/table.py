@@ -14,13 +14,13 @@ from armload.analysis.wording.loads import why_slow
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Rows
-from armload.report.load.loaded import Loaded, words_of_failed
+from armload.report.load.loaded import LoadView, words_of_failed
 
 _OFFERED_OTHERWISE_FROM = 0.25
 """Difference of the drawn schedule's rate from the one that was asked for, as a share of it."""
 
 
-def load_view(loaded: Loaded) -> Group:
+def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
     points = [point.assessed for point in loaded.points]
     lines: list[RenderableType] = [_table(points)]
@@ -31,7 +31,7 @@ def load_view(loaded: Loaded) -> Group:
     return Group(*lines)
 
 
-def _finding(loaded: Loaded) -> str:
+def _finding(loaded: LoadView) -> str:
     """Say what the service sustains; without objectives, why requests were slow at the end."""
     if loaded.capacity is not None:
         return loaded.capacity.sentence

@@ -10,7 +10,7 @@ from armload.analysis.load.telemetry import busy_slots
 from armload.core.values import counted
 from armload.report.drawing import QUIET, WIDTH_PIXELS, Specification, columns_for, finish
 from armload.report.figures.figure import Figure, Rows
-from armload.report.load.loaded import Loaded, LoadedPoint
+from armload.report.load.loaded import LoadedPoint, LoadView
 
 if TYPE_CHECKING:
     import altair as alt
@@ -34,7 +34,7 @@ LABELS_PIXELS = 44
 """The width of every track's labels, so that their times stand above one another."""
 
 
-def timeline(loaded: Loaded) -> Figure | None:
+def timeline(loaded: LoadView) -> Figure | None:
     """Draw the phases of the requests at the service's limit; none where none was sent."""
     point = loaded.telling
     shown = _around_the_slowest(point)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from armload.core.values import counted
 from armload.report.drawing import COLOURS, QUIET, WIDTH_PIXELS, Specification, finish
 from armload.report.figures.figure import Figure
-from armload.report.tuning.told import Candidate, Told
+from armload.report.tuning.told import Candidate, TuningView
 
 NAME, TITLE = "effects", "Effect of each parameter"
 _SLIGHT = 1.02
@@ -34,7 +34,7 @@ class Effect:
     settings: int
 
 
-def effects_of(told: Told) -> list[Effect]:
+def effects_of(told: TuningView) -> list[Effect]:
     """Return the effects of all choices that were measured beside another of their parameter.
 
     The logarithm of a setting's cost is taken as a sum of one term for each of its choices, by
@@ -64,7 +64,7 @@ def effects_of(told: Told) -> list[Effect]:
     return sorted(effects, key=lambda each: (-most[each.parameter], each.parameter, each.slower))
 
 
-def effects_figure(told: Told) -> Figure | None:
+def effects_figure(told: TuningView) -> Figure | None:
     """Draw the effects; none where no parameter was varied."""
     effects = effects_of(told)
     if not effects:

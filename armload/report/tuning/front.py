@@ -15,7 +15,7 @@ from armload.report.drawing import (
     finish,
 )
 from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, Rows
-from armload.report.tuning.told import Candidate, Told
+from armload.report.tuning.told import Candidate, TuningView
 
 if TYPE_CHECKING:
     import altair as alt
@@ -51,7 +51,7 @@ def colour_and_shape(rows: Rows) -> tuple[alt.Color, alt.Shape]:
 NAME, TITLE = "pareto", "Speed, memory and quality"
 
 
-def front_of(told: Told) -> list[Candidate]:
+def front_of(told: TuningView) -> list[Candidate]:
     """Return the settings that may win, and that no other is at least as good as in every respect.
 
     What counts is the cost, the peak memory, and the quality: the text of the defaults is better
@@ -69,7 +69,7 @@ def front_of(told: Told) -> list[Candidate]:
     ]
 
 
-def front_figure(told: Told) -> Figure | None:
+def front_figure(told: TuningView) -> Figure | None:
     """Draw all settings that were measured; none where no memory was."""
     shown = [each for each in told.candidates if each.estimate and each.max_rss_bytes is not None]
     if not shown:
@@ -107,7 +107,7 @@ def _kind(candidate: Candidate) -> str:
 
 
 def _specification(
-    told: Told, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
+    told: TuningView, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
 ) -> Specification:
     import altair as alt
 
@@ -139,7 +139,7 @@ def _specification(
     return specification
 
 
-def _rows(told: Told, candidates: Sequence[Candidate]) -> Rows:
+def _rows(told: TuningView, candidates: Sequence[Candidate]) -> Rows:
     return [
         {
             "words": each.words,

@@ -18,7 +18,7 @@ from armload.report.pages import PAGE_NAME, Report, render, report_place, write_
 from armload.report.tuning.effects import effects_figure
 from armload.report.tuning.front import front_figure
 from armload.report.tuning.progress import progress_figure
-from armload.report.tuning.told import Step, Told
+from armload.report.tuning.told import SearchStep, TuningView
 from armload.report.tuning.trials import settings_table
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.record import TuningFolder
@@ -46,7 +46,7 @@ class TrialRow:
     evidence: tuple[tuple[str, str], ...]
 
 
-def write_page(told: Told, tuned: TuningFolder) -> Path:
+def write_page(told: TuningView, tuned: TuningFolder) -> Path:
     """Write a search's page into its folder, and return its path."""
     page = tuned.folder / PAGE_NAME
     write_whole(page, render_page(told, figures_of(told), tuned.folder).encode())
@@ -54,7 +54,7 @@ def write_page(told: Told, tuned: TuningFolder) -> Path:
 
 
 def write_tuning_report(
-    told: Told, folder: Path | None = None, progress: Progress | None = None
+    told: TuningView, folder: Path | None = None, progress: Progress | None = None
 ) -> Report:
     """Write the page and the pictures of a search into a folder.
 
@@ -75,20 +75,20 @@ def write_tuning_report(
     )
 
 
-def figures_of(told: Told) -> list[Figure]:
+def figures_of(told: TuningView) -> list[Figure]:
     """Return the figures in the order in which a person reads them."""
     drawn = (progress_figure(told), effects_figure(told), front_figure(told))
     return [figure for figure in drawn if figure is not None]
 
 
-def headline(told: Told) -> str:
+def headline(told: TuningView) -> str:
     """Say what was searched for what."""
     tuning = told.tuning
     model = tuning.model.removesuffix(".gguf")
     return f"{model} on {tuning.board}, tuned for {AIMS[tuning.objective].cost}"
 
 
-def render_page(told: Told, figures: list[Figure], folder: Path) -> str:
+def render_page(told: TuningView, figures: list[Figure], folder: Path) -> str:
     """Return the page of a search with at least one trial.
 
     Args:
@@ -115,7 +115,7 @@ def render_page(told: Told, figures: list[Figure], folder: Path) -> str:
     return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
 
 
-def _so_far(told: Told) -> str:
+def _so_far(told: TuningView) -> str:
     if told.leader is None:
         return "The search is incomplete. Every configuration has failed so far."
     leader = words_of(told.leader.setting, told.tuning.space.defaults, {})
@@ -123,7 +123,7 @@ def _so_far(told: Told) -> str:
     return f"The search is incomplete. Best so far: {cost} with {leader}."
 
 
-def _violation(told: Told) -> str:
+def _violation(told: TuningView) -> str:
     found = told.result.violation if told.result else None
     if found is None:
         return ""
@@ -132,7 +132,7 @@ def _violation(told: Told) -> str:
     return f"Faster, but violates a constraint: {setting} ({cost}): {found.reason}"
 
 
-def _trial_row(told: Told, step: Step, folder: Path) -> TrialRow:
+def _trial_row(told: TuningView, step: SearchStep, folder: Path) -> TrialRow:
     trial, outcome = step.entry.trial, step.entry.outcome
     reason = f": {outcome.reason}" if outcome.reason else ""
     return TrialRow(
@@ -155,7 +155,7 @@ def _link(name: str, folder: Path) -> str:
     return ""
 
 
-def _asked(told: Told) -> list[tuple[str, str]]:
+def _asked(told: TuningView) -> list[tuple[str, str]]:
     tuning = told.tuning
     return [
         ("tuning", tuning.id),

@@ -13,14 +13,14 @@ from armload.report.drawing import (
 )
 from armload.report.figures.figure import Figure, Rows
 from armload.report.tuning.front import ALIKE, BROKEN, LONG, SHORT, colour_and_shape
-from armload.report.tuning.told import Told
+from armload.report.tuning.told import TuningView
 
 NAME, TITLE = "best-so-far", "Best so far"
 
 _MINUTE_S = 60
 
 
-def progress_figure(told: Told) -> Figure | None:
+def progress_figure(told: TuningView) -> Figure | None:
     """Draw every trial at its end, and the leader's estimate; none before anything was measured."""
     if told.leader is None:
         return None
@@ -30,7 +30,7 @@ def progress_figure(told: Told) -> Figure | None:
     )
 
 
-def _sentence(told: Told) -> str:
+def _sentence(told: TuningView) -> str:
     first = next(
         step
         for step in told.steps
@@ -48,7 +48,7 @@ def _sentence(told: Told) -> str:
     return " ".join(filter(None, parts))
 
 
-def _specification(told: Told, sentence: str) -> Specification:
+def _specification(told: TuningView, sentence: str) -> Specification:
     import altair as alt
 
     rows, unit_s, unit = _rows(told)
@@ -87,7 +87,7 @@ def _specification(told: Told, sentence: str) -> Specification:
     return specification
 
 
-def _rows(told: Told) -> tuple[Rows, float, str]:
+def _rows(told: TuningView) -> tuple[Rows, float, str]:
     unit_s, unit = (1.0, "s") if told.steps[-1].entry.ended_s < 2 * _MINUTE_S else (60.0, "min")
     named = {each.setting.key: each.words for each in told.candidates}
     has_lengths = any(step.entry.trial.rung for step in told.steps)
@@ -109,7 +109,7 @@ def _rows(told: Told) -> tuple[Rows, float, str]:
     return rows, unit_s, unit
 
 
-def _best(told: Told, unit_s: float) -> Rows:
+def _best(told: TuningView, unit_s: float) -> Rows:
     return [
         {"time": step.entry.ended_s / unit_s, "value": told.scale.value(step.leader.cost)}
         for step in told.steps

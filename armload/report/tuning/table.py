@@ -8,14 +8,14 @@ from rich.text import Text
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Rows
-from armload.report.tuning.told import Told
+from armload.report.tuning.told import TuningView
 from armload.report.tuning.trials import interval_words, ordered
 from armload.tuning.outcome_words import three_figures
 
 MOST_ROWS = 10
 
 
-def settings_view(told: Told) -> Group:
+def settings_view(told: TuningView) -> Group:
     """Lay out the fastest settings that may win, and count the others."""
     table = Rows(
         Column(heading="setting", is_prose=True),
@@ -45,7 +45,7 @@ def settings_view(told: Told) -> Group:
     return Group(*lines)
 
 
-def _rest(told: Told, slower: int) -> str:
+def _rest(told: TuningView, slower: int) -> str:
     violating = sum(each.status == "violates" for each in told.candidates)
     failed = sum(each.status == "failed" for each in told.candidates)
     parts = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armload.tuning.estimating import Estimate, Tried, estimates_of, leader_of
+from armload.tuning.estimating import ChoiceEstimate, Tried, estimates_of, leader_of
 from armload.tuning.record import Quality, Result, Tuning, TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
@@ -30,13 +30,13 @@ class Candidate:
     words: str
     status: Status
     reason: str
-    estimate: Estimate | None
+    estimate: ChoiceEstimate | None
     max_rss_bytes: int | None
     quality: Quality
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class SearchStep:
     """A trial, and who led after it.
 
     Attributes:
@@ -44,7 +44,7 @@ class Step:
     """
 
     entry: TuningEntry
-    leader: Estimate | None
+    leader: ChoiceEstimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Scale:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class TuningView:
     """A search so far.
 
     Attributes:
@@ -78,7 +78,7 @@ class Told:
 
     tuning: Tuning
     candidates: tuple[Candidate, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[SearchStep, ...]
     result: Result | None
 
     @property
@@ -90,7 +90,7 @@ class Told:
         return Scale(name=f"{aim.cost} ({aim.unit})", unit=aim.unit, is_rate=False)
 
     @property
-    def leader(self) -> Estimate | None:
+    def leader(self) -> ChoiceEstimate | None:
         """Who leads."""
         return self.steps[-1].leader if self.steps else None
 
@@ -104,7 +104,7 @@ class Told:
         return next((each for each in self.candidates if each.setting.key == setting.key), None)
 
 
-def told_of(tuned: TuningFolder) -> Told:
+def told_of(tuned: TuningFolder) -> TuningView:
     """Return a search that is ready to be shown.
 
     Raises:
@@ -112,7 +112,7 @@ def told_of(tuned: TuningFolder) -> Told:
     """
     tried: dict[object, Tried] = {}
     entries: dict[object, list[TuningEntry]] = {}
-    known: list[Estimate] = []
+    known: list[ChoiceEstimate] = []
     steps = []
     for entry in tuned.entries:
         setting = entry.trial.setting
@@ -121,10 +121,10 @@ def told_of(tuned: TuningFolder) -> Told:
         entries.setdefault(setting.key, []).append(entry)
         known = estimates_of(tried.values())
         able = [each for each in known if tried[each.setting.key].may_win]
-        steps.append(Step(entry=entry, leader=leader_of(able)))
+        steps.append(SearchStep(entry=entry, leader=leader_of(able)))
     estimates = {each.setting.key: each for each in known}
     defaults = tuned.tuning.space.defaults
-    return Told(
+    return TuningView(
         tuning=tuned.tuning,
         candidates=tuple(
             _candidate(each, entries[key], estimates.get(each.setting.key), defaults)
@@ -136,7 +136,7 @@ def told_of(tuned: TuningFolder) -> Told:
 
 
 def _candidate(
-    tried: Tried, entries: Sequence[TuningEntry], estimate: Estimate | None, defaults: Setting
+    tried: Tried, entries: Sequence[TuningEntry], estimate: ChoiceEstimate | None, defaults: Setting
 ) -> Candidate:
     status: Status = "measured"
     if not tried.may_win:

@@ -6,40 +6,43 @@ import math
 
 from armload.core.values import percentage
 from armload.report import formatting as words
-from armload.report.cell_table import CellTable, Column, Entry, Row
+from armload.report.cell_table import CellTable, PageColumn, TableEntry, TableRow
 from armload.report.tuning.front import front_of
-from armload.report.tuning.told import Candidate, Scale, Told
+from armload.report.tuning.told import Candidate, Scale, TuningView
 from armload.tuning.outcome_words import three_figures
 from armload.tuning.space import Choice
 
 
-def settings_table(told: Told) -> CellTable:
+def settings_table(told: TuningView) -> CellTable:
     """Lay out the settings: the fastest that may win first, those that failed last."""
     parameters = told.tuning.space.parameters
     leader = told.leader.setting.key if told.leader else None
     front = {each.setting.key for each in front_of(told)}
     return CellTable(
         columns=(
-            *(Column(heading=each.name, is_number=_is_number(each.choices)) for each in parameters),
-            Column(heading=_heading(told.scale), unit=told.scale.unit, is_number=True),
-            Column(heading="trials", is_number=True),
-            Column(heading="memory", unit="at its peak", is_number=True),
-            Column(heading="text", unit="beside the defaults'"),
-            Column(heading="KL divergence", unit="mean, nats", is_number=True),
-            Column(heading="accuracy", unit="and its bound", is_number=True),
-            Column(heading="verdict"),
+            *(
+                PageColumn(heading=each.name, is_number=_is_number(each.choices))
+                for each in parameters
+            ),
+            PageColumn(heading=_heading(told.scale), unit=told.scale.unit, is_number=True),
+            PageColumn(heading="trials", is_number=True),
+            PageColumn(heading="memory", unit="at its peak", is_number=True),
+            PageColumn(heading="text", unit="beside the defaults'"),
+            PageColumn(heading="KL divergence", unit="mean, nats", is_number=True),
+            PageColumn(heading="accuracy", unit="and its bound", is_number=True),
+            PageColumn(heading="verdict"),
         ),
         rows=tuple(
-            Row(
+            TableRow(
                 state="failed" if each.status == "failed" else "",
                 is_fastest=each.setting.key == leader,
                 entries=(
                     *(_choice(each.setting.choices.get(name.name)) for name in parameters),
                     _cost(told, each),
                     _trials(told, each),
-                    Entry(text=words.size(each.max_rss_bytes), number=each.max_rss_bytes),
+                    TableEntry(text=words.size(each.max_rss_bytes), number=each.max_rss_bytes),
                     *_quality(each),
-                    Entry(text=_verdict(told, each, is_on_front=each.setting.key in front)),
+                    TableEntry(text=_verdict(told, each, is_on_front=each.setting.key in front)),
                 ),
             )
             for each in ordered(told)
@@ -47,7 +50,7 @@ def settings_table(told: Told) -> CellTable:
     )
 
 
-def ordered(told: Told) -> list[Candidate]:
+def ordered(told: TuningView) -> list[Candidate]:
     """Return the settings: the leader, others that may win, then those that cannot."""
     ranks = {"measured": 1, "violates": 2, "failed": 3}
     leader = told.leader.setting.key if told.leader else None
@@ -59,7 +62,7 @@ def ordered(told: Told) -> list[Candidate]:
     return sorted(told.candidates, key=place)
 
 
-def interval_words(told: Told, candidate: Candidate) -> str:
+def interval_words(told: TuningView, candidate: Candidate) -> str:
     """Write where the cost lies with 95% confidence; empty for one that was not measured."""
     if candidate.estimate is None:
         return ""
@@ -76,25 +79,27 @@ def _is_number(choices: tuple[Choice, ...]) -> bool:
     return any(isinstance(choice, int) for choice in choices)
 
 
-def _choice(choice: Choice) -> Entry:
+def _choice(choice: Choice) -> TableEntry:
     if choice is None:
-        return Entry(text="default")
-    return Entry(text=str(choice), number=choice if isinstance(choice, int | float) else None)
+        return TableEntry(text="default")
+    return TableEntry(text=str(choice), number=choice if isinstance(choice, int | float) else None)
 
 
-def _cost(told: Told, candidate: Candidate) -> Entry:
+def _cost(told: TuningView, candidate: Candidate) -> TableEntry:
     if candidate.estimate is None:
-        return Entry(text=words.UNKNOWN)
+        return TableEntry(text=words.UNKNOWN)
     value = told.scale.value(candidate.estimate.cost)
-    return Entry(text=three_figures(value), number=value, range=interval_words(told, candidate))
+    return TableEntry(
+        text=three_figures(value), number=value, range=interval_words(told, candidate)
+    )
 
 
-def _trials(told: Told, candidate: Candidate) -> Entry:
+def _trials(told: TuningView, candidate: Candidate) -> TableEntry:
     count = sum(step.entry.trial.setting.key == candidate.setting.key for step in told.steps)
-    return Entry(text=str(count), number=count)
+    return TableEntry(text=str(count), number=count)
 
 
-def _quality(candidate: Candidate) -> tuple[Entry, Entry, Entry]:
+def _quality(candidate: Candidate) -> tuple[TableEntry, TableEntry, TableEntry]:
     quality = candidate.quality
     text = {True: "the same", False: "other", None: words.UNKNOWN}[quality.same_text]
     kl, share = quality.kl_mean, quality.accuracy
@@ -102,9 +107,9 @@ def _quality(candidate: Candidate) -> tuple[Entry, Entry, Entry]:
         f"at least {percentage(quality.accuracy_low, digits=1)}" if quality.accuracy_low else ""
     )
     return (
-        Entry(text=text),
-        Entry(text=words.UNKNOWN if kl is None else f"{kl:.4f}", number=kl),
-        Entry(
+        TableEntry(text=text),
+        TableEntry(text=words.UNKNOWN if kl is None else f"{kl:.4f}", number=kl),
+        TableEntry(
             text=words.UNKNOWN if share is None else percentage(share, digits=1),
             number=share,
             range=surely,
@@ -112,7 +117,7 @@ def _quality(candidate: Candidate) -> tuple[Entry, Entry, Entry]:
     )
 
 
-def _verdict(told: Told, candidate: Candidate, *, is_on_front: bool) -> str:
+def _verdict(told: TuningView, candidate: Candidate, *, is_on_front: bool) -> str:
     if candidate.status != "measured":
         return f"{candidate.status}: {candidate.reason}"
     winner = told.result.winner.key if told.result else None

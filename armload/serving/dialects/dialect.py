@@ -10,14 +10,14 @@ from armload.core.errors import UsageError
 from armload.core.values import Value
 
 
-class Message(Value):
+class ChatMessage(Value):
     """A message of a chat."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-class Ask(Value):
+class CompletionRequest(Value):
     """One request.
 
     Attributes:
@@ -28,7 +28,7 @@ class Ask(Value):
     """
 
     prompt: str = ""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[ChatMessage, ...] = ()
     max_tokens: int
     ignores_end: bool = False
 
@@ -38,9 +38,9 @@ class Ask(Value):
         return self.messages[-1].content if self.messages else self.prompt
 
     @property
-    def chat(self) -> tuple[Message, ...]:
+    def chat(self) -> tuple[ChatMessage, ...]:
         """The messages; a prompt is one of the user's."""
-        return self.messages or (Message(role="user", content=self.prompt),)
+        return self.messages or (ChatMessage(role="user", content=self.prompt),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Dialect(Protocol):
     def path(self) -> str:
         """Where its requests go, below the service's address."""
 
-    def body(self, ask: Ask, model: str) -> dict[str, Any]:
+    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a request.
 
         Raises:
@@ -93,12 +93,12 @@ class Dialect(Protocol):
         """
 
 
-def length_words(ask: Ask) -> dict[str, Any]:
+def length_words(ask: CompletionRequest) -> dict[str, Any]:
     """Return what makes an answer exactly as long as its limit, where that is wanted."""
     return {"ignore_eos": True} if ask.ignores_end else {}
 
 
-def prompt_alone(ask: Ask, dialect: str) -> str:
+def prompt_alone(ask: CompletionRequest, dialect: str) -> str:
     """Return the prompt, for a dialect that has no chats.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from armload.serving.dialects.dialect import (
-    Ask,
+    CompletionRequest,
     Event,
     error_in,
     length_words,
@@ -20,7 +20,7 @@ class LlamaServer:
     name = "llama-server"
     path = "/completion"
 
-    def body(self, ask: Ask, model: str) -> dict[str, Any]:
+    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a request: greedy, and without reuse of an earlier prompt."""
         del model  # the server has but one
         return {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armload.serving.dialects.dialect import Ask, Event, prompt_alone
+from armload.serving.dialects.dialect import CompletionRequest, Event, prompt_alone
 from armload.serving.front.llm_serving import FAILURES
 
 
@@ -17,7 +17,7 @@ class LlmServing:
     name = "llm-serving"
     path = "/models/llama2/generate_stream"
 
-    def body(self, ask: Ask, model: str) -> dict[str, Any]:
+    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body as that project's test client sends it, booleans as text."""
         del model  # its path names one
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from armload.serving.dialects.dialect import (
-    Ask,
+    CompletionRequest,
     Event,
     error_in,
     length_words,
@@ -20,7 +20,7 @@ class OpenAi:
     name = "openai"
     path = "/v1/completions"
 
-    def body(self, ask: Ask, model: str) -> dict[str, Any]:
+    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a greedy request."""
         return {"prompt": prompt_alone(ask, self.name), **common_body(ask, model)}
 
@@ -30,7 +30,7 @@ class OpenAi:
         return event_of(content, choice, str(choice.get("text") or ""))
 
 
-def common_body(ask: Ask, model: str) -> dict[str, Any]:
+def common_body(ask: CompletionRequest, model: str) -> dict[str, Any]:
     """Return what completions and chats are both asked with."""
     return {
         "model": model,
@@ -73,7 +73,7 @@ class OpenAiChat:
     name = "openai-chat"
     path = "/v1/chat/completions"
 
-    def body(self, ask: Ask, model: str) -> dict[str, Any]:
+    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a greedy request."""
         messages = [message.model_dump() for message in ask.chat]
         return {"messages": messages, **common_body(ask, model)}

@@ -23,10 +23,10 @@ from armload.core.values import load_json
 from armload.serving.front.llm_serving import (
     PREDICT_FAILED,
     PROMPT_TOO_LONG,
-    Answer,
     DataForm,
+    FrontAnswer,
     FrontedModel,
-    Request,
+    FrontRequest,
     json_line,
     sse,
     state,
@@ -92,7 +92,7 @@ class Front:
         return self._session
 
     def _asked(
-        self, answer: Callable[[web.Request, Request], Awaitable[web.StreamResponse]]
+        self, answer: Callable[[web.Request, FrontRequest], Awaitable[web.StreamResponse]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
@@ -100,7 +100,7 @@ class Front:
             except web.RequestPayloadError as error:
                 raise web.HTTPBadRequest(text=str(error)) from error
             try:
-                asked = Request.model_validate_json(body)
+                asked = FrontRequest.model_validate_json(body)
             except ValidationError as error:
                 # Not the input: JSON cannot hold all that a body can.
                 detail = error.errors(include_url=False, include_context=False, include_input=False)
@@ -113,15 +113,15 @@ class Front:
         return handle
 
     async def _either(self, request: web.Request) -> web.StreamResponse:
-        async def answer(request: web.Request, asked: Request) -> web.StreamResponse:
+        async def answer(request: web.Request, asked: FrontRequest) -> web.StreamResponse:
             return await (self._streamed if asked.stream else self._whole)(request, asked)
 
         return await self._asked(answer)(request)
 
-    async def _streamed(self, request: web.Request, asked: Request) -> web.StreamResponse:
+    async def _streamed(self, request: web.Request, asked: FrontRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers=_STREAM_HEADERS)
         try:
-            async for line in self._lines(Answer(request=asked, form=self._form)):
+            async for line in self._lines(FrontAnswer(request=asked, form=self._form)):
                 if not response.prepared:
                     await response.prepare(request)
                 if line:
@@ -133,13 +133,13 @@ class Front:
                 request.transport.abort()
         return response
 
-    async def _whole(self, _: web.Request, asked: Request) -> web.StreamResponse:
-        answer = Answer(request=asked, form=self._form)
+    async def _whole(self, _: web.Request, asked: FrontRequest) -> web.StreamResponse:
+        answer = FrontAnswer(request=asked, form=self._form)
         async for _line in self._lines(answer):
             pass
         return web.Response(body=json_line(answer.whole()), content_type="application/json")
 
-    async def _lines(self, answer: Answer) -> AsyncIterator[bytes]:
+    async def _lines(self, answer: FrontAnswer) -> AsyncIterator[bytes]:
         """Yield an empty line when a slot takes the request, and then those of the answer.
 
         Raises:
@@ -181,7 +181,7 @@ class Front:
             return {name: int(count) for name, count in _GAUGE.findall(await response.text())}
 
 
-def _answered(answer: Answer, event: dict[str, Any] | None) -> list[bytes]:
+def _answered(answer: FrontAnswer, event: dict[str, Any] | None) -> list[bytes]:
     if event is None:
         return []
     if "error" in event:

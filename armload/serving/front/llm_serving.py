@@ -50,7 +50,7 @@ class Parameters(BaseModel):
     top_p: float | None = None
 
 
-class Request(BaseModel):
+class FrontRequest(BaseModel):
     """The body of a request; null stands for a default, as that server takes it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -117,7 +117,7 @@ class FrontedModel(Value):
 
 
 @dataclass(kw_only=True)
-class Answer:
+class FrontAnswer:
     """What has been generated of one answer.
 
     ``logprob`` is 0.0 throughout: computing it would sort the vocabulary for every token.
@@ -126,7 +126,7 @@ class Answer:
         form: of the events.
     """
 
-    request: Request
+    request: FrontRequest
     form: DataForm
     _tokens: list[dict[str, Any]] = field(default_factory=list)
     _finish_reason: str = ""

@@ -9,7 +9,7 @@ import pytest
 from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.errors import ConnectError
-from armload.deploy.follow import Growth, follow
+from armload.deploy.follow import ProgressUpdate, follow
 from tests.contract.launching import launched
 from tests.servers import cut_line
 from tests.system.transfers.pushing import SIZE, pushed
@@ -71,7 +71,7 @@ def test_a_run_survives_its_connection_and_is_followed_over_the_next(
     host.close()
     texts = []
 
-    def grown(now: Growth) -> None:
+    def grown(now: ProgressUpdate) -> None:
         texts.append(now.text)
         if now.text == "before\n":
             host.close()

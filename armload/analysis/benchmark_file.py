@@ -1,4 +1,7 @@
-"""Reading a file of results that another benchmark wrote, whichever it was."""
+"""Reading a file of results that another benchmark wrote, whichever it was.
+
+Fields as written by tools/llama-bench/llama-bench.cpp (struct test).
+"""
 
 from __future__ import annotations
 

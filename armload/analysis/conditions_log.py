@@ -1,4 +1,9 @@
-"""What a run's script did and counted on the board, and what else used the CPU meanwhile."""
+"""What a run's script did and counted on the board, and what else used the CPU meanwhile.
+
+The run's script leaves ``processes`` in the run's folder: twice ``#at UPTIME``, the content of
+every ``/proc/PID/stat``, ``#loader PID`` with the words of a process that is called like a dynamic
+loader, and ``#own`` with the processes that belong to the run.
+"""
 
 from __future__ import annotations
 

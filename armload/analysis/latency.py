@@ -1,4 +1,8 @@
-"""How the time of output tokens divides, and how long an answer would take on a board."""
+"""How the time of output tokens divides, and how long an answer would take on a board.
+
+Nobody waits for a thousand answers at many seconds per token; a run of a hundred tokens tells what
+each of them would take.
+"""
 
 from __future__ import annotations
 

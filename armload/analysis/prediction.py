@@ -1,4 +1,7 @@
-"""What a model will need of a board and how fast it will be there, before it is uploaded."""
+"""What a model will need of a board and how fast it will be there, before it is uploaded.
+
+Pure arithmetic: what a board gives and what its CPU takes for a token come from elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Bytes to and from a board: in chunks through Python, or by a program of this machine."""
+"""Bytes to and from a board: in chunks through Python, or by a program of this machine.
+
+No byte of a file that is sent passes through Python. The program shares the file's descriptor,
+and with it the position, so that looking at ours tells how far it is.
+"""
 
 from __future__ import annotations
 

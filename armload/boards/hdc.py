@@ -1,4 +1,9 @@
-"""A board reached by ``hdc``, OpenHarmony's tool for the USB cable and the network."""
+"""A board reached by ``hdc``, OpenHarmony's tool for the USB cable and the network.
+
+The tool's ``shell`` tells no exit status, merges the streams, cuts the output at NUL bytes, and
+gives a command its own output as input. A script on the board frames all that as lines of text.
+Bulk data go as files, each compared by its length; who needs to be sure compares checksums.
+"""
 
 from __future__ import annotations
 

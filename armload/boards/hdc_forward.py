@@ -1,4 +1,8 @@
-"""A port on a board, reached by ``hdc fport``, and the rules that outlive a process of ours."""
+"""A port on a board, reached by ``hdc fport``, and the rules that outlive a process of ours.
+
+Each has a file in this user's state folder for as long as it is wanted, so that a later command
+removes what a killed one has left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The system's own ``ssh``, configured as our connection: for bulk data and forwarded ports."""
+"""The system's own ``ssh``, configured as our connection: for bulk data and forwarded ports.
+
+It encrypts two to three times as fast as Python does. It gets a configuration and a file of host
+keys that are made from an open connection: the same hosts, users and keys, and of each host only
+the very key that was checked then. It never asks.
+
+It listens on a socket file, not on the local port: that stays with armload, whoever waits for it
+while ``ssh`` logs in anew.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which CPU features AArch64 code uses, and which uses lie behind a check at run time."""
+"""Which CPU features AArch64 code uses, and which uses lie behind a check at run time.
+
+The encodings are those of the Arm Architecture Reference Manual for A-profile (DDI 0487),
+chapter C4. Hints that older CPUs ignore (``bti``, ``paciasp``) count as no feature.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which programs a llama.cpp can build, looked up in its own CMake files."""
+"""Which programs a llama.cpp can build, looked up in its own CMake files.
+
+Followed are ``if``, ``set``, ``option``, ``add_subdirectory`` and ``add_executable``. A condition
+of more than names, ``NOT``, ``AND`` and ``OR``, or that asks for a platform, counts as false.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from armload.core.errors import InterruptionError, UsageError
 from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress
 from armload.core.values import counted
-from armload.engines.plan import ServiceSettings, ServingPlan
+from armload.engines.service_plan import ServiceSettings, ServingPlan
 from armload.report.layout import whole
 from armload.report.load.loaded import LoadDocument, loaded_of
 from armload.report.load.page import write_page

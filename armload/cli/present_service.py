@@ -11,7 +11,7 @@ from armload.boards.forward import listening_on
 from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.core.values import visible
-from armload.engines.plan import ServingPlan
+from armload.engines.service_plan import ServingPlan
 from armload.report.services import ServedModel, served_view
 from armload.runs.request import Request
 from armload.serving.front.app import Front, fronted

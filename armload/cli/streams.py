@@ -1,4 +1,8 @@
-"""Standard output and error: encodings, a reader that goes away, and the one JSON document."""
+"""Standard output and error: encodings, a reader that goes away, and the one JSON document.
+
+Python has no stream at all where a descriptor is closed, and hands its number to the next file or
+socket. A standard error that is full or closed must not end a run, or change its exit status.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""One user at a time on a board: a lease is a claim of one's own with no other beside it."""
+"""One user at a time on a board: a lease is a claim of one's own with no other beside it.
+
+A claim is a file ``<token>.<boot id>.<uptime in seconds>`` in the lease's folder: in which boot it
+counts, and until when. Boards have no battery, so no clock of theirs is asked but the time since
+the boot.
+
+Every step of the protocol is one system call that either works or does not.
+"""
 
 from __future__ import annotations
 

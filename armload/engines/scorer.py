@@ -31,13 +31,13 @@ from armload.engines.output import Output
 from armload.engines.plan import (
     DEFAULT_TIME_LIMIT_S,
     MICRO_BATCH_TOKENS,
-    ScorerOptions,
     Seconds,
     TokenCount,
     kv_halves,
     kv_share,
 )
 from armload.engines.prediction import Sequences
+from armload.engines.service_plan import ScorerOptions
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 

@@ -22,8 +22,9 @@ from armload.engines.llama_cpp import (
 )
 from armload.engines.model_program import ModelEngine, memory_of
 from armload.engines.output import Output
-from armload.engines.plan import LONGEST_RUN_S, ServingPlan, kv_share
+from armload.engines.plan import LONGEST_RUN_S, kv_share
 from armload.engines.prediction import Sequences
+from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import Step, Weights, read_lines
 from armload.models.model import Model
 

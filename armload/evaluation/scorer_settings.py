@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.engines.plan import Plan, ScorerOptions
+from armload.engines.plan import Plan
 from armload.engines.scorer import ScoringPlan, look_at_items
+from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.items import context_tokens
 from armload.models.model import Model
 

@@ -1,4 +1,11 @@
-"""The header of a GGUF file, read in bounded memory and never trusted: metadata and tensors."""
+"""The header of a GGUF file, read in bounded memory and never trusted: metadata and tensors.
+
+Nothing is allocated from a count that the file states before the count was compared with
+what is left of the file.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. The
+weights themselves are not touched.
+"""
 
 from __future__ import annotations
 

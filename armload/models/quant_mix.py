@@ -1,4 +1,8 @@
-"""What llama-quantize would make of a model: which type each matrix has, from the header alone."""
+"""What llama-quantize would make of a model: which type each matrix has, from the header alone.
+
+A file type such as ``Q4_K_M`` is a mixture. The rules are those of ``src/llama-quant.cpp`` in
+llama.cpp (2026-10) for dense models, without an importance matrix.
+"""
 
 from __future__ import annotations
 

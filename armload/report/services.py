@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from armload.core.values import Value, counted
-from armload.engines.plan import ServingPlan
+from armload.engines.service_plan import ServingPlan
 from armload.report.layout import Column, Details, Rows, whole
 from armload.serving.listing import RunningService
 from armload.serving.service import Service

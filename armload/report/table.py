@@ -1,4 +1,7 @@
-"""Runs as tables for a terminal, and how each held its weights."""
+"""Runs as tables for a terminal, and how each held its weights.
+
+What came from a file or a board is printed as it is, never read as markup.
+"""
 
 from __future__ import annotations
 

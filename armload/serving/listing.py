@@ -22,8 +22,8 @@ from armload.deploy.owner import RunHolder, workstation_id
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.job import Job
-from armload.engines.plan import ServingPlan
 from armload.engines.server import SERVER
+from armload.engines.service_plan import ServingPlan
 from armload.runs.fetch import fetch, tell_it_is_fetched
 
 

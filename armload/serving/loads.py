@@ -1,4 +1,7 @@
-"""Loads as folders on this machine, with what the board's own records say, point by point."""
+"""Loads as folders on this machine, with what the board's own records say, point by point.
+
+What is known of the server at its start lies in ``service.json``.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from armload.bench.options import Options
 from armload.core.errors import UsageError
 from armload.core.options import declared_options
-from armload.engines.plan import ServiceSettings, ServingPlan
+from armload.engines.service_plan import ServiceSettings, ServingPlan
 
 _FIELDS = {each.name.replace("-", "_"): each.field for each in declared_options(ServingPlan)}
 """Options that a service has, and what they are called in its plan."""

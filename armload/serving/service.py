@@ -19,8 +19,8 @@ from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import Attention, note_port
 from armload.engines.job import Job
-from armload.engines.plan import ServingPlan
 from armload.engines.server import LOOPBACK, Serving
+from armload.engines.service_plan import ServingPlan
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway

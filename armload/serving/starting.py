@@ -11,8 +11,9 @@ from armload.boards.probe import Probe
 from armload.core.errors import ConnectError
 from armload.core.progress import Progress
 from armload.engines.engine import Settings
-from armload.engines.plan import Plan, ServingPlan
+from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
+from armload.engines.service_plan import ServingPlan
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.keys import key_on_board, new_key

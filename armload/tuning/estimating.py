@@ -1,4 +1,13 @@
-"""What trials tell of each configuration, how the search stands, and what to try next."""
+"""What trials tell of each configuration, how the search stands, and what to try next.
+
+A trial's cost is off by what differs from run to run, and by the spread of its own samples. The
+first is estimated from all settings that were tried more than once, so that a setting that was
+tried once has an interval, too. Costs count by their logarithms: noise is relative.
+
+Optuna's tree-structured Parzen estimator (Bergstra et al., 2011; its form for several parameters
+together, Falkner et al., 2018) compares how often a choice is among the good settings and among
+the others.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.job import SweepPoint
 from armload.engines.model_program import peak_memory
-from armload.engines.plan import ServingPlan
 from armload.engines.server import plan_for, serving_need
+from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 from armload.runs.session import Session

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from armload.core.progress import Silent
-from armload.engines.plan import ServingPlan
+from armload.engines.service_plan import ServingPlan
 from armload.runs.request import Request
 from armload.serving.service import Service
 from armload.serving.starting import served

@@ -17,13 +17,8 @@ from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
 from armload.core.options import Declared, declared_options
-from armload.engines.plan import (
-    DEFAULT_PRECISION,
-    DEFAULT_PRECISION_TIME_S,
-    Plan,
-    ScorerOptions,
-    ServingPlan,
-)
+from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, Plan
+from armload.engines.service_plan import ScorerOptions, ServingPlan
 from tests.command_line import ROOT, run
 
 HEAVY = ("rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools")

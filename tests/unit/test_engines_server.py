@@ -15,9 +15,9 @@ from armload.core.errors import BoardError, UsageError
 from armload.deploy.layout import Layout
 from armload.engines.every import engine_called
 from armload.engines.job import Job
-from armload.engines.plan import ServingPlan
 from armload.engines.prediction import Sequences
 from armload.engines.server import SERVER, TRACE_BYTES, Serving, plan_for
+from armload.engines.service_plan import ServingPlan
 from armload.serving.planning import serving_plan
 from tests.unit.samples import binary, board_record, conditions, model
 from tests.unit.test_engines_speculation import option, site

@@ -9,7 +9,7 @@ import pytest
 from armload.bench.options import read_options
 from armload.cli.verbs.serve import ServeOptions, read_serving_file
 from armload.core.errors import UsageError
-from armload.engines.plan import ServingPlan
+from armload.engines.service_plan import ServingPlan
 from armload.serving.planning import serving_plan, serving_plan_of, without_effect
 
 PLAN = """

@@ -11,7 +11,7 @@ from armload.analysis.load.records import Objectives
 from armload.bench.options import read_options
 from armload.cli.verbs.serve import read_serving_file
 from armload.core.errors import UsageError
-from armload.engines.plan import ServingPlan
+from armload.engines.service_plan import ServingPlan
 from armload.serving.planning import serving_plan, serving_plan_of
 from armload.tuning.record import Result
 from armload.tuning.settings import check_path, default_path, write_plan

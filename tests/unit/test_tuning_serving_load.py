@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from armload.analysis.load.records import Objectives, RequestRecord
-from armload.engines.plan import ServingPlan
+from armload.engines.service_plan import ServingPlan
 from armload.tuning.serving_load import outcome_of, too_short
 from armload.tuning.wish import TunedLoad
 from tests.unit.served_loads import keep, points

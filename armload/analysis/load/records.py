@@ -1,4 +1,7 @@
-"""A load: its points, what became of each request, and the objectives that it must meet."""
+"""A load: its points, what became of each request, and the objectives that it must meet.
+
+All times are seconds on the client's monotonic clock since its load began.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Virtual boards: switching them on and off, pulling their cable, slowing their disk."""
+"""Virtual boards: switching them on and off, pulling their cable, slowing their disk.
+
+Protocol: "QEMU Machine Protocol Specification" of QEMU's documentation.
+"""
 
 from __future__ import annotations
 

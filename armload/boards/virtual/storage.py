@@ -1,4 +1,7 @@
-"""One machine's own files: the rest of its root file system as an archive, and its disk."""
+"""One machine's own files: the rest of its root file system as an archive, and its disk.
+
+Format: "newc" of the kernel's documentation, *initramfs buffer format*.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from armload.cli.options import A_BOARD, Boards, FileTypes, OutputOptions, model
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
-from armload.engines.plan import ScorerOptions
+from armload.engines.service_plan import ScorerOptions
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")

@@ -10,7 +10,8 @@ from pydantic import Field
 from armload.cli.options import A_BOARD, MODEL, FileType, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
-from armload.engines.plan import REQUEST_TIMEOUT_S, ServiceSettings
+from armload.engines.plan import REQUEST_TIMEOUT_S
+from armload.engines.service_plan import ServiceSettings
 from armload.runs.request import EngineSource, Waiting
 
 DURATION_S = 60.0

@@ -14,7 +14,7 @@ from armload.cli.streams import show_document
 from armload.cli.verb import VerbGroup, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
-from armload.engines.plan import ServingPlan
+from armload.engines.service_plan import ServingPlan
 from armload.runs.request import EngineSource, Request, Resuming, Waiting
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""A Hugging Face checkpoint in a folder: what it is, and whether all of it is there."""
+"""A Hugging Face checkpoint in a folder: what it is, and whether all of it is there.
+
+Format: https://huggingface.co/docs/safetensors
+"""
 
 from __future__ import annotations
 

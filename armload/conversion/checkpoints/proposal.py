@@ -1,4 +1,8 @@
-"""What would be downloaded and installed, which a person is asked to agree to."""
+"""What would be downloaded and installed, which a person is asked to agree to.
+
+pip's report names each file but not its size. A wheel is a zip archive: its end says how large
+its files are, so the end is all that is read of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Graders ``qwen`` and ``boxed``: the rules of Qwen2.5-Math for numbers."""
+"""Graders ``qwen`` and ``boxed``: the rules of Qwen2.5-Math for numbers.
+
+They are those of ``evaluation/parser.py`` and ``evaluation/grader.py`` in the repository
+``QwenLM/Qwen2.5-Math``. Left out is what goes beyond a number: matrices, intervals, equations and
+expressions that need computer algebra, and numbers written as words.
+"""
 
 from __future__ import annotations
 

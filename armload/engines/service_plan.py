@@ -1,0 +1,124 @@
+"""How a service and the scorer compute: what they share with a plan, and what they add."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from armload.core.options import Option
+from armload.core.values import ByteCount
+from armload.engines.plan import (
+    DEFAULT_SLOT_TOKENS,
+    DEFAULT_SLOTS,
+    MICRO_BATCH_TOKENS,
+    MOST_PARALLEL,
+    Computation,
+    FlashAttention,
+    KvType,
+    Slots,
+    Temperature,
+    Threads,
+    TokenCount,
+    kv_halves,
+)
+
+
+class ServiceSettings(Computation):
+    """How a service computes.
+
+    Attributes:
+        slots: requests that are answered at a time; others wait.
+        context_tokens: length of each slot's KV cache, for a request's prompt and its answer; a
+            multiple of 256.
+        threads: as many as there are cores, where neither they nor ``cpus`` are given.
+        batch_tokens: prompt tokens that are taken at a time.
+        micro_batch_tokens: tokens that go through the model at a time.
+        prompt_cache_bytes: for prompts of former requests, of which a later one may begin with
+            the same words; 0 processes every prompt in full.
+    """
+
+    slots: Annotated[Slots, Option("requests to answer at a time; others wait", "N")] = (
+        DEFAULT_SLOTS
+    )
+    threads: Annotated[Threads | None, Option("worker threads", "N", "as many as cores")] = None
+    context_tokens: Annotated[
+        TokenCount,
+        Option(
+            "tokens of KV cache for each slot: prompt and answer",
+            "TOKENS",
+            f"{DEFAULT_SLOT_TOKENS}, or the model's",
+            name="context",
+        ),
+    ] = DEFAULT_SLOT_TOKENS
+    batch_tokens: Annotated[
+        TokenCount,
+        Option("logical batch size: prompt tokens per call of the engine", "TOKENS", name="batch"),
+    ] = 2048
+    micro_batch_tokens: Annotated[
+        TokenCount,
+        Option(
+            "physical batch size: tokens per pass through the model",
+            "TOKENS",
+            name="micro-batch",
+        ),
+    ] = MICRO_BATCH_TOKENS
+    kv_type: Annotated[
+        KvType,
+        Option("type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0", "TYPE"),
+    ] = "f16"
+    flash_attention: Annotated[
+        FlashAttention, Option("flash attention: on, off or auto", "ON|OFF|AUTO")
+    ] = "auto"
+    prompt_cache_bytes: Annotated[
+        ByteCount,
+        Field(ge=0),
+        Option(
+            "memory for prompts that later requests may begin with, such as 256MiB",
+            "SIZE",
+            name="prompt-cache",
+        ),
+    ] = 0
+
+    @property
+    def kv_types(self) -> tuple[str, str]:
+        """Types of keys and of values."""
+        return kv_halves(self.kv_type)
+
+
+class ServingPlan(ServiceSettings):
+    """How a model is served.
+
+    Attributes:
+        temperature: for requests that say none; 0 is greedy.
+    """
+
+    temperature: Annotated[
+        Temperature, Option("default for requests that set none; 0 is greedy", "T")
+    ] = 0.0
+
+
+class ScorerOptions(Computation):
+    """How the scorer answers items.
+
+    Attributes:
+        parallel: items that are answered at a time, in one pass over the weights.
+        context_tokens: for each item; none for what the longest needs.
+        micro_batch_tokens: tokens that go through the model at a time.
+    """
+
+    parallel: Annotated[
+        int,
+        Field(ge=1, le=MOST_PARALLEL),
+        Option("questions per pass over the weights", "N", heading="Task"),
+    ] = 1
+    context_tokens: Annotated[
+        TokenCount | None,
+        Option(
+            "tokens of KV cache for each question",
+            "TOKENS",
+            "enough for the longest",
+            name="context",
+        ),
+    ] = None
+    micro_batch_tokens: TokenCount | None = None

@@ -65,7 +65,7 @@ class OneModel(OptionGroup):
 class Confirmed(OptionGroup):
     """Whether a question is answered beforehand."""
 
-    heading = "OutputOptions"
+    heading = "Output"
 
     yes: Annotated[bool, Option("agree beforehand to what the command would ask")] = False
 
@@ -73,7 +73,7 @@ class Confirmed(OptionGroup):
 class OutputOptions(OptionGroup):
     """What a verb prints."""
 
-    heading = "OutputOptions"
+    heading = "Output"
 
     as_json: Annotated[bool, Option("print one JSON document", name="json")] = False
 

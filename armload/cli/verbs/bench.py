@@ -56,7 +56,7 @@ class BenchOptions(Options, Resuming, Waiting, EngineSource, OutputOptions):
         Option(
             "run whose text is the expected output, named as for show",
             "RUN",
-            heading="OutputOptions",
+            heading="Output",
         ),
     ] = ""
     as_json: Annotated[

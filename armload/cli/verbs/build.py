@@ -47,9 +47,9 @@ class BuildOptions(EngineSource, OutputOptions):
         Annotated[int, Field(ge=0, le=MOST_NICE)] | None,
         Option("niceness of the compiler, 0 to 19", "N", "0; with --on, from the board's file"),
     ] = None
-    list_: Annotated[
-        bool, Option("list existing builds instead of building", heading="OutputOptions")
-    ] = False
+    list_: Annotated[bool, Option("list existing builds instead of building", heading="Output")] = (
+        False
+    )
 
 
 @verb(BuildOptions)

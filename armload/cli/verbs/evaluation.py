@@ -124,14 +124,14 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
             "for logits: a run of the same prompts, named as for show, a folder of .npy files, or "
             "llama-cpp-python, which then computes them on this machine",
             "RUN",
-            heading="OutputOptions",
+            heading="Output",
         ),
     ] = ""
     fail_unless_close: Annotated[
         bool,
         Option(
             "for logits: exit with 13 unless all are close to the reference's",
-            heading="OutputOptions",
+            heading="Output",
         ),
     ] = False
 

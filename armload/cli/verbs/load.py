@@ -177,7 +177,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "also write vllm, csv or seed (result_X_x.json) into the load's folder",
             "FORMAT",
             several="commas",
-            heading="OutputOptions",
+            heading="Output",
         ),
     ] = ()
 

@@ -70,7 +70,7 @@ class QuantizeOptions(Waiting, OutputOptions):
             "folder to copy the results to",
             "PATH",
             "they stay in the cache",
-            heading="OutputOptions",
+            heading="Output",
         ),
     ] = ""
 

@@ -111,7 +111,7 @@ class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, Outp
     ] = None
     output: Annotated[
         str,
-        Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="OutputOptions"),
+        Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="Output"),
     ] = ""
 
 

@@ -10,7 +10,7 @@ from armload.analysis.run import Run
 from armload.analysis.summary import generating, prompting
 from armload.engines.trace import Step
 from armload.report import formatting as words
-from armload.report.drawing import HEIGHT_PIXELS, QUIET, WIDTH_PIXELS, Specification, finish
+from armload.report.drawing import QUIET, Specification, chart_of, guide, source
 
 if TYPE_CHECKING:
     import altair as alt
@@ -62,7 +62,7 @@ def token_chart(run: Run) -> Specification:
 
     rows = token_rows(run)
     kinds = kinds_among(rows)
-    base = alt.Chart(alt.NamedData(name=STEPS))
+    base = source(STEPS)
     x = alt.X("number:Q").title("output token").axis(tickCount=10, tickMinStep=1, format=",d")
     x = x.scale(domain=_numbers_shown(rows), nice=False, padding=8)
     y = alt.Y("ms:Q").title("time per token (ms)").axis(tickCount=6, format=",.10~g")
@@ -74,13 +74,9 @@ def token_chart(run: Run) -> Specification:
     if run.summary.token_s is not None:
         title += f", median {words.seconds(run.summary.token_s.p50)} per token (dashed)"
         medians.append({"ms": run.summary.token_s.p50 * 1000})
-        median = alt.Chart(alt.NamedData(name=MEDIAN))
-        layers.append(median.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y))
+        layers.append(guide(source(MEDIAN), y))
     subtitle = ", ".join(filter(None, (words.model_name(run), words.started(run))))
-    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(chart, title=title, subtitle=subtitle)
-    specification["datasets"] = {STEPS: rows, MEDIAN: medians}
-    return specification
+    return chart_of(layers, {STEPS: rows, MEDIAN: medians}, title=title, subtitle=subtitle)
 
 
 def token_marks(

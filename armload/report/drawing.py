@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from armload.core.values import visible
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     Chart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
 
 Specification = dict[str, Any]
+Rows = list[dict[str, Any]]
 
 WIDTH_PIXELS, HEIGHT_PIXELS = 760, 300
 PIXELS_PER_UNIT = 2
@@ -41,12 +42,31 @@ MOST_LINES = len(COLOURS)
 """More lines in one chart nobody tells apart."""
 
 
-def finish(
-    chart: Chart, *, title: str, subtitle: str, legend_columns: int = LEGEND_COLUMNS
+def chart_of(
+    layers: Chart | Sequence[alt.Chart],
+    datasets: Mapping[str, Rows],
+    *,
+    title: str,
+    subtitle: str,
+    legend_columns: int = LEGEND_COLUMNS,
+    width: int = WIDTH_PIXELS,
+    height: int = HEIGHT_PIXELS,
 ) -> Specification:
-    """Return a chart's specification with the title and the type that all share."""
+    """Return the specification of a chart, with the type that all share.
+
+    Args:
+        layers: from the bottom to the top; or a chart that has its size already.
+        datasets: by the names that ``source`` gave them.
+        width: in pixels, of layers.
+        height: likewise.
+    """
     import altair as alt
 
+    chart = (
+        alt.layer(*layers).properties(width=width, height=height)
+        if isinstance(layers, Sequence)
+        else layers
+    )
     lines = textwrap.wrap(subtitle, SUBTITLE_CHARACTERS)
     specification: Specification = (
         chart.properties(title=alt.TitleParams(title, subtitle=lines, anchor="start"))
@@ -65,7 +85,31 @@ def finish(
         )
         .to_dict()
     )
-    return specification
+    return {**specification, "datasets": dict(datasets)}
+
+
+def source(name: str) -> alt.Chart:
+    """Return what draws marks from a data set."""
+    import altair as alt
+
+    return alt.Chart(alt.NamedData(name=name))
+
+
+def guide(rows: alt.Chart, *channels: Any) -> alt.Chart:
+    """Draw a dashed rule: a median, a limit, what is free."""
+    rule: alt.Chart = rows.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(*channels)
+    return rule
+
+
+def interval_band(
+    rows: alt.Chart, x: alt.X, low: alt.Y, colour: alt.Color, **options: Any
+) -> alt.Chart:
+    """Draw a confidence interval around a line, from the channel ``low`` to the field ``high``."""
+    import altair as alt
+
+    area = rows.mark_area(opacity=0.15, **options)
+    band: alt.Chart = area.encode(x, low, alt.Y2("high:Q"), colour)
+    return band
 
 
 def untitled(specification: Specification) -> Specification:

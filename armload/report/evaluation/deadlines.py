@@ -7,20 +7,13 @@ from collections.abc import Sequence
 from armload.analysis.tradeoff import Answers, Crossover, by_deadline, deadlines_of
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.drawing import (
-    HEIGHT_PIXELS,
-    QUIET,
-    WIDTH_PIXELS,
-    Specification,
-    columns_for,
-    finish,
-)
+from armload.report.drawing import QUIET, Rows, columns_for, interval_band, source
 from armload.report.evaluation.table import percent
 from armload.report.figures.figure import (
     Figure,
-    Rows,
     TimeUnit,
     colour_and_shape,
+    drawn,
     legend_line,
     time_unit,
 )
@@ -38,12 +31,7 @@ def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> 
         crossover: of two systems; none where it was not looked for.
     """
     sentence = _sentence(systems)
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(systems, sentence, crossover),
-    )
+    return _drawn(systems, sentence, crossover)
 
 
 def _sentence(shown: Sequence[Answers]) -> str:
@@ -59,9 +47,7 @@ def _sentence(shown: Sequence[Answers]) -> str:
     )
 
 
-def _specification(
-    shown: Sequence[Answers], sentence: str, crossover: Crossover | None
-) -> Specification:
+def _drawn(shown: Sequence[Answers], sentence: str, crossover: Crossover | None) -> Figure:
     import altair as alt
 
     deadlines = _thinned(deadlines_of(*shown))
@@ -69,10 +55,10 @@ def _specification(
     labels = [legend_line(system.name) for system in shown]
     x = alt.X("deadline:Q").title(f"time since the question ({unit.name})").scale(zero=True)
     colour, _ = colour_and_shape("line", labels)
-    data = alt.Chart(alt.NamedData(name="deadlines"))
+    data = source("deadlines")
     y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
-    band = data.mark_area(opacity=0.15, interpolate="step-after").encode(
-        x, alt.Y("low:Q").title("right answers (%)"), alt.Y2("high:Q"), colour
+    band = interval_band(
+        data, x, alt.Y("low:Q").title("right answers (%)"), colour, interpolate="step-after"
     )
     line = data.mark_line(strokeWidth=2, interpolate="step-after").encode(
         x,
@@ -86,22 +72,24 @@ def _specification(
     )
     layers = [band, line]
     at_s = crossover.deadline_s if crossover and crossover.is_shown else None
+    datasets = {"deadlines": _rows(shown, deadlines, unit)}
     if at_s is not None:
-        rule = alt.Chart(alt.NamedData(name="crossover"))
+        datasets["crossover"] = [{"deadline": at_s * unit.per_s}]
+        rule = source("crossover")
         layers += [
             rule.mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("deadline:Q")),
             rule.mark_text(align="left", dx=5, fontSize=12).encode(
                 alt.X("deadline:Q"), y=alt.value(12), text=alt.value("crossover")
             ),
         ]
-    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart, title=TITLE, subtitle=sentence, legend_columns=columns_for(labels)
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        layers,
+        datasets,
+        legend_columns=columns_for(labels),
     )
-    specification["datasets"] = {"deadlines": _rows(shown, deadlines, unit)}
-    if at_s is not None:
-        specification["datasets"]["crossover"] = [{"deadline": at_s * unit.per_s}]
-    return specification
 
 
 def _thinned(deadlines: Sequence[float]) -> list[float]:

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.core.values import counted
-from armload.report.drawing import (
-    HEIGHT_PIXELS,
-    WIDTH_PIXELS,
-    Specification,
-    columns_for,
-    finish,
-)
+from armload.report.drawing import Rows, columns_for, interval_band, source
 from armload.report.evaluation.series import BudgetSeries
 from armload.report.evaluation.table import percent
-from armload.report.figures.figure import Figure, Rows, colour_and_shape, legend_line
+from armload.report.figures.figure import Figure, colour_and_shape, drawn, legend_line
 
 NAME, TITLE = "accuracy-tokens", "Accuracy against tokens"
 
@@ -26,9 +20,7 @@ def token_figure(series: Sequence[BudgetSeries]) -> Figure:
         series: at least one, each with budgets; ``MOST_LINES`` at most.
     """
     sentence = _sentence(series)
-    return Figure(
-        name=NAME, title=TITLE, sentence=sentence, specification=_specification(series, sentence)
-    )
+    return _drawn(series, sentence)
 
 
 def _sentence(shown: Sequence[BudgetSeries]) -> str:
@@ -44,17 +36,15 @@ def _sentence(shown: Sequence[BudgetSeries]) -> str:
     return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
 
 
-def _specification(shown: Sequence[BudgetSeries], sentence: str) -> Specification:
+def _drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
     import altair as alt
 
     labels = [legend_line(series.label) for series in shown]
     x = alt.X("tokens:Q").title("tokens per answer (mean)").scale(zero=True)
     y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
     colour, shape = colour_and_shape("line", labels)
-    data = alt.Chart(alt.NamedData(name="points"))
-    band = data.mark_area(opacity=0.15).encode(
-        x, alt.Y("low:Q").title("right answers (%)"), alt.Y2("high:Q"), colour
-    )
+    data = source("points")
+    band = interval_band(data, x, alt.Y("low:Q").title("right answers (%)"), colour)
     line = data.mark_line(strokeWidth=2).encode(x, y, colour)
     marks = data.mark_point(filled=True, size=70, opacity=1).encode(
         x,
@@ -70,12 +60,14 @@ def _specification(shown: Sequence[BudgetSeries], sentence: str) -> Specificatio
             alt.Tooltip("tokens:Q", title="mean tokens", format=",.4~g"),
         ],
     )
-    chart = alt.layer(band, line, marks).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart, title=TITLE, subtitle=sentence, legend_columns=columns_for(labels)
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        (band, line, marks),
+        {"points": _rows(shown)},
+        legend_columns=columns_for(labels),
     )
-    specification["datasets"] = {"points": _rows(shown)}
-    return specification
 
 
 def _rows(shown: Sequence[BudgetSeries]) -> Rows:

@@ -7,18 +7,11 @@ from statistics import median
 
 from armload.report import formatting as words
 from armload.report.cells import Cell
-from armload.report.drawing import (
-    HEIGHT_PIXELS,
-    QUIET,
-    WIDTH_PIXELS,
-    Specification,
-    columns_for,
-    finish,
-)
+from armload.report.drawing import Rows, columns_for, guide, source
 from armload.report.figures.figure import (
     Figure,
-    Rows,
     colour_and_shape,
+    drawn,
     legend_line,
     lines_figure,
     thinned,
@@ -40,7 +33,7 @@ def distribution(cells: Sequence[Cell]) -> Figure | None:
     timed = [cell for cell in cells if cell.rows_s]
     if not timed:
         return None
-    return lines_figure(NAME, TITLE, _sentence(timed), timed, _specification)
+    return lines_figure(_sentence(timed), timed, _drawn)
 
 
 def _sentence(cells: Sequence[Cell]) -> str:
@@ -73,7 +66,7 @@ def _tail(cell: Cell) -> float:
     return slow / middle if middle and slow else float("inf")
 
 
-def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
+def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
     import altair as alt
 
     times_s = [time for cell in cells for row in cell.rows_s for time in row]
@@ -93,22 +86,22 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
     y = y.axis(format=".0%", tickCount=5)
     colour, shape = colour_and_shape("cell", names)
     lines = (
-        alt.Chart(alt.NamedData(name="tokens"))
+        source("tokens")
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(x, y, colour, order="share:Q")
     )
-    half = alt.Chart(alt.NamedData(name="medians"))
-    rule = half.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y)
+    half = source("medians")
+    rule = guide(half, y)
     marks = half.mark_point(filled=True, size=90, opacity=1).encode(x, y, colour, shape)
-    chart = alt.layer(rule, lines, marks).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart,
-        title=TITLE,
-        subtitle=f"{sentence} Dashed: the medians.",
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        (rule, lines, marks),
+        {"tokens": rows, "medians": medians},
+        note="Dashed: the medians.",
         legend_columns=columns_for(names),
     )
-    specification["datasets"] = {"tokens": rows, "medians": medians}
-    return specification
 
 
 def _name(cell: Cell) -> str:

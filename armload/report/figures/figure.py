@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armload.report.cells import Cell, fastest_of_each
 from armload.report.drawing import (
     COLOURS,
     HEIGHT_PIXELS,
+    LEGEND_COLUMNS,
     MOST_LINES,
     SHAPES,
     WIDTH_PIXELS,
+    Rows,
     Specification,
+    chart_of,
 )
 
 if TYPE_CHECKING:
     import altair as alt
 
     from armload.report.drawing import Chart
-
 
 DOUBTFUL_COLOUR = "#7F7F7F"
 DOUBTFUL_SHAPE = (
@@ -32,7 +34,14 @@ LEGEND_CHARACTERS = 38
 GLUE = "\N{NO-BREAK SPACE}"
 SPLIT_LABEL = "split(datum.label, '\\n')"
 
-Rows = list[dict[str, Any]]
+MOST_PANELS = 12
+
+PANEL_HEIGHT_PIXELS, SPACING_PIXELS = 130, 18
+PANEL_COLUMNS = 3
+PANEL_CHARACTERS = 32
+
+APART_FROM = 5.0
+"""Panels whose medians differ by so much have scales of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +61,35 @@ class Figure:
     specification: Specification
 
 
+def drawn(
+    name: str,
+    title: str,
+    sentence: str,
+    layers: Chart | Sequence[alt.Chart],
+    datasets: Mapping[str, Rows],
+    *,
+    note: str = "",
+    legend_columns: int = LEGEND_COLUMNS,
+    width: int = WIDTH_PIXELS,
+    height: int = HEIGHT_PIXELS,
+) -> Figure:
+    """Return a figure of what ``chart_of`` draws.
+
+    Args:
+        note: how the picture is read; it follows the sentence, there only.
+    """
+    specification = chart_of(
+        layers,
+        datasets,
+        title=title,
+        subtitle=" ".join(filter(None, (sentence, note))),
+        legend_columns=legend_columns,
+        width=width,
+        height=height,
+    )
+    return Figure(name=name, title=title, sentence=sentence, specification=specification)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimeUnit:
     """Milliseconds or seconds, whichever suits all of a figure's times."""
@@ -68,18 +106,14 @@ def time_unit(times_s: Iterable[float]) -> TimeUnit:
 
 
 def lines_figure(
-    name: str,
-    title: str,
-    sentence: str,
-    cells: Sequence[Cell],
-    draw: Callable[[Sequence[Cell], str], Specification],
+    sentence: str, cells: Sequence[Cell], draw: Callable[[Sequence[Cell], str], Figure]
 ) -> Figure:
     """Draw the cells that have room as lines; the sentence says of those that have not."""
     shown = fastest_of_each(cells, MOST_LINES)
     if len(shown) < len(cells):
         kind = "fastest of each kind" if len(shown) > 1 else "fastest"
         sentence += f" Shown: the {kind}, {len(shown)} of {len(cells)}; the table has all."
-    return Figure(name=name, title=title, sentence=sentence, specification=draw(shown, sentence))
+    return draw(shown, sentence)
 
 
 def colour_and_shape(
@@ -128,16 +162,6 @@ def thinned(rows: Rows, most: int, *, always: Sequence[bool]) -> Rows:
         for number, (row, stays) in enumerate(zip(rows, always, strict=True))
         if stays or number % every == 0 or number == len(rows) - 1
     ]
-
-
-MOST_PANELS = 12
-
-PANEL_HEIGHT_PIXELS, SPACING_PIXELS = 130, 18
-PANEL_COLUMNS = 3
-PANEL_CHARACTERS = 32
-
-APART_FROM = 5.0
-"""Panels whose medians differ by so much have scales of their own."""
 
 
 def panel_label(label: str) -> str:

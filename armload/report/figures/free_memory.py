@@ -22,20 +22,12 @@ from armload.engines.model_program import PROGRAM_BYTES
 from armload.engines.weights import BoardMemory
 from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
-from armload.report.drawing import (
-    HEIGHT_PIXELS,
-    MOST_LINES,
-    QUIET,
-    WIDTH_PIXELS,
-    Specification,
-    columns_for,
-    finish,
-)
+from armload.report.drawing import HEIGHT_PIXELS, MOST_LINES, QUIET, Rows, columns_for, source
 from armload.report.figures.figure import (
     Figure,
-    Rows,
     TimeUnit,
     colour_and_shape,
+    drawn,
     legend_line,
     time_unit,
 )
@@ -187,9 +179,7 @@ def free_memory(cells: Sequence[Cell]) -> Figure | None:
     sentence = f"{_sentence(shown[0])} {_basis(shown)}"
     if len(shown) < len(found):
         sentence += f" Shown: {len(shown)} of {len(found)}; the table has all."
-    return Figure(
-        name=NAME, title=TITLE, sentence=sentence, specification=_specification(shown, sentence)
-    )
+    return _drawn(shown, sentence)
 
 
 def _sentence(series: MemorySeries) -> str:
@@ -207,7 +197,7 @@ def _sentence(series: MemorySeries) -> str:
     )
 
 
-def _specification(shown: Sequence[MemorySeries], sentence: str) -> Specification:
+def _drawn(shown: Sequence[MemorySeries], sentence: str) -> Figure:
     import altair as alt
 
     points = [point for series in shown for point in series.points]
@@ -227,7 +217,7 @@ def _specification(shown: Sequence[MemorySeries], sentence: str) -> Specificatio
     y = y.axis(format=",.10~g", tickCount=6)
     colour, shape = colour_and_shape("line", names)
     lines = (
-        alt.Chart(alt.NamedData(name="curves"))
+        source("curves")
         .mark_line(strokeWidth=2)
         .encode(
             x,
@@ -240,7 +230,7 @@ def _specification(shown: Sequence[MemorySeries], sentence: str) -> Specificatio
         )
     )
     marks = (
-        alt.Chart(alt.NamedData(name="points"))
+        source("points")
         .mark_point(filled=True, size=90, opacity=1)
         .encode(
             x,
@@ -255,7 +245,7 @@ def _specification(shown: Sequence[MemorySeries], sentence: str) -> Specificatio
             ],
         )
     )
-    boards = alt.Chart(alt.NamedData(name="boards"))
+    boards = source("boards")
     within = boards.transform_filter("!datum.is_beyond")
     rule = within.mark_rule(color=QUIET, strokeDash=[2, 3]).encode(x)
     texts = [
@@ -264,29 +254,27 @@ def _specification(shown: Sequence[MemorySeries], sentence: str) -> Specificatio
         .encode(x, y=alt.value(HEIGHT_PIXELS - 10 - TEXT_LINE_PIXELS * number), text="text:N")
         for number, each in enumerate(rules)
     ]
-    chart = alt.layer(rule, lines, marks, *texts)
-    chart = chart.properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart,
-        title=TITLE,
-        subtitle=sentence,
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        (rule, lines, marks, *texts),
+        {
+            "curves": [row for series in shown for row in _curve(series, low, high, unit)],
+            "points": [
+                {
+                    "line": series.name(point.mode),
+                    "mb": point.free_bytes / 1e6,
+                    "time": point.token_s * unit.per_s,
+                    "run": point.run.id,
+                }
+                for series in shown
+                for point in series.points
+            ],
+            "boards": rules,
+        },
         legend_columns=columns_for(names),
     )
-    specification["datasets"] = {
-        "curves": [row for series in shown for row in _curve(series, low, high, unit)],
-        "points": [
-            {
-                "line": series.name(point.mode),
-                "mb": point.free_bytes / 1e6,
-                "time": point.token_s * unit.per_s,
-                "run": point.run.id,
-            }
-            for series in shown
-            for point in series.points
-        ],
-        "boards": rules,
-    }
-    return specification
 
 
 def _curve(series: MemorySeries, low: int, high: int, unit: TimeUnit) -> Rows:

@@ -9,18 +9,11 @@ from armload.analysis.run import Run
 from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
-from armload.report.drawing import (
-    HEIGHT_PIXELS,
-    QUIET,
-    WIDTH_PIXELS,
-    Specification,
-    columns_for,
-    finish,
-)
+from armload.report.drawing import Rows, columns_for, guide, source
 from armload.report.figures.figure import (
     Figure,
-    Rows,
     colour_and_shape,
+    drawn,
     legend_line,
     lines_figure,
     thinned,
@@ -51,7 +44,7 @@ def memory(cells: Sequence[Cell]) -> Figure | None:
     timed = [cell for cell in cells if cell.typical]
     if not timed:
         return None
-    return lines_figure(NAME, TITLE, _sentence(timed), timed, _specification)
+    return lines_figure(_sentence(timed), timed, _drawn)
 
 
 def _sentence(cells: Sequence[Cell]) -> str:
@@ -83,7 +76,7 @@ def _free(cell: Cell) -> int:
     return _shown(cell).before.memory_available_bytes
 
 
-def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
+def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
     import altair as alt
 
     names = [legend_line(cell.doubted_label) for cell in cells]
@@ -99,29 +92,29 @@ def _specification(cells: Sequence[Cell], sentence: str) -> Specification:
     y = alt.Y("mb:Q").title("resident memory (MB)").scale(zero=True)
     y = y.axis(format=",d", tickCount=6)
     colour, shape = colour_and_shape("cell", names)
-    steps = alt.Chart(alt.NamedData(name="steps"))
+    steps = source("steps")
     line = steps.mark_line(strokeWidth=2).encode(x, y, colour)
     last = steps.transform_filter("datum.last")
     marks = last.mark_point(filled=True, size=80, opacity=1).encode(x, y, colour, shape)
     rule, text = free_memory_rule(y)
     layers = [rule, line, marks, text] if rules else [line, marks]
-    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart,
-        title=TITLE,
-        subtitle=f"{sentence} Dashed: free memory before the run." if rules else sentence,
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        layers,
+        {"steps": rows, "boards": rules},
+        note="Dashed: free memory before the run." if rules else "",
         legend_columns=columns_for(names),
     )
-    specification["datasets"] = {"steps": rows, "boards": rules}
-    return specification
 
 
 def free_memory_rule(y: alt.Y) -> tuple[alt.Chart, alt.Chart]:
     """Return a rule with its text for each row of the data set ``boards``."""
     import altair as alt
 
-    boards = alt.Chart(alt.NamedData(name="boards"))
-    rule = boards.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y)
+    boards = source("boards")
+    rule = guide(boards, y)
     text = boards.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
         y, x=alt.value(0), text="text:N"
     )

@@ -16,8 +16,8 @@ from armload.analysis.streaming import (
 from armload.engines.trace import Trace
 from armload.report import formatting as words
 from armload.report.cells import Cell
-from armload.report.drawing import COLOURS, HEIGHT_PIXELS, WIDTH_PIXELS, Specification, finish
-from armload.report.figures.figure import Figure, Rows, thinned
+from armload.report.drawing import COLOURS, Rows, source
+from armload.report.figures.figure import Figure, drawn, thinned
 from armload.report.figures.memory import FAR_ABOVE, MOST_STEPS, NAME, TITLE, free_memory_rule
 
 LOCKED, UNLOCKED, STREAMED = "locked", "resident, not locked", "streamed (at most)"
@@ -40,12 +40,7 @@ def memory_parts(cells: Sequence[Cell]) -> Figure | None:
         return None
     rows = _rows(run, run.trace)
     sentence = _sentence(run, run.trace)
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(run, rows, sentence),
-    )
+    return _drawn(run, rows, sentence)
 
 
 def _parts(run: Run, header: Trace, number: int) -> ResidentParts:
@@ -98,7 +93,7 @@ def _changes(run: Run, header: Trace) -> list[bool]:
     return [now or soon for now, soon in zip([False, *changed], [*changed, False], strict=True)]
 
 
-def _specification(run: Run, rows: Rows, sentence: str) -> Specification:
+def _drawn(run: Run, rows: Rows, sentence: str) -> Figure:
     import altair as alt
 
     there = {row["part"] for row in rows}
@@ -112,7 +107,7 @@ def _specification(run: Run, rows: Rows, sentence: str) -> Specification:
     x = x.scale(nice=False, zero=False).axis(format=",.10~g", tickCount=8)
     y = alt.Y("mb:Q").title("resident memory (MB)").axis(format=",d", tickCount=6)
     areas = (
-        alt.Chart(alt.NamedData(name="steps"))
+        source("steps")
         .mark_area(interpolate="step-after", opacity=1)
         .encode(
             x,
@@ -125,12 +120,12 @@ def _specification(run: Run, rows: Rows, sentence: str) -> Specification:
     )
     rule, text = free_memory_rule(y)
     layers = [areas, rule, text] if rules else [areas]
-    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart,
-        title=TITLE,
-        subtitle=f"{sentence} Dashed: free memory before the run." if rules else sentence,
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        layers,
+        {"steps": rows, "boards": rules},
+        note="Dashed: free memory before the run." if rules else "",
         legend_columns=len(names),
     )
-    specification["datasets"] = {"steps": rows, "boards": rules}
-    return specification

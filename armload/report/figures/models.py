@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from armload.analysis.statistics import Ratio, ratio_of_tokens
 from armload.report.cells import Cell, grouped, tps_of
-from armload.report.drawing import WIDTH_PIXELS, Specification, finish
-from armload.report.figures.figure import Figure, Rows, wrapped
+from armload.report.drawing import Rows, source
+from armload.report.figures.figure import Figure, drawn, wrapped
 from armload.report.settings import MODEL, MODEL_SUM, QUANTISATION
 
 NAME = "models"
@@ -50,12 +50,7 @@ def models(cells: Sequence[Cell]) -> Figure | None:
     left_out = f" Shown: {len(shown)} of {len(pairs)}." if len(shown) < len(pairs) else ""
     sentence = sentence_on(shown[0]) + left_out
     kept = [pair for pair in pairs if pair in shown]
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(kept, sentence),
-    )
+    return _drawn(kept, sentence)
 
 
 def pairs_of(cells: Sequence[Cell]) -> list[ModelPair]:
@@ -121,7 +116,7 @@ def _model(cell: Cell) -> str:
     return cell.parts[MODEL]
 
 
-def _specification(pairs: Sequence[ModelPair], sentence: str) -> Specification:
+def _drawn(pairs: Sequence[ModelPair], sentence: str) -> Figure:
     import altair as alt
 
     rows: Rows = [row for pair in pairs for row in _rows(pair)]
@@ -136,7 +131,7 @@ def _specification(pairs: Sequence[ModelPair], sentence: str) -> Specification:
     x = alt.X("ratio:Q").title("times that of the smaller model").scale(zero=True)
     x = x.axis(format=",.10~g", tickCount=8, grid=True)
     colour = alt.Color("kind:N").title(None).scale(domain=kinds, range=list(KINDS.values()))
-    ratios = alt.Chart(alt.NamedData(name="ratios"))
+    ratios = source("ratios")
     bars = ratios.mark_bar().encode(pair, kind, x, colour)
     spans = (
         ratios.transform_filter("isValid(datum.low)")
@@ -151,7 +146,7 @@ def _specification(pairs: Sequence[ModelPair], sentence: str) -> Specification:
     )
     above = -3 - LINE_PIXELS * (lines - 1)
     names = (
-        alt.Chart(alt.NamedData(name="pairs"))
+        source("pairs")
         .mark_text(
             align="left",
             baseline="line-bottom",
@@ -166,17 +161,18 @@ def _specification(pairs: Sequence[ModelPair], sentence: str) -> Specification:
             text="text:N",
         )
     )
-    chart = alt.layer(bars, spans, values, names).properties(
-        width=WIDTH_PIXELS, height=step * len(order) + gap
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        (bars, spans, values, names),
+        {
+            "ratios": rows,
+            "pairs": [{"pair": name, "text": _filled(name, lines)} for name in order],
+        },
+        note="Black lines: 95% confidence intervals.",
+        height=step * len(order) + gap,
     )
-    specification = finish(
-        chart, title=TITLE, subtitle=f"{sentence} Black lines: 95% confidence intervals."
-    )
-    specification["datasets"] = {
-        "ratios": rows,
-        "pairs": [{"pair": name, "text": _filled(name, lines)} for name in order],
-    }
-    return specification
 
 
 def _filled(name: str, lines: int) -> str:

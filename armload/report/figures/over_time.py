@@ -17,11 +17,11 @@ from armload.report.chart import (
     token_marks,
     token_rows,
 )
-from armload.report.drawing import QUIET, Specification, finish
+from armload.report.drawing import Rows, guide
 from armload.report.figures.figure import (
     MOST_PANELS,
     Figure,
-    Rows,
+    drawn,
     in_panels,
     panel_label,
     thinned,
@@ -48,12 +48,7 @@ def over_time(cells: Sequence[Cell]) -> Figure | None:
     )
     runs = [(cell.doubted_label, cell.typical) for cell in shown if cell.typical]
     sentence = _sentence(runs) + left_out
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(runs, sentence),
-    )
+    return _drawn(runs, sentence)
 
 
 def _sentence(runs: Sequence[tuple[str, Run]]) -> str:
@@ -84,7 +79,7 @@ def _by(cause: Cause) -> str:
     return cause if cause == "unexplained" else f"by {cause}"
 
 
-def _specification(runs: Sequence[tuple[str, Run]], sentence: str) -> Specification:
+def _drawn(runs: Sequence[tuple[str, Run]], sentence: str) -> Figure:
     import altair as alt
 
     medians = [run.summary.token_s.p50 for _, run in runs if run.summary.token_s]
@@ -98,13 +93,16 @@ def _specification(runs: Sequence[tuple[str, Run]], sentence: str) -> Specificat
     y = alt.Y("time:Q").title(f"time per token ({unit.name})")
     y = y.axis(tickCount=4, format=",.10~g").scale(zero=True)
     line, points = token_marks(base, kinds, x, y)
-    middle = base.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(
-        alt.Y("mean(median):Q").title(f"time per token ({unit.name})")
-    )
+    middle = guide(base, alt.Y("mean(median):Q").title(f"time per token ({unit.name})"))
     chart = in_panels((line, points, middle), steps, [label for label, _ in runs], medians)
-    specification = finish(chart, title=TITLE, subtitle=f"{sentence} Dashed: the median.")
-    specification["datasets"] = {"steps": rows}
-    return specification
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        chart,
+        {"steps": rows},
+        note="Dashed: the median.",
+    )
 
 
 def _rows(label: str, run: Run, per_s: float) -> Rows:

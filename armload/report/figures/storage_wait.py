@@ -8,12 +8,12 @@ from armload.analysis.latency import Waits, decoding
 from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.cells import Cell, fastest_of_each
-from armload.report.drawing import COLOURS, Specification, finish
+from armload.report.drawing import COLOURS, Rows
 from armload.report.figures.figure import (
     MOST_PANELS,
     Figure,
-    Rows,
     TimeUnit,
+    drawn,
     in_panels,
     panel_label,
     time_unit,
@@ -50,9 +50,7 @@ def storage_wait(cells: Sequence[Cell]) -> Figure | None:
     sentence = _sentence(shown)
     if len(shown) < len(reading):
         sentence += f" Shown: {len(shown)} of {len(reading)}, the fastest of each kind."
-    return Figure(
-        name=NAME, title=TITLE, sentence=sentence, specification=_specification(shown, sentence)
-    )
+    return _drawn(shown, sentence)
 
 
 def _sentence(shown: Sequence[Labelled]) -> str:
@@ -74,7 +72,7 @@ def _sentence(shown: Sequence[Labelled]) -> str:
     )
 
 
-def _specification(shown: Sequence[Labelled], sentence: str) -> Specification:
+def _drawn(shown: Sequence[Labelled], sentence: str) -> Figure:
     import altair as alt
 
     means = [waits.token_s for _, waits in shown]
@@ -102,11 +100,13 @@ def _specification(shown: Sequence[Labelled], sentence: str) -> Specification:
         )
     )
     chart = in_panels((bars,), data, [label for label, _ in shown], means)
-    specification = finish(chart, title=TITLE, subtitle=sentence)
-    specification["datasets"] = {
-        "tokens": [row for label, waits in shown for row in _rows(label, waits, unit)]
-    }
-    return specification
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        chart,
+        {"tokens": [row for label, waits in shown for row in _rows(label, waits, unit)]},
+    )
 
 
 def _rows(label: str, waits: Waits, unit: TimeUnit) -> Rows:

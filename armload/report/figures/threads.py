@@ -15,15 +15,8 @@ from armload.report.cells import (
     rate_of,
     tps_of,
 )
-from armload.report.drawing import (
-    HEIGHT_PIXELS,
-    MOST_LINES,
-    WIDTH_PIXELS,
-    Specification,
-    columns_for,
-    finish,
-)
-from armload.report.figures.figure import Figure, Rows, colour_and_shape, legend_line
+from armload.report.drawing import MOST_LINES, Rows, columns_for, source
+from armload.report.figures.figure import Figure, colour_and_shape, drawn, legend_line
 
 NOT_VALID = "not valid: not counted"
 
@@ -47,12 +40,7 @@ def threads(cells: Sequence[Cell], measure: Measure) -> Figure | None:
         return None
     title = f"{measure.capitalize()} rate against threads"
     sentence = _sentence(lines, measure)
-    return Figure(
-        name=f"threads-{measure}",
-        title=title,
-        sentence=sentence,
-        specification=_specification(lines, measure, title, sentence),
-    )
+    return _drawn(lines, measure, title, sentence)
 
 
 def _lines(cells: Sequence[Cell], measure: Measure) -> dict[str, list[Cell]]:
@@ -116,9 +104,7 @@ def _in_words(rate: Estimate | None) -> str:
     return f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95% CI)"
 
 
-def _specification(
-    lines: dict[str, list[Cell]], measure: Measure, title: str, sentence: str
-) -> Specification:
+def _drawn(lines: dict[str, list[Cell]], measure: Measure, title: str, sentence: str) -> Figure:
     import altair as alt
 
     points, doubtful = _points(lines, measure), _doubtful(lines, measure)
@@ -134,7 +120,7 @@ def _specification(
     height = alt.Scale(type="log", nice=False, padding=24) if is_far else alt.Scale(zero=True)
     y = alt.Y("tps:Q").title(f"{measure} (tokens/s)").scale(height)
     y = y.axis(tickCount=6, format=",.10~g", grid=not is_far)
-    rates = alt.Chart(alt.NamedData(name="rates"))
+    rates = source("rates")
     line = rates.mark_line(strokeWidth=1.5).encode(x, y, colour)
     span = rates.mark_rule(strokeWidth=2).encode(
         x, alt.Y("low:Q").title(f"{measure} (tokens/s)"), alt.Y2("high:Q"), colour
@@ -149,7 +135,7 @@ def _specification(
         x, y, colour, shape, tooltip=tooltip
     )
     crosses = (
-        alt.Chart(alt.NamedData(name="doubtful"))
+        source("doubtful")
         .mark_point(filled=True, size=130, opacity=1)
         .encode(x, y, colour, shape, tooltip=tooltip)
     )
@@ -162,15 +148,15 @@ def _specification(
         *([line, span, marks, ring, text] if points else []),
         *([crosses] if doubtful else []),
     ]
-    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart,
-        title=title,
-        subtitle=f"{sentence} Medians of the runs, with 95% confidence intervals; circled: best.",
+    return drawn(
+        f"threads-{measure}",
+        title,
+        sentence,
+        layers,
+        {"rates": points, "doubtful": doubtful},
+        note="Medians of the runs, with 95% confidence intervals; circled: best.",
         legend_columns=columns_for([*series, NOT_VALID]),
     )
-    specification["datasets"] = {"rates": points, "doubtful": doubtful}
-    return specification
 
 
 def _points(lines: dict[str, list[Cell]], measure: Measure) -> Rows:

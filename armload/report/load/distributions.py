@@ -6,15 +6,9 @@ from collections.abc import Sequence
 
 from armload.analysis.load.latency import e2e_s, ttft_s
 from armload.report import formatting as words
-from armload.report.drawing import (
-    MOST_LINES,
-    QUIET,
-    Specification,
-    columns_for,
-    finish,
-)
+from armload.report.drawing import MOST_LINES, Rows, columns_for, guide
 from armload.report.figures.distribution import LOGARITHMIC_FROM
-from armload.report.figures.figure import Figure, Rows, colour_and_shape, in_panels, thinned
+from armload.report.figures.figure import Figure, colour_and_shape, drawn, in_panels, thinned
 from armload.report.load.loaded import LoadedPoint, LoadView, labels
 from armload.report.load.rates import FIRST, WHOLE
 
@@ -30,9 +24,7 @@ def latency_distribution(loaded: LoadView) -> Figure | None:
         return None
     shown = _spread(answered)
     sentence = _sentence(answered, shown)
-    return Figure(
-        name=NAME, title=TITLE, sentence=sentence, specification=_specification(shown, sentence)
-    )
+    return _drawn(shown, sentence)
 
 
 def _spread(points: Sequence[LoadedPoint]) -> list[LoadedPoint]:
@@ -51,7 +43,7 @@ def _sentence(answered: Sequence[LoadedPoint], shown: Sequence[LoadedPoint]) -> 
     return f"{last.label}: {half} or less from the scheduled time to the end, {took}.{left_out}"
 
 
-def _specification(shown: Sequence[LoadedPoint], sentence: str) -> Specification:
+def _drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
     import altair as alt
 
     names = labels(shown)
@@ -65,20 +57,20 @@ def _specification(shown: Sequence[LoadedPoint], sentence: str) -> Specification
     y = y.axis(format=".0%", tickCount=5)
     colour, _ = colour_and_shape("point", names)
     line = alt.Chart(data).mark_line(interpolate="step-after", strokeWidth=2)
-    half = alt.Chart(data).mark_rule(color=QUIET, strokeDash=[5, 4])
     layers = (
         line.encode(x, y, colour, order="share:Q"),
-        half.encode(alt.Y("mean(half):Q")),
+        guide(alt.Chart(data), alt.Y("mean(half):Q")),
     )
     chart = in_panels(layers, data, [FIRST, WHOLE], [1.0, 1.0])
-    specification = finish(
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
         chart,
-        title=TITLE,
-        subtitle=f"{sentence} Dashed: half of the requests.",
+        {"requests": rows},
+        note="Dashed: half of the requests.",
         legend_columns=columns_for(names),
     )
-    specification["datasets"] = {"requests": rows}
-    return specification
 
 
 def _lines(point: LoadedPoint) -> Rows:

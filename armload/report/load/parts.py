@@ -6,8 +6,8 @@ from statistics import fmean
 
 from armload.analysis.load.parts import Parts
 from armload.report import formatting as words
-from armload.report.drawing import WIDTH_PIXELS, Specification, columns_for, finish
-from armload.report.figures.figure import Figure, Rows, time_unit
+from armload.report.drawing import WIDTH_PIXELS, Rows, columns_for, source
+from armload.report.figures.figure import Figure, drawn, time_unit
 from armload.report.load.loaded import LoadedPoint, LoadView, labels
 
 NAME, TITLE = "parts", "Where the time goes"
@@ -35,12 +35,7 @@ def parts_figure(loaded: LoadView) -> Figure | None:
     if not known:
         return None
     sentence = _sentence(known)
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(loaded, known, sentence),
-    )
+    return _drawn(loaded, known, sentence)
 
 
 def means(point: LoadedPoint) -> Parts | None:
@@ -62,7 +57,7 @@ def _sentence(found: dict[str, Parts]) -> str:
     return f"{label}: of {words.seconds(parts.total_s)} per request, {each} (means)."
 
 
-def _specification(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Specification:
+def _drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Figure:
     import altair as alt
 
     unit = time_unit(parts.total_s for parts in found.values())
@@ -85,7 +80,7 @@ def _specification(loaded: LoadView, found: dict[str, Parts], sentence: str) -> 
     colours = [KINDS[name][1] for name in shown]
     names = list(shown.values())
     chart = (
-        alt.Chart(alt.NamedData(name="parts"))
+        source("parts")
         .mark_bar()
         .encode(
             alt.X("time:Q").title(f"mean time per request ({unit.name})").axis(format=",.10~g"),
@@ -96,6 +91,4 @@ def _specification(loaded: LoadView, found: dict[str, Parts], sentence: str) -> 
         )
         .properties(width=WIDTH_PIXELS, height=BAR_PIXELS * len(found))
     )
-    specification = finish(chart, title=TITLE, subtitle=sentence, legend_columns=columns_for(names))
-    specification["datasets"] = {"parts": rows}
-    return specification
+    return drawn(NAME, TITLE, sentence, chart, {"parts": rows}, legend_columns=columns_for(names))

@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING
 from armload.analysis.load.quantiles import Distribution, Quantile
 from armload.analysis.load.records import Objectives
 from armload.report import formatting as words
-from armload.report.drawing import (
-    HEIGHT_PIXELS,
-    QUIET,
-    WIDTH_PIXELS,
-    Specification,
-    columns_for,
-    finish,
-)
+from armload.report.drawing import QUIET, Rows, columns_for, guide, interval_band, source
 from armload.report.figures.distribution import LOGARITHMIC_FROM
-from armload.report.figures.figure import Figure, Rows, colour_and_shape, in_panels
+from armload.report.figures.figure import Figure, colour_and_shape, drawn, in_panels
 from armload.report.load.loaded import LoadedPoint, LoadView
 
 if TYPE_CHECKING:
@@ -34,12 +27,7 @@ def latency_figure(loaded: LoadView) -> Figure | None:
         return None
     title = f"Latency against {_pace_name(loaded)}"
     sentence = _latency_sentence(loaded)
-    return Figure(
-        name="latency",
-        title=title,
-        sentence=sentence,
-        specification=_latencies(loaded, title, sentence),
-    )
+    return _latencies(loaded, title, sentence)
 
 
 def throughput_figure(loaded: LoadView) -> Figure | None:
@@ -52,12 +40,7 @@ def throughput_figure(loaded: LoadView) -> Figure | None:
     what = "Goodput" if loaded.objectives else "Throughput"
     title = f"{what} against {_pace_name(loaded)}"
     sentence = _throughput_sentence(loaded)
-    return Figure(
-        name="goodput",
-        title=title,
-        sentence=sentence,
-        specification=_throughput(loaded, title, sentence),
-    )
+    return _throughput(loaded, title, sentence)
 
 
 def _pace_name(loaded: LoadView) -> str:
@@ -92,7 +75,7 @@ def _latency_sentence(loaded: LoadView) -> str:
     return said
 
 
-def _latencies(loaded: LoadView, title: str, sentence: str) -> Specification:
+def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
     import altair as alt
 
     rows: Rows = [row for point in loaded.points for row in _latency_rows(point)]
@@ -110,7 +93,7 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Specification:
     x = _pace_axis(loaded)
     data = alt.NamedData(name="latencies")
     base = alt.Chart(data)
-    band = base.mark_area(opacity=0.15).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), colour)
+    band = interval_band(base, x, alt.Y("low:Q"), colour)
     line = base.mark_line(strokeWidth=2).encode(x, y, colour)
     marks = base.mark_point(filled=True, size=60, opacity=1).encode(
         x,
@@ -128,21 +111,20 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Specification:
     layers = [band, line, marks]
     if limits:
         layers.append(
-            base.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(
-                alt.Y("mean(limit):Q"), alt.Opacity("limited:Q", legend=None).scale(None)
-            )
+            guide(base, alt.Y("mean(limit):Q"), alt.Opacity("limited:Q", legend=None).scale(None))
         )
     middles = [max(row["value"] for row in rows if row["cell"] == panel) for panel in panels]
     chart = in_panels(layers, data, panels, middles)
     dashed = " Dashed: the SLO." if limits else ""
-    specification = finish(
+    return drawn(
+        "latency",
+        title,
+        sentence,
         chart,
-        title=title,
-        subtitle=f"{sentence} Bands are 95% confidence intervals.{dashed}",
+        {"latencies": rows},
+        note=f"Bands are 95% confidence intervals.{dashed}",
         legend_columns=columns_for(PERCENTILES),
     )
-    specification["datasets"] = {"latencies": rows}
-    return specification
 
 
 def _limits(objectives: Objectives | None) -> dict[str, float]:
@@ -203,7 +185,7 @@ def _throughput_sentence(loaded: LoadView) -> str:
     return said
 
 
-def _throughput(loaded: LoadView, title: str, sentence: str) -> Specification:
+def _throughput(loaded: LoadView, title: str, sentence: str) -> Figure:
     import altair as alt
 
     rows: Rows = []
@@ -218,7 +200,7 @@ def _throughput(loaded: LoadView, title: str, sentence: str) -> Specification:
     colour, shape = colour_and_shape("kind", kinds)
     x = _pace_axis(loaded)
     y = alt.Y("rate:Q").title("requests/s").scale(zero=True).axis(tickCount=5, format=",.10~g")
-    data = alt.Chart(alt.NamedData(name="rates"))
+    data = source("rates")
     line = data.mark_line(strokeWidth=2).encode(x, y, colour)
     marks = data.mark_point(filled=True, size=70, opacity=1).encode(
         x,
@@ -230,15 +212,18 @@ def _throughput(loaded: LoadView, title: str, sentence: str) -> Specification:
     layers = [line, marks]
     dashed = ""
     if loaded.is_open and len(loaded.points) > 1:
-        due = alt.Chart(alt.NamedData(name="due"))
+        due = source("due")
         layers.insert(0, due.mark_line(color=QUIET, strokeDash=[5, 4]).encode(x, y))
-        dashed = " Dashed: the scheduled rate."
-    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(
-        chart, title=title, subtitle=f"{sentence}{dashed}", legend_columns=columns_for(kinds)
+        dashed = "Dashed: the scheduled rate."
+    return drawn(
+        "goodput",
+        title,
+        sentence,
+        layers,
+        {
+            "rates": rows,
+            "due": [{"pace": point.pace, "rate": point.pace} for point in loaded.points],
+        },
+        note=dashed,
+        legend_columns=columns_for(kinds),
     )
-    specification["datasets"] = {
-        "rates": rows,
-        "due": [{"pace": point.pace, "rate": point.pace} for point in loaded.points],
-    }
-    return specification

@@ -8,8 +8,8 @@ from armload.analysis.load.latency import e2e_s, phases_of
 from armload.analysis.load.records import RequestRecord
 from armload.analysis.load.telemetry import busy_slots
 from armload.core.values import counted
-from armload.report.drawing import QUIET, WIDTH_PIXELS, Specification, columns_for, finish
-from armload.report.figures.figure import Figure, Rows
+from armload.report.drawing import WIDTH_PIXELS, Rows, columns_for, guide, source
+from armload.report.figures.figure import Figure, drawn
 from armload.report.load.loaded import LoadedPoint, LoadView
 
 if TYPE_CHECKING:
@@ -41,12 +41,7 @@ def timeline(loaded: LoadView) -> Figure | None:
     if not shown:
         return None
     sentence = _sentence(point, shown)
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(point, shown, sentence),
-    )
+    return _drawn(point, shown, sentence)
 
 
 def _around_the_slowest(point: LoadedPoint) -> list[RequestRecord]:
@@ -73,7 +68,7 @@ def _sentence(point: LoadedPoint, shown: list[RequestRecord]) -> str:
     return said
 
 
-def _specification(point: LoadedPoint, shown: list[RequestRecord], sentence: str) -> Specification:
+def _drawn(point: LoadedPoint, shown: list[RequestRecord], sentence: str) -> Figure:
     import altair as alt
 
     from_s = min(record.scheduled_s for record in shown)
@@ -94,11 +89,14 @@ def _specification(point: LoadedPoint, shown: list[RequestRecord], sentence: str
     if warmth:
         tracks.append(_temperature(_time(domain, is_last=True)))
     chart = alt.vconcat(*tracks, spacing=8)
-    specification = finish(
-        chart, title=TITLE, subtitle=sentence, legend_columns=columns_for(phases)
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        chart,
+        {"requests": rows, "slots": slots, "board": warmth},
+        legend_columns=columns_for(phases),
     )
-    specification["datasets"] = {"requests": rows, "slots": slots, "board": warmth}
-    return specification
 
 
 def _time(scale: alt.Scale, *, is_last: bool = False) -> alt.X:
@@ -123,7 +121,7 @@ def _requests(phases: list[str], time: alt.X, height: int) -> alt.Chart:
     )
     colours = [PHASES[phase] for phase in phases]
     chart: alt.Chart = (
-        alt.Chart(alt.NamedData(name="requests"))
+        source("requests")
         .mark_bar()
         .encode(
             time,
@@ -145,7 +143,7 @@ def _slots(time: alt.X, slots: int | None) -> Chart:
     import altair as alt
 
     busy = (
-        alt.Chart(alt.NamedData(name="slots"))
+        source("slots")
         .mark_rect(opacity=0.6, color=PHASES["generating"])
         .encode(
             time,
@@ -154,8 +152,7 @@ def _slots(time: alt.X, slots: int | None) -> Chart:
             alt.Y2(datum=0),
         )
     )
-    every = alt.Chart(alt.NamedData(name="slots")).mark_rule(color=QUIET, strokeDash=[5, 4])
-    layers = [busy] if slots is None else [busy, every.encode(alt.Y(datum=slots))]
+    layers = [busy] if slots is None else [busy, guide(source("slots"), alt.Y(datum=slots))]
     chart: Chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=TRACK_PIXELS)
     return chart
 
@@ -164,7 +161,7 @@ def _temperature(time: alt.X) -> alt.Chart:
     import altair as alt
 
     chart: alt.Chart = (
-        alt.Chart(alt.NamedData(name="board"))
+        source("board")
         .mark_line(strokeWidth=2, color=PHASES["queued"])
         .encode(
             time,

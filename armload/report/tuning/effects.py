@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armload.core.values import counted
-from armload.report.drawing import COLOURS, QUIET, WIDTH_PIXELS, Specification, finish
-from armload.report.figures.figure import Figure
+from armload.report.drawing import COLOURS, QUIET, WIDTH_PIXELS, source
+from armload.report.figures.figure import Figure, drawn
 from armload.report.tuning.told import Candidate, TuningView
 
 NAME, TITLE = "effects", "Effect of each parameter"
@@ -70,9 +70,7 @@ def effects_figure(told: TuningView) -> Figure | None:
     if not effects:
         return None
     sentence = _sentence(effects)
-    return Figure(
-        name=NAME, title=TITLE, sentence=sentence, specification=_specification(effects, sentence)
-    )
+    return _drawn(effects, sentence)
 
 
 def _terms(
@@ -116,7 +114,7 @@ def _sentence(effects: Sequence[Effect]) -> str:
     )
 
 
-def _specification(effects: Sequence[Effect], sentence: str) -> Specification:
+def _drawn(effects: Sequence[Effect], sentence: str) -> Figure:
     import altair as alt
 
     rows = [
@@ -131,7 +129,7 @@ def _specification(effects: Sequence[Effect], sentence: str) -> Specification:
     ]
     order = [str(row["choice"]) for row in rows]
     names = list(dict.fromkeys(each.parameter for each in effects))
-    data = alt.Chart(alt.NamedData(name="effects"))
+    data = source("effects")
     x = alt.X("slower:Q").title("cost, in that of the parameter's best choice").scale(zero=False)
     y = alt.Y("choice:N", sort=order).title(None).axis(labelLimit=260)
     colour = alt.Color("parameter:N", legend=None).scale(
@@ -148,8 +146,12 @@ def _specification(effects: Sequence[Effect], sentence: str) -> Specification:
             alt.Tooltip("settings:Q", title="settings measured"),
         ],
     )
-    height = _ROW_PIXELS * len(rows)
-    chart = alt.layer(line, marks).properties(width=WIDTH_PIXELS - 160, height=height)
-    specification = finish(chart, title=TITLE, subtitle=sentence)
-    specification["datasets"] = {"effects": rows}
-    return specification
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        (line, marks),
+        {"effects": rows},
+        width=WIDTH_PIXELS - 160,
+        height=_ROW_PIXELS * len(rows),
+    )

@@ -6,15 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from armload.core.values import counted, percentage
-from armload.report.drawing import (
-    COLOURS,
-    HEIGHT_PIXELS,
-    QUIET,
-    WIDTH_PIXELS,
-    Specification,
-    finish,
-)
-from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, Rows
+from armload.report.drawing import COLOURS, QUIET, Rows, source
+from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, drawn
 from armload.report.tuning.told import Candidate, TuningView
 
 if TYPE_CHECKING:
@@ -80,12 +73,7 @@ def front_figure(told: TuningView) -> Figure | None:
         f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
         "in speed, memory and nearness to the output of the defaults."
     )
-    return Figure(
-        name=NAME,
-        title=TITLE,
-        sentence=sentence,
-        specification=_specification(told, shown, front, sentence),
-    )
+    return _drawn(told, shown, front, sentence)
 
 
 def _merits(candidate: Candidate) -> tuple[float, float, float, float]:
@@ -106,17 +94,17 @@ def _kind(candidate: Candidate) -> str:
     return {True: SAME, False: OTHER, None: UNKNOWN}[candidate.quality.same_text]
 
 
-def _specification(
+def _drawn(
     told: TuningView, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
-) -> Specification:
+) -> Figure:
     import altair as alt
 
     rows = _rows(told, shown)
-    data = alt.Chart(alt.NamedData(name="settings"))
+    data = source("settings")
     x = alt.X("memory:Q").title("peak memory (MB)").scale(zero=False, padding=12)
     y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
     rings = (
-        alt.Chart(alt.NamedData(name="front"))
+        source("front")
         .mark_point(filled=False, shape="circle", size=190, color=QUIET, strokeWidth=1.5, opacity=1)
         .encode(x, y)
     )
@@ -133,10 +121,13 @@ def _specification(
             alt.Tooltip("accuracy:N", title="accuracy"),
         ],
     )
-    chart = alt.layer(rings, marks).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(chart, title=TITLE, subtitle=sentence)
-    specification["datasets"] = {"settings": rows, "front": _rows(told, front)}
-    return specification
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        (rings, marks),
+        {"settings": rows, "front": _rows(told, front)},
+    )
 
 
 def _rows(told: TuningView, candidates: Sequence[Candidate]) -> Rows:

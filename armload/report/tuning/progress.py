@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from armload.report import formatting as words
-from armload.report.drawing import (
-    COLOURS,
-    HEIGHT_PIXELS,
-    QUIET,
-    WIDTH_PIXELS,
-    Specification,
-    finish,
-)
-from armload.report.figures.figure import Figure, Rows
+from armload.report.drawing import COLOURS, Rows, guide, source
+from armload.report.figures.figure import Figure, drawn
 from armload.report.tuning.front import ALIKE, BROKEN, LONG, SHORT, colour_and_shape
 from armload.report.tuning.told import TuningView
 
@@ -25,9 +18,7 @@ def progress_figure(told: TuningView) -> Figure | None:
     if told.leader is None:
         return None
     sentence = _sentence(told)
-    return Figure(
-        name=NAME, title=TITLE, sentence=sentence, specification=_specification(told, sentence)
-    )
+    return _drawn(told, sentence)
 
 
 def _sentence(told: TuningView) -> str:
@@ -48,14 +39,14 @@ def _sentence(told: TuningView) -> str:
     return " ".join(filter(None, parts))
 
 
-def _specification(told: TuningView, sentence: str) -> Specification:
+def _drawn(told: TuningView, sentence: str) -> Figure:
     import altair as alt
 
     rows, unit_s, unit = _rows(told)
     x = alt.X("time:Q").title(f"time ({unit})").scale(zero=True)
     y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
     trials = (
-        alt.Chart(alt.NamedData(name="trials"))
+        source("trials")
         .mark_point(filled=True, size=50, opacity=0.9)
         .encode(
             x,
@@ -70,7 +61,7 @@ def _specification(told: TuningView, sentence: str) -> Specification:
         )
     )
     best = (
-        alt.Chart(alt.NamedData(name="best"))
+        source("best")
         .mark_line(interpolate="step-after", strokeWidth=2, color=COLOURS[1])
         .encode(x, y)
     )
@@ -78,13 +69,16 @@ def _specification(told: TuningView, sentence: str) -> Specification:
     datasets = {"trials": rows, "best": _best(told, unit_s)}
     default = told.candidate(told.tuning.space.defaults)
     if default is not None and default.estimate is not None:
-        rule = alt.Chart(alt.NamedData(name="defaults"))
-        layers.append(rule.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(y))
+        rule = source("defaults")
+        layers.append(guide(rule, y))
         datasets["defaults"] = [{"value": told.scale.value(default.estimate.cost)}]
-    chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=HEIGHT_PIXELS)
-    specification = finish(chart, title=TITLE, subtitle=sentence)
-    specification["datasets"] = datasets
-    return specification
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        layers,
+        datasets,
+    )
 
 
 def _rows(told: TuningView) -> tuple[Rows, float, str]:

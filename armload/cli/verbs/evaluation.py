@@ -89,7 +89,7 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
     grader: Annotated[
         Names,
         Option(
-            "qwen, boxed, number, choice, exact or math_verify; two with --regrade",
+            "qwen, boxed, number, choice, exact or math_verify; two only with --regrade",
             "NAME",
             "the task's",
             "commas",
@@ -114,9 +114,7 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
     ] = None
     board: Annotated[
         Boards,
-        Option(
-            f"{A_BOARD}; several share the questions", "BOARD", several="commas", heading="Board"
-        ),
+        Option(f"{A_BOARD}; they share the questions", "BOARD", several="commas", heading="Board"),
     ] = ("virtual",)
     reference: Annotated[
         str,

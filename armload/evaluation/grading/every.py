@@ -24,7 +24,7 @@ def without_thoughts(text: str) -> str:
 
 GRADERS: Mapping[str, Callable[[str, Question], GraderFinding]] = {
     "qwen": qwen.grade,
-    "boxed": qwen.grade,
+    "boxed": qwen.grade_boxed,
     "number": number.grade,
     "choice": choice.grade,
     "exact": exact.grade,

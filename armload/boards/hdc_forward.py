@@ -99,7 +99,7 @@ class HdcForward:
         else:
             raise ConnectError(
                 f"{board_name}: hdc cannot listen on any local port.",
-                "Starting hdc anew helps at times: hdc kill -r",
+                "Restarting hdc sometimes helps: hdc kill -r",
             )
         if _is_taken_beside(self._local_port):
             self.close()

@@ -50,13 +50,13 @@ def check_combination(options: LoadOptions) -> None:
     if options.data and options.stop_at_end:
         raise UsageError(
             "--stop-at-end is for synthetic answers; those to --data always stop there.",
-            "Leave it out.",
+            "Remove it.",
         )
     if options.concurrency and options.arrivals:
         raise UsageError(
             "--arrivals is an option of --rate. With --concurrency, each client sends its next "
             "request when it has its answer.",
-            "Leave it out.",
+            "Remove it.",
         )
     if options.url:
         options.refuse(
@@ -67,10 +67,10 @@ def check_combination(options: LoadOptions) -> None:
                 *ServiceSettings.model_fields,
             },
             "--url, which names a service that is already running",
-            "Leave that out.",
+            "Remove it.",
         )
     elif options.api_key_file:
-        raise UsageError("--api-key-file is an option of --url.", "Leave it out.")
+        raise UsageError("--api-key-file is an option of --url.", "Remove it.")
 
 
 def _check_find_rate(options: LoadOptions) -> None:

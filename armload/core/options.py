@@ -122,7 +122,7 @@ class OptionGroup(Value):
             UsageError: one of the fields is set.
         """
         if named := self.given(fields):
-            raise UsageError(f"{', '.join(named)}: not for {place}.", remedy)
+            raise UsageError(f"{', '.join(named)} cannot be combined with {place}.", remedy)
 
 
 Group = TypeVar("Group", bound=Value)

@@ -176,7 +176,7 @@ def find_sides(a: str, b: str) -> tuple[TradeoffSide, TradeoffSide]:
         sides = _of_model(evaluated, names[0]), _of_model(evaluated, names[1])
     if sides[0].task != sides[1].task:
         raise UsageError(
-            f"{sides[0].evaluation} is of task {sides[0].task}, {sides[1].evaluation} of "
+            f"{sides[0].evaluation} evaluates {sides[0].task}, but {sides[1].evaluation} evaluates "
             f"{sides[1].task}.",
             "Compare evaluations of the same task.",
         )
@@ -207,7 +207,7 @@ def _require_same_questions(a: TradeoffSide, b: TradeoffSide) -> None:
             )
     if len(a.questions) != len(b.questions):
         raise UsageError(
-            f"{a.evaluation} is of {counted(len(a.questions), 'question')}, {b.evaluation} of "
+            f"{a.evaluation} has {counted(len(a.questions), 'question')}, {b.evaluation} has "
             f"{len(b.questions)}.",
             "Evaluate both with the same --limit.",
         )

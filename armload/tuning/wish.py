@@ -205,10 +205,11 @@ def work_of(
         UsageError: a prompt is given twice, or tokens to generate for an objective that times none.
     """
     if prompt and prompt_tokens is not None:
-        raise UsageError("--prompt and --prompt-tokens exclude each other.", "Leave one out.")
+        raise UsageError("--prompt cannot be combined with --prompt-tokens.", "Remove one.")
     if objective != "decode" and n_predict is not None:
         raise UsageError(
-            f"--for {objective} times the prompt alone, and excludes --n-predict.", "Leave it out."
+            f"--n-predict cannot be combined with --for {objective}, which times the prompt alone.",
+            "Remove it.",
         )
     work: dict[str, Any] = {"n_predict": n_predict or DECODE_TOKENS}
     if objective in PROMPT_TOKENS:

@@ -22,7 +22,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["build", "--source", "llama-cp"], 2, "neither a source file, nor a folder"),
         (
             ["build", "--list", "--programs", "nonsense", "--target", "nope"],
-            *(2, "--target, --programs: not for --list"),
+            *(2, "--target, --programs cannot be combined with --list"),
         ),
         (["watch", "-p", "hi", "--python", "p", "--", "x"], 2, "--python, --prompt: only with"),
         (["build", "--ref", "master"], 2, "is an archive; --ref needs a repository"),
@@ -47,7 +47,11 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["bench", "--plan", "none.yaml"], 2, "A plan file holds options of armload bench"),
         (["bench", "--board", "dayu200,virtual"], 2, "Repeat the command for each board."),
         (["eval", "--max-time", "30x"], 2, "must be a time above 0, such as 90s, 30m or 2h"),
-        (["eval", "--max-time", "30m", "--task", "logits"], 2, "--max-time: not for --task logits"),
+        (
+            ["eval", "--max-time", "30m", "--task", "logits"],
+            2,
+            "--max-time cannot be combined with --t",
+        ),
         (["deploy", "--wait", "long"], 2, "--wait: must be a number, but is 'long'"),
         (["demo", "--wait", "long"], 2, "--wait: must be a number, but is 'long'"),
         (["inspect", "README.md"], 3, "compiled for Linux"),
@@ -58,7 +62,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (
             ["eval", "--regrade", "x", "--limit", "3", "--cpus", "1"],
             2,
-            "--cpus, --limit: not for --regrade",
+            "--cpus, --limit cannot be combined with --regrade",
         ),
         (["eval", "--task", "logits", "--prompt", "p.txt"], 2, "Name the file of prompts with --d"),
         (["eval", "--task", "logits", "--prompts", "p.txt"], 2, "is named with --data FILE"),

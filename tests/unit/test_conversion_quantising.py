@@ -141,8 +141,8 @@ REFUSED = {
     "serve --model F16.gguf --type Q2_K,Q8_0": (2, "no type 'Q2_K,Q8_0'", ""),
     "load --url http://127.0.0.1:9 --type Q2_K --rate 1": (
         2,
-        "--type: not for --url",
-        "out",
+        "--type cannot be combined with --url",
+        "Remove it.",
     ),
     "fit --model F16.gguf --type Q4KM": (2, "no type 'Q4KM'", ""),
 }

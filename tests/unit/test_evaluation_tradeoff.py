@@ -99,7 +99,7 @@ def test_a_way_in_which_one_model_has_not_been_asked_yet_does_not_hide_the_other
 def test_evaluations_of_fewer_questions_are_not_compared() -> None:
     first = evaluated(fails=False).evaluation.id
     fewer = evaluated(fails=False, questions=QUESTIONS[:3]).evaluation.id
-    with pytest.raises(UsageError, match=r"is of 4 questions, .* of 3") as caught:
+    with pytest.raises(UsageError, match=r"has 4 questions, .* has 3") as caught:
         find_sides(f"{first}:a", f"{fewer}:b")
     assert "--limit" in caught.value.remedy
 

@@ -39,13 +39,13 @@ def work(objective: Objective, **words: str) -> Plan:
         (
             "total-time",
             {"rate": "6", "requests": "9", "slo": "ttft=1s"},
-            "--slo: not for --for total-time",
+            "--slo cannot be combined with --for total-time",
         ),
         ("rate", {}, "--slo is missing"),
-        ("rate", {"slo": "ttft=1s", "rate": "2"}, "--rate: not for --for rate"),
+        ("rate", {"slo": "ttft=1s", "rate": "2"}, "--rate cannot be combined with --for rate"),
         ("rate", {"slo": "speed=1s"}, "is not a latency metric"),
-        ("decode", {"rate": "6"}, "--rate: not for --for decode, which times single runs"),
-        ("ttft", {"timeout": "9"}, "--timeout: not for --for ttft, which times single runs"),
+        ("decode", {"rate": "6"}, "--rate cannot be combined with --for decode"),
+        ("ttft", {"timeout": "9"}, "--timeout cannot be combined with --for ttft"),
         ("total-time", {"rate": "0", "duration": "5"}, "--rate: must be 1e-06 or more, but is '0'"),
         ("total-time", {"rate": "1", "requests": "0"}, "--requests: must be 1 or more, but is '0'"),
     ],
@@ -226,11 +226,11 @@ def test_each_objective_has_its_own_work() -> None:
     assert (decode.n_predict, decode.prompt_tokens, decode.prompt) == (64, None, SEED_PROMPT)
     assert work("prefill").n_predict == 1
     assert work("ttft", prompt_tokens="99").prompt_tokens == 99
-    with pytest.raises(UsageError, match="excludes --n-predict"):
+    with pytest.raises(UsageError, match="--n-predict cannot be combined with"):
         work("prefill", n_predict="8")
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="--prompt cannot be combined with"):
         work("decode", prompt="words", prompt_tokens="8")
-    with pytest.raises(UsageError, match="--prompt: not for --for rate"):
+    with pytest.raises(UsageError, match="--prompt cannot be combined with --for rate"):
         work("rate", prompt="words")
 
 

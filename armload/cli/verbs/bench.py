@@ -28,7 +28,7 @@ class BenchOptions(Options, Resuming, Waiting, EngineSource, OutputOptions):
     plan: Annotated[
         Path | None,
         Option(
-            "a YAML file with such options as keys; command-line options override the file",
+            "a YAML file whose keys are these options; command-line options override the file",
             "FILE",
             heading="Plan",
         ),

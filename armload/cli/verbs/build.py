@@ -72,7 +72,7 @@ def build(options: BuildOptions) -> None:
         options.refuse(
             BuildOptions.model_fields.keys() - {"list_", "as_json"},
             "--list, which lists all builds",
-            "Leave that out.",
+            "Remove it.",
         )
         _show_builds(as_json=options.as_json)
         return

@@ -25,7 +25,7 @@ class CacheOptions(OutputOptions):
 
 @verb(CacheOptions)
 def clean(options: CacheOptions) -> None:
-    """Show what the cache holds, and remove kinds of it that are not in use.
+    """Show what is in the cache, and remove unused items of the kinds you choose.
 
     Asks for confirmation first. Example: armload clean --what builds,sources
     """

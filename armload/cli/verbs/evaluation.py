@@ -151,7 +151,7 @@ def evaluate(options: EvalOptions) -> None:
         options.refuse(
             EvalOptions.model_fields.keys() - {"regrade", "grader", "as_json"},
             "--regrade",
-            "It grades kept answers with --grader, and asks nothing.",
+            "--regrade only grades saved answers again; it does not run the model.",
         )
         regrade_and_present(options.regrade, options.grader, as_json=options.as_json)
         return
@@ -167,7 +167,7 @@ def evaluate(options: EvalOptions) -> None:
         options.refuse(
             ("prompt", "budget", "tell_budget", "conclude", "template", "grader", "max_time"),
             f"--task {options.task}",
-            "Name the file of prompts with --data." if is_file else "Leave that out.",
+            "Name the file of prompts with --data." if is_file else "Remove it.",
         )
     request = options.part(Request).model_copy(update={"board": options.board[0]})
     asked = EvaluationRequest(

@@ -40,7 +40,7 @@ class RequestOptions(OptionGroup):
     ] = None
     requests: Annotated[
         RequestCount | None,
-        Option("number of requests at most", "N", "as many as fit in --duration"),
+        Option("maximum number of requests", "N", "as many as fit in --duration"),
     ] = None
     slo: Annotated[
         str,

@@ -32,7 +32,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     plan: Annotated[
         Path | None,
         Option(
-            "a YAML file with such options as keys, as armload tune writes it; command-line "
+            "a YAML file whose keys are these options, as armload tune writes it; command-line "
             "options override the file",
             "FILE",
             heading="Plan",

@@ -107,7 +107,7 @@ class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, Outp
     ] = None
     requests: Annotated[
         Annotated[int, Field(ge=1, le=1_000_000)] | None,
-        Option("number of requests at most", "N", f"{TUNED_REQUESTS} for rate", heading="Load"),
+        Option("maximum number of requests", "N", f"{TUNED_REQUESTS} for rate", heading="Load"),
     ] = None
     output: Annotated[
         str,

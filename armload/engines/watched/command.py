@@ -71,7 +71,7 @@ def program_among(first: str, payload: Sequence[FoundPayload]) -> FoundFile | No
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(
-            f"Two files or folders called {twice!r} are to be put there.",
+            f"Two --put paths have the same name, {twice!r}.",
             "Rename one of them.",
         )
     found = _found(first, payload)

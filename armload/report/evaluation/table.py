@@ -68,7 +68,7 @@ def _ungraded(points: Sequence[AccuracyPoint]) -> list[str]:
         for attempt in point.ungraded:
             kinds.setdefault(attempt.failure, []).append(attempt)
     return [
-        f"The grader came to no result on {counted(len(attempts), 'answer')}, such as that to "
+        f"The grader could not judge {counted(len(attempts), 'answer')}, for example the one to "
         f"question {attempts[0].question}: {reason}. What it could not grade counts as wrong."
         for reason, attempts in kinds.items()
     ]

@@ -32,9 +32,9 @@ def _sentence(told: TuningView) -> str:
     settings = words.counted(len(told.candidates), "setting")
     parts = [
         f"{trials} of {settings} in {words.duration(told.steps[-1].entry.ended_s)}.",
-        f"The leader led first after {words.duration(first.entry.ended_s)}.",
+        f"The leader first took the lead after {words.duration(first.entry.ended_s)}.",
         f"{words.counted(failed, 'trial')} failed; not shown." if failed else "",
-        "The line is the leader, the dashed one the defaults.",
+        "Solid line: the leader; dashed line: the defaults.",
     ]
     return " ".join(filter(None, parts))
 

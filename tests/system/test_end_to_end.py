@@ -222,6 +222,7 @@ def test_ctrl_c_while_a_board_boots_leaves_it_to_the_next_command(person: Person
     assert "on mine:" in person.types("deploy", "--board", "mine").stdout
 
 
+@again
 def test_ctrl_c_in_a_copy_keeps_what_arrived(person: Person, tmp_path: Path) -> None:
     model = tmp_path / "wide.gguf"
     model.write_bytes(shared("stories260K.gguf").read_bytes() + os.urandom(20_000_000))

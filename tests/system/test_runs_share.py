@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.machine, pytest.mark.build]
 PADDING_BYTES = 20_000_000
 
 
+@pytest.mark.exhaustive(covers=["armload/deploy", "armload/runs", "deploy"])
 def test_of_two_workstations_one_runs_and_the_other_waits_and_then_runs(
     people: tuple[Person, Person],
 ) -> None:

@@ -38,6 +38,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person.types("board.down", "--board", "mine")
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_a_model_larger_than_memory_is_streamed_by_itself_and_says_the_same(ann: Person) -> None:
     words = ("--model", "large.gguf", "-n", "3")
     mapped = Run.model_validate(ann.benches(*words, "--weights", "mapped"))

@@ -100,6 +100,7 @@ def test_a_sweep_whose_workstation_was_killed_goes_on_where_it_stopped(ann: Pers
     assert json.loads(ann.types("pull", "--board", "loop", "--json").stdout)["runs"] == []
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis/repeats.py", "armload/bench", "armload/runs"])
 def test_repeats_of_one_combination_go_on_until_its_median_is_known_or_told_why_not(
     ann: Person,
 ) -> None:

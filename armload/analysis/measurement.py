@@ -10,6 +10,7 @@ from armload.analysis.run import Run
 from armload.analysis.sanity import doubts_about_text
 from armload.analysis.summary import prompting, token_times
 from armload.analysis.wording.findings import text_fault
+from armload.core.options import declared_options
 from armload.engines.llama_cpp import REPACK_OPTIONS, repacked
 from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.plan import Plan
@@ -99,18 +100,24 @@ def _of_a_watched_program(run: Run) -> Measurement:
     )
 
 
+_COMPARED_APART = frozenset(
+    (
+        *("prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
+        *("threads", "context_tokens", "kv_type", "weights", "resident_bytes", "time_limit_s"),
+    )
+)
+"""Fields of a plan that a comparison has in its work or method, or that change nothing."""
+
+
 def _options(plan: Plan, run: Run) -> list[str]:
     """Return the options beyond threads, as on the command line."""
     options = {
-        "cpus": plan.cpus,
-        "batch": plan.batch_tokens,
-        "micro-batch": plan.micro_batch_tokens,
-        "flash-attention": plan.flash_attention,
-        "speculate": plan.speculate,
-        "cold": plan.cold or None,
-        "governor": run.governor,
+        each.name: getattr(plan, each.field)
+        for each in declared_options(Plan)
+        if each.field not in _COMPARED_APART
     }
-    return [f"{name} {value}" for name, value in options.items() if value is not None]
+    options["governor"] = run.governor
+    return [f"{name} {value}" for name, value in options.items() if value not in (None, False)]
 
 
 def _positive(figure: float | None) -> float | None:

@@ -128,7 +128,7 @@ class Lines:
         """Show a step until the block ends."""
         start = time.monotonic()
         nested = self._open.setdefault(threading.get_ident(), [])
-        step = _LineStep(self._console, label, total, unit, lambda each: each is nested[-1])
+        step = _LineStep(self._console, label, total, unit, lambda each: nested[-1:] == [each])
         nested.append(step)
         try:
             yield step

@@ -11,6 +11,7 @@ from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
 from armload.engines.service_plan import ScorerOptions
+from armload.evaluation.grading.every import GRADERS
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")
@@ -89,7 +90,7 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
     grader: Annotated[
         Names,
         Option(
-            "qwen, boxed, number, choice, exact or math_verify; two only with --regrade",
+            f"{', '.join(GRADERS)}; two only with --regrade",
             "NAME",
             "the task's",
             "commas",

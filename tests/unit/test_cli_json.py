@@ -346,10 +346,10 @@ def test_a_run_that_failed_is_the_document_and_its_error_is_told_beside_it(
     code = (
         "import sys; from pathlib import Path\n"
         "from invoke.context import Context\n"
-        "from armload.cli.options import Output; from armload.cli.verb import verb\n"
+        "from armload.cli.options import OutputOptions; from armload.cli.verb import verb\n"
         "from armload.cli.present import present\n"
         "from armload.runs import store\n"
-        "@verb(Output)\n"
+        "@verb(OutputOptions)\n"
         "def shown(options):\n"
         "    present(store.load(Path(sys.argv[1])), Path(sys.argv[1]), as_json=options.as_json)\n"
         "try: shown(Context(), json=True)\n"

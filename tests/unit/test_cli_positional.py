@@ -16,22 +16,22 @@ from typing import Annotated
 
 from invoke.collection import Collection
 
-from armload.cli.options import Output
+from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option
 
 
-class Compare(Output):
+class Compare(OutputOptions):
     a: Annotated[str, Option("the first", is_argument=True)]
     b: Annotated[str, Option("the other", is_argument=True)]
     size: Annotated[int, Option("of it")] = 1
 
 
-class Report(Output):
+class Report(OutputOptions):
     runs: Annotated[tuple[str, ...], Option("some", several="repeat", is_argument=True)]
 
 
-class Show(Output):
+class Show(OutputOptions):
     run: Annotated[str, Option("one", usual="all", is_argument=True)] = ""
 
 

@@ -94,7 +94,7 @@ def test_a_program_that_cannot_be_there_is_refused(folder: Path) -> None:
 
 def test_two_things_of_one_name_are_refused(folder: Path) -> None:
     (folder / "models" / "prompt.txt").write_text("another")
-    with pytest.raises(UsageError, match=r"Two files or folders called 'prompt\.txt'"):
+    with pytest.raises(UsageError, match=r"Two --put paths have the same name, 'prompt\.txt'"):
         commanded(("sh",), "prompt.txt", "models/prompt.txt")
 
 

@@ -96,7 +96,7 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
     points = points_of(made, "math_verify")
     assert [EvaluatedPoint.of(point).ungraded for point in points] == [0, 0, 0, 1]
     (said,) = notes(points)
-    assert f"no result on 1 answer, such as that to question 3: {reason}." in said
+    assert f"could not judge 1 answer, for example the one to question 3: {reason}." in said
     text = write_page(made, standing_of(points), "math_verify").read_text()
     assert said in text
     assert f"math_verify: wrong ({reason}), qwen: wrong (nothing found)" in text

@@ -46,6 +46,8 @@ def _as_tuple(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
+MODEL = "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo"
+
 FileType = Annotated[str, AfterValidator(file_type)]
 
 T = TypeVar("T")
@@ -98,7 +100,7 @@ class Options(_PlanOptions):
     model: Annotated[
         Listed[str],
         Option(
-            "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo",
+            MODEL,
             "MODEL",
             "demo",
             "files",

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator
 
+from armload.bench.options import MODEL, FileType
 from armload.core.options import Option, OptionGroup
-from armload.models.file_types import distinct_file_types, file_type
+from armload.models.file_types import distinct_file_types
 
 if TYPE_CHECKING:
     from armload.runs.request import Request
 
 
-MODEL = "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo"
 A_BOARD = "a board: the name of a file in boards/, such as virtual or dayu200"
 
 
-FileType = Annotated[str, AfterValidator(file_type)]
 FileTypes = Annotated[tuple[str, ...], AfterValidator(distinct_file_types)]
 
 
@@ -60,14 +59,6 @@ class OneModel(OptionGroup):
         FileType | None,
         Option("quantise the model to this file type first, such as Q4_K_M", "TYPE", "as it is"),
     ] = None
-
-
-class Confirmed(OptionGroup):
-    """Whether a question is answered beforehand."""
-
-    heading = "Output"
-
-    yes: Annotated[bool, Option("agree beforehand to what the command would ask")] = False
 
 
 class OutputOptions(OptionGroup):

@@ -96,7 +96,12 @@ class OptionGroup(Value):
         """
         declared = {each.field: each for each in declared_options(cls)}
         given = {name: _separated(declared[name], word) for name, word in words.items() if word}
-        return checked(cls, given)
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            mistake = first_mistake(error, cls)
+            shown = declared[str(mistake.place[0])].shown
+            raise UsageError(f"{shown}: {mistake.words}.", mistake.remedy) from error
 
     def part(self, group: type[Group]) -> Group:
         """Return those options that a group has, too; the same of them are set."""
@@ -146,7 +151,7 @@ class Declared:
     @property
     def name(self) -> str:
         """As it is typed, without dashes before it."""
-        return option_name(self.field, self.option)
+        return self.option.name or self.field.strip("_").replace("_", "-")
 
     @property
     def shown(self) -> str:
@@ -193,27 +198,6 @@ def declared_options(model: type[Value]) -> Iterator[Declared]:
         for option in info.metadata:
             if isinstance(option, Option):
                 yield Declared(field, option, info, option.heading or _heading(model, field))
-
-
-def option_name(field: str, option: Option) -> str:
-    """Return how an option is typed, without dashes before it."""
-    return option.name or field.strip("_").replace("_", "-")
-
-
-def checked(model: type[Group], given: Mapping[str, object]) -> Group:
-    """Check values of options.
-
-    Raises:
-        UsageError: one is not allowed; names the option and says what is.
-    """
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        mistake = first_mistake(error, model)
-        (field, *_) = mistake.place
-        named = {each.field: each.shown for each in declared_options(model)}
-        option = named.get(str(field), f"--{str(field).replace('_', '-')}")
-        raise UsageError(f"{option}: {mistake.words}.", mistake.remedy) from error
 
 
 def without_none(info: FieldInfo) -> Any:

@@ -65,7 +65,6 @@ def _begins_with_a_token(header: Header, kind: str) -> bool:
     return kind == "llama" or header.metadata.get("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN
 
 
-_TOKENS_KEY = "tokenizer.ggml.tokens"
 _SAME = {
     "tokenizer.ggml.model": "kind of tokenizer",
     "tokenizer.ggml.bos_token_id": "beginning-of-text token",
@@ -94,11 +93,11 @@ def check_draft(draft: Model, model: Model) -> None:
 def _difference(draft: Path, model: Path) -> str:
     if draft == model:
         return ""
-    one, other = (read_header(path, strings_of=_TOKENS_KEY).metadata for path in (draft, model))
+    one, other = (read_header(path, strings_of=_TOKENS).metadata for path in (draft, model))
     for key, meaning in _SAME.items():
         if one.get(key) != other.get(key):
             return f"their {meaning} differs ({one.get(key)} and {other.get(key)})"
-    its, theirs = one.get(_TOKENS_KEY), other.get(_TOKENS_KEY)
+    its, theirs = one.get(_TOKENS), other.get(_TOKENS)
     if not (isinstance(its, Array) and isinstance(theirs, Array)):
         return "a vocabulary is missing"
     if abs(its.length - theirs.length) > _MOST_ADDED:

@@ -9,8 +9,8 @@ from typing import Annotated, Self
 from invoke.exceptions import Exit
 from pydantic import model_validator
 
-from armload.bench.options import Options
-from armload.cli.options import A_BOARD, MODEL, OnBoard, OutputOptions, models_in
+from armload.bench.options import MODEL, Options
+from armload.cli.options import A_BOARD, OnBoard, OutputOptions, models_in
 from armload.cli.verb import show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share

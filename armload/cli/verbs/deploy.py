@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from armload.cli.options import A_BOARD, MODEL, Boards, OutputOptions
+from armload.bench.options import MODEL
+from armload.cli.options import A_BOARD, Boards, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option
 from armload.runs.request import EngineSource, Waiting

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from armload.cli.options import MODEL, FileTypes, OnBoard, OutputOptions
+from armload.bench.options import MODEL
+from armload.cli.options import FileTypes, OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option
 from armload.engines.plan import PromptTokens, Threads, TokenCount

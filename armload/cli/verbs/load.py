@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from armload.cli.options import A_BOARD, MODEL, FileType, OutputOptions, models_in
+from armload.bench.options import MODEL, FileType
+from armload.cli.options import A_BOARD, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
 from armload.engines.plan import REQUEST_TIMEOUT_S

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armload.cli.options import MODEL, OnBoard, OutputOptions
+from armload.bench.options import MODEL
+from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.load import Rate, RequestOptions
+from armload.cli.verbs.load import Rate, RequestCount, RequestOptions
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
 from armload.engines.plan import SEED_PROMPT, TUNED_REQUESTS, PromptText
@@ -106,7 +107,7 @@ class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, Outp
         Rate | None, Option("requests per second, for total-time", "PER-SECOND", heading="Load")
     ] = None
     requests: Annotated[
-        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        RequestCount | None,
         Option("maximum number of requests", "N", f"{TUNED_REQUESTS} for rate", heading="Load"),
     ] = None
     output: Annotated[

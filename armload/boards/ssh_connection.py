@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 DEAD_AFTER_MS = 20_000
 KEEPALIVE_S = 5
-_PAUSES_S = (0.1, 0.3, 0.9)
-"""Between attempts to log in to a server that refuses or hangs up."""
+_LOGIN_ATTEMPTS = 4
+"""With a server that refuses or hangs up."""
 # RFC 4254, 5.1: administratively prohibited, and the unknown channel type of servers built without.
 _FORBIDDEN = (1, 3)
 
@@ -180,11 +179,14 @@ def shown_key(address: SshAddress, board_name: str) -> ServerKey:
 
 def _insistently(attempt: Callable[[], Done]) -> Done:
     """Try for a second or so: nothing has been asked of a board before the login is done."""
-    for pause_s in _PAUSES_S:
-        with contextlib.suppress(HungUpError):
-            return attempt()
-        time.sleep(pause_s)
-    return attempt()
+    import tenacity
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(HungUpError),
+        wait=tenacity.wait_exponential(multiplier=0.1, exp_base=3),
+        stop=tenacity.stop_after_attempt(_LOGIN_ATTEMPTS),
+        reraise=True,
+    )(attempt)
 
 
 def _shown(address: SshAddress, board_name: str) -> ServerKey:

@@ -122,7 +122,8 @@ def _fetched(
     host: Host, run_folder: PurePosixPath, local: Path, step: ProgressStep, known: Sequence[str]
 ) -> Arrived:
     patience = Retry()
-    while True:
+
+    def attempt() -> Arrived:
         # The job is made from the script; a file that grew since is checked like any other.
         parts = _parts_in(local)
         values = {
@@ -144,14 +145,15 @@ def _fetched(
                     receiver.take(data)
                 else:
                     stderr += data
-        except ConnectError as error:
+        except ConnectError:
             receiver.close()
-            patience.pause(error)
-            continue
+            raise
         if not receiver.listed:
             reason = stderr.decode("utf-8", "replace").strip()
             raise BoardError(f"{host.name}: no run to fetch in {run_folder}: {reason}.")
         return receiver.done()
+
+    return patiently(attempt, patience)
 
 
 def _part_of(name: str) -> PurePosixPath:

@@ -101,25 +101,24 @@ def follow(
     command = render("follow.sh.j2", {"folder": run_folder})
     patience = Retry(patience_s)
     seen = FollowBuffer(keep)
-    while True:
+
+    def attempt() -> int:
         heard = _Heard(grown, seen)
-        try:
-            for stream, data in host.stream(command):
-                patience.heard()
-                heard.take(stream, data)
-            return heard.status(host.name, run_folder)
-        except ConnectError as error:
-            try:
-                patience.pause(error)
-            except SwitchedOffError:
-                raise
-            except ConnectError:
-                raise ConnectError(
-                    error.message,
-                    "Unless the board was switched off, the run is still going. Repeat the "
-                    "command to "
-                    f"reattach, or fetch it later: armload pull --board {host.name}",
-                ) from error
+        for stream, data in host.stream(command):
+            patience.heard()
+            heard.take(stream, data)
+        return heard.status(host.name, run_folder)
+
+    try:
+        return patiently(attempt, patience)
+    except SwitchedOffError:
+        raise
+    except ConnectError as error:
+        raise ConnectError(
+            error.message,
+            "Unless the board was switched off, the run is still going. Repeat the command to "
+            f"reattach, or fetch it later: armload pull --board {host.name}",
+        ) from error
 
 
 def stop(host: Host, run_folder: PurePosixPath, *, finished: bool = False) -> None:

@@ -14,59 +14,60 @@ PATIENCE_S = 120.0
 FIRST_ANSWER_S = 10.0
 """A board that has not answered yet may be switched off, or its address may be wrong."""
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
-
 Done = TypeVar("Done")
 
 
 class Retry:
-    """How long a board has been away, and when to ask it again.
+    """How long a board may be away, and whether it is away now.
 
-    Args:
+    Attributes:
         limit_s: that it may be away at a time.
+        away: the board has not answered since it was waited for.
     """
 
     def __init__(self, limit_s: float = PATIENCE_S) -> None:
-        self._limit_s = limit_s
-        self.heard()
-
-    @property
-    def away(self) -> bool:
-        """Whether the board has not answered since it was waited for."""
-        return self._away_since is not None
+        self.limit_s = limit_s
+        self.away = False
 
     def heard(self) -> None:
         """Begin anew: the board has answered."""
-        self._away_since: float | None = None
-        self._pause_s = _FIRST_PAUSE_S
-
-    def pause(self, error: ConnectError) -> None:
-        """Wait a little before the next attempt.
-
-        Raises:
-            ConnectError: ``error``, when waiting makes no sense any more.
-        """
-        now = time.monotonic()
-        self._away_since = self._away_since or now
-        late = now - self._away_since + self._pause_s > self._limit_s
-        if late or isinstance(error, LastingConnectError):
-            raise error
-        time.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self.away = False
 
 
-def patiently(action: Callable[[], Done], patience: Retry | None = None) -> Done:
+def patiently(
+    action: Callable[[], Done],
+    patience: Retry | None = None,
+    on_drop: Callable[[object], None] = lambda _: None,
+) -> Done:
     """Do what may be done twice, until the connection holds; what is merely slow is not repeated.
+
+    Args:
+        on_drop: is called with the error that a wait begins with.
 
     Raises:
         ConnectError: the board stayed away.
     """
+    import tenacity
+
     patience = patience or Retry()
-    while True:
-        try:
-            done = action()
-        except ConnectError as error:
-            patience.pause(error)
-        else:
-            patience.heard()
-            return done
+
+    def note(state: tenacity.RetryCallState) -> None:
+        if not patience.away:  # the limit counts from here, not from when the action began
+            state.start_time, state.attempt_number = time.monotonic(), 1
+        patience.away = True
+
+    def tell(state: tenacity.RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            on_drop(state.outcome.exception())
+
+    done = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(ConnectError)
+        & tenacity.retry_if_not_exception_type(LastingConnectError),
+        after=note,
+        wait=tenacity.wait_exponential(multiplier=0.2, max=5),
+        stop=tenacity.stop_before_delay(patience.limit_s),
+        before_sleep=tell,
+        reraise=True,
+    )(action)
+    patience.heard()
+    return done

@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.framing import reason
 from armload.boards.host import Host
-from armload.core.errors import BoardError, ConnectError, TransferError
+from armload.core.errors import BoardError, TransferError
 from armload.core.files import CHUNK_BYTES
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import format_bytes
-from armload.deploy.retry import Retry
+from armload.deploy.retry import Retry, patiently
 from armload.deploy.upload import (
     Stored,
     Upload,
@@ -188,7 +188,7 @@ def deliver(
     board over meanwhile: then theirs is left alone.
     """
     patience = Retry(patience_s)
-    return _Delivery(host, upload, progress, helper, patience, still_ours, cold=cold).run(stored)
+    return _Delivery(host, upload, stored, progress, helper, patience, still_ours, cold=cold).run()
 
 
 class _Delivery:
@@ -198,6 +198,7 @@ class _Delivery:
         self,
         host: Host,
         upload: Upload,
+        stored: Stored | None,
         progress: Progress,
         helper: PurePosixPath | None,
         patience: Retry,
@@ -207,6 +208,7 @@ class _Delivery:
     ) -> None:
         self._host = host
         self._upload = upload
+        self._stored = stored
         self._progress = progress
         self._helper = helper
         self._patience = patience
@@ -217,19 +219,22 @@ class _Delivery:
         self._sent = False
         self._differed = False
 
-    def run(self, stored: Stored | None) -> bool:
-        while True:
-            try:
-                if stored is None:
-                    stored = what_is_stored(self._host, self._upload)
-                    if self._patience.away:
-                        self._still_ours()
-                if self._arrived(stored):
-                    return self._sent
-                stored = self._after_a_difference()
-            except ConnectError as error:
-                stored = None
-                self._wait(error)
+    def run(self) -> bool:
+        return patiently(
+            self._deliver,
+            self._patience,
+            lambda error: self._progress.say(f"{error} Resuming when the board answers."),
+        )
+
+    def _deliver(self) -> bool:
+        stored, self._stored = self._stored, None
+        if stored is None:
+            stored = what_is_stored(self._host, self._upload)
+            if self._patience.away:
+                self._still_ours()
+        while not self._arrived(stored):
+            stored = self._after_a_difference()
+        return self._sent
 
     def _arrived(self, stored: Stored) -> bool:
         """Do what is left to do; tell whether the file is in its place then."""
@@ -374,9 +379,3 @@ class _Delivery:
     def _remove(self, path: PurePosixPath) -> None:
         beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))
         self._host.run(render("remove.sh.j2", {"paths": [path, *beside]}))
-
-    def _wait(self, error: ConnectError) -> None:
-        was_away = self._patience.away
-        self._patience.pause(error)
-        if not was_away:
-            self._progress.say(f"{error.message} Resuming when the board answers.")

@@ -116,7 +116,7 @@ def test_what_is_no_ssh_server_is_said(words: bytes, shown: str) -> None:
 def test_pythons_web_server_is_told_from_an_ssh_server_with_too_many_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("armload.boards.ssh_connection._PAUSES_S", ())
+    monkeypatch.setattr("armload.boards.ssh_connection._LOGIN_ATTEMPTS", 1)
 
     class Quiet(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there

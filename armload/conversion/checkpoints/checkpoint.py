@@ -1,95 +1,17 @@
-"""A Hugging Face checkpoint in a folder: what it is, and whether all of it is there.
-
-Format: https://huggingface.co/docs/safetensors
-"""
+"""A Hugging Face checkpoint in a folder: what it is, and whether all of it is there."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from typing import Any, NamedTuple
 
 from armload.core.errors import DataError, UsageError
 from armload.core.files import unreadable
 from armload.core.values import Value, load_json
-
-_LENGTH_BYTES = 8
-_MOST_HEADER_BYTES = 100_000_000
-_AGAIN = "Download it again."
-
-
-class StoredTensor(BaseModel):
-    """What a header says of a tensor.
-
-    Attributes:
-        dtype: the type as safetensors calls it, such as ``BF16``.
-        shape: its dimensions.
-        data_offsets: where its bytes begin and end, counted from the header's end.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    dtype: str
-    shape: tuple[Annotated[int, Field(ge=0)], ...]
-    data_offsets: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
-
-    @property
-    def weights(self) -> int:
-        """The number of its elements."""
-        return math.prod(self.shape)
-
-    @property
-    def size_bytes(self) -> int:
-        """In the file."""
-        return self.data_offsets[1] - self.data_offsets[0]
-
-
-_HEADER = TypeAdapter(dict[str, StoredTensor])
-
-
-def read_tensors(path: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a safetensors file by their names; their bytes are not read.
-
-    Raises:
-        DataError: it is no safetensors file, or it is truncated.
-        DiskError: it cannot be read.
-    """
-    try:
-        size_bytes = path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            if not 2 <= length <= _MOST_HEADER_BYTES:
-                raise DataError(f"{path}: this is not a safetensors file.", _AGAIN)
-            header = file.read(length)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if len(header) < length:
-        raise _cut(path, _LENGTH_BYTES + length - size_bytes)
-    try:
-        content = load_json(header)
-        content.pop("__metadata__", None)
-        tensors = _HEADER.validate_python(content)
-    except (ValueError, AttributeError, ValidationError) as error:
-        raise DataError(
-            f"{path}: the header of this safetensors file is damaged.", _AGAIN
-        ) from error
-    end = max((each.data_offsets[1] for each in tensors.values()), default=0)
-    missing = _LENGTH_BYTES + length + end - size_bytes
-    if missing > 0:
-        raise _cut(path, missing)
-    return tensors
-
-
-def _cut(path: Path, missing_bytes: int) -> DataError:
-    return DataError(
-        f"{path}: this file is truncated; {missing_bytes:,} bytes are missing.", _AGAIN
-    )
-
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -114,7 +36,7 @@ class Checkpoint(Value):
         model_type: as the library transformers calls the architecture, such as ``llama``.
         dtype: the type of most of its weights, as safetensors calls it.
         parameters: the number of its weights.
-        size_bytes: of its weights.
+        size_bytes: of its files of weights.
         largest_tensor: the number of weights in its largest tensor.
         tied: whether the token embedding is also the output matrix.
         brings_code: whether it wants Python code of its own to be run.
@@ -161,7 +83,8 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
         DiskError: a file cannot be read.
     """
     outline = read_outline(folder)
-    tensors = _tensors(folder)
+    files = _weight_files(folder)
+    tensors = _tensors(folder, files)
     if not any((folder / each).is_file() for each in _TOKENIZERS) and not list(
         folder.glob("*.tiktoken")
     ):
@@ -169,16 +92,16 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
             f"{folder}: this checkpoint has no tokenizer (none of {', '.join(_TOKENIZERS)}).",
             "Copy the tokenizer's files of the same model into the folder.",
         )
-    bytes_of: Counter[str] = Counter()
+    weights_of: Counter[str] = Counter()
     for each in tensors.values():
-        bytes_of[each.dtype] += each.size_bytes
+        weights_of[each.dtype] += each.weights
     return Checkpoint(
         folder=folder,
         name=name or folder.absolute().name,
         **dict(outline),
-        dtype=bytes_of.most_common(1)[0][0],
-        parameters=sum(each.weights for each in tensors.values()),
-        size_bytes=bytes_of.total(),
+        dtype=weights_of.most_common(1)[0][0],
+        parameters=weights_of.total(),
+        size_bytes=sum((folder / file).stat().st_size for file in files),
         largest_tensor=max(each.weights for each in tensors.values()),
     )
 
@@ -270,9 +193,8 @@ def shards(folder: Path) -> Mapping[str, str]:
     return content
 
 
-def _tensors(folder: Path) -> Mapping[str, StoredTensor]:
-    index = shards(folder)
-    files = sorted(set(index.values())) or _without_index(folder)
+def _weight_files(folder: Path) -> list[str]:
+    files = sorted(set(shards(folder).values())) or _without_index(folder)
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:
         raise DataError(
@@ -280,9 +202,14 @@ def _tensors(folder: Path) -> Mapping[str, StoredTensor]:
             f"{'is' if len(missing) == 1 else 'are'} missing: {_listed(missing)}.",
             "Download them into the folder; each is needed.",
         )
-    tensors: dict[str, StoredTensor] = {}
+    return files
+
+
+def _tensors(folder: Path, files: Sequence[str]) -> Mapping[str, _Tensor]:
+    index = shards(folder)
+    tensors: dict[str, _Tensor] = {}
     for file in files:
-        found = read_tensors(folder / file)
+        found = _header(folder / file)
         absent = [name for name, place in index.items() if place == file and name not in found]
         if absent:
             raise DataError(
@@ -293,6 +220,31 @@ def _tensors(folder: Path) -> Mapping[str, StoredTensor]:
     if not tensors:
         raise DataError(f"{folder}: the files of weights are empty.", "Download them again.")
     return tensors
+
+
+class _Tensor(NamedTuple):
+    dtype: str
+    weights: int
+
+
+def _header(path: Path) -> dict[str, _Tensor]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no dict
+            return {
+                name: _Tensor(dtype=each.get_dtype(), weights=math.prod(each.get_shape()))
+                for name, each in slices.items()
+            }
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except SafetensorError as error:
+        reason = str(error).removeprefix("Error while deserializing header: ")[:200]
+        raise DataError(
+            f"{path}: this file is truncated, damaged, or not a safetensors file ({reason}).",
+            "Download it again.",
+        ) from error
 
 
 def _without_index(folder: Path) -> list[str]:

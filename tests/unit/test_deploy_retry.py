@@ -1,0 +1,59 @@
+import time
+
+import pytest
+
+from armload.core.errors import ConnectError, LastingConnectError
+from armload.deploy.retry import Retry, patiently
+
+
+def test_a_boards_absence_counts_from_the_first_failure_however_long_the_action_ran() -> None:
+    failures = [ConnectError("my-board: the connection dropped.")]
+
+    def action() -> str:
+        time.sleep(0.6)
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert patiently(action, Retry(0.5)) == "done"
+
+
+def test_a_board_that_is_heard_in_between_may_be_away_as_long_again() -> None:
+    patience = Retry(0.3)
+    failures = [ConnectError("my-board: the connection dropped.") for _ in range(4)]
+    shown: list[str] = []
+
+    def action() -> str:
+        patience.heard()
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert patiently(action, patience, lambda error: shown.append(str(error))) == "done"
+    assert shown == ["my-board: the connection dropped."] * 4
+    assert not patience.away
+
+
+def test_a_board_that_stays_away_is_given_up_with_its_own_error() -> None:
+    error = ConnectError("my-board does not answer.")
+    shown: list[object] = []
+
+    def action() -> None:
+        raise error
+
+    began = time.monotonic()
+    with pytest.raises(ConnectError) as raised:
+        patiently(action, Retry(1.0), shown.append)
+    assert raised.value is error
+    assert 0.5 < time.monotonic() - began < 1
+    assert shown == [error]
+
+
+def test_an_error_that_a_person_must_correct_is_raised_at_once() -> None:
+    def action() -> None:
+        raise LastingConnectError("my-board: the login was refused.")
+
+    shown: list[object] = []
+    with pytest.raises(LastingConnectError):
+        patiently(action, Retry(), shown.append)
+    assert not shown

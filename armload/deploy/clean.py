@@ -9,8 +9,9 @@ from typing import Literal
 
 from armload.boards.host import Host
 from armload.core.errors import BoardError, TransferError
-from armload.core.shell import render
+from armload.core.shell import join, quote, render
 from armload.core.values import Value
+from armload.deploy.retry import patiently
 from armload.deploy.stored import check_name
 
 DEFAULT_UNUSED_DAYS = 30.0
@@ -59,7 +60,7 @@ def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
         TransferError: its answer makes no sense.
     """
     now_s = int(time.time())
-    script = render("contents.sh.j2", {"workdir": workdir, "now_s": now_s})
+    script = render("files/contents.sh.j2", {"workdir": workdir, "now_s": now_s})
     lines = host.run(script, timeout_s=_LONGEST_REMOVAL_S).text.splitlines()
     return parse_contents(lines, now_s=now_s, board_name=host.name)
 
@@ -106,12 +107,24 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> 
     """
     if not entries:
         return
-    names = [str(entry.name) for entry in entries]
-    script = render("clean.sh.j2", {"workdir": workdir, "names": names})
+    script = f"cd {quote(workdir)} && {_removal([entry.name for entry in entries])}"
     done = host.run(script, timeout_s=_LONGEST_REMOVAL_S)
     if done.status != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()
         raise BoardError(f"{host.name}: some files could not be removed: {reason}.")
+
+
+def delete_folders(host: Host, folders: Sequence[PurePosixPath]) -> None:
+    """Delete folders of runs that are nobody's: ``pull`` would fetch them.
+
+    Raises:
+        ConnectError: the board stayed away.
+    """
+    patiently(lambda: host.run(_removal(folders)))
+
+
+def _removal(folders: Sequence[PurePosixPath]) -> str:
+    return join(["rm", "-rf", "--", *folders])
 
 
 def _entry(words: Sequence[str], now_s: int) -> BoardItem:

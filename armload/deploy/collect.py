@@ -138,7 +138,9 @@ def _fetched(
         receiver = Receiver(local, parts, host.name, step, known)
         stderr = bytearray()
         try:
-            for stream, data in host.stream(render("collect.sh.j2", values), silence_s=_SILENCE_S):
+            for stream, data in host.stream(
+                render("run/collect.sh.j2", values), silence_s=_SILENCE_S
+            ):
                 patience.heard()
                 if stream == "stdout":
                     receiver.take(data)

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.values import Value
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.lease import RENEW_EVERY_S, SERVING, TERM_S, Lease
@@ -25,9 +25,7 @@ def check_governor(host: Host, wanted: str) -> None:
         BoardError: it has none at all, or not this one, or this user may not set it.
         ConnectError: it does not answer.
     """
-    policies = [
-        line.split(";") for line in host.run(render("governor_may.sh.j2", {})).text.splitlines()
-    ]
+    policies = [line.split(";") for line in host.run(call("tell_governors")).text.splitlines()]
     if not policies:
         raise BoardError(
             f"{host.name}: its kernel exposes no CPU frequency governors, so none can be set.",
@@ -125,7 +123,7 @@ def launch(
         BoardError: the folder exists or cannot be made.
     """
     script = render(
-        "run.sh.j2",
+        "run/run.sh.j2",
         {
             "folder": run_folder,
             "program_folder": PROGRAM_FOLDER,
@@ -148,7 +146,7 @@ def launch(
 
     def start(*, again: bool) -> None:
         command = render(
-            "launch.sh.j2",
+            "run/launch.sh.j2",
             {
                 "runs": run_folder.parent,
                 "name": run_folder.name,

@@ -23,7 +23,7 @@ from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.progress import Progress
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.values import Value, parse_json, whole_number
 from armload.deploy.layout import Layout
 from armload.deploy.owner import LeaseHolder, this_process
@@ -71,7 +71,7 @@ def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
         ConnectError: the board does not answer.
     """
     folder = Layout(workdir=workdir).lease
-    return parse_claims(host.run(render("lease_show.sh.j2", {"folder": folder})).text)
+    return parse_claims(host.run(call("tell_leases", folder)).text)
 
 
 def need_board(host: Host, workdir: PurePosixPath) -> None:
@@ -169,8 +169,7 @@ def free(host: Host, workdir: PurePosixPath, tokens: Sequence[str]) -> None:
     """
     fit = [token for token in tokens if re.fullmatch(r"[\w-]+", token)]
     if fit:
-        values = {"folder": Layout(workdir=workdir).lease, "tokens": fit}
-        host.run(render("lease_free.sh.j2", values))
+        host.run(call("free_leases", Layout(workdir=workdir).lease, *fit))
 
 
 def taken_over(host: Host) -> BusyError:
@@ -363,7 +362,7 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
     """Try once; return the claim that is in the way."""
     layout = Layout(workdir=workdir)
     script = render(
-        "lease_take.sh.j2",
+        "board/take_lease.sh.j2",
         {
             "folder": layout.lease,
             "runs": layout.runs,
@@ -383,5 +382,4 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
 
 
 def _renewed(host: Host, lease: Lease) -> bool:
-    values = {"folder": lease.folder, "token": lease.token, "term_s": TERM_S}
-    return host.run(render("lease_keep.sh.j2", values)).text == "held"
+    return host.run(call("keep_lease", lease.folder, lease.token, TERM_S)).text == "held"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from armload.boards.host import Host
 from armload.core.errors import TransferError
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.values import Count, Value
 from armload.deploy.exit_record import Cut
 from armload.deploy.layout import Layout
@@ -46,7 +46,7 @@ def list_runs(host: Host, workdir: PurePosixPath) -> tuple[StoredRun, ...]:
         TransferError: its answer makes no sense.
     """
     runs = Layout(workdir=workdir).runs
-    lines = host.run(render("runs.sh.j2", {"runs": runs})).text.splitlines()
+    lines = host.run(render("run/list.sh.j2", {"runs": runs})).text.splitlines()
     return parse_runs(lines, runs, host.name)
 
 
@@ -87,7 +87,7 @@ def mark_collected(host: Host, run_folder: PurePosixPath) -> None:
     Raises:
         ConnectError: the board does not answer.
     """
-    host.run(render("collected.sh.j2", {"folder": run_folder}))
+    host.run(call("note_collected", run_folder))
 
 
 def check_name(name: str) -> None:

@@ -12,7 +12,7 @@ from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError, TransferError
 from armload.core.files import CHUNK_BYTES
 from armload.core.progress import Progress
-from armload.core.shell import render
+from armload.core.shell import call, join, render
 from armload.core.values import format_bytes
 from armload.deploy.retry import Retry
 from armload.deploy.upload import (
@@ -71,7 +71,7 @@ def good_prefix_bytes(
         candidate = length - tail
         if candidate <= 0:
             break
-        script = render("prefix.sh.j2", {"length": candidate, "path": upload.part, "helper": ""})
+        script = call("sum_of_first", candidate, upload.part)
         theirs = host.run(script, timeout_s=patience_s(candidate)).text
         if theirs in {NO_TOOL, _sum(upload.local, candidate)}:
             return candidate
@@ -82,16 +82,8 @@ def _good_blocks_bytes(
     host: Host, upload: Upload, known_good: int, length: int, helper: PurePosixPath
 ) -> int:
     good = known_good // BLOCK_BYTES * BLOCK_BYTES
-    script = render(
-        "blocks.sh.j2",
-        {
-            "helper": helper,
-            "block": BLOCK_BYTES,
-            "skip": good,
-            "length": length - good,
-            "path": upload.part,
-        },
-    )
+    which = ["-b", BLOCK_BYTES, "-s", good, "-n", length - good]
+    script = join([helper, *map(str, which), upload.part])
     theirs = host.run(script, timeout_s=patience_s(length - good)).text.split()
     for their_sum, our_sum in zip(theirs, _block_sums(upload.local, good, length), strict=False):
         if their_sum != our_sum:
@@ -288,7 +280,7 @@ class _Delivery:
 
     def _keep_synced(self) -> None:
         values = {"part": self._upload.part, "token": secrets.token_hex(8)}
-        self._host.run(render("keep_synced.sh.j2", values))
+        self._host.run(render("files/keep_synced.sh.j2", values))
 
     def _explained(self, error: BoardError) -> BoardError:
         upload = self._upload
@@ -319,7 +311,7 @@ class _Delivery:
     def _accept(self, source: PurePosixPath, *, verified: bool) -> str:
         upload = self._upload
         script = render(
-            "accept.sh.j2",
+            "files/accept.sh.j2",
             {
                 "source": source,
                 "remote": upload.remote,
@@ -373,7 +365,7 @@ class _Delivery:
 
     def _remove(self, path: PurePosixPath) -> None:
         beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))
-        self._host.run(render("remove.sh.j2", {"paths": [path, *beside]}))
+        self._host.run(join(["rm", "-f", "--", path, *beside]))
 
     def _wait(self, error: ConnectError) -> None:
         was_away = self._patience.away

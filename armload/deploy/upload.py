@@ -11,7 +11,7 @@ from armload.boards.folder import TRIAL_BYTES, free_bytes, mount_of, obstacle_in
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.values import Value, counted, format_bytes
 from armload.deploy.layout import Layout
 
@@ -56,7 +56,7 @@ class Stored(Value):
 
 def stored_script(uploads: Sequence[Upload]) -> str:
     """Return the script whose output ``parse_stored`` reads."""
-    return render("stored.sh.j2", {"files": uploads})
+    return call("tell_stored", *(upload.remote for upload in uploads))
 
 
 def parse_stored(uploads: Sequence[Upload], output: bytes) -> tuple[Stored, ...]:
@@ -149,7 +149,7 @@ def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> FreeSpace:
         ConnectError: the connection dropped.
     """
     workdir = Layout.around(folders[0]).workdir
-    done = host.run(render("space.sh.j2", {"folders": folders, "workdir": workdir}))
+    done = host.run(render("files/space.sh.j2", {"folders": folders, "workdir": workdir}))
     if done.status != 0:
         complaint = f"{folders[0]} cannot be written"
         raise refusal(host, folders[0], complaint, reason(done.stderr), workdir)
@@ -181,9 +181,8 @@ def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePos
     Raises:
         ConnectError: the board does not answer.
     """
-    values = {"folder": folder, "workdir": workdir, "trial_bytes": TRIAL_BYTES}
     try:
-        parts = parts_of(host.run(render("refused.sh.j2", values)).text)
+        parts = parts_of(host.run(call("tell_refusal", folder, workdir, TRIAL_BYTES)).text)
     except BoardError:  # where a way to the board needs room there for each question
         parts = {}
     mounts = parts.get("mounts", ())

@@ -12,6 +12,7 @@ from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import call, render
 from armload.core.values import Value
+from armload.deploy.holder import RunMark, this_process
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.lease import RENEW_EVERY_S, SERVING, TERM_S, Lease
 from armload.deploy.retry import patiently
@@ -89,7 +90,7 @@ def launch(
     time_limit_s: float,
     job: bytes,
     environment: Mapping[str, str] | None = None,
-    mark: str = "-",
+    fingerprint: str = "",
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
     uses: Sequence[PurePosixPath] = (),
@@ -109,7 +110,7 @@ def launch(
         time_limit_s: the board itself ends the program after that long, give or take a second.
         job: JSON that comes back as ``job.json`` with the run's files, whoever fetches them.
         environment: variables for the program.
-        mark: one word that the list of runs gives back.
+        fingerprint: a checksum over what decides the run, by which it is found again.
         lease: of the board; the run renews it while the program lives, and ends it then.
         renew_every_s: how often the run renews the lease.
         uses: folders that the program needs; they are noted as used now.
@@ -142,6 +143,7 @@ def launch(
             **(beforehand or Beforehand()).model_dump(),
         },
     )
+    mark = RunMark(fingerprint=fingerprint, holder=this_process())
     content = script.encode() + JOB_MARK + b" ".join(job.splitlines()) + b"\n"
 
     def start(*, again: bool) -> None:
@@ -152,7 +154,7 @@ def launch(
                 "name": run_folder.name,
                 "program_folder": PROGRAM_FOLDER,
                 "size": len(content),
-                "mark": mark,
+                "mark": mark.word,
                 "again": again,
             },
         )

@@ -21,12 +21,12 @@ from pathlib import PurePosixPath
 
 from armload.boards.framing import reason
 from armload.boards.host import Host
-from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import call, render
 from armload.core.values import Value, parse_json, whole_number
+from armload.deploy.holder import LeaseHolder, this_process
 from armload.deploy.layout import Layout
-from armload.deploy.owner import LeaseHolder, this_process
 from armload.deploy.retry import patiently
 from armload.deploy.stored import list_runs
 from armload.deploy.upload import refusal
@@ -234,6 +234,20 @@ class Lease:
         self.stop_renewing()
         self.renew()
         self.kept_by_run = True
+
+    @contextmanager
+    def handed_to_run(self) -> Iterator[None]:
+        """Leave it to the run that is started in the block; it is ours as before if that fails.
+
+        Raises:
+            BusyError, ConnectError: as for ``renew``.
+        """
+        self.hand_to_run()
+        try:
+            yield
+        except BoardError:
+            self.take_back()
+            raise
 
     def take_back(self) -> None:
         """Have it back from a run that was not started, or has ended."""

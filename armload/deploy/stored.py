@@ -11,6 +11,7 @@ from armload.core.errors import TransferError
 from armload.core.shell import call, render
 from armload.core.values import Count, Value
 from armload.deploy.exit_record import Cut
+from armload.deploy.holder import RunMark
 from armload.deploy.layout import Layout
 
 
@@ -25,7 +26,7 @@ class StoredRun(Value):
         status: exit status of an ended one.
         cut: what interrupted an interrupted one.
         collected: whoever started it has it.
-        mark: what its starter gave with it; empty when nothing.
+        mark: who started it, and what for; none where that is not known.
     """
 
     id: str
@@ -35,7 +36,7 @@ class StoredRun(Value):
     stopped: bool = False
     cut: Cut | None = None
     collected: bool = False
-    mark: str = ""
+    mark: RunMark | None = None
 
 
 def list_runs(host: Host, workdir: PurePosixPath) -> tuple[StoredRun, ...]:
@@ -69,7 +70,7 @@ def parse_runs(lines: Iterable[str], runs: PurePosixPath, board_name: str) -> tu
                 "status": int(how) if state in ("ended", "stopped") and how != "-" else None,
                 "cut": how if state == "interrupted" else None,
                 "collected": here == "collected",
-                "mark": "" if mark == "-" else mark,
+                "mark": RunMark.read(mark),
             }
             found.append(StoredRun.model_validate(values))
         except ValueError as error:

@@ -17,10 +17,10 @@ from armload.core.errors import BusyError
 from armload.core.progress import Silent
 from armload.deploy import lease as lease_module
 from armload.deploy.follow import follow
+from armload.deploy.holder import this_process
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import claims, leased, release
-from armload.deploy.owner import this_process
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import SOMEBODY, put_up, taken, uptime_s
 from tests.waiting import wait_until

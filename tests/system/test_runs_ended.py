@@ -19,7 +19,7 @@ from armload.deploy.lease import claims
 from armload.deploy.stored import list_runs
 from armload.engines.job import Job
 from armload.runs.fetch import pull
-from armload.runs.follow import stoppable
+from armload.runs.interruption import stoppable
 from armload.runs.keys import keep_key
 from armload.runs.session import Connection
 from tests.contract.leases import taken

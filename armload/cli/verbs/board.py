@@ -264,8 +264,8 @@ def clean(options: CleanOptions) -> None:
     from armload.core.errors import UsageError
     from armload.core.values import format_bytes
     from armload.deploy.clean import Selection
+    from armload.deploy.clean import clean as clean_board
     from armload.report.boards import contents_table
-    from armload.runs.cleaning import clean as clean_board
 
     def agreed(entries: Sequence[BoardItem]) -> bool:
         if options.yes:

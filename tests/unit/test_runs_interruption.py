@@ -9,15 +9,20 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.virtual.process import Started
-from armload.deploy.owner import RunHolder, this_process, workstation_id
+from armload.deploy.holder import RunMark, this_process
 from armload.deploy.stored import StoredRun
-from armload.runs import resume as takeover
-from armload.runs.resume import cut_runs, left_run
+from armload.runs import interruption as takeover
+from armload.runs.interruption import cut_runs, left_run
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GONE = Started(pid=os.getpid(), start_mark="0")
 ELSEWHERE = GONE.model_copy(update={"pid_namespace": "1"})  # a container's, which may be alive
-MINE = RunHolder(fingerprint="ab", workstation=workstation_id(), process=GONE)
+ME = this_process()
+MINE = RunMark(fingerprint="ab", holder=ME.model_copy(update={"process": GONE}))
+
+
+def started_by(**changes: object) -> RunMark:
+    return RunMark(fingerprint="ab", holder=MINE.holder.model_copy(update=changes))
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +35,7 @@ def run(**changes: object) -> StoredRun:
         "id": "20261121T110000Z-b-m-1f2e",
         "folder": PurePosixPath("/data/runs/x"),
         "state": "running",
-        "mark": MINE.word,
+        "mark": MINE,
     }
     return StoredRun.model_validate(values | changes)
 
@@ -42,8 +47,8 @@ def test_a_run_that_goes_on_or_has_ended_is_taken_over() -> None:
 
 
 def test_a_run_that_was_started_before_a_restart_of_this_machine_is_taken_over() -> None:
-    former = this_process().process.model_copy(update={"boot_id": "former", "pid_namespace": "1"})
-    left = run(mark=MINE.model_copy(update={"process": former}).word)
+    former = ME.process.model_copy(update={"boot_id": "former", "pid_namespace": "1"})
+    left = run(mark=started_by(process=former))
     assert left_run([left], "ab", NOW) == left
 
 
@@ -55,12 +60,11 @@ def test_the_newest_of_several_is_taken() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"mark": ""},
-        {"mark": "rubbish"},
-        {"mark": MINE.model_copy(update={"fingerprint": "cd"}).word},
-        {"mark": MINE.model_copy(update={"workstation": "another-0a1b"}).word},
-        {"mark": MINE.model_copy(update={"process": this_process().process}).word},
-        {"mark": MINE.model_copy(update={"process": ELSEWHERE}).word},
+        {"mark": None},
+        {"mark": MINE.model_copy(update={"fingerprint": "cd"})},
+        {"mark": started_by(workstation="another-0a1b")},
+        {"mark": started_by(process=ME.process)},
+        {"mark": started_by(process=ELSEWHERE)},
         {"state": "ended", "status": 143, "stopped": True},
         {"state": "ended", "status": 0, "collected": True},
         {"state": "interrupted", "cut": "restart"},
@@ -89,8 +93,9 @@ def test_what_was_cut_short_is_found_to_be_recorded() -> None:
 
 
 def test_a_mark_is_read_back() -> None:
-    assert RunHolder.read(MINE.word) == MINE
+    assert RunMark.read(MINE.word) == MINE
     assert " " not in MINE.word
+    assert RunMark.read("rubbish") is RunMark.read("-") is RunMark.read("{}") is None
 
 
 def test_a_service_is_found_however_old_it_is_as_long_as_it_runs() -> None:

@@ -1,4 +1,4 @@
-"""Who uses a board, and the word on a run's folder that tells whose it is."""
+"""Who has a board or has started a run there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import platformdirs
 from armload.boards.virtual.process import Started
 from armload.core.files import write_whole
 from armload.core.ids import boot_id
-from armload.core.values import Value
+from armload.core.values import Value, parse_json
 
 _UNKNOWN = "unknown"
 
@@ -38,17 +38,54 @@ class LeaseHolder(Value):
         """The person and the workstation's name, for people."""
         return f"{self.user}@{self.workstation.rpartition('-')[0]}"
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is of this machine."""
+        return self.workstation == workstation_id()
+
     def is_gone(self) -> bool:
         """Say whether it was a process of this machine that has ended for sure."""
-        return self.workstation == workstation_id() and self.process.is_gone()
+        return self.is_here and self.process.is_gone()
 
     def is_alive_here(self) -> bool:
         """Say whether it is a process of this machine that runs."""
-        return self.workstation == workstation_id() and self.process.is_alive()
+        return self.is_here and self.process.is_alive()
+
+
+class RunMark(Value):
+    """What a run's folder says of its start, as one word for a shell.
+
+    Attributes:
+        fingerprint: a checksum over what decides a run.
+        holder: who started it, and had the board's lease then.
+    """
+
+    fingerprint: str
+    holder: LeaseHolder
+
+    @classmethod
+    def read(cls, word: str) -> RunMark | None:
+        """Read a mark's word; none when it is none."""
+        try:
+            return cls.model_validate(parse_json(word))
+        except ValueError:
+            return None
+
+    @property
+    def word(self) -> str:
+        """The mark as one word."""
+        return self.model_dump_json()
+
+    def was_left_here(self) -> bool:
+        """Say whether a command of this machine started it that is not there any more."""
+        process = self.holder.process
+        # No process outlives its boot, but one of another container may be alive.
+        is_gone = process.is_gone() or process.boot_id != boot_id()
+        return self.holder.is_here and is_gone
 
 
 def this_process() -> LeaseHolder:
-    """Return the owner that this process is."""
+    """Return the holder that this process is."""
     process = Started.of(os.getpid())
     if process is None:
         raise RuntimeError("this process does not exist")
@@ -79,48 +116,3 @@ def _person() -> str:
 
 def _word(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "_", text) or _UNKNOWN
-
-
-class RunHolder(Value):
-    """Who started a run, and what for.
-
-    Attributes:
-        fingerprint: a checksum over what decides a run.
-        workstation: where it was started.
-        process: that started it there.
-    """
-
-    fingerprint: str
-    workstation: str
-    process: Started
-
-    @classmethod
-    def of_this_process(cls, fingerprint: str) -> RunHolder:
-        """Return the mark of a run that this process starts."""
-        owner = this_process()
-        return cls(fingerprint=fingerprint, workstation=owner.workstation, process=owner.process)
-
-    @classmethod
-    def read(cls, word: str) -> RunHolder | None:
-        """Read a mark's word; none when it is none."""
-        parts = word.split(":")
-        if len(parts) != 6 or not re.fullmatch(r"[0-9]{1,10}", parts[2]):
-            return None
-        fingerprint, workstation, pid, start_mark, boot, namespace = parts
-        process = Started(
-            pid=int(pid), start_mark=start_mark, boot_id=boot, pid_namespace=namespace
-        )
-        return cls(fingerprint=fingerprint, workstation=workstation, process=process)
-
-    @property
-    def word(self) -> str:
-        """The mark as one word without any character that means something to a shell."""
-        process = self.process
-        where = f"{process.boot_id}:{process.pid_namespace}"
-        return f"{self.fingerprint}:{self.workstation}:{process.pid}:{process.start_mark}:{where}"
-
-    def was_left_here(self) -> bool:
-        """Say whether a command of this machine started it that is not there any more."""
-        # No process outlives its boot, but one of another container may be alive.
-        is_gone = self.process.is_gone() or self.process.boot_id != boot_id()
-        return self.workstation == workstation_id() and is_gone

@@ -1,21 +1,60 @@
-"""Finding the run that an interrupted command of this machine has left on a board."""
+"""What an interrupted command leaves on a board, and how the same command finds it again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 
-from armload.core.errors import BoardError, DataError, TransferError
+from armload.core.errors import ArmloadError, BoardError, DataError, TransferError
 from armload.core.ids import begun
 from armload.core.progress import Progress
+from armload.deploy.follow import stop
 from armload.deploy.layout import Layout
-from armload.deploy.owner import RunHolder
+from armload.deploy.lease import Lease
 from armload.deploy.retry import patiently
 from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.engine import Engine
+from armload.engines.job import Job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.session import Connection
 from armload.runs.store import is_here
+
+
+@contextmanager
+def stoppable(
+    connection: Connection,
+    on_board: PurePosixPath,
+    job: Job | None,
+    lease: Lease | None,
+    progress: Progress,
+) -> Iterator[None]:
+    """Let Ctrl-C end a run on the board, and fetch what it has done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.say(
+            "Stopping the run on the board. Press Ctrl-C again to quit now; the partial run "
+            f"can then be fetched with armload pull --board {connection.board.name}"
+        )
+        try:
+            stop(connection.host, on_board)
+            if lease is not None and not _goes_on(connection, on_board):
+                # It may not have begun. If it still does, it finds no lease, and ends at once.
+                lease.take_back()
+            fetch(connection.host, connection.board, on_board, progress, job=job)
+            tell_it_is_fetched(connection.host, on_board)
+            progress.say(f"The partial run is kept: armload show {on_board.name}")
+        except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
+            progress.say(str(error))
+        raise
+
+
+def _goes_on(connection: Connection, on_board: PurePosixPath) -> bool:
+    runs = list_runs(connection.host, connection.board.workdir)
+    return any(run.folder == on_board and run.state == "running" for run in runs)
+
 
 OLDEST = timedelta(days=1)
 """What was measured longer ago is no answer to a command of now; ``pull`` fetches it."""
@@ -63,11 +102,8 @@ def left_run(
     cut short, answers nothing.
     """
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
-        mark = RunHolder.read(run.mark)
         if (
-            mark is not None
-            and mark.fingerprint == fingerprint
-            and mark.was_left_here()
+            _was_left(run, fingerprint)
             and run.state in (("running",) if is_service else ("running", "ended"))
             and not run.stopped
             and not run.collected
@@ -83,12 +119,13 @@ def cut_runs(runs: Sequence[StoredRun], fingerprint: str) -> list[StoredRun]:
     return [
         run
         for run in runs
-        if run.state == "interrupted"
-        and (mark := RunHolder.read(run.mark)) is not None
-        and mark.fingerprint == fingerprint
-        and mark.was_left_here()
-        and not is_here(run.id)
+        if run.state == "interrupted" and _was_left(run, fingerprint) and not is_here(run.id)
     ]
+
+
+def _was_left(run: StoredRun, fingerprint: str) -> bool:
+    mark = run.mark
+    return mark is not None and mark.fingerprint == fingerprint and mark.was_left_here()
 
 
 def _is_recent(run_id: str, now: datetime) -> bool:

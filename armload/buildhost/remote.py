@@ -47,9 +47,9 @@ from armload.core.shell import quote, render
 from armload.deploy.clean import delete_folders
 from armload.deploy.follow import ProgressUpdate, follow, stop
 from armload.deploy.launch import launch
+from armload.deploy.space import ask_space
 from armload.deploy.stored import StoredRun, list_runs
 from armload.deploy.transfer import push
-from armload.deploy.upload import ask_space
 
 
 def pack(source: Path, archive: Path, progress: Progress) -> None:

@@ -12,11 +12,12 @@ from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import call, render
 from armload.core.values import Value
+from armload.deploy.claims import SERVING
 from armload.deploy.holder import RunMark, this_process
 from armload.deploy.layout import PROGRAM_FOLDER
-from armload.deploy.lease import RENEW_EVERY_S, SERVING, TERM_S, Lease
+from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
 from armload.deploy.retry import patiently
-from armload.deploy.upload import refusal
+from armload.deploy.space import refusal
 
 
 def check_governor(host: Host, wanted: str) -> None:

@@ -21,8 +21,8 @@ from armload.build.binary import Binary
 from armload.build.shelf import ShelvedBuild
 from armload.conversion.checkpoints.converting import Converted
 from armload.core.values import ValueList
+from armload.deploy.claims import Claim
 from armload.deploy.clean import Cleaned
-from armload.deploy.lease import Claim
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.sides import Tradeoff
 from armload.models.model_summary import ModelSummary

@@ -15,7 +15,7 @@ from armload.boards.board import Board, load_board
 from armload.boards.host import Host
 from armload.core.errors import BusyError, ConnectError, DataError
 from armload.core.progress import Progress, Silent
-from armload.deploy.lease import claims
+from armload.deploy.claims import claims
 from armload.engines import every
 from armload.report.table import run_table
 from armload.runs import store

@@ -26,9 +26,9 @@ from armload.core import errors
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Silent
 from armload.core.values import ValueList, as_json
+from armload.deploy.claims import Claim
 from armload.deploy.clean import BoardItem, Cleaned
 from armload.deploy.holder import this_process
-from armload.deploy.lease import Claim
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
 from armload.models.shape import load_shape

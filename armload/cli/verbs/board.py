@@ -60,8 +60,8 @@ def probe(options: BoardOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.workspace import data_names
+    from armload.deploy.claims import claims
     from armload.deploy.deployment import misfit_of_target
-    from armload.deploy.lease import claims
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_table
 
@@ -220,8 +220,8 @@ def release(options: ReleaseOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.deploy.lease import Claim
-    from armload.deploy.lease import release as end_lease
+    from armload.deploy.claims import Claim
+    from armload.deploy.claims import release as end_lease
 
     chosen = load_board(options.board)
     ended: tuple[Claim, ...] = ()

@@ -24,7 +24,7 @@ from armload.core.values import ValueList
 from armload.deploy.claims import Claim
 from armload.deploy.clean import Cleaned
 from armload.evaluation.harness.evaluating import HarnessResult
-from armload.evaluation.sides import Tradeoff
+from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
 from armload.report.boards import ProbedBoard, StoppedBoard

@@ -10,8 +10,8 @@ import pytest
 
 from armload.core.errors import TransferError
 from armload.core.progress import Silent
-from armload.deploy.collect import Arrived, Receiver
 from armload.deploy.holder import RunMark, this_process
+from armload.deploy.receiver import Arrived, Receiver
 from armload.deploy.stored import parse_runs
 
 RUNS = PurePosixPath("/data/armload/runs")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from armload.analysis.run import Run
 from armload.core.progress import Progress, Silent
-from armload.deploy.stored import StoredRun
+from armload.deploy.board_runs import StoredRun
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.pipeline import Underway
 from armload.runs.session import Connection

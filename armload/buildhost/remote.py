@@ -44,11 +44,11 @@ from armload.core.errors import (
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
+from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.clean import delete_folders
 from armload.deploy.follow import ProgressUpdate, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.space import ask_space
-from armload.deploy.stored import StoredRun, list_runs
 from armload.deploy.transfer import push
 
 

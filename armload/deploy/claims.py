@@ -15,9 +15,9 @@ from armload.boards.host import Host
 from armload.core.errors import BusyError
 from armload.core.shell import call
 from armload.core.values import Value, parse_json, whole_number
+from armload.deploy.board_runs import list_runs
 from armload.deploy.holder import LeaseHolder, this_process
 from armload.deploy.layout import Layout
-from armload.deploy.stored import list_runs
 
 SERVING = "serving"
 """Follows the id of a run that ends only when it is stopped."""

@@ -14,9 +14,9 @@ from armload.core.errors import BoardError, TransferError
 from armload.core.progress import Progress
 from armload.core.shell import join, quote, render
 from armload.core.values import Value
+from armload.deploy.board_runs import check_name
 from armload.deploy.lease import leased
 from armload.deploy.retry import patiently
-from armload.deploy.stored import check_name
 
 DEFAULT_UNUSED_DAYS = 30.0
 DAY_S = 86_400

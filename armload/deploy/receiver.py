@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from armload.core.errors import TransferError
 from armload.core.progress import ProgressStep
 from armload.core.values import Value, whole_number
+from armload.deploy.board_runs import check_name
 from armload.deploy.layout import PROGRAM_FOLDER, RUN_FILES
-from armload.deploy.stored import check_name
 
 
 class Arrived(Value):

@@ -15,10 +15,10 @@ from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
+from armload.deploy.board_runs import list_runs, mark_collected
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
-from armload.deploy.stored import list_runs, mark_collected
 from armload.engines.every import RESULTS
 from armload.engines.job import Job
 from armload.runs import store

@@ -10,11 +10,11 @@ from pathlib import PurePosixPath
 from armload.core.errors import ArmloadError, BoardError, DataError, TransferError
 from armload.core.ids import begun
 from armload.core.progress import Progress
+from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
 from armload.deploy.retry import patiently
-from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.engine import Engine
 from armload.engines.job import Job
 from armload.runs.fetch import fetch, tell_it_is_fetched

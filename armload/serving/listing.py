@@ -14,12 +14,12 @@ from armload.core.errors import BusyError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
 from armload.core.values import Value, parse_json
+from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import attend
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
-from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan

@@ -10,9 +10,9 @@ import pytest
 
 from armload.core.errors import TransferError
 from armload.core.progress import Silent
+from armload.deploy.board_runs import parse_runs
 from armload.deploy.holder import RunMark, this_process
 from armload.deploy.receiver import Arrived, Receiver
-from armload.deploy.stored import parse_runs
 
 RUNS = PurePosixPath("/data/armload/runs")
 OUTSIDE = ["../escaped", "/etc/escaped", "a/b", "..", ".", "a/", "", "a\0b"]

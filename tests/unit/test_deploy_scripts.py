@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def test_no_script_ends_where_a_file_cannot_be_opened(script: Path) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_every_shell_reads_every_function_with_those_that_it_needs(shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
     for name in FUNCTIONS:
         lines = call(name).splitlines()
         assert lines[-1] == name

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.virtual.process import Started
+from armload.deploy.board_runs import StoredRun
 from armload.deploy.holder import RunMark, this_process
-from armload.deploy.stored import StoredRun
 from armload.runs import interruption as takeover
 from armload.runs.interruption import cut_runs, left_run
 

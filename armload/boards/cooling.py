@@ -9,7 +9,7 @@ from armload.boards.conditions import Sensor, hottest, read_sensors
 from armload.boards.host import Host
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
-from armload.core.shell import render
+from armload.core.shell import call
 
 LONGEST_WAIT_S = 900.0
 LOOK_EVERY_S = 2.0
@@ -50,9 +50,7 @@ def cool_down(
 
 
 def _hottest(host: Host) -> float:
-    return need_sensor(
-        host, read_sensors(host.run(render("temperatures.sh.j2", {})).text.splitlines())
-    )
+    return need_sensor(host, read_sensors(host.run(call("tell_temperatures")).text.splitlines()))
 
 
 def need_sensor(host: Host, sensors: Sequence[Sensor]) -> float:

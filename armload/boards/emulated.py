@@ -39,7 +39,7 @@ from armload.core.errors import ConnectError, MissingToolError, UsageError
 from armload.core.files import written_in
 from armload.core.locks import locked
 from armload.core.progress import Progress
-from armload.core.shell import render
+from armload.core.shell import join
 from armload.core.workspace import cache_folder
 
 _PROGRAM = "qemu-aarch64"
@@ -261,8 +261,8 @@ def _helper_settings(server: tuple[str, ...], folder: Path) -> dict[str, str]:
     for key, name in (("SshdSessionPath", "sshd-session"), ("SshdAuthPath", "sshd-auth")):
         if (libraries / name).exists():
             wrapper = folder / name
-            words = {"words": [*server[:-1], str(libraries / name)]}
-            wrapper.write_text(render("virtual/exec.sh.j2", words), encoding="utf-8")
+            words = join([*server[:-1], libraries / name])
+            wrapper.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
             wrapper.chmod(0o700)
             settings[key] = _quoted(wrapper)
     return settings

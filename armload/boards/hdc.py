@@ -258,7 +258,7 @@ class HdcHost:
                 )
             self._made = folder = PurePosixPath(found["folder"])
             values = {"folder": folder, "encoder": found["encoder"].split()}
-            self._sent(render("hdc.sh.j2", values).encode(), folder / "frame")
+            self._sent(render("board/hdc.sh.j2", values).encode(), folder / "frame")
             self._ready = folder
         return self._ready
 

@@ -251,7 +251,7 @@ def probe_script(board: Board) -> str:
         "inside": INSIDE,
         "trial_bytes": TRIAL_BYTES,
     }
-    return render("probe.sh.j2", values)
+    return render("board/probe.sh.j2", values)
 
 
 def parse_probe(output: bytes, board_name: str, errors: bytes = b"") -> Probe:

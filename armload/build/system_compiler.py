@@ -138,7 +138,7 @@ def words_for(kind: SystemCompilerName, target: Target) -> Words:
 
 def asking_script(words: Words) -> str:
     """Return the shell script whose output ``read_machine`` reads."""
-    return render("compiler.sh.j2", {"c": words.c, "cxx": words.cxx})
+    return render("build/compiler.sh.j2", {"c": words.c, "cxx": words.cxx})
 
 
 def read_machine(output: str) -> Machine:

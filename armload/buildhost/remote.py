@@ -44,11 +44,12 @@ from armload.core.errors import (
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
+from armload.deploy.board_runs import StoredRun, list_runs
+from armload.deploy.clean import delete_folders
 from armload.deploy.follow import ProgressUpdate, follow, stop
 from armload.deploy.launch import launch
-from armload.deploy.stored import StoredRun, list_runs
+from armload.deploy.space import ask_space
 from armload.deploy.transfer import push
-from armload.deploy.upload import ask_space
 
 
 def pack(source: Path, archive: Path, progress: Progress) -> None:
@@ -187,7 +188,7 @@ class RemoteWorkshop:
         linked = {name: self._fetched(order, name, sums, progress) for name in order.programs}
         runs = [stored.folder for stored in self._runs(order.work_id)]
         # A run without its tree would be taken for a build that has programs to fetch.
-        self._host.run(render("delete_folders.sh.j2", {"folders": [*runs, self._tree(order)]}))
+        delete_folders(self._host, [*runs, self._tree(order)])
         return linked
 
     def _tree(self, order: BuildRequest) -> PurePosixPath:
@@ -208,7 +209,7 @@ class RemoteWorkshop:
             except BoardError as error:
                 raise BoardError(error.message, self._make_room()) from error
             with progress.step(f"Unpacking on {self.name}"):
-                script = render("unpack.sh.j2", {"folder": parts, "archive": packed})
+                script = render("build/unpack.sh.j2", {"folder": parts, "archive": packed})
                 done = self._host.run(script, timeout_s=UNPACKING_LIMIT_S)
             if done.status != 0:
                 reason = done.stderr.decode("utf-8", "replace").strip()
@@ -243,7 +244,7 @@ class RemoteWorkshop:
             ccache=ccache,
         )
         script = render(
-            "build.sh.j2",
+            "build/compile.sh.j2",
             {
                 "environment": list(environment(compiler, tree, ccache=ccache).items()),
                 "nice": ["nice", "-n", self._nice] if self._nice and self._machine.has_nice else [],

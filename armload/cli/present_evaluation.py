@@ -14,6 +14,7 @@ from armload.core.errors import DifferentError, RunError, UsageError
 from armload.core.progress import Labelled
 from armload.core.values import counted
 from armload.engines.answers import Answer
+from armload.evaluation.disagreements import Disagreement, disagreements
 from armload.evaluation.evaluating import Note, evaluate_on
 from armload.evaluation.grading.every import check_grader
 from armload.evaluation.harness.evaluating import PREFIX, evaluate_with_harness
@@ -23,13 +24,7 @@ from armload.evaluation.logits.computing import compute_logits, read_prompts
 from armload.evaluation.logits.rows import TOO_LONG, logits_called, logits_of_run
 from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import (
-    AccuracyPoint,
-    Disagreement,
-    disagreements,
-    is_right,
-    points_of,
-)
+from armload.evaluation.results import AccuracyPoint, is_right, points_of
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.find import model_called
 from armload.report.evaluation.document import (

@@ -17,10 +17,9 @@ from armload.core.errors import RunError
 from armload.core.files import content, written_in
 from armload.core.locks import locked
 from armload.core.progress import Progress
-from armload.core.shell import render
 from armload.core.workspace import runs_folder
+from armload.deploy.clean import delete_folders
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
 from armload.engines.model_program import InPlace, ModelTool, ToolPlan
 from armload.models.model import Model
 from armload.runs.pipeline import execute
@@ -116,10 +115,7 @@ def carry_out(
     kept = place / "run"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.move(folder, kept)
-    connection = source.where.connection
-    # Nobody's run: pull would fetch it.
-    values = {"folders": [source.layout.run(run.id)]}
-    patiently(lambda: connection.host.run(render("delete_folders.sh.j2", values)))
+    delete_folders(source.where.connection.host, [source.layout.run(run.id)])
     return run
 
 

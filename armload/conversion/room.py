@@ -12,8 +12,8 @@ from armload.core.files import free_space
 from armload.core.values import format_bytes
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.deploy.transfer import what_is_stored
-from armload.deploy.upload import SPARE_BYTES, ask_space
+from armload.deploy.space import SPARE_BYTES, ask_space
+from armload.deploy.upload import what_is_stored
 from armload.models.file_types import TENSOR_TYPES
 from armload.models.header import Header
 from armload.models.metadata import EMBEDDING, OUTPUT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,15 +32,48 @@ def pip_install(*words: str) -> str:
 def render(template: str, values: Mapping[str, object]) -> str:
     """Fill ``deploy/<template>``; every value that is printed is quoted for the shell.
 
-    A list is printed as its quoted words. A template that names an unknown value fails.
+    A list is printed as its quoted words. A template that names an unknown value fails. The
+    functions of ``deploy/functions.sh`` that the script uses come before it.
     """
-    return _environment().get_template(template).render(values)
+    return _with_functions(_environment().get_template(template).render(values))
+
+
+def call(function: str, *words: str | int | PurePath) -> str:
+    """Return the script that calls one of ``deploy/functions.sh`` with these words, quoted."""
+    if function not in _functions():
+        raise LookupError(f"deploy/functions.sh has no function {function}")
+    return _with_functions(join([function, *map(str, words)]) + "\n")
 
 
 def _quoted(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return join([str(word) for word in value])
     return quote(str(value))
+
+
+def _with_functions(script: str) -> str:
+    functions, used = _functions(), set[str]()
+    found = _names_in(script)
+    while found:
+        used |= found
+        found = {other for name in found for other in _names_in(functions[name])} - used
+    return "".join(text for name, text in functions.items() if name in used) + script
+
+
+def _names_in(script: str) -> set[str]:
+    """Return the library's functions that a script names; a mere word of that name costs bytes."""
+    return _functions().keys() & set(re.findall(r"(?<![\w./$-])\w+(?![\w./=-])", script))
+
+
+@functools.cache
+def _functions() -> Mapping[str, str]:
+    """Return the text of each function of the library without its comments, by its name."""
+    from armload.core.workspace import data_path
+
+    library = data_path("deploy", "functions.sh").read_text(encoding="utf-8")
+    code = re.sub(r"(?m)^ *#.*\n", "", library)
+    function = r"(?m)^(\w+)\(\) (?:\{ .* \}|[{(]\n(?:.*\n)*?[)}])\n"
+    return {each[1]: each[0] for each in re.finditer(function, code)}
 
 
 @functools.cache

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
+from armload.boards.board import Board
+from armload.boards.connect import connect, is_blank
 from armload.boards.host import Host
 from armload.core.errors import BoardError, TransferError
-from armload.core.shell import render
+from armload.core.progress import Progress
+from armload.core.shell import join, quote, render
 from armload.core.values import Value
-from armload.deploy.stored import check_name
+from armload.deploy.board_runs import check_name
+from armload.deploy.lease import leased
+from armload.deploy.retry import patiently
 
 DEFAULT_UNUSED_DAYS = 30.0
 DAY_S = 86_400
@@ -51,6 +56,60 @@ class Selection(Value):
     unused_days: float = DEFAULT_UNUSED_DAYS
 
 
+class Cleaned(Value):
+    """What was removed from a board, and what was left there."""
+
+    removed: tuple[BoardItem, ...]
+    kept: tuple[BoardItem, ...]
+    freed_bytes: int
+
+
+def clean(
+    board: Board,
+    selection: Selection,
+    progress: Progress,
+    *,
+    agreed: Callable[[Sequence[BoardItem]], bool],
+    wait_s: float,
+) -> Cleaned:
+    """Remove what may go; the lease keeps runs and copies away meanwhile.
+
+    Args:
+        agreed: is shown the list first, and asked.
+
+    Raises:
+        ArmloadError: the board does not answer, is in use, or cannot remove something.
+    """
+    if is_blank(board, progress):
+        return Cleaned(removed=(), kept=(), freed_bytes=0)
+    host = connect(board, progress)
+    try:
+        found = contents(host, board.workdir)
+        chosen = removable(found, selection)
+        if not chosen or not agreed(chosen):
+            return Cleaned(removed=(), kept=found, freed_bytes=0)
+        with leased(
+            host,
+            board.workdir,
+            progress,
+            wait_s=wait_s,
+            beside=lambda: connect(board, progress),
+        ):
+            # While a person thought, or somebody else had the board, it may have changed.
+            found = contents(host, board.workdir)
+            names = {entry.name for entry in chosen}
+            gone = [entry for entry in removable(found, selection) if entry.name in names]
+            with progress.step(f"Cleaning {board.name}"):
+                remove(host, board.workdir, gone)
+        return Cleaned(
+            removed=tuple(gone),
+            kept=tuple(entry for entry in found if entry not in gone),
+            freed_bytes=sum(entry.size_bytes or 0 for entry in gone),
+        )
+    finally:
+        host.close()
+
+
 def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
     """List what lies in a work folder.
 
@@ -59,7 +118,7 @@ def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
         TransferError: its answer makes no sense.
     """
     now_s = int(time.time())
-    script = render("contents.sh.j2", {"workdir": workdir, "now_s": now_s})
+    script = render("files/contents.sh.j2", {"workdir": workdir, "now_s": now_s})
     lines = host.run(script, timeout_s=_LONGEST_REMOVAL_S).text.splitlines()
     return parse_contents(lines, now_s=now_s, board_name=host.name)
 
@@ -106,12 +165,24 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> 
     """
     if not entries:
         return
-    names = [str(entry.name) for entry in entries]
-    script = render("clean.sh.j2", {"workdir": workdir, "names": names})
+    script = f"cd {quote(workdir)} && {_removal([entry.name for entry in entries])}"
     done = host.run(script, timeout_s=_LONGEST_REMOVAL_S)
     if done.status != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()
         raise BoardError(f"{host.name}: some files could not be removed: {reason}.")
+
+
+def delete_folders(host: Host, folders: Sequence[PurePosixPath]) -> None:
+    """Delete folders of runs that are nobody's: ``pull`` would fetch them.
+
+    Raises:
+        ConnectError: the board stayed away.
+    """
+    patiently(lambda: host.run(_removal(folders)))
+
+
+def _removal(folders: Sequence[PurePosixPath]) -> str:
+    return join(["rm", "-rf", "--", *folders])
 
 
 def _entry(words: Sequence[str], now_s: int) -> BoardItem:

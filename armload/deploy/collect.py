@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -15,19 +14,11 @@ from armload.core.errors import BoardError, ConnectError, TransferError
 from armload.core.files import sha256_of, write_whole
 from armload.core.progress import Progress, ProgressStep, Silent
 from armload.core.shell import render
-from armload.core.values import Value, counted, format_bytes, whole_number
+from armload.core.values import counted, format_bytes
 from armload.deploy.launch import JOB_MARK
-from armload.deploy.layout import PROGRAM_FOLDER
+from armload.deploy.layout import PROGRAM_FOLDER, RUN_FILES
+from armload.deploy.receiver import Arrived, Receiver, fetch_again, part_of
 from armload.deploy.retry import Retry, patiently
-from armload.deploy.stored import check_name
-
-RUN_FILES = (
-    *("after", "beat", "birth", "boot_id", "cache", "collected", "exit", "finished", "full"),
-    *("governors", "limit", "mark", "memory", "oom", "pid", "port", "processes", "restored"),
-    *("run.log", "run.sh", "stderr", "stderr.1", "stdout", "stopped", "swapped", "trace.jsonl"),
-    *("trace.jsonl.1", "unattended", "unleased", "uses", "watched", "wrapper"),
-)
-"""What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 
 MOST_FILES = 250
 MOST_BYTES = 1_000_000_000
@@ -39,22 +30,6 @@ _SILENCE_S = 300.0  # a slow board makes checksums of large files in silence
 _SCRIPT = "run.sh"
 _RESUMED_FROM_BYTES = 1 << 20
 """Shorter files are sent again in full after a dropped connection."""
-
-
-class Arrived(Value):
-    """What a board sent of a run.
-
-    Attributes:
-        sizes: lengths of the files, by their names.
-        sums: their SHA-256 on the board; empty where it has no tool for that.
-        left: how many files were not sent.
-        examples: names of some of these.
-    """
-
-    sizes: Mapping[str, int]
-    sums: Mapping[str, str]
-    left: int = 0
-    examples: tuple[str, ...] = ()
 
 
 def collect(
@@ -90,21 +65,21 @@ def collect(
         arrived = _fetched(host, run_folder, local_folder, step, (*RUN_FILES, *results))
         sums = arrived.sums or _read_again(host, run_folder, arrived.sizes, step)
     for name in arrived.sizes:
-        part = local_folder / _part_of(name)
+        part = local_folder / part_of(name)
         if sums.get(name) != sha256_of(part):
             part.unlink()
             raise TransferError(
                 f"{host.name}: {run_folder / name} differs from its copy on the board: the "
                 "transfer is damaged.",
-                _again(host.name),
+                fetch_again(host.name),
             )
     for name in arrived.sizes:
-        part = local_folder / _part_of(name)
+        part = local_folder / part_of(name)
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         (local_folder / name).parent.mkdir(parents=True, exist_ok=True)
         part.replace(local_folder / name)
-    shutil.rmtree(local_folder / _part_of(PROGRAM_FOLDER), ignore_errors=True)
+    shutil.rmtree(local_folder / part_of(PROGRAM_FOLDER), ignore_errors=True)
     if _SCRIPT in arrived.sizes:
         _, _, job = (local_folder / _SCRIPT).read_bytes().rpartition(b"\n" + JOB_MARK)
         write_whole(local_folder / "job.json", job)
@@ -139,7 +114,9 @@ def _fetched(
         receiver = Receiver(local, parts, host.name, step, known)
         stderr = bytearray()
         try:
-            for stream, data in host.stream(render("collect.sh.j2", values), silence_s=_SILENCE_S):
+            for stream, data in host.stream(
+                render("run/collect.sh.j2", values), silence_s=_SILENCE_S
+            ):
                 patience.heard()
                 if stream == "stdout":
                     receiver.take(data)
@@ -154,12 +131,6 @@ def _fetched(
         return receiver.done()
 
     return patiently(attempt, patience)
-
-
-def _part_of(name: str) -> PurePosixPath:
-    """Return where a file grows in a run's folder here: beside its place, which is kept whole."""
-    first, *rest = PurePosixPath(name).parts
-    return PurePosixPath(f".{first}.part", *rest)
 
 
 def _parts_in(local: Path) -> dict[str, int]:
@@ -187,166 +158,5 @@ def _sum_of(host: Host, path: PurePosixPath) -> str:
     return digest.hexdigest()
 
 
-class Receiver:
-    """Takes what the collecting script sends, piece by piece, and writes the files.
-
-    Args:
-        folder: where they grow, each beside its place.
-        parts: how much of some of them is there.
-        known: names that a file may have outside of the program's folder.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        parts: Mapping[str, int],
-        board_name: str,
-        step: ProgressStep,
-        known: Sequence[str] = RUN_FILES,
-    ) -> None:
-        self.sizes: dict[str, int] = {}
-        self._known = known
-        self._left = 0
-        self._examples: list[str] = []
-        self._folder = folder
-        self._parts = parts
-        self._board_name = board_name
-        self._step = step
-        self._rest = b""
-        self._in_listing = True
-        self._listed: list[tuple[str, str]] = []
-        self._awaited: list[tuple[str, int]] = []
-        self._sums: dict[str, str] = {}
-        self._complete = False
-        self._done_bytes = 0
-
-    def take(self, data: bytes) -> None:
-        """Take the next piece.
-
-        Raises:
-            TransferError: it makes no sense, or names a file outside of the folder.
-        """
-        self._rest += data
-        try:
-            if self._in_listing:
-                self._take_listing()
-            if not self._in_listing:
-                self._take_bytes()
-        except ValueError as error:
-            raise TransferError(
-                f"{self._board_name}: the fetched run cannot be read: {error}.",
-                _again(self._board_name),
-            ) from error
-
-    @property
-    def listed(self) -> bool:
-        """Whether there was anything."""
-        return bool(self._listed)
-
-    def done(self) -> Arrived:
-        """Return what has arrived.
-
-        Raises:
-            TransferError: it was cut short.
-        """
-        self.close()
-        if not self._complete:
-            raise TransferError(
-                f"{self._board_name}: the fetched run's files are truncated, or changed during "
-                "the transfer.",
-                _again(self._board_name),
-            )
-        return Arrived(
-            sizes=self.sizes, sums=self._sums, left=self._left, examples=tuple(self._examples)
-        )
-
-    def close(self) -> None:
-        """Drop what has been read in part."""
-        self._rest = b""
-
-    def _take_listing(self) -> None:
-        while self._in_listing and b"\n" in self._rest:
-            line, _, self._rest = self._rest.partition(b"\n")
-            if line == b"#bytes":
-                self._in_listing = False
-                self._begin_files()
-                return
-            word, _, rest = line.decode("utf-8", "surrogateescape").partition(" ")
-            if word == "#more":
-                self._left = whole_number(rest) or 0
-            elif word == "#left":
-                self._examples.append(rest)
-            elif word != "#":
-                self._listed.append((word, rest))
-
-    def _begin_files(self) -> None:
-        for length, name in self._listed:
-            self._check(name)
-            size = whole_number(length)
-            if size is None:
-                raise ValueError(f"{name[:200]!r} has no length")
-            self.sizes[name] = size
-        missing = sum(size - self._parts.get(name, 0) for name, size in self.sizes.items())
-        if missing > shutil.disk_usage(self._folder).free:
-            # Found out later, it would have filled the disk for every other run.
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
-        for name, size in self.sizes.items():
-            have = self._parts.get(name, 0)
-            if have > size:
-                (self._folder / _part_of(name)).unlink()
-                raise ValueError(f"{name} became shorter")
-            self._awaited.append((name, size - have))
-            if not have:
-                part = self._folder / _part_of(name)
-                part.parent.mkdir(parents=True, exist_ok=True)
-                part.write_bytes(b"")
-        self._awaited.reverse()
-        total = sum(self.sizes.values())
-        self._done_bytes = total - sum(left for _, left in self._awaited)
-        self._step.update(self._done_bytes, total=total)
-
-    def _take_bytes(self) -> None:
-        while self._awaited:
-            name, left = self._awaited[-1]
-            piece, self._rest = self._rest[:left], self._rest[left:]
-            if piece:
-                with (self._folder / _part_of(name)).open("ab") as file:
-                    file.write(piece)
-                self._done_bytes += len(piece)
-                self._step.update(self._done_bytes)
-            if len(piece) < left:
-                self._awaited[-1] = (name, left - len(piece))
-                return
-            self._awaited.pop()
-        while b"\n" in self._rest and not self._complete:
-            line, _, self._rest = self._rest.partition(b"\n")
-            if line == b"#sums":
-                continue
-            if line == b"#end":
-                self._complete = True
-            elif len(line) > 66 and line[64:65] == b" ":
-                name = line[66:].decode("utf-8", "surrogateescape")
-                self._sums[name] = line[:64].decode("ascii", "replace")
-            else:
-                raise ValueError("the files are truncated, or changed during the transfer")
-
-    def _check(self, name: str) -> None:
-        """Refuse a file that is not for this place, such as one that only this machine writes.
-
-        Raises:
-            ValueError: says which.
-        """
-        folder, *inside = name.split("/")
-        if inside and folder == PROGRAM_FOLDER:
-            for part in inside:
-                check_name(part)
-        elif name not in self._known:
-            raise ValueError(f"{name[:200]!r} is no file of a run")
-
-
 def _dots(arrived: Arrived) -> str:
     return ", …" if arrived.left > len(arrived.examples) else ""
-
-
-def _again(board_name: str) -> str:
-    return f"Fetch it again after the run has ended: armload pull --board {board_name}"

@@ -16,12 +16,13 @@ from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value
+from armload.deploy.claims import need_board
 from armload.deploy.layout import Layout
-from armload.deploy.lease import need_board
 from armload.deploy.payload import Payload
 from armload.deploy.retry import Retry, patiently
+from armload.deploy.space import need_space
 from armload.deploy.transfer import PATIENCE_S, deliver
-from armload.deploy.upload import Stored, Upload, need_space, parse_stored, stored_script
+from armload.deploy.upload import Stored, Upload, parse_stored, stored_script
 
 
 def own_program(

@@ -44,7 +44,7 @@ _UNREADABLE_STATUS = 74
 """Of programs that stream weights and can read no more of them (``armload_storage_error.c``)."""
 
 _NOT_STARTED_STATUS = 75
-"""Of a run that found another user on the board (``deploy/run.sh.j2``)."""
+"""Of a run that found another user on the board (``deploy/run/run.sh.j2``)."""
 
 _FULL_BELOW_BYTES = 64 << 10
 _MEMORY_GONE_BELOW = 0.1

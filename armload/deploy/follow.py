@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.values import whole_number
 from armload.deploy.exit_record import Cut
 from armload.deploy.retry import PATIENCE_S, Retry, patiently
@@ -98,7 +98,7 @@ def follow(
         CutShortError: the run left no exit status.
         RunError: there is no such run.
     """
-    command = render("follow.sh.j2", {"folder": run_folder})
+    command = render("run/follow.sh.j2", {"folder": run_folder})
     patience = Retry(patience_s)
     seen = FollowBuffer(keep)
 
@@ -129,14 +129,9 @@ def stop(host: Host, run_folder: PurePosixPath, *, finished: bool = False) -> No
     Raises:
         ConnectError: the board does not answer.
     """
-    patiently(
-        lambda: host.run(
-            render(
-                "stop.sh.j2", {"folder": run_folder, "mark": "finished" if finished else "stopped"}
-            ),
-            timeout_s=_LONGEST_STOP_S,
-        )
-    )
+    mark = "finished" if finished else "stopped"
+    script = render("run/stop.sh.j2", {"folder": run_folder, "mark": mark})
+    patiently(lambda: host.run(script, timeout_s=_LONGEST_STOP_S))
 
 
 def end_orphan(host: Host, run_folder: PurePosixPath) -> None:
@@ -145,7 +140,7 @@ def end_orphan(host: Host, run_folder: PurePosixPath) -> None:
     Raises:
         ConnectError: the board does not answer.
     """
-    host.run(render("orphan_end.sh.j2", {"folder": run_folder}))
+    host.run(call("end_orphan", run_folder))
 
 
 class FollowBuffer:

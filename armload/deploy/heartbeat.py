@@ -60,7 +60,7 @@ def attend(
         "look_only": look_only,
         "detach": detach,
     }
-    done = host.run(render("attend.sh.j2", values))
+    done = host.run(render("run/attend.sh.j2", values))
     first, _, log = done.stdout.partition(b"\n")
     words = first.decode("ascii", "replace").split()
     for condition in get_args(Condition):

@@ -10,12 +10,14 @@ from pathlib import PurePosixPath
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.values import Value
+from armload.deploy.claims import SERVING
+from armload.deploy.holder import RunMark, this_process
 from armload.deploy.layout import PROGRAM_FOLDER
-from armload.deploy.lease import RENEW_EVERY_S, SERVING, TERM_S, Lease
+from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
 from armload.deploy.retry import patiently
-from armload.deploy.upload import refusal
+from armload.deploy.space import refusal
 
 
 def check_governor(host: Host, wanted: str) -> None:
@@ -25,9 +27,7 @@ def check_governor(host: Host, wanted: str) -> None:
         BoardError: it has none at all, or not this one, or this user may not set it.
         ConnectError: it does not answer.
     """
-    policies = [
-        line.split(";") for line in host.run(render("governor_may.sh.j2", {})).text.splitlines()
-    ]
+    policies = [line.split(";") for line in host.run(call("tell_governors")).text.splitlines()]
     if not policies:
         raise BoardError(
             f"{host.name}: its kernel exposes no CPU frequency governors, so none can be set.",
@@ -91,7 +91,7 @@ def launch(
     time_limit_s: float,
     job: bytes,
     environment: Mapping[str, str] | None = None,
-    mark: str = "-",
+    fingerprint: str = "",
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
     uses: Sequence[PurePosixPath] = (),
@@ -111,7 +111,7 @@ def launch(
         time_limit_s: the board itself ends the program after that long, give or take a second.
         job: JSON that comes back as ``job.json`` with the run's files, whoever fetches them.
         environment: variables for the program.
-        mark: one word that the list of runs gives back.
+        fingerprint: a checksum over what decides the run, by which it is found again.
         lease: of the board; the run renews it while the program lives, and ends it then.
         renew_every_s: how often the run renews the lease.
         uses: folders that the program needs; they are noted as used now.
@@ -125,7 +125,7 @@ def launch(
         BoardError: the folder exists or cannot be made.
     """
     script = render(
-        "run.sh.j2",
+        "run/run.sh.j2",
         {
             "folder": run_folder,
             "program_folder": PROGRAM_FOLDER,
@@ -144,17 +144,18 @@ def launch(
             **(beforehand or Beforehand()).model_dump(),
         },
     )
+    mark = RunMark(fingerprint=fingerprint, holder=this_process())
     content = script.encode() + JOB_MARK + b" ".join(job.splitlines()) + b"\n"
 
     def start(*, again: bool) -> None:
         command = render(
-            "launch.sh.j2",
+            "run/launch.sh.j2",
             {
                 "runs": run_folder.parent,
                 "name": run_folder.name,
                 "program_folder": PROGRAM_FOLDER,
                 "size": len(content),
-                "mark": mark,
+                "mark": mark.word,
                 "again": again,
             },
         )

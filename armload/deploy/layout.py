@@ -10,6 +10,14 @@ PROGRAM_FOLDER = "files"
 """Of a run: the program works in it, so that nothing which it writes is taken for a file of ours.
 On this machine it has the same name."""
 
+RUN_FILES = (
+    *("after", "beat", "birth", "boot_id", "cache", "collected", "exit", "finished", "full"),
+    *("governors", "limit", "mark", "memory", "oom", "pid", "port", "processes", "restored"),
+    *("run.log", "run.sh", "stderr", "stderr.1", "stdout", "stopped", "swapped", "trace.jsonl"),
+    *("trace.jsonl.1", "unattended", "unleased", "uses", "watched", "wrapper"),
+)
+"""What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
+
 _DIGITS = 12
 _PROGRAMS, _MODELS = "bin", "models"
 

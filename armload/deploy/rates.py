@@ -86,7 +86,7 @@ def measure(
             "no_model": _NO_MODEL,
         }
         with progress.step(f"Measuring memory and storage of {board.name}"):
-            done = host.run(render("rates.sh.j2", values))
+            done = host.run(render("board/rates.sh.j2", values))
     except ConnectError:
         raise
     except ArmloadError as error:

@@ -4,118 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError, TransferError
-from armload.core.files import CHUNK_BYTES
 from armload.core.progress import Progress
-from armload.core.shell import render
+from armload.core.shell import join, render
 from armload.core.values import format_bytes
 from armload.deploy.retry import Retry, patiently
+from armload.deploy.space import need_space, refusal, why_refused
 from armload.deploy.upload import (
+    NO_TOOL,
     Stored,
     Upload,
-    need_space,
-    parse_stored,
-    refusal,
-    stored_script,
-    why_refused,
+    good_prefix_bytes,
+    patience_s,
+    what_is_stored,
 )
 from armload.models.model import BLOCK_BYTES, cached_checksums
-
-NO_TOOL = "none"
-"""What a board without any SHA-256 tool answers."""
-
-# Slow eMMC reads and writes some 10 MB/s at its worst; a minute covers the rest.
-_WORST_BYTES_PER_S = 5e6
-# A board syncs every second or so: what a power cut spoils is mostly within the last of these.
-_SPOILT_TAILS_BYTES = (0, 64 << 20, 256 << 20, 1 << 30, 4 << 30)
-
-
-def patience_s(size_bytes: int) -> float:
-    """Return how long a board may take to read or write so much."""
-    return 60 + size_bytes / _WORST_BYTES_PER_S
-
-
-def good_prefix_bytes(
-    host: Host,
-    upload: Upload,
-    part_bytes: int,
-    *,
-    known_good_bytes: int,
-    helper: PurePosixPath | None,
-) -> int:
-    """Return how many of the first bytes of an upload's part are as in the local file.
-
-    With the helper it is the longest good run of whole blocks, found in one reading. With a
-    board's own tools, which sum whole files only, a few lengths are tried. Where there is no
-    tool, all is taken for good: the check of the whole file decides.
-
-    Args:
-        part_bytes: length of the part; a file of that length lies there.
-        known_good_bytes: so many were found good since the first connection.
-        helper: our program on the board that sums blocks; none where it cannot run.
-
-    Raises:
-        ConnectError: the connection dropped.
-    """
-    length = min(part_bytes, upload.size_bytes)
-    if length == 0:
-        return 0
-    if helper is not None:
-        return _good_blocks_bytes(host, upload, min(known_good_bytes, length), length, helper)
-    for tail in _SPOILT_TAILS_BYTES:
-        candidate = length - tail
-        if candidate <= 0:
-            break
-        script = render("prefix.sh.j2", {"length": candidate, "path": upload.part, "helper": ""})
-        theirs = host.run(script, timeout_s=patience_s(candidate)).text
-        if theirs in {NO_TOOL, _sum(upload.local, candidate)}:
-            return candidate
-    return 0
-
-
-def _good_blocks_bytes(
-    host: Host, upload: Upload, known_good: int, length: int, helper: PurePosixPath
-) -> int:
-    good = known_good // BLOCK_BYTES * BLOCK_BYTES
-    script = render(
-        "blocks.sh.j2",
-        {
-            "helper": helper,
-            "block": BLOCK_BYTES,
-            "skip": good,
-            "length": length - good,
-            "path": upload.part,
-        },
-    )
-    theirs = host.run(script, timeout_s=patience_s(length - good)).text.split()
-    for their_sum, our_sum in zip(theirs, _block_sums(upload.local, good, length), strict=False):
-        if their_sum != our_sum:
-            break
-        good = min(good + BLOCK_BYTES, length)
-    return good
-
-
-def _block_sums(path: Path, begin: int, end: int) -> Iterator[str]:
-    with path.open("rb") as file:
-        file.seek(begin)
-        while begin < end and (block := file.read(min(BLOCK_BYTES, end - begin))):
-            yield hashlib.sha256(block).hexdigest()
-            begin += len(block)
-
-
-def _sum(path: Path, length: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while length > 0 and (chunk := file.read(min(CHUNK_BYTES, length))):
-            digest.update(chunk)
-            length -= len(chunk)
-    return digest.hexdigest()
-
 
 PATIENCE_S = 60.0
 """So long a board may be out of reach while a file is on its way there."""
@@ -158,16 +66,6 @@ def push(
     """
     upload = Upload(local=local, remote=remote, sha256=sha256, executable=executable)
     return deliver(host, upload, None, progress, helper=helper, patience_s=patience_s)
-
-
-def what_is_stored(host: Host, upload: Upload) -> Stored:
-    """Ask a board how much of an upload it has.
-
-    Raises:
-        ConnectError: it does not answer.
-    """
-    (stored,) = parse_stored([upload], host.run(stored_script([upload])).stdout)
-    return stored
 
 
 def deliver(
@@ -293,7 +191,7 @@ class _Delivery:
 
     def _keep_synced(self) -> None:
         values = {"part": self._upload.part, "token": secrets.token_hex(8)}
-        self._host.run(render("keep_synced.sh.j2", values))
+        self._host.run(render("files/keep_synced.sh.j2", values))
 
     def _explained(self, error: BoardError) -> BoardError:
         upload = self._upload
@@ -324,7 +222,7 @@ class _Delivery:
     def _accept(self, source: PurePosixPath, *, verified: bool) -> str:
         upload = self._upload
         script = render(
-            "accept.sh.j2",
+            "files/accept.sh.j2",
             {
                 "source": source,
                 "remote": upload.remote,
@@ -378,4 +276,4 @@ class _Delivery:
 
     def _remove(self, path: PurePosixPath) -> None:
         beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))
-        self._host.run(render("remove.sh.j2", {"paths": [path, *beside]}))
+        self._host.run(join(["rm", "-f", "--", path, *beside]))

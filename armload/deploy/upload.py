@@ -1,19 +1,18 @@
-"""A file to upload to a board, and the room for it there."""
+"""A file to upload to a board, and what of it is there already."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from armload.boards.folder import TRIAL_BYTES, free_bytes, mount_of, obstacle_in, read_obstacle
-from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host
-from armload.core.errors import BoardError
-from armload.core.shell import render
-from armload.core.values import Value, counted, format_bytes
-from armload.deploy.layout import Layout
+from armload.core.files import CHUNK_BYTES
+from armload.core.shell import call, join
+from armload.core.values import Value
+from armload.models.model import BLOCK_BYTES
 
 
 class Upload(Value):
@@ -56,7 +55,7 @@ class Stored(Value):
 
 def stored_script(uploads: Sequence[Upload]) -> str:
     """Return the script whose output ``parse_stored`` reads."""
-    return render("stored.sh.j2", {"files": uploads})
+    return call("tell_stored", *(upload.remote for upload in uploads))
 
 
 def parse_stored(uploads: Sequence[Upload], output: bytes) -> tuple[Stored, ...]:
@@ -81,145 +80,94 @@ def _stored(upload: Upload, lines: Iterator[str]) -> Stored:
     return Stored(state="absent")
 
 
-SPARE_BYTES = 4 << 20
-"""Left free on the board, for the run's own files."""
-
-_LISTED_IN = 512
-"""File systems without extents list a file's blocks in one of 1024, or of 256 where they are small;
-f2fs lists them, and btrfs their checksums, in one of 1000."""
-
-_WORTH_NAMING_BYTES = 1 << 20
-_MOST_NAMED = 3
-
-
-class FreeSpace(Value):
-    """What a board says of its storage.
-
-    Attributes:
-        free_bytes: none when it has no tool that says it.
-        advice: what to do when that is too little.
-    """
-
-    free_bytes: int | None
-    advice: str
-
-    def need(self, host: Host, names: str, workdir: PurePosixPath, wanted_bytes: int) -> None:
-        """Make sure that so much fits, beside what a run itself writes.
-
-        Raises:
-            BoardError: it does not; the figures that it gives add up.
-        """
-        kept_bytes = SPARE_BYTES + wanted_bytes // _LISTED_IN
-        if self.free_bytes is None or wanted_bytes + kept_bytes <= self.free_bytes:
-            return
-        missing = wanted_bytes + kept_bytes - self.free_bytes
-        raise BoardError(
-            f"{host.name}: no space for {names}: {format_bytes(self.free_bytes)} free in "
-            f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(kept_bytes)} kept "
-            f"free for the file system and the run's own files make {format_bytes(missing)} "
-            "missing.",
-            self.advice,
-        )
-
-
-def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) -> None:
-    """Make the uploads' folders, and make sure that what is missing of all of them fits.
+def what_is_stored(host: Host, upload: Upload) -> Stored:
+    """Ask a board how much of an upload it has.
 
     Raises:
-        BoardError: it does not, or a folder cannot be made or written.
+        ConnectError: it does not answer.
+    """
+    (stored,) = parse_stored([upload], host.run(stored_script([upload])).stdout)
+    return stored
+
+
+NO_TOOL = "none"
+"""What a board without any SHA-256 tool answers."""
+
+# Slow eMMC reads and writes some 10 MB/s at its worst; a minute covers the rest.
+_WORST_BYTES_PER_S = 5e6
+# A board syncs every second or so: what a power cut spoils is mostly within the last of these.
+_SPOILT_TAILS_BYTES = (0, 64 << 20, 256 << 20, 1 << 30, 4 << 30)
+
+
+def patience_s(size_bytes: int) -> float:
+    """Return how long a board may take to read or write so much."""
+    return 60 + size_bytes / _WORST_BYTES_PER_S
+
+
+def good_prefix_bytes(
+    host: Host,
+    upload: Upload,
+    part_bytes: int,
+    *,
+    known_good_bytes: int,
+    helper: PurePosixPath | None,
+) -> int:
+    """Return how many of the first bytes of an upload's part are as in the local file.
+
+    With the helper it is the longest good run of whole blocks, found in one reading. With a
+    board's own tools, which sum whole files only, a few lengths are tried. Where there is no
+    tool, all is taken for good: the check of the whole file decides.
+
+    Args:
+        part_bytes: length of the part; a file of that length lies there.
+        known_good_bytes: so many were found good since the first connection.
+        helper: our program on the board that sums blocks; none where it cannot run.
+
+    Raises:
         ConnectError: the connection dropped.
     """
-    lacking = {
-        upload: upload.size_bytes - min(state.part_bytes, upload.size_bytes)
-        for upload, state in zip(uploads, stored, strict=True)
-        if state.state in {"part", "absent"}
-    }
-    if not lacking:
-        return
-    space = ask_space(host, list(dict.fromkeys(upload.remote.parent for upload in lacking)))
-    workdir = Layout.around(uploads[0].remote).workdir
-    space.need(host, _named(list(lacking)), workdir, sum(lacking.values()))
+    length = min(part_bytes, upload.size_bytes)
+    if length == 0:
+        return 0
+    if helper is not None:
+        return _good_blocks_bytes(host, upload, min(known_good_bytes, length), length, helper)
+    for tail in _SPOILT_TAILS_BYTES:
+        candidate = length - tail
+        if candidate <= 0:
+            break
+        script = call("sum_of_first", candidate, upload.part)
+        theirs = host.run(script, timeout_s=patience_s(candidate)).text
+        if theirs in {NO_TOOL, _sum(upload.local, candidate)}:
+            return candidate
+    return 0
 
 
-def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> FreeSpace:
-    """Make folders below one work folder, and say how much room is left there.
-
-    Raises:
-        BoardError: a folder cannot be made or written.
-        ConnectError: the connection dropped.
-    """
-    workdir = Layout.around(folders[0]).workdir
-    done = host.run(render("space.sh.j2", {"folders": folders, "workdir": workdir}))
-    if done.status != 0:
-        complaint = f"{folders[0]} cannot be written"
-        raise refusal(host, folders[0], complaint, reason(done.stderr), workdir)
-    parts = parts_of(done.text)
-    mount = mount_of(PurePosixPath(next(iter(parts.get("place", ())), "/")), parts["mounts"])
-    return FreeSpace(
-        free_bytes=free_bytes(parts["df"], mount.filesystem if mount else None),
-        advice=_what_to_free(parts.get("used", ()), workdir),
-    )
+def _good_blocks_bytes(
+    host: Host, upload: Upload, known_good: int, length: int, helper: PurePosixPath
+) -> int:
+    good = known_good // BLOCK_BYTES * BLOCK_BYTES
+    which = ["-b", BLOCK_BYTES, "-s", good, "-n", length - good]
+    script = join([helper, *map(str, which), upload.part])
+    theirs = host.run(script, timeout_s=patience_s(length - good)).text.split()
+    for their_sum, our_sum in zip(theirs, _block_sums(upload.local, good, length), strict=False):
+        if their_sum != our_sum:
+            break
+        good = min(good + BLOCK_BYTES, length)
+    return good
 
 
-class Refused(Value):
-    """Why something could not be written on a board.
-
-    Attributes:
-        words: the reason.
-        remedy: what to do; empty where only the board's tools gave a reason.
-    """
-
-    words: str
-    remedy: str
+def _block_sums(path: Path, begin: int, end: int) -> Iterator[str]:
+    with path.open("rb") as file:
+        file.seek(begin)
+        while begin < end and (block := file.read(min(BLOCK_BYTES, end - begin))):
+            yield hashlib.sha256(block).hexdigest()
+            begin += len(block)
 
 
-def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePosixPath) -> Refused:
-    """Ask a board why something could not be written.
-
-    The words of its tools vary, and may be in its own language: so it is tried.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
-    values = {"folder": folder, "workdir": workdir, "trial_bytes": TRIAL_BYTES}
-    try:
-        parts = parts_of(host.run(render("refused.sh.j2", values)).text)
-    except BoardError:  # where a way to the board needs room there for each question
-        parts = {}
-    mounts = parts.get("mounts", ())
-    obstacle = read_obstacle(parts.get("obstacle", ()), mounts) or obstacle_in(folder, output)
-    if obstacle is None:
-        return Refused(words=output.rstrip("."), remedy="")
-    is_full = obstacle.kind == "full"
-    remedy = (
-        _what_to_free(parts.get("used", ()), workdir) if is_full else obstacle.remedy(host.name)
-    )
-    return Refused(words=obstacle.words, remedy=remedy)
-
-
-def refusal(
-    host: Host, folder: PurePosixPath, complaint: str, output: str, workdir: PurePosixPath
-) -> BoardError:
-    """Return the error for what could not be written; arguments and errors as ``why_refused``."""
-    why = why_refused(host, folder, output, workdir)
-    return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
-
-
-def _named(uploads: Sequence[Upload]) -> str:
-    largest = sorted(uploads, key=lambda upload: upload.size_bytes, reverse=True)[:_MOST_NAMED]
-    names = [f"{upload.remote.name} ({format_bytes(upload.size_bytes)})" for upload in largest]
-    more = len(uploads) - len(largest)
-    return " and ".join([*names, *([counted(more, "more file")] if more else [])])
-
-
-def _what_to_free(used: Sequence[str], workdir: PurePosixPath) -> str:
-    sizes = []
-    for line in used:
-        kib, _, name = line.partition("\t")
-        if kib.isdigit() and name and int(kib) * 1024 >= _WORTH_NAMING_BYTES:
-            sizes.append((int(kib) * 1024, workdir / name))
-    largest = sorted(sizes, reverse=True)[:3]
-    if not largest:
-        return "armload's own files there are small; free other space, or set another 'workdir'."
-    named = ", ".join(f"{path} ({format_bytes(size)})" for size, path in largest)
-    return f"armload's largest folders there, if you no longer need them: {named}."
+def _sum(path: Path, length: int) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while length > 0 and (chunk := file.read(min(CHUNK_BYTES, length))):
+            digest.update(chunk)
+            length -= len(chunk)
+    return digest.hexdigest()

@@ -4,59 +4,16 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from armload.analysis.accuracy import Accuracy, accuracy_of
 from armload.analysis.run import Run
 from armload.core.values import Value, counted
 from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
 from armload.evaluation.grading.every import grade
-from armload.evaluation.grading.grade import Grade
+from armload.evaluation.grading.likelihood import grade_choices
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.record import AnswerSource, Evaluation, EvaluationFolder, Part
-
-
-class ChoiceGrade(Value):
-    """What a model chose, by two measures.
-
-    Attributes:
-        chosen: letter of the choice with the largest log-likelihood.
-        chosen_norm: of the one with the largest log-likelihood per character.
-        acc, acc_norm: whether they are right.
-    """
-
-    chosen: str
-    chosen_norm: str
-    acc: bool
-    acc_norm: bool
-
-
-def grade_choices(question: Question, log_likelihoods: Sequence[float]) -> ChoiceGrade:
-    """Grade a question from the log-likelihoods of its choices.
-
-    They are those of task type ``multiple_choice`` in lm-evaluation-harness 0.4.13: the length of
-    a choice is in characters (code points), without the delimiter before it, although the
-    log-likelihood includes the delimiter. Of equal choices the first counts.
-
-    Args:
-        log_likelihoods: of each choice, the sum over its tokens.
-
-    Raises:
-        ValueError: there is not one for each choice.
-        DataError: the question has no choices.
-    """
-    right = LETTERS[question.right_choice]
-    pairs = list(zip(log_likelihoods, question.choices, strict=True))
-    chosen = _first_largest([total for total, _ in pairs])
-    chosen_norm = _first_largest([total / len(choice) for total, choice in pairs])
-    return ChoiceGrade(
-        chosen=chosen, chosen_norm=chosen_norm, acc=chosen == right, acc_norm=chosen_norm == right
-    )
-
-
-def _first_largest(figures: Sequence[float]) -> str:
-    return LETTERS[figures.index(max(figures))]
-
 
 ABOUT_TEXT = ("text", "reference")
 """Findings on what was written, which takes as long whatever it says."""
@@ -321,74 +278,3 @@ def _choice(answer: LikelihoodAnswer, question: Question) -> tuple[GradedAttempt
         is_correct=graded.acc,
     )
     return attempt, graded.acc_norm
-
-
-class Disagreement(Value):
-    """An answer that one grader calls right and another wrong.
-
-    Attributes:
-        model, prompt, is_told, concludes: as in the evaluation's part.
-        budgets: at which the answer reads so.
-        question: that was asked.
-        text: of the answer.
-        a, b: the grades.
-    """
-
-    model: str
-    prompt: str
-    is_told: bool
-    concludes: bool
-    budgets: tuple[int, ...]
-    question: Question
-    text: str
-    a: Grade
-    b: Grade
-
-
-def disagreements(
-    questions: Sequence[Question],
-    points_a: Sequence[AccuracyPoint],
-    points_b: Sequence[AccuracyPoint],
-) -> tuple[Disagreement, ...]:
-    """Return the answers that two graders judge differently; what budgets share, once.
-
-    Args:
-        questions: of the evaluation.
-        points_a, points_b: all of its points, by each grader.
-    """
-    found: dict[tuple[object, ...], Disagreement] = {}
-    by_id = {question.id: question for question in questions}
-    for point, a, b in _pairs(points_a, points_b):
-        if a.is_correct == b.is_correct or point.budget is None:
-            continue
-        key = (point.model, point.prompt, point.is_told, point.concludes, a.question, a.text)
-        known = found.get(key)
-        found[key] = Disagreement(
-            model=point.model,
-            prompt=point.prompt,
-            is_told=point.is_told,
-            concludes=point.concludes,
-            budgets=(*(known.budgets if known else ()), point.budget),
-            question=by_id[a.question],
-            text=a.text,
-            a=_grade(a),
-            b=_grade(b),
-        )
-    return tuple(found.values())
-
-
-def _pairs(
-    points_a: Sequence[AccuracyPoint], points_b: Sequence[AccuracyPoint]
-) -> Iterator[tuple[AccuracyPoint, GradedAttempt, GradedAttempt]]:
-    for point_a, point_b in zip(points_a, points_b, strict=True):
-        for a, b in zip(point_a.attempts, point_b.attempts, strict=True):
-            yield point_a, a, b
-
-
-def _grade(attempt: GradedAttempt) -> Grade:
-    return Grade(
-        correct=attempt.is_correct,
-        extracted=attempt.extracted,
-        failure=attempt.failure,
-        boxed=attempt.is_boxed,
-    )

@@ -11,8 +11,8 @@ from armload.boards.conditions import Conditions, within_group
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
 from armload.core.values import Value, format_bytes
+from armload.deploy.claims import Claim
 from armload.deploy.clean import BoardItem
-from armload.deploy.lease import Claim
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Rows, whole

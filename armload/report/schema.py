@@ -21,9 +21,10 @@ from armload.build.binary import Binary
 from armload.build.shelf import ShelvedBuild
 from armload.conversion.checkpoints.converting import Converted
 from armload.core.values import ValueList
-from armload.deploy.lease import Claim
+from armload.deploy.claims import Claim
+from armload.deploy.clean import Cleaned
 from armload.evaluation.harness.evaluating import HarnessResult
-from armload.evaluation.sides import Tradeoff
+from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
 from armload.report.boards import ProbedBoard, StoppedBoard
@@ -36,7 +37,6 @@ from armload.report.pages import WrittenReport
 from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
 from armload.report.sweep import SweptCells
-from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
 from armload.tuning.comparison import TuningComparison

@@ -15,11 +15,10 @@ from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
+from armload.deploy.board_runs import list_runs, mark_collected
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
-from armload.deploy.owner import RunHolder, workstation_id
-from armload.deploy.stored import list_runs, mark_collected
 from armload.engines.every import RESULTS
 from armload.engines.job import Job
 from armload.runs import store
@@ -184,11 +183,8 @@ def pull(board: Board, progress: Progress) -> Pulled:
                 lost[stored.id] = error
                 continue
             runs.append(run)
-            mark = RunHolder.read(stored.mark)
-            if (
-                mark is None or mark.workstation == workstation_id()
-            ):  # another's is still to be fetched by it
-                tell_it_is_fetched(host, stored.folder)
+            if stored.mark is None or stored.mark.holder.is_here:
+                tell_it_is_fetched(host, stored.folder)  # another's is still to be fetched by it
         return Pulled(runs=tuple(runs), lost=lost)
     finally:
         host.close()

@@ -12,23 +12,28 @@ others have followed, or nobody, are fetched as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from armload.analysis.run import Run
+from armload.boards.failures import SwitchedOffError
 from armload.boards.probe import probe
+from armload.core.errors import RunError
 from armload.core.progress import Progress
+from armload.core.workspace import runs_folder
 from armload.deploy.deployment import check_folder, deploy
+from armload.deploy.exit_record import Cut
+from armload.deploy.follow import CutShortError, ProgressUpdate, follow, stop
+from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
-from armload.runs.follow import follow, stoppable
-from armload.runs.prepare import launch, prepare
-from armload.runs.resume import find_left
+from armload.runs.interruption import find_left, stoppable
+from armload.runs.prepare import prepare
 from armload.runs.session import Connection, Foresee, Session, leased_board
 
 
@@ -40,13 +45,53 @@ class Underway:
         connection: to the board.
         folder: of the run there.
         job: the run's, where this command started it.
-        was_running: it was left there by an earlier command.
     """
 
     connection: Connection
     folder: PurePosixPath
-    job: Job | None
-    was_running: bool
+    job: Job | None = None
+
+    @property
+    def was_running(self) -> bool:
+        """Whether it was left there by an earlier command."""
+        return self.job is None
+
+    def follow(self, engine: Engine, progress: Progress) -> Cut | None:
+        """Wait for its end, and stop it where its engine says that its work is done.
+
+        Returns:
+            What cut it short; none where it left its exit status.
+
+        Raises:
+            ConnectError: the board stayed away; the run may still go on there.
+            RunError: there is no such run.
+        """
+        connection, seen, stopped = self.connection, runs_folder() / self.folder.name, False
+        label = f"Running on {connection.board.name}"
+        with progress.step(label, total=engine.total, unit=engine.unit) as step:
+
+            def grown(now: ProgressUpdate) -> None:
+                nonlocal stopped
+                step.update(engine.progress(now), note=engine.note(now))
+                if not stopped and engine.is_done(now):
+                    with closing(connection.beside()) as beside:
+                        stop(beside, self.folder, finished=True)
+                    stopped = True
+
+            while True:
+                try:
+                    follow(connection.host, self.folder, grown, keep=seen)
+                    return None
+                except CutShortError as error:
+                    progress.say(error.message)
+                    return error.cut
+                except RunError:
+                    # A power cut may have taken the folder with it.
+                    if self.job is None or connection.boot_id() == self.job.before.boot_id:
+                        raise
+                    return "restart"
+                except SwitchedOffError:
+                    connection.again()
 
 
 @contextmanager
@@ -76,28 +121,45 @@ def underway(
     """
     connection = session.connection
     host, board = connection.host, connection.board
+    layout = Layout(workdir=board.workdir)
+    found = session.found
     left = None if new else find_left(connection, engine, progress)
-    if left is None:
-        check_folder(board, session.found)
-        patiently(lambda: engine.check(host, board, session.found, progress))
-    with nullcontext() if left else leased_board(session, progress) as lease:
-        if lease is not None and lease.waited and not new:
-            left = find_left(connection, engine, progress)
+    with ExitStack() as block:
         if left is None:
-            found = probe(host, board) if lease is not None and lease.waited else session.found
-            prediction = foresee(found) if foresee else None
-            deployment = deploy(host, board, engine.payload, progress)
-            prepared = prepare(host, board, engine, session.request.state, deployment, progress)
-            job = new_job(engine, board, prepared.site, place, prediction=prediction)
-            on_board = Layout(workdir=board.workdir).run(job.id)
-        else:
-            job, on_board = None, left.folder
-        with stoppable(connection, on_board, job, lease, progress):
-            if job is not None and lease is not None:
-                launch(host, on_board, engine, prepared, job, lease)
-            yield Underway(
-                connection=connection, folder=on_board, job=job, was_running=left is not None
+            check_folder(board, found)
+            patiently(lambda: engine.check(host, board, found, progress))
+            lease = block.enter_context(leased_board(session, progress))
+            if lease.waited:
+                left = None if new else find_left(connection, engine, progress)
+                found = found if left else probe(host, board)
+        if left is not None:
+            block.enter_context(stoppable(connection, left.folder, None, None, progress))
+            yield Underway(connection=connection, folder=left.folder)
+            return
+        prediction = foresee(found) if foresee else None
+        deployment = deploy(host, board, engine.payload, progress)
+        prepared = prepare(host, board, engine, session.request.state, deployment, progress)
+        job = new_job(engine, board, prepared.site, place, prediction=prediction)
+        folder = layout.run(job.id)
+        block.enter_context(stoppable(connection, folder, job, lease, progress))
+        engine.place_secret(host, layout)
+        with lease.handed_to_run():
+            launch(
+                host,
+                run_folder=folder,
+                argv=job.command,
+                environment=job.environment,
+                trace=True,
+                time_limit_s=engine.time_limit_s,
+                job=job.model_dump_json().encode(),
+                fingerprint=job.fingerprint,
+                lease=lease,
+                uses=prepared.uses,
+                beforehand=prepared.beforehand,
+                program=engine.program(prepared.site),
+                upkeep=engine.upkeep(layout),
             )
+        yield Underway(connection=connection, folder=folder, job=job)
 
 
 def execute(
@@ -125,7 +187,7 @@ def execute(
         KeyboardInterrupt: after what is there was kept.
     """
     with underway(session, engine, progress, new=new, place=place, foresee=foresee) as it:
-        cut = follow(it.connection, it.folder, engine, it.job, progress)
+        cut = it.follow(engine, progress)
         run, folder = fetch(
             *(it.connection.host, it.connection.board, it.folder, progress),
             job=it.job,

@@ -1,4 +1,4 @@
-"""Bringing a board into the state that a run asks for, and starting the run."""
+"""Bringing a board into the state that a run asks for."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from armload.build.helper import PIN, RATES
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
-from armload.deploy import launch as on_board
 from armload.deploy.deployment import Deployment, own_program, program_of_the_shell
 from armload.deploy.launch import Beforehand, check_governor
 from armload.deploy.layout import Layout
-from armload.deploy.lease import Lease
-from armload.deploy.owner import RunHolder
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine, RunContext, Settings
-from armload.engines.job import Job
 from armload.engines.plan import cpu_mask, cpu_numbers
 from armload.runs.request import BoardState
 
@@ -33,10 +29,12 @@ class Prepared(Value):
     Attributes:
         site: as the engine meets it.
         beforehand: what the run's script does first.
+        uses: folders there that hold what the run needs.
     """
 
     site: RunContext
     beforehand: Beforehand
+    uses: tuple[PurePosixPath, ...] = ()
 
 
 def prepare(
@@ -73,8 +71,12 @@ def prepare(
         reads=[each.remote for each in files],
         progress=progress,
     )
+    uses = (
+        *(helper.parent for helper in helpers.values()),
+        *(each.folder(layout) for each in engine.payload),
+    )
     site = ready.site.model_copy(update={"helpers": helpers})
-    return ready.model_copy(update={"site": site})
+    return ready.model_copy(update={"site": site, "uses": uses})
 
 
 def as_wanted(
@@ -184,49 +186,3 @@ def _evicting(
         progress.say(f"{board.name}: cannot evict the model from the page cache: {error.message}")
         return ()
     return () if program is None else (*program, "evict", str(model))
-
-
-def launch(
-    host: Host,
-    folder: PurePosixPath,
-    engine: Engine,
-    prepared: Prepared,
-    job: Job,
-    lease: Lease,
-) -> None:
-    """Start an engine on a board, detached from this command.
-
-    Args:
-        folder: of the run there; must be new.
-        job: comes back with the run's files, whoever fetches them.
-        lease: of the board; the run keeps it from now on.
-
-    Raises:
-        BoardError: it could not be started; the lease is ours as before.
-        ConnectError: the board stayed away; whether the run was started shows in ``pull``.
-    """
-    site = prepared.site
-    engine.place_secret(host, site.layout)
-    lease.hand_to_run()
-    try:
-        on_board.launch(
-            host,
-            run_folder=folder,
-            argv=job.command,
-            environment=job.environment,
-            trace=True,
-            time_limit_s=engine.time_limit_s,
-            job=job.model_dump_json().encode(),
-            mark=RunHolder.of_this_process(job.fingerprint).word,
-            lease=lease,
-            uses=[
-                *(helper.parent for helper in site.helpers.values()),
-                *(each.folder(site.layout) for each in engine.payload),
-            ],
-            beforehand=prepared.beforehand,
-            program=engine.program(site),
-            upkeep=engine.upkeep(site.layout),
-        )
-    except BoardError:
-        lease.take_back()
-        raise

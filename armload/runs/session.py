@@ -49,6 +49,10 @@ class Connection:
         """Open another connection to the same board."""
         return connect(self.board, self._progress)
 
+    def boot_id(self) -> str:
+        """Return what the board's present boot is called."""
+        return probe(self.host, self.board).conditions.boot_id
+
     def close(self) -> None:
         """End the connection."""
         self.host.close()

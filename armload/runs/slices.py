@@ -11,10 +11,9 @@ from armload.analysis.compute import Compute, from_slices, times_of
 from armload.analysis.run import Run
 from armload.core.errors import ArmloadError, BoardError, DataError
 from armload.core.progress import Progress
-from armload.core.shell import render
 from armload.core.workspace import cache_folder
+from armload.deploy.clean import delete_folders
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.llama_cpp import NO_REPACK, offers, repacks, whole_plan
 from armload.engines.plan import Plan
@@ -125,8 +124,7 @@ def _ran(
     shutil.move(at, folder)
     connection = where.connection
     on_board = Layout(workdir=connection.board.workdir).run(run.id)
-    # Nobody's run: pull would fetch it.
-    patiently(lambda: connection.host.run(render("delete_folders.sh.j2", {"folders": [on_board]})))
+    delete_folders(connection.host, [on_board])
     return run
 
 

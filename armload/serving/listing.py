@@ -14,13 +14,12 @@ from armload.core.errors import BusyError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
 from armload.core.values import Value, parse_json
+from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import attend
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
-from armload.deploy.owner import RunHolder, workstation_id
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
-from armload.deploy.stored import StoredRun, list_runs
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
@@ -136,7 +135,6 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
 
 def _described(host: Host, board: Board, run: StoredRun, job: Job) -> RunningService:
     now = patiently(lambda: attend(host, run.folder, look_only=True))
-    owner = RunHolder.read(run.mark)
     return RunningService(
         run=run.id,
         board=board.name,
@@ -145,6 +143,6 @@ def _described(host: Host, board: Board, run: StoredRun, job: Job) -> RunningSer
         plan=ServingPlan.model_validate(job.arguments),
         started_utc=job.started_utc,
         is_detached=not now.is_attended,
-        is_ours=owner is not None and owner.workstation == workstation_id(),
+        is_ours=run.mark is not None and run.mark.holder.is_here,
         port=now.port,
     )

@@ -198,7 +198,7 @@ class Monitor:
 
     def _connected(self) -> socket.socket:
         host = self._open.enter_context(contextlib.closing(self._beside()))
-        done = host.run(render("monitor.sh.j2", {"folder": self._folder}))
+        done = host.run(render("run/monitor.sh.j2", {"folder": self._folder}))
         if not done.text.isdecimal():
             raise BoardError(f"{host.name}: no monitor: {done.text or reason(done.stderr)}.")
         forward = self._open.enter_context(host.forwarded(int(done.text)))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from armload.boards.host import Host
 from armload.core.errors import DataError
-from armload.core.shell import render
+from armload.core.shell import call
 from armload.core.values import Count, parse_json
 from armload.deploy.follow import is_whole
 
@@ -72,7 +72,7 @@ def trace_between(
 
 def _lines(host: Host, run_folder: PurePosixPath) -> Iterator[str]:
     rest = b""
-    command = render("trace.sh.j2", {"folder": run_folder})
+    command = call("send_trace", run_folder)
     for stream, data in host.stream(command, silence_s=_SILENCE_S):
         if stream == "stdout":
             *lines, rest = (rest + data).split(b"\n")

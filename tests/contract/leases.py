@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 from armload.boards.host import Host
 from armload.boards.virtual.process import Started
 from armload.core.progress import Progress, Silent
+from armload.deploy.holder import LeaseHolder
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease, leased
-from armload.deploy.owner import LeaseHolder
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 

@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.host import Host
+from armload.deploy.claims import claims
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.follow import follow, stop
 from armload.deploy.heartbeat import Attention, attend, note_port
 from armload.deploy.launch import ServiceOptions
-from armload.deploy.lease import claims
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import taken
 

@@ -20,9 +20,9 @@ from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
 from armload.deploy.deployment import deploy, put_helper
+from armload.deploy.holder import this_process
 from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
-from armload.deploy.owner import this_process
 from armload.deploy.payload import read_payload
 from armload.deploy.transfer import push
 from armload.deploy.upload import Upload, stored_script

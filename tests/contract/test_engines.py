@@ -6,6 +6,7 @@ import inspect
 import multiprocessing
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,11 @@ from armload.boards.board import Board, load_board
 from armload.boards.host import Host
 from armload.core.errors import BusyError, ConnectError, DataError
 from armload.core.progress import Progress, Silent
-from armload.deploy.lease import claims
+from armload.deploy.claims import claims
 from armload.engines import every
 from armload.report.table import run_table
 from armload.runs import store
 from armload.runs.fetch import fetch, pull
-from armload.runs.follow import follow
 from armload.runs.pipeline import execute, underway
 from armload.runs.request import Request
 from armload.runs.session import Connection, session
@@ -95,7 +95,7 @@ def test_a_program_whose_work_is_done_is_stopped_after_a_dropped_connection_too(
     with session(Request(board=BOARD, wait_s=0), (), Silent()) as where:
         with underway(where, engine, Silent(), new=False) as it:
             connection = _BesideOnce(where.connection.board, Silent())
-            assert follow(connection, it.folder, engine, it.job, Silent()) is None
+            assert replace(it, connection=connection).follow(engine, Silent()) is None
         assert connection.tried == 2
         run, _ = fetch(connection.host, connection.board, it.folder, Silent())
     assert run.exit.kind == "done"

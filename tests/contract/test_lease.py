@@ -18,9 +18,10 @@ from armload.core.errors import BoardError, BusyError
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy import lease as lease_module
+from armload.deploy.claims import claims, need_board, release
+from armload.deploy.holder import this_process
 from armload.deploy.layout import Layout
-from armload.deploy.lease import claims, leased, need_board, release
-from armload.deploy.owner import this_process
+from armload.deploy.lease import leased
 from tests.containers import contained, told_by
 from tests.contract.leases import BOOT_ID, SOMEBODY, put_up, taken, uptime_s
 from tests.faults import mounted

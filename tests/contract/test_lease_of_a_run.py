@@ -16,11 +16,12 @@ from armload.boards.virtual.process import Started
 from armload.core.errors import BusyError
 from armload.core.progress import Silent
 from armload.deploy import lease as lease_module
+from armload.deploy.claims import claims, release
 from armload.deploy.follow import follow
+from armload.deploy.holder import this_process
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.lease import claims, leased, release
-from armload.deploy.owner import this_process
+from armload.deploy.lease import leased
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import SOMEBODY, put_up, taken, uptime_s
 from tests.waiting import wait_until

@@ -19,12 +19,12 @@ from armload.boards.local import LocalHost
 from armload.boards.virtual.process import Started
 from armload.core.errors import BoardError, ConnectError, RunError
 from armload.core.shell import quote
+from armload.deploy.board_runs import list_runs
 from armload.deploy.collect import MOST_FILES, collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.exit_record import read_peaks
 from armload.deploy.follow import ProgressUpdate, end_orphan, follow, stop
 from armload.deploy.layout import PROGRAM_FOLDER, Layout
-from armload.deploy.stored import list_runs
 from tests.contract.launching import launched, nothing, run_to_end, waiting_for
 from tests.faults import At, small_disk
 from tests.waiting import wait_until

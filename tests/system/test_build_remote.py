@@ -24,9 +24,7 @@ from tests.servers import openssh
 
 pytestmark = pytest.mark.build
 
-exhaustive = pytest.mark.exhaustive(
-    covers=["armload/build", "armload/buildhost", "deploy/build.sh.j2"]
-)
+exhaustive = pytest.mark.exhaustive(covers=["armload/build", "armload/buildhost", "deploy/build"])
 
 PROGRAM = "ggml-rpc-server"
 """The program that takes the least to compile."""

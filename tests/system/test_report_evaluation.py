@@ -9,7 +9,8 @@ from typing import Literal
 import pytest
 
 from armload.evaluation.results import points_of
-from armload.evaluation.sides import find_sides, trade
+from armload.evaluation.sides import find_sides
+from armload.evaluation.tradeoff import trade
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.tradeoff import write_tradeoff_page

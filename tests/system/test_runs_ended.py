@@ -12,14 +12,14 @@ from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
+from armload.deploy.board_runs import list_runs
+from armload.deploy.claims import claims
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.lease import claims
-from armload.deploy.stored import list_runs
 from armload.engines.job import Job
 from armload.runs.fetch import pull
-from armload.runs.follow import stoppable
+from armload.runs.interruption import stoppable
 from armload.runs.keys import keep_key
 from armload.runs.session import Connection
 from tests.contract.leases import taken

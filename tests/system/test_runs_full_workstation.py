@@ -15,10 +15,10 @@ from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.core.errors import DiskError
 from armload.core.progress import Silent
+from armload.deploy.board_runs import list_runs
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.stored import list_runs
 from armload.engines.job import Job
 from armload.runs.fetch import fetch, pull
 from tests.command_line import BIN

@@ -26,9 +26,9 @@ from armload.core import errors
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Silent
 from armload.core.values import ValueList, as_json
-from armload.deploy.clean import BoardItem
-from armload.deploy.lease import Claim
-from armload.deploy.owner import this_process
+from armload.deploy.claims import Claim
+from armload.deploy.clean import BoardItem, Cleaned
+from armload.deploy.holder import this_process
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
 from armload.models.shape import load_shape
@@ -38,7 +38,6 @@ from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
 from armload.report.repeats import RepeatedRun, together_json
 from armload.report.sweep import cell_results, swept_cells
 from armload.runs import store
-from armload.runs.cleaning import Cleaned
 from armload.runs.placing import Deployed
 from tests.command_line import BIN, failing_at, interrupted_at, typed
 from tests.documents import document_of

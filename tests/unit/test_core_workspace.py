@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.workspace import data_path, shipped_folders, workspace
 
 BOARD = "target: rk3568\nreach: {kind: local}\nworkdir: /tmp/x\n"
@@ -59,14 +59,14 @@ def test_another_projects_folders_of_these_names_make_no_workspace(
 
 
 def test_nothing_in_a_working_folder_changes_a_script_or_a_source(below: Path) -> None:
-    values: dict[str, object] = {"names": ["x"]}
-    before = render("has.sh.j2", values)
+    values: dict[str, object] = {"folder": "/x", "archive": "/x.tar"}
+    before = render("build/unpack.sh.j2", values), call("tell_there", "x")
     written(below, "boards/kitchen.yaml", BOARD)
     for folder in shipped_folders("deploy"):
-        for template in folder.rglob("*.j2"):
-            written(below, f"deploy/{template.relative_to(folder)}", "echo stolen\n")
+        for script in [*folder.rglob("*.j2"), folder / "functions.sh"]:
+            written(below, f"deploy/{script.relative_to(folder)}", "echo stolen\n")
     for name in ("overlay", "native", "board"):
         written(below, f"toolchains/{name}/CMakeLists.txt", "message(FATAL_ERROR stolen)\n")
-    assert render("has.sh.j2", values) == before
+    assert (render("build/unpack.sh.j2", values), call("tell_there", "x")) == before
     for name in ("overlay", "native", "board"):
         assert not data_path("toolchains", name).is_relative_to(below)

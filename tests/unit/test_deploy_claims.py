@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from armload.deploy.lease import parse_claims
+from armload.deploy.claims import parse_claims
 
 OWNER = {"user": "ann", "process": {"pid": 7, "start_mark": "8"}}
 

@@ -10,8 +10,9 @@ import pytest
 
 from armload.core.errors import TransferError
 from armload.core.progress import Silent
-from armload.deploy.collect import Arrived, Receiver
-from armload.deploy.stored import parse_runs
+from armload.deploy.board_runs import parse_runs
+from armload.deploy.holder import RunMark, this_process
+from armload.deploy.receiver import Arrived, Receiver
 
 RUNS = PurePosixPath("/data/armload/runs")
 OUTSIDE = ["../escaped", "/etc/escaped", "a/b", "..", ".", "a/", "", "a\0b"]
@@ -68,9 +69,10 @@ def test_what_makes_no_sense_is_a_failed_transfer(tmp_path: Path, output: bytes)
 
 
 def test_runs_are_listed() -> None:
+    mark = RunMark(fingerprint="ab", holder=this_process())
     lines = [
         "ended 143 - - one",
-        "running - - ab:workstation-1:7:8 two words",
+        f"running - - {mark.word} two words",
         "interrupted restart - - three",
         "ended - collected - four",
         "stopped 143 - - five",
@@ -85,7 +87,7 @@ def test_runs_are_listed() -> None:
     ]
     assert [run.stopped for run in found] == [False, False, False, False, True]
     assert [run.collected for run in found] == [False, False, False, True, False]
-    assert [run.mark for run in found] == ["", "ab:workstation-1:7:8", "", "", ""]
+    assert [run.mark for run in found] == [None, mark, None, None, None]
     assert found[1].folder == RUNS / "two words"
 
 

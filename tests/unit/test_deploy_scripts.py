@@ -3,13 +3,64 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
-from armload.core.workspace import data_folders
+import pytest
+
+from armload.core.shell import call
+from armload.core.workspace import data_path
+
+LIBRARY = data_path("deploy", "functions.sh").read_text()
+FUNCTIONS = re.findall(r"(?m)^(\w+)\(\)", LIBRARY)
+SCRIPTS = sorted(data_path("deploy").rglob("*.sh*"))
+SHELLS = (["dash"], ["mksh"], ["busybox", "sh"])
 
 
-def test_no_script_ends_where_a_file_cannot_be_opened() -> None:
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_no_script_ends_where_a_file_cannot_be_opened(script: Path) -> None:
     """POSIX: a shell ends when it cannot redirect for a special built-in command, such as ":"."""
-    scripts = [path for folder in data_folders("deploy") for path in folder.rglob("*.sh.j2")]
-    assert scripts
-    for path in scripts:
-        assert not re.search(r"(?m)(?:^|[;&|{(\s]):\s+\d*[<>]", path.read_text()), path.name
+    assert not re.search(r"(?m)(?:^|[;&|{(\s]):\s+\d*[<>]", script.read_text())
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_every_shell_reads_every_function_with_those_that_it_needs(shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    for name in FUNCTIONS:
+        lines = call(name).splitlines()
+        assert lines[-1] == name
+        defined = "\n".join(lines[:-1])
+        needed = set(re.findall(r"\b\w+\b", defined)) & set(FUNCTIONS)
+        script = f"{defined}\nfor each in {' '.join(needed)}; do command -v $each; done"
+        found = subprocess.run([*shell, "-c", script], capture_output=True, text=True, check=False)
+        assert set(found.stdout.split()) >= needed, (name, found)
+
+
+def test_what_a_command_carries_is_the_library_s_text_without_comments() -> None:
+    carried = call("tell_state", "boot")
+    assert "#" not in re.sub(r"\$\{[^}]*\}|\$#|\"#armload|'#", "", carried)
+    assert all(line in LIBRARY.splitlines() for line in carried.splitlines()[:-1])
+    with pytest.raises(LookupError, match="no function tell_nothing"):
+        call("tell_nothing")
+
+
+def test_every_function_is_used_and_defined_once() -> None:
+    package = Path(__file__).parents[2] / "armload"
+    calls = "".join(path.read_text() for path in package.rglob("*.py"))
+    for name in FUNCTIONS:
+        elsewhere = re.sub(rf"(?m)^{name}\(\)", "", "".join(path.read_text() for path in SCRIPTS))
+        assert re.search(rf"\b{name}\b", elsewhere) or f'call("{name}"' in calls, name
+    own = [name for path in SCRIPTS for name in re.findall(r"(?m)^\s*(\w+)\(\)", path.read_text())]
+    assert not [name for name in FUNCTIONS if own.count(name) != 1]
+
+
+def test_words_of_a_user_are_quoted_in_a_call() -> None:
+    called = subprocess.run(
+        ["sh", "-c", call("tell_there", "/$(id)", "/tmp", "it's 1; echo no")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert called.stdout == "/tmp\n"

@@ -8,7 +8,7 @@ import pytest
 
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError
-from armload.deploy.upload import FreeSpace, ask_space
+from armload.deploy.space import FreeSpace, ask_space
 
 HOST = LocalHost("kitchen")
 

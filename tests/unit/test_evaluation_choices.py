@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from armload.core.errors import DataError
+from armload.evaluation.grading.likelihood import grade_choices
 from armload.evaluation.question import LETTERS, Question
-from armload.evaluation.results import grade_choices
 
 
 def asked(*choices: str, right: str = "A") -> Question:

@@ -13,7 +13,8 @@ from armload.cli import terminal
 from armload.core.errors import UsageError
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
-from armload.evaluation.sides import TradeoffSide, find_sides, trade
+from armload.evaluation.sides import TradeoffSide, find_sides
+from armload.evaluation.tradeoff import trade
 from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import write_page
 from armload.report.evaluation.series import standing_of

@@ -12,7 +12,7 @@ import pytest
 
 from armload.analysis.run import Run
 from armload.core.errors import ArmloadError, DataError
-from armload.deploy.lease import parse_claims
+from armload.deploy.claims import parse_claims
 from armload.engines.answers import parse_answers, read_answers
 from armload.engines.job import Job
 from armload.report.chart import token_rows

@@ -19,8 +19,7 @@ from armload.boards.virtual.state import (
     socket_path,
 )
 from armload.core.progress import Silent
-from armload.deploy.clean import Selection
-from armload.runs.cleaning import clean
+from armload.deploy.clean import Selection, clean
 from armload.runs.fetch import pull
 
 

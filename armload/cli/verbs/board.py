@@ -60,8 +60,8 @@ def probe(options: BoardOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.workspace import data_names
+    from armload.deploy.claims import claims
     from armload.deploy.deployment import misfit_of_target
-    from armload.deploy.lease import claims
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_table
 
@@ -220,8 +220,8 @@ def release(options: ReleaseOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.deploy.lease import Claim
-    from armload.deploy.lease import release as end_lease
+    from armload.deploy.claims import Claim
+    from armload.deploy.claims import release as end_lease
 
     chosen = load_board(options.board)
     ended: tuple[Claim, ...] = ()
@@ -264,8 +264,8 @@ def clean(options: CleanOptions) -> None:
     from armload.core.errors import UsageError
     from armload.core.values import format_bytes
     from armload.deploy.clean import Selection
+    from armload.deploy.clean import clean as clean_board
     from armload.report.boards import contents_table
-    from armload.runs.cleaning import clean as clean_board
 
     def agreed(entries: Sequence[BoardItem]) -> bool:
         if options.yes:

@@ -255,7 +255,8 @@ def tradeoff(options: TradeoffOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.evaluation.sides import Tradeoff, find_sides, trade
+    from armload.evaluation.sides import find_sides
+    from armload.evaluation.tradeoff import Tradeoff, trade
     from armload.report.evaluation.tradeoff import tradeoff_view, write_tradeoff_page
     from armload.report.layout import whole
     from armload.runs import store

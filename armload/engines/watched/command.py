@@ -12,7 +12,7 @@ from armload.boards.probe import Probe
 from armload.build.inspection import Inspection, inspect
 from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Progress
-from armload.core.shell import render
+from armload.core.shell import call, join
 from armload.core.values import Value
 from armload.deploy.layout import Layout
 from armload.deploy.payload import FoundFile, FoundPayload, Payload, PayloadFile
@@ -182,8 +182,7 @@ def check_wheel(host: Host, python: str) -> None:
     Raises:
         BoardError: it has not; with Python's own words.
     """
-    script = render("wheel.sh.j2", {"python": python})
-    done = host.run(script, timeout_s=_WHEEL_LIMIT_S)
+    done = host.run(join([python, "-c", "import MNN.llm"]), timeout_s=_WHEEL_LIMIT_S)
     if done.status == 0:
         return
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -196,7 +195,7 @@ def check_wheel(host: Host, python: str) -> None:
 
 
 def _has(host: Host, path: PurePosixPath | str) -> bool:
-    return host.run(render("has.sh.j2", {"names": [str(path)]})).text == str(path)
+    return host.run(call("tell_there", path)).text == str(path)
 
 
 def _check_there(host: Host, word: str) -> None:
@@ -242,7 +241,7 @@ def _check_loader(
     asked = [library for library in inspection.needed if library not in put]
     if not asked:
         return
-    there = host.run(render("libraries.sh.j2", {"names": asked})).text.splitlines()
+    there = host.run(call("tell_libraries", *asked)).text.splitlines()
     missing = [library for library in asked if library not in there]
     if missing:
         progress.say(

@@ -13,10 +13,9 @@ from armload.boards.board import load_board
 from armload.boards.connect import connect
 from armload.core.files import write_whole
 from armload.core.progress import Progress
-from armload.core.shell import render
 from armload.core.values import Value
+from armload.deploy.clean import delete_folders
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
 from armload.evaluation.logits.agreement import agreement
 from armload.evaluation.logits.computing import compute_logits
 from armload.evaluation.logits.rows import Logits, logits_of_run
@@ -109,9 +108,8 @@ def _forget(request: Request, folders: Sequence[Path], progress: Progress) -> No
     board = load_board(request.board)
     layout = Layout(workdir=board.workdir)
     every = [each for folder in folders for each in folders_of(folder)]
-    there = {"folders": [layout.run(folder.name) for folder in every]}
     with closing(connect(board, progress)) as host:
-        patiently(lambda: host.run(render("delete_folders.sh.j2", there)))
+        delete_folders(host, [layout.run(folder.name) for folder in every])
     for folder in every:
         with suppress(OSError):
             shutil.rmtree(folder)

@@ -9,10 +9,11 @@ from rich.text import Text
 
 from armload.analysis.accuracy import Accuracy
 from armload.core.values import Value, counted, percentage
+from armload.evaluation.disagreements import Disagreement
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.logits.agreement import Agreement
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import AccuracyPoint, Disagreement
+from armload.evaluation.results import AccuracyPoint
 from armload.report.layout import Column, Prose, Rows, whole
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from armload.analysis.tradeoff import Answers, Crossover, crossover
 from armload.evaluation.results import AccuracyPoint
-from armload.evaluation.sides import answered, on_common_questions, system_of
+from armload.evaluation.tradeoff import answered, on_common_questions, system_of
 from armload.report.drawing import MOST_LINES
 
 TOLD, UNTOLD, CONCLUDED = "told the budget", "not told the budget", "made to conclude"

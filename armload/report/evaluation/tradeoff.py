@@ -14,7 +14,8 @@ from armload.analysis.tradeoff import AtDeadline, BudgetPoint, by_budget
 from armload.core.files import file_name_of, write_whole
 from armload.core.values import counted, percentage
 from armload.core.workspace import reports_folder
-from armload.evaluation.sides import SharedAxis, Tradeoff, TradeoffSide
+from armload.evaluation.sides import TradeoffSide
+from armload.evaluation.tradeoff import SharedAxis, Tradeoff
 from armload.report import formatting as words
 from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.series import way_heading

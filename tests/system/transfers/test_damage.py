@@ -11,7 +11,7 @@ from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.errors import TransferError
 from armload.core.files import sha256_of
-from armload.deploy import transfer
+from armload.deploy import upload
 from armload.models.model import BLOCK_BYTES
 from tests.faults import At
 from tests.system.transfers.pushing import SIZE, left_over, over_relay, pushed
@@ -88,7 +88,7 @@ def test_of_a_spoilt_part_what_is_good_is_kept(
     *,
     with_helper: bool,
 ) -> None:
-    monkeypatch.setattr(transfer, "_SPOILT_TAILS_BYTES", (0, 6_000_000, 12_000_000))
+    monkeypatch.setattr(upload, "_SPOILT_TAILS_BYTES", (0, 6_000_000, 12_000_000))
     data = file.read_bytes()
     there = bytearray(data[: SIZE * 3 // 4])
     good = len(there)

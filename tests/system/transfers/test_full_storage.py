@@ -14,7 +14,8 @@ import pytest
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.core.errors import BoardError
-from armload.deploy.upload import SPARE_BYTES, Stored, Upload, ask_space, need_space
+from armload.deploy.space import SPARE_BYTES, ask_space, need_space
+from armload.deploy.upload import Stored, Upload
 from tests.faults import At
 from tests.system.transfers.pushing import SIZE, left_over, pushed
 

@@ -17,13 +17,14 @@ from armload.boards.ssh_connection import open_connection
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
+from armload.deploy.board_runs import list_runs, mark_collected
+from armload.deploy.claims import claims
 from armload.deploy.collect import collect
 from armload.deploy.follow import follow, stop
+from armload.deploy.holder import this_process
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
-from armload.deploy.lease import claims, leased
-from armload.deploy.owner import this_process
-from armload.deploy.stored import list_runs, mark_collected
+from armload.deploy.lease import leased
 from tests.faults import Relay, TwoOfThree
 from tests.servers import openssh
 from tests.system.transfers.pushing import pushed, through

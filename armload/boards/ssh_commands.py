@@ -1,0 +1,223 @@
+"""Commands over one SSH connection, which is renewed when it drops."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from armload.boards.board import SshAddress
+from armload.boards.bulk import PIECE_BYTES, TRANSFER_SILENCE_S, pieces
+from armload.boards.failures import SlowCommandError, SwitchedOffError, translated
+from armload.boards.framing import (
+    READING,
+    after_mark,
+    marked,
+    own_output,
+    reason,
+    shell_line,
+    to_be_read,
+)
+from armload.boards.host import Completed, Piece
+from armload.boards.ssh_connection import SshConnection, open_connection
+from armload.core.errors import BoardError, ConnectError
+
+if TYPE_CHECKING:
+    import paramiko
+
+
+def output_of(channel: paramiko.Channel) -> Iterator[bytes]:
+    """Yield what the command itself writes to standard output, to its end."""
+    return after_mark(blocks_of(channel))
+
+
+def blocks_of(channel: paramiko.Channel) -> Iterator[bytes]:
+    """Yield all of standard output, what the login shell writes included."""
+    return iter(lambda: channel.recv(PIECE_BYTES), b"")
+
+
+def errors_of(channel: paramiko.Channel) -> Iterator[bytes]:
+    """Yield standard error to its end."""
+    return iter(lambda: channel.recv_stderr(PIECE_BYTES), b"")
+
+
+def sent_to(channel: paramiko.Channel, chunk: bytes) -> bool:
+    """Write to standard input; return False where nobody reads it any more.
+
+    Raises:
+        TimeoutError: it was not taken in time.
+    """
+    try:
+        channel.sendall(chunk)
+    except TimeoutError:
+        raise
+    except OSError:
+        # The reader has gone; the channel knows why.
+        return False
+    return True
+
+
+def feed(channel: paramiko.Channel, stdin: bytes) -> None:
+    """Write all of standard input and close it."""
+    # A command need not read its input to the end, and a break shows on the reading side.
+    with contextlib.suppress(OSError, EOFError):
+        if stdin:
+            channel.sendall(stdin)
+        channel.shutdown_write()
+
+
+# Dropbear cuts the connection at longer command lines: 9000 bytes now, 1024 in old releases.
+LONGEST_COMMAND_BYTES = 900
+
+
+def _stays() -> None:
+    """Find nothing that has taken a real board away for good."""
+
+
+def fits(command: str) -> bool:
+    """Say whether a command is short enough for every server's command line."""
+    return len(shell_line(marked(command)).encode()) <= LONGEST_COMMAND_BYTES
+
+
+class SshCommands:
+    """The part of the Host protocol that a connection's channels do by themselves.
+
+    Args:
+        went_off: called when the connection drops, to say whether the board was shut down.
+    """
+
+    def __init__(
+        self,
+        address: SshAddress,
+        board_name: str,
+        went_off: Callable[[], SwitchedOffError | None] = _stays,
+    ) -> None:
+        self._address = address
+        self._name = board_name
+        self._went_off = went_off
+        self._connection: SshConnection | None = None
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+        return self._name
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """Words that go before a program that was built for the board; mostly none."""
+        return self._address.launcher
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        """Run a shell command to its end, whatever its status is."""
+        deadline = time.monotonic() + timeout_s
+        output = {"stdout": bytearray(), "stderr": bytearray()}
+        with self._started(command, stdin) as channel:
+            late = f"{self._name}: no answer within {timeout_s:g} s."
+            streams = (blocks_of(channel), errors_of(channel))
+            try:
+                for stream, data in pieces(*streams, lambda: deadline - time.monotonic(), late):
+                    output[stream] += data
+                status = self._status(channel, max(deadline - time.monotonic(), 1.0))
+            except ConnectError as error:
+                if time.monotonic() >= deadline and self._answers():
+                    raise SlowCommandError(self._name, timeout_s) from error
+                raise
+        stdout, stderr = bytes(output["stdout"]), bytes(output["stderr"])
+        own = own_output(stdout)
+        if own is None:
+            raise BoardError(
+                f"{self._name}: the login shell did not run the command, and wrote: "
+                f"{reason(stdout or stderr).rstrip('.')}.",
+                "Give the user a POSIX shell, or log in as another user.",
+            )
+        return Completed(status=status, stdout=own, stderr=stderr)
+
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+        """Run a shell command and yield its output as it comes, to its end."""
+        with self._started(command, b"") as channel:
+            late = f"{self._name}: no data for {silence_s:g} s."
+            yield from pieces(output_of(channel), errors_of(channel), lambda: silence_s, late)
+            self._status(channel, silence_s)
+
+    def close(self) -> None:
+        """End the connection; harmless when it has ended."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _answers(self) -> bool:
+        """Say whether the connection that is open still reaches the board."""
+        with contextlib.suppress(ConnectError):
+            if self._connection is not None:
+                self._connection.channel().close()
+                return True
+        return False
+
+    def _connected(self) -> SshConnection:
+        if self._connection is None or not self._connection.alive:
+            self.close()
+            self._connection = open_connection(self._address, self._name)
+        return self._connection
+
+    def _new_channel(self) -> paramiko.Channel:
+        if self._connection is not None and self._connection.alive:
+            with contextlib.suppress(ConnectError):
+                return self._connection.channel()
+        self.close()
+        return self._connected().channel()
+
+    @contextlib.contextmanager
+    def _started(self, command: str, stdin: bytes | None) -> Iterator[paramiko.Channel]:
+        script = marked(command)
+        line = shell_line(script)
+        beforehand = b""
+        if not fits(command):
+            line, beforehand = shell_line(READING), to_be_read(script)
+        with self._watched():
+            channel = self._new_channel()
+            try:
+                with translated(self._name):
+                    channel.exec_command(line)
+                if stdin is not None:
+                    feeder = threading.Thread(
+                        target=feed, args=(channel, beforehand + stdin), daemon=True
+                    )
+                    feeder.start()
+                else:
+                    sent_to(channel, beforehand)
+                yield channel
+            finally:
+                with contextlib.suppress(EOFError, OSError):
+                    channel.close()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Close a connection that drops within the block; report it if the board was shut down."""
+        with self._explained_if_off():
+            try:
+                yield
+            except ConnectError:
+                self.close()
+                raise
+
+    @contextlib.contextmanager
+    def _explained_if_off(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectError as error:
+            went_off = self._went_off()
+            if went_off is None:
+                raise
+            raise went_off from error
+
+    def _status(self, channel: paramiko.Channel, timeout_s: float) -> int:
+        if not channel.status_event.wait(timeout_s) or channel.exit_status < 0:
+            raise ConnectError(f"{self._name}: the connection dropped during a command.")
+        return channel.exit_status
+
+    def _check_done(self, channel: paramiko.Channel, complaint: str) -> None:
+        stderr = b"".join(errors_of(channel))
+        if self._status(channel, TRANSFER_SILENCE_S) != 0:
+            raise BoardError(f"{self._name}: {complaint}: {reason(stderr)}.")

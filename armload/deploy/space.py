@@ -1,0 +1,157 @@
+"""The room on a board, and why something could not be written there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from armload.boards.folder import TRIAL_BYTES, free_bytes, mount_of, obstacle_in, read_obstacle
+from armload.boards.framing import parts_of, reason
+from armload.boards.host import Host
+from armload.core.errors import BoardError
+from armload.core.shell import call, render
+from armload.core.values import Value, counted, format_bytes
+from armload.deploy.layout import Layout
+from armload.deploy.upload import Stored, Upload
+
+SPARE_BYTES = 4 << 20
+"""Left free on the board, for the run's own files."""
+
+_LISTED_IN = 512
+"""File systems without extents list a file's blocks in one of 1024, or of 256 where they are small;
+f2fs lists them, and btrfs their checksums, in one of 1000."""
+
+_WORTH_NAMING_BYTES = 1 << 20
+_MOST_NAMED = 3
+
+
+class FreeSpace(Value):
+    """What a board says of its storage.
+
+    Attributes:
+        free_bytes: none when it has no tool that says it.
+        advice: what to do when that is too little.
+    """
+
+    free_bytes: int | None
+    advice: str
+
+    def need(self, host: Host, names: str, workdir: PurePosixPath, wanted_bytes: int) -> None:
+        """Make sure that so much fits, beside what a run itself writes.
+
+        Raises:
+            BoardError: it does not; the figures that it gives add up.
+        """
+        kept_bytes = SPARE_BYTES + wanted_bytes // _LISTED_IN
+        if self.free_bytes is None or wanted_bytes + kept_bytes <= self.free_bytes:
+            return
+        missing = wanted_bytes + kept_bytes - self.free_bytes
+        raise BoardError(
+            f"{host.name}: no space for {names}: {format_bytes(self.free_bytes)} free in "
+            f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(kept_bytes)} kept "
+            f"free for the file system and the run's own files make {format_bytes(missing)} "
+            "missing.",
+            self.advice,
+        )
+
+
+def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) -> None:
+    """Make the uploads' folders, and make sure that what is missing of all of them fits.
+
+    Raises:
+        BoardError: it does not, or a folder cannot be made or written.
+        ConnectError: the connection dropped.
+    """
+    lacking = {
+        upload: upload.size_bytes - min(state.part_bytes, upload.size_bytes)
+        for upload, state in zip(uploads, stored, strict=True)
+        if state.state in {"part", "absent"}
+    }
+    if not lacking:
+        return
+    space = ask_space(host, list(dict.fromkeys(upload.remote.parent for upload in lacking)))
+    workdir = Layout.around(uploads[0].remote).workdir
+    space.need(host, _named(list(lacking)), workdir, sum(lacking.values()))
+
+
+def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> FreeSpace:
+    """Make folders below one work folder, and say how much room is left there.
+
+    Raises:
+        BoardError: a folder cannot be made or written.
+        ConnectError: the connection dropped.
+    """
+    workdir = Layout.around(folders[0]).workdir
+    done = host.run(render("files/space.sh.j2", {"folders": folders, "workdir": workdir}))
+    if done.status != 0:
+        complaint = f"{folders[0]} cannot be written"
+        raise refusal(host, folders[0], complaint, reason(done.stderr), workdir)
+    parts = parts_of(done.text)
+    mount = mount_of(PurePosixPath(next(iter(parts.get("place", ())), "/")), parts["mounts"])
+    return FreeSpace(
+        free_bytes=free_bytes(parts["df"], mount.filesystem if mount else None),
+        advice=_what_to_free(parts.get("used", ()), workdir),
+    )
+
+
+class Refused(Value):
+    """Why something could not be written on a board.
+
+    Attributes:
+        words: the reason.
+        remedy: what to do; empty where only the board's tools gave a reason.
+    """
+
+    words: str
+    remedy: str
+
+
+def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePosixPath) -> Refused:
+    """Ask a board why something could not be written.
+
+    The words of its tools vary, and may be in its own language: so it is tried.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    try:
+        parts = parts_of(host.run(call("tell_refusal", folder, workdir, TRIAL_BYTES)).text)
+    except BoardError:  # where a way to the board needs room there for each question
+        parts = {}
+    mounts = parts.get("mounts", ())
+    obstacle = read_obstacle(parts.get("obstacle", ()), mounts) or obstacle_in(folder, output)
+    if obstacle is None:
+        return Refused(words=output.rstrip("."), remedy="")
+    is_full = obstacle.kind == "full"
+    remedy = (
+        _what_to_free(parts.get("used", ()), workdir) if is_full else obstacle.remedy(host.name)
+    )
+    return Refused(words=obstacle.words, remedy=remedy)
+
+
+def refusal(
+    host: Host, folder: PurePosixPath, complaint: str, output: str, workdir: PurePosixPath
+) -> BoardError:
+    """Return the error for what could not be written; arguments and errors as ``why_refused``."""
+    why = why_refused(host, folder, output, workdir)
+    return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
+
+
+def _named(uploads: Sequence[Upload]) -> str:
+    largest = sorted(uploads, key=lambda upload: upload.size_bytes, reverse=True)[:_MOST_NAMED]
+    names = [f"{upload.remote.name} ({format_bytes(upload.size_bytes)})" for upload in largest]
+    more = len(uploads) - len(largest)
+    return " and ".join([*names, *([counted(more, "more file")] if more else [])])
+
+
+def _what_to_free(used: Sequence[str], workdir: PurePosixPath) -> str:
+    sizes = []
+    for line in used:
+        kib, _, name = line.partition("\t")
+        if kib.isdigit() and name and int(kib) * 1024 >= _WORTH_NAMING_BYTES:
+            sizes.append((int(kib) * 1024, workdir / name))
+    largest = sorted(sizes, reverse=True)[:3]
+    if not largest:
+        return "armload's own files there are small; free other space, or set another 'workdir'."
+    named = ", ".join(f"{path} ({format_bytes(size)})" for size, path in largest)
+    return f"armload's largest folders there, if you no longer need them: {named}."

@@ -1,0 +1,133 @@
+"""What an interrupted command leaves on a board, and how the same command finds it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+
+from armload.core.errors import ArmloadError, BoardError, DataError, TransferError
+from armload.core.ids import begun
+from armload.core.progress import Progress
+from armload.deploy.board_runs import StoredRun, list_runs
+from armload.deploy.follow import stop
+from armload.deploy.layout import Layout
+from armload.deploy.lease import Lease
+from armload.deploy.retry import patiently
+from armload.engines.engine import Engine
+from armload.engines.job import Job
+from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.session import Connection
+from armload.runs.store import is_here
+
+
+@contextmanager
+def stoppable(
+    connection: Connection,
+    on_board: PurePosixPath,
+    job: Job | None,
+    lease: Lease | None,
+    progress: Progress,
+) -> Iterator[None]:
+    """Let Ctrl-C end a run on the board, and fetch what it has done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.say(
+            "Stopping the run on the board. Press Ctrl-C again to quit now; the partial run "
+            f"can then be fetched with armload pull --board {connection.board.name}"
+        )
+        try:
+            stop(connection.host, on_board)
+            if lease is not None and not _goes_on(connection, on_board):
+                # It may not have begun. If it still does, it finds no lease, and ends at once.
+                lease.take_back()
+            fetch(connection.host, connection.board, on_board, progress, job=job)
+            tell_it_is_fetched(connection.host, on_board)
+            progress.say(f"The partial run is kept: armload show {on_board.name}")
+        except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
+            progress.say(str(error))
+        raise
+
+
+def _goes_on(connection: Connection, on_board: PurePosixPath) -> bool:
+    runs = list_runs(connection.host, connection.board.workdir)
+    return any(run.folder == on_board and run.state == "running" for run in runs)
+
+
+OLDEST = timedelta(days=1)
+"""What was measured longer ago is no answer to a command of now; ``pull`` fetches it."""
+
+
+def find_left(connection: Connection, engine: Engine, progress: Progress) -> StoredRun | None:
+    """Look on a board for an engine's run that was left there; keep those that were cut short.
+
+    A service is found as long as it runs; an ended one answers nothing.
+
+    A connection that drops meanwhile is made again.
+
+    Raises:
+        ArmloadError: the board stayed away, or what it says of its runs makes no sense.
+    """
+    host, board, fingerprint = connection.host, connection.board, engine.fingerprint
+    is_service = engine.upkeep(Layout(workdir=board.workdir)) is not None
+    runs = patiently(lambda: list_runs(host, board.workdir))
+    for cut in cut_runs(runs, fingerprint):
+        try:
+            run, _ = fetch(host, board, cut.folder, progress, cut=cut.cut)
+            tell_it_is_fetched(host, cut.folder)
+        except (BoardError, DataError, TransferError) as error:
+            # What a restart has spoilt must not stand in the way of every further run.
+            progress.say(f"{cut.id} of an interrupted command stays on the board: {error.message}")
+            continue
+        progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
+    left = left_run(runs, fingerprint, datetime.now(UTC), is_service=is_service)
+    if left is not None and not is_service:
+        how = "is running" if left.state == "running" else "has ended"
+        progress.say(
+            f"The same run, left by an interrupted command, {how} on {board.name}: resuming "
+            f"{left.id}. (Use --new to start over.)"
+        )
+    return left
+
+
+def left_run(
+    runs: Sequence[StoredRun], fingerprint: str, now: datetime, *, is_service: bool = False
+) -> StoredRun | None:
+    """Return the newest run that answers a request, and that nobody waits for any more.
+
+    It is running or has ended by itself, this machine started it, the command that did so is not
+    there any more, and the run is not here yet. One that a person stopped, or that a restart
+    cut short, answers nothing.
+    """
+    for run in sorted(runs, key=lambda run: run.id, reverse=True):
+        if (
+            _was_left(run, fingerprint)
+            and run.state in (("running",) if is_service else ("running", "ended"))
+            and not run.stopped
+            and not run.collected
+            and not is_here(run.id)
+            and (is_service or _is_recent(run.id, now))
+        ):
+            return run
+    return None
+
+
+def cut_runs(runs: Sequence[StoredRun], fingerprint: str) -> list[StoredRun]:
+    """Return the runs of the same request that were cut short and nobody waits for any more."""
+    return [
+        run
+        for run in runs
+        if run.state == "interrupted" and _was_left(run, fingerprint) and not is_here(run.id)
+    ]
+
+
+def _was_left(run: StoredRun, fingerprint: str) -> bool:
+    mark = run.mark
+    return mark is not None and mark.fingerprint == fingerprint and mark.was_left_here()
+
+
+def _is_recent(run_id: str, now: datetime) -> bool:
+    began = begun(run_id)
+    return began is not None and now - began < OLDEST

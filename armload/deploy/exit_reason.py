@@ -41,7 +41,7 @@ _BUS_ERROR_STATUS = 128 + 7
 """Of SIGBUS on Linux; this machine may have another number for it."""
 
 _UNREADABLE_STATUS = 74
-"""Of programs that stream weights and can read no more of them (``armload_storage_error.c``)."""
+"""Of programs that stream weights and can read no more of them (``armload_reader.c``)."""
 
 _NOT_STARTED_STATUS = 75
 """Of a run that found another user on the board (``deploy/run.sh.j2``)."""

@@ -130,8 +130,8 @@ class SshHost:
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """Words that go before a program that was built for the board; mostly none."""
-        return self._address.launcher
+        """No words: programs are run as they are."""
+        return ()
 
     def ways(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the board, after a trial login."""
@@ -305,7 +305,6 @@ class SshHost:
         return True
 
     def _ciphers(self) -> CipherChoice:
-        # Of the CPU that the server runs on: with a launcher, programs meet another one.
         if self._cipher_choice is None:
             cpuinfo = self.run("cat /proc/cpuinfo").stdout
             self._cipher_choice = choose_ciphers(features_in(cpuinfo), features_here())

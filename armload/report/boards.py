@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from armload.boards.board import Board, HdcReach, LocalReach, SshReach, VirtualReach
+from armload.boards.board import Board, HdcReach, LocalReach, SshReach
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
@@ -60,10 +60,10 @@ def _reached_by(board: Board) -> str:
     if isinstance(reach, SshReach):
         return f"ssh {reach.host}"
     if isinstance(reach, LocalReach):
-        return "this machine"
+        return f"this machine, {reach.launcher[0]}" if reach.launcher else "this machine"
     if isinstance(reach, HdcReach):
         return f"hdc {reach.key or ''}".rstrip()
-    return "QEMU machine" if isinstance(reach, VirtualReach) else "qemu-user"
+    return "QEMU machine"
 
 
 def contents_table(entries: Sequence[BoardItem]) -> Rows:

@@ -55,13 +55,13 @@ class Exit(Value):
     """How the program ended.
 
     Attributes:
-        kind: one of the ways to end; none in a run of an earlier version.
+        kind: one of the ways to end.
         status: as a shell reports it; none when it was never known.
         meaning: in words.
         remedy: what to do; empty when nothing is wrong or nothing is known.
     """
 
-    kind: ExitKind | None = None
+    kind: ExitKind
     status: int | None
     meaning: str
     remedy: str = ""

@@ -91,7 +91,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
-    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes or 0)}"
+    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes)}"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:

@@ -4,11 +4,11 @@
     python benchmarks/likelihood_differences.py [--model word-problems:Q8_0]
 
 Compares, over 56 short continuations: llama-cpp-python with context and continuation in one pass
-and in two, on this machine; and the scorer on a board, by default one that qemu-user emulates, with
+and in two, on this machine; and the scorer on a board, by default a virtual one, with
 llama-cpp-python in one pass. Both with flash attention and a KV cache of 16 bits, and with neither.
 Prints the largest absolute difference of each.
 
-With the defaults it takes two minutes once llama-cpp-python and the scorer are compiled.
+With the defaults it takes minutes once llama-cpp-python and the scorer are compiled.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     """Compare, and print a line for each comparison."""
     parser = argparse.ArgumentParser(description="Compare log-likelihoods.")
     parser.add_argument("--model", default="word-problems:Q8_0")
-    parser.add_argument("--board", default="qemu-user")
+    parser.add_argument("--board", default="virtual")
     options = parser.parse_args()
     model = model_called(options.model, Silent())
     with tempfile.TemporaryDirectory() as folder:

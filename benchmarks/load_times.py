@@ -1,6 +1,6 @@
 """Whether the times and tokens that a load's client records are those of llama-server itself.
 
-    python benchmarks/load_times.py [--board qemu-user] [--requests 20] [--slots 1,4]
+    python benchmarks/load_times.py [--board this-machine] [--requests 20] [--slots 1,4]
 
 Serves the model of word problems with each number of slots, to as many clients, and adds up over
 all requests: the tokens of the answers and the time from the first token to the last, and the
@@ -29,7 +29,7 @@ SHAPE = ["--prompt-tokens", "100", "--n-predict", "100", "--context", "256"]
 def main() -> None:
     """Load a service with each number of slots and print a line for each kind of time."""
     parser = argparse.ArgumentParser(description="Compare the client's times with the server's.")
-    parser.add_argument("--board", default="qemu-user")
+    parser.add_argument("--board", default="this-machine")
     parser.add_argument("--model", default="word-problems:Q8_0")
     parser.add_argument("--requests", default="20")
     parser.add_argument("--slots", default="1,4")

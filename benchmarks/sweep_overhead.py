@@ -1,6 +1,6 @@
 """What a sweep adds to the engine's own time, per run, when everything is on the board.
 
-    python benchmarks/sweep_overhead.py [--board qemu-user] [--model demo] [--runs 12]
+    python benchmarks/sweep_overhead.py [--board this-machine] [--model demo] [--runs 12]
 
 The first, unmeasured command sees to it that the board is up and holds everything. Then a sweep of
 two cells runs; from its wall time those of the engine's processes, start to last token, are taken.
@@ -25,7 +25,7 @@ ARMLOAD = str(Path(sys.executable).parent / "armload")
 def main() -> None:
     """Run the sweep and print its parts."""
     parser = argparse.ArgumentParser(description="Measure what a sweep adds.")
-    parser.add_argument("--board", default="qemu-user")
+    parser.add_argument("--board", default="this-machine")
     parser.add_argument("--model", default="demo")
     parser.add_argument("--runs", type=int, default=12)
     chosen = parser.parse_args()

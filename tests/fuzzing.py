@@ -190,7 +190,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "arrivals": ("poisson", "constant", "trace", "gamma:2", "gamma:0", "gamma:x"),
     "b": ("latest", "kitchen-b", "loads/kept"),
     "base": ("m.gguf", "f16.gguf", "like:stories260k:F16"),
-    "board": ("here", "virtual", "away", "hdc", "broken", "qemu-user", "here,away", "板"),
+    "board": ("here", "virtual", "away", "hdc", "broken", "here,away", "板"),
     "budget": ("64", "16,64"),
     "calibration": ("prompts.txt",),
     "checkpoint": ("checkpoint", "hf:a/b"),

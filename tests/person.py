@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +14,9 @@ from typing import Any
 
 from armload.core.workspace import cache_folder
 from tests.command_line import BIN, check_document
+
+BOARDS = Path(__file__).parent / "boards"
+"""For tests alone."""
 
 SHARED_CACHE = (
     "builds",
@@ -28,7 +32,10 @@ SHARED_CACHE = (
 
 
 class Person:
-    """Somebody who works in a folder of their own, with one virtual board called ``mine``."""
+    """Somebody who works in a folder of their own, with one virtual board called ``mine``.
+
+    ``qemu-user`` is this machine, running programs for ARM.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,6 +44,8 @@ class Person:
         cache = folder / "cache"
         for each in (self.home / ".ssh", folder / "boards", cache):
             each.mkdir(parents=True)
+        for file in BOARDS.iterdir():
+            shutil.copy(file, folder / "boards")
         usual = cache_folder()
         for kind in SHARED_CACHE:
             (usual / kind).mkdir(parents=True, exist_ok=True)

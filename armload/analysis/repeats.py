@@ -241,7 +241,7 @@ def _out_of_time(
 
 
 def _names(run: Run) -> set[str]:
-    return {finding.name for finding in run.verdict.findings or ()}
+    return {finding.name for finding in run.verdict.findings}
 
 
 FEWEST_FIGURES = next(count for count in range(1, 100) if rank(count))

@@ -26,7 +26,7 @@ class TokenTimes(Value):
 
     Attributes:
         p50_low, p50_high: the median's 95% confidence interval, over this run's tokens; none
-            for few tokens, and in a run that was kept before they were computed.
+            for few tokens.
     """
 
     p50: float
@@ -48,12 +48,10 @@ class Summary(Value):
         token_s: time per output token; none without generating steps.
         wall_s: from the process's start to its last step's end.
         prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading; a
-            draft model's steps between them count as generating.
+            draft model's steps between them count as generating; none without such steps.
         prefill_tokens, decode_tokens: tokens that went through the model in them; the first
             output token comes out of prefill, so decode is one fewer than was written.
         speculation: what guessed tokens gave; none where none were to be guessed.
-
-    The four before the last are none in a run that was kept before they were computed.
     """
 
     ttft_s: float | None
@@ -73,13 +71,13 @@ class Limit(Value):
 
     Attributes:
         cause: ``unknown`` where the records do not tell.
-        figures: what was found, in numbers; none in a run that was kept before they were.
+        figures: what was found, in numbers.
         sentence: for people, as it was written with the run.
         advice: what to try next.
     """
 
     cause: LimitCause
-    figures: LimitFigures | None = None
+    figures: LimitFigures
     sentence: str
     advice: str
 
@@ -104,12 +102,12 @@ class Verdict(Value):
     Attributes:
         valid: there is no finding.
         reasons: the findings' sentences.
-        findings: none in a run that was kept before they had names.
+        findings: the reasons themselves.
     """
 
     valid: bool
     reasons: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] | None = None
+    findings: tuple[Finding, ...] = ()
 
     @classmethod
     def of(cls, findings: Sequence[Finding]) -> Verdict:

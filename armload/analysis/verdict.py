@@ -131,7 +131,7 @@ def _doubts_about_swap(before: Conditions, around: Around) -> list[Swapping]:
             in_bytes=in_bytes,
             used_before_bytes=before.swap_used_bytes,
             used_after_bytes=after.swap_used_bytes if after else None,
-            total_bytes=(after.swap_total_bytes if after else None) or 0,
+            total_bytes=after.swap_total_bytes if after else 0,
         )
     ]
 

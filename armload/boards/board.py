@@ -22,7 +22,6 @@ class SshAddress(Value):
         key: a private key file, besides the agent's and the usual ones.
         host_key: the one key that the server must show, as ``ssh-ed25519 AAAA…``; none to
             look it up in the known hosts.
-        launcher: words that go before a program that was built for the board.
     """
 
     host: str
@@ -30,7 +29,6 @@ class SshAddress(Value):
     user: str | None = None
     key: Path | None = None
     host_key: str | None = None
-    launcher: tuple[str, ...] = ()
 
 
 class SshReach(Value):
@@ -51,9 +49,15 @@ class SshReach(Value):
 
 
 class LocalReach(Value):
-    """This machine itself: commands run in its own shell."""
+    """This machine itself: commands run in its own shell.
+
+    Attributes:
+        launcher: words that go before a program that was built for the board, such as those
+            of an emulator or of ``nice``.
+    """
 
     kind: Literal["local"]
+    launcher: tuple[str, ...] = ()
 
 
 class HdcReach(Value):
@@ -88,25 +92,9 @@ class VirtualReach(Value):
     disk_read_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
 
 
-class EmulatedReach(Value):
-    """This machine's own shell behind a loopback OpenSSH; programs run under qemu-user.
-
-    Attributes:
-        cpu: QEMU's name of the CPU.
-    """
-
-    kind: Literal["qemu-user"]
-    cpu: str = "cortex-a55"
-
-
-Reach = Annotated[
-    SshReach | LocalReach | HdcReach | VirtualReach | EmulatedReach, Field(discriminator="kind")
-]
+Reach = Annotated[SshReach | LocalReach | HdcReach | VirtualReach, Field(discriminator="kind")]
 RealReach = SshReach | LocalReach | HdcReach
 """Of boards that armload does not make itself."""
-
-OnThisMachine = LocalReach | EmulatedReach
-"""Of boards whose files lie in a folder of this machine."""
 
 THIS_MACHINE = "this-machine"
 """The name of the board that is this machine, with programs built for its own CPU."""
@@ -161,7 +149,7 @@ class Board(Value):
         target: name of the target whose binaries it runs.
         reach: how to get there.
         workdir: the folder that armload may use there; made when missing. A board of kind
-            ``local`` or ``qemu-user`` may give one relative to armload's cache folder.
+            ``local`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
         facts: what is known beforehand. Memory and storage rate of a virtual board are what
             its machine is made with, whatever a file that it extends declares.
@@ -187,7 +175,7 @@ class Board(Value):
     @classmethod
     def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
         reach = info.data.get("reach")
-        if not workdir.is_absolute() and not isinstance(reach, OnThisMachine):
+        if not workdir.is_absolute() and not isinstance(reach, LocalReach):
             raise ValueError(f"'{workdir}' must be an absolute path on the board")
         return workdir
 
@@ -215,7 +203,7 @@ def load_board(name: str) -> Board:
             "Repeat the command for each board.",
         )
     board = load_named("boards", name, Board)
-    if isinstance(board.reach, OnThisMachine):
+    if isinstance(board.reach, LocalReach):
         workdir = PurePosixPath(cache_folder().resolve(), board.workdir)
         return board.model_copy(update={"workdir": workdir})
     return board

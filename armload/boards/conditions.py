@@ -95,8 +95,6 @@ class Conditions(Value):
         clusters: the cores by frequency policy.
         celsius: hottest sensor; none where there is none.
         sensors: all of them.
-
-    What was added later is none, or empty, in a run that was kept before.
     """
 
     boot_id: str
@@ -107,7 +105,7 @@ class Conditions(Value):
     memory_available_bytes: Count
     swap_used_bytes: int
     memory_limit_bytes: Count | None = None
-    swap_total_bytes: Count | None = None
+    swap_total_bytes: Count
     workdir_free_bytes: Count | None
     workdir_filesystem: str | None = None
     governors: tuple[str, ...] = ()
@@ -118,7 +116,7 @@ class Conditions(Value):
     @property
     def memory_and_swap_bytes(self) -> int:
         """All of the memory and of the swap: what a program can reserve at most."""
-        return self.memory_total_bytes + (self.swap_total_bytes or 0)
+        return self.memory_total_bytes + self.swap_total_bytes
 
 
 def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) -> Conditions:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from armload.boards.board import (
     Board,
-    EmulatedReach,
     HdcReach,
     LocalReach,
-    RealReach,
     SshAddress,
     SshReach,
     VirtualReach,
@@ -17,16 +13,7 @@ from armload.boards.board import (
 from armload.boards.failures import SwitchedOffError
 from armload.boards.host import Host
 from armload.boards.trust import ssh_address
-from armload.core.errors import UsageError
 from armload.core.progress import Progress
-
-
-class _Machine(Protocol):
-    def up(self, board: Board, progress: Progress) -> SshAddress: ...
-
-    def running(self, board: Board) -> SshAddress | None: ...
-
-    def down(self, board: Board) -> bool: ...
 
 
 def connect(board: Board, progress: Progress) -> Host:
@@ -41,7 +28,7 @@ def connect(board: Board, progress: Progress) -> Host:
     if isinstance(board.reach, LocalReach):
         from armload.boards.local import LocalHost
 
-        return LocalHost(board.name)
+        return LocalHost(board.name, board.reach.launcher)
     if isinstance(board.reach, HdcReach):
         from armload.boards.hdc import HdcHost
 
@@ -50,7 +37,7 @@ def connect(board: Board, progress: Progress) -> Host:
 
     if isinstance(board.reach, SshReach):
         return SshHost(ssh_address(board), board.name)
-    address = _machine(board).running(board) or _switched_on(board, progress)
+    address = _address(board, progress)
     return SshHost(address, board.name, lambda: _went_off(board, address))
 
 
@@ -61,8 +48,9 @@ def start(board: Board, progress: Progress) -> SshAddress:
         UsageError: the board is a real one.
         ConnectError, MissingToolError: as for ``connect``.
     """
-    machine = _machine(board)
-    return machine.running(board) or machine.up(board, progress)
+    from armload.boards.virtual import machine
+
+    return machine.up(board, progress)
 
 
 def is_blank(board: Board, progress: Progress) -> bool:
@@ -79,7 +67,9 @@ def is_blank(board: Board, progress: Progress) -> bool:
 
 def is_off(board: Board) -> bool:
     """Say whether a board is a virtual one that does not run."""
-    return not isinstance(board.reach, RealReach) and _machine(board).running(board) is None
+    from armload.boards.virtual import machine
+
+    return isinstance(board.reach, VirtualReach) and machine.running(board) is None
 
 
 def stop(board: Board) -> bool:
@@ -88,20 +78,30 @@ def stop(board: Board) -> bool:
     Raises:
         UsageError: the board is a real one.
     """
-    return _machine(board).down(board)
+    from armload.boards.virtual import machine
+
+    return machine.down(board)
 
 
-def _switched_on(board: Board, progress: Progress) -> SshAddress:
-    progress.say(
-        f"{board.name} is not up; starting it. To stop it later: "
-        f"armload board.down --board {board.name}"
-    )
-    return _machine(board).up(board, progress)
+def _address(board: Board, progress: Progress) -> SshAddress:
+    """Return where a virtual board is, after starting it if it is not up."""
+    from armload.boards.virtual import machine
+
+    address = machine.running(board)
+    if address is None:
+        progress.say(
+            f"{board.name} is not up; starting it. To stop it later: "
+            f"armload board.down --board {board.name}"
+        )
+        address = machine.up(board, progress)
+    return address
 
 
 def _went_off(board: Board, reached: SshAddress) -> SwitchedOffError | None:
     """Return the error for a machine that was reached and is no more; one that reboots still is."""
-    now = _machine(board).running(board)
+    from armload.boards.virtual import machine
+
+    now = machine.running(board)
     if now == reached:
         return None
     if now is None:
@@ -113,15 +113,3 @@ def _went_off(board: Board, reached: SshAddress) -> SwitchedOffError | None:
         f"The virtual board {board.name!r} was restarted meanwhile.",
         "Repeat the command.",
     )
-
-
-def _machine(board: Board) -> _Machine:
-    if isinstance(board.reach, RealReach):
-        raise UsageError(f"{board.name} is a real board: armload cannot switch it on or off.")
-    if isinstance(board.reach, EmulatedReach):
-        from armload.boards import emulated
-
-        return emulated
-    from armload.boards.virtual import machine
-
-    return machine

@@ -56,8 +56,9 @@ class _Here:
 class LocalHost:
     """The Host protocol in this machine's own shell."""
 
-    def __init__(self, board_name: str) -> None:
+    def __init__(self, board_name: str, launcher: tuple[str, ...] = ()) -> None:
         self._name = board_name
+        self._launcher = launcher
 
     @property
     def name(self) -> str:
@@ -66,8 +67,8 @@ class LocalHost:
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """No words: programs are run as they are."""
-        return ()
+        """Words that go before a program that was built for the board; mostly none."""
+        return self._launcher
 
     def ways(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the shell and its programs."""

@@ -44,17 +44,13 @@ def common_features(cores: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(name for name in features[0] if name in common) if features else ()
 
 
-def features_under_launcher(host: Host, progress: Progress) -> tuple[str, ...]:
-    """Return the CPU features that programs meet under a host's launcher; none where unknown.
+def _asked_under_launcher(host: Host, architecture: str, progress: Progress) -> tuple[str, ...]:
+    """Return the CPU features that a program of ours meets; none where it does not run.
 
-    A program of ours asks. The shell of such a board is this machine's own, so the program lies
-    there already.
-
-    Raises:
-        ConnectError: the connection dropped.
-        BuildError, MissingToolError: the program cannot be compiled.
+    The shell of a board with a launcher is this machine's own, so the program lies there already.
     """
-    done = host.run(join([*host.launcher, helper(CPU_FEATURES, progress).path.resolve()]))
+    program = helper(CPU_FEATURES, progress, architecture=architecture).path.resolve()
+    done = host.run(join([*host.launcher, program]))
     names = tuple(done.text.split())
     return names if done.status == 0 and "fp" in names else ()
 
@@ -230,14 +226,17 @@ def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
 def as_programs_see_it(host: Host, found: Probe, progress: Progress) -> Probe:
     """Return a probe with the machine and the CPU features that programs meet on a host.
 
-    They are those that were found, unless the host has a launcher, under which they may differ.
+    They are those that were found, unless the host's launcher is an emulator.
 
     Raises:
-        ConnectError, BuildError, MissingToolError: as for ``features_under_launcher``.
+        ConnectError: the connection dropped.
+        BuildError, MissingToolError: the program that asks cannot be compiled.
     """
-    if not host.launcher:
+    if not host.launcher or (
+        found.machine == "x86_64" and _asked_under_launcher(host, "x86_64", progress)
+    ):
         return found
-    names = features_under_launcher(host, progress)
+    names = _asked_under_launcher(host, "aarch64", progress)
     return found.model_copy(
         update={"machine": "aarch64" if names else found.machine, "cpu_features": names}
     )

@@ -26,10 +26,9 @@ class Rates(Value):
         storage_way: how it was read: ``direct`` past the page cache, or through it, after the file
             was dropped from it, where that was faster or there is nothing else.
         storage_other_way_bytes_per_s: reading it in the way that was slower; none where there is no
-            direct I/O, and in what an older armload measured.
+            direct I/O.
         storage_read_bytes: how much was read.
-        memory_others_cpu, storage_others_cpu: how many cores other programs kept busy meanwhile;
-            none in what an older armload measured.
+        memory_others_cpu, storage_others_cpu: how many cores other programs kept busy meanwhile.
         storage_others_read_bytes: what others read from any storage meanwhile.
     """
 

@@ -178,7 +178,6 @@ class SshHost(SshCommands):
         return True
 
     def _ciphers(self) -> CipherChoice:
-        # Of the CPU that the server runs on: with a launcher, programs meet another one.
         if self._cipher_choice is None:
             cpuinfo = self.run("cat /proc/cpuinfo").stdout
             self._cipher_choice = choose_ciphers(features_in(cpuinfo), features_here())

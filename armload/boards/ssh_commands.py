@@ -106,8 +106,8 @@ class SshCommands:
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """Words that go before a program that was built for the board; mostly none."""
-        return self._address.launcher
+        """No words: programs are run as they are."""
+        return ()
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         """Run a shell command to its end, whatever its status is."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
-from armload.boards.board import Board, EmulatedReach
+from armload.boards.board import Board, LocalReach
 from armload.boards.host import Host
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
 from armload.build.binary import Binary
@@ -33,15 +33,18 @@ def own_program(
     It is put on the board first. Under a launcher the shell is this machine's own, so the program
     lies there already, and runs as all programs do that are built for the board.
 
+    Args:
+        found: the board, as programs see it.
+
     Raises:
         BuildError, MissingToolError: it cannot be compiled.
         BoardError, ConnectError, TransferError: as for ``push``.
     """
-    if host.launcher:
-        return (*host.launcher, str(helper(name, progress).path.resolve()))
     if found.machine not in ARCHITECTURES:
         return None
     ours = helper(name, progress, architecture=found.machine)
+    if host.launcher:
+        return (*host.launcher, str(ours.path.resolve()))
     return (str(put_helper(host, layout, ours, progress)),)
 
 
@@ -231,7 +234,8 @@ def misfit_of_target(board: Board, found: Probe) -> str:
         target = load_target(board.target)
     except ArmloadError as error:
         return error.message
-    if isinstance(board.reach, EmulatedReach) and not found.cpu_features:
+    launched = isinstance(board.reach, LocalReach) and bool(board.reach.launcher)
+    if launched and not found.cpu_features:
         return ""
     if found.machine != target.architecture:
         return (

@@ -41,7 +41,7 @@ _BUS_ERROR_STATUS = 128 + 7
 """Of SIGBUS on Linux; this machine may have another number for it."""
 
 _UNREADABLE_STATUS = 74
-"""Of programs that stream weights and can read no more of them (``armload_storage_error.c``)."""
+"""Of programs that stream weights and can read no more of them (``armload_reader.c``)."""
 
 _NOT_STARTED_STATUS = 75
 """Of a run that found another user on the board (``deploy/run/run.sh.j2``)."""
@@ -55,13 +55,13 @@ class Exit(Value):
     """How the program ended.
 
     Attributes:
-        kind: one of the ways to end; none in a run of an earlier version.
+        kind: one of the ways to end.
         status: as a shell reports it; none when it was never known.
         meaning: in words.
         remedy: what to do; empty when nothing is wrong or nothing is known.
     """
 
-    kind: ExitKind | None = None
+    kind: ExitKind
     status: int | None
     meaning: str
     remedy: str = ""

@@ -19,10 +19,9 @@ def whole_lines(content: bytes) -> bytes:
     """Return a trace up to the end of its last whole line.
 
     Each line is an object of JSON. Storage that was full, or a program that was killed, leaves the
-    beginning of one, and a power cut leaves zeros on some file systems. Such a beginning, with a
-    ``#`` behind it, was kept as a line by earlier versions.
+    beginning of one, and a power cut leaves zeros on some file systems.
     """
-    content = content.partition(b"\0")[0].partition(b"#\n")[0]
+    content = content.partition(b"\0")[0]
     return content[: content.rfind(b"}\n") + 2] if b"}\n" in content else b""
 
 

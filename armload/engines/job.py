@@ -169,7 +169,7 @@ class Job(RunSpec):
 
     Attributes:
         fingerprint: a checksum over plan, program and model; runs of the same one are one
-            another's repetition. Empty in a run that was kept before there was one.
+            another's repetition.
         place: in a sweep; none outside of one.
         engine_name: in the list of engines.
         command: the words that start it on the board.
@@ -180,7 +180,7 @@ class Job(RunSpec):
 
     format: Literal[2] = 2
     id: str
-    fingerprint: str = ""
+    fingerprint: str
     place: SweepPoint | None = None
     started_utc: str
     armload: str

@@ -18,9 +18,11 @@ RESIDENT_VARIABLE = "ARMLOAD_RESIDENT"
 
 LEAST_RESERVE_BYTES = 24 << 20
 RESERVE_SHARE = 20
+"""As in ``toolchains/native/armload_reserve.c``: of all memory."""
+
 LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES = 8 << 20, 64 << 20
 WINDOW_SHARE = 16
-"""As in ``toolchains/native/armload_stream.c``: of all memory, and of the available memory."""
+"""As in ``toolchains/native/armload_stream.c``: of the available memory."""
 
 
 class BoardMemory(Value):

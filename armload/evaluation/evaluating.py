@@ -210,7 +210,7 @@ def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
 def _source_of(folder: Path, part: int) -> AnswerSource:
     doubts = None
     with contextlib.suppress(ArmloadError):  # it has not ended
-        findings = store.load(folder).verdict.findings or ()
+        findings = store.load(folder).verdict.findings
         doubts = tuple(each.sentence for each in findings if each.name not in ABOUT_ANSWERS)
     return AnswerSource(
         run=folder.name, part=part, board=read_job(folder).board.name, doubts=doubts

@@ -45,7 +45,7 @@ def doubts_about_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(
         f"Do not rely on the times of {run.id}: {finding.sentence}"
         for run in runs
-        for finding in run.verdict.findings or ()
+        for finding in run.verdict.findings
         if finding.name not in ABOUT_TEXT
     )
 

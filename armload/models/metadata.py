@@ -102,7 +102,7 @@ class Metadata:
         """What llama.cpp's compute buffers hold of a token, at most.
 
         Two vectors as wide as the feed-forward layers, and eight as wide as the model, as
-        ``armload_graph_bytes`` finds them in Llama and Qwen2.
+        ``armload_reserve.c`` finds them in Llama and Qwen2.
         """
         inner, width = self.number("feed_forward_length", 0), self.number("embedding_length", 0)
         return FLOAT_BYTES * (2 * inner + 8 * width)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from armload.boards.board import Board, HdcReach, LocalReach, SshReach, VirtualReach
+from armload.boards.board import Board, HdcReach, LocalReach, SshReach
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
@@ -60,10 +60,10 @@ def _reached_by(board: Board) -> str:
     if isinstance(reach, SshReach):
         return f"ssh {reach.host}"
     if isinstance(reach, LocalReach):
-        return "this machine"
+        return f"this machine, {reach.launcher[0]}" if reach.launcher else "this machine"
     if isinstance(reach, HdcReach):
         return f"hdc {reach.key or ''}".rstrip()
-    return "QEMU machine" if isinstance(reach, VirtualReach) else "qemu-user"
+    return "QEMU machine"
 
 
 def contents_table(entries: Sequence[BoardItem]) -> Rows:
@@ -91,7 +91,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
-    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes or 0)}"
+    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes)}"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:

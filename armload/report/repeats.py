@@ -52,9 +52,7 @@ def progress_line(runs: Sequence[Run]) -> str:
     found = known(runs)
     together = f"; {_width(found)}" if found and found.within is not None else ""
     if not counts(latest):
-        together = (
-            f"; not counted: {', '.join(each.name for each in latest.verdict.findings or ())}"
-        )
+        together = f"; not counted: {', '.join(each.name for each in latest.verdict.findings)}"
     return f"run {len(runs)}: {words.seconds(median_s)} per token (median){together}"
 
 

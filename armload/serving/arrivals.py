@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 ArrivalsKind = Literal["poisson", "constant", "gamma", "seed"]
 
 MOST_REQUESTS = 1_000_000
-LARGEST_SEED = 2**32 - 1
 _LEAST_SHAPE, _MOST_SHAPE = 0.01, 1000
 _KINDS = "poisson, constant, gamma:SHAPE or seed"
 

@@ -119,7 +119,7 @@ class Continuations:
 
 def outcome_of(run: Run, objective: Objective) -> Outcome:
     """Return what a run says of its setting: the time, or why there is none."""
-    findings = {each.name: each.sentence for each in run.verdict.findings or ()}
+    findings = {each.name: each.sentence for each in run.verdict.findings}
     for name in _ENDED_BADLY:
         if name in findings:
             return Outcome(status="failed", reason=findings[name], evidence=(run.id,))

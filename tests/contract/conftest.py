@@ -32,31 +32,31 @@ KINDS = (
 NAME = "bench-board"
 
 
-class _Emulated:
-    """Programs are this machine's own: run by ``env``, as others by an emulator."""
+_LAUNCH = """
+case $1 in */helpers/*) echo "$1: cannot execute binary file" >&2; exit 126; esac
+exec "$@"
+"""
+LAUNCHER = ("sh", "-c", _LAUNCH, "sh")
+"""An emulator of a CPU of which nothing can be found out: programs of ours do not run under it."""
 
+
+class EmulatedHdc(HdcHost):
     @property
     def launcher(self) -> tuple[str, ...]:
-        return ("env",)
+        return LAUNCHER
 
 
-class EmulatedLocal(_Emulated, LocalHost):
-    pass
-
-
-class EmulatedHdc(_Emulated, HdcHost):
-    pass
-
-
-class EmulatedSsh(_Emulated, SshHost):
-    pass
+class EmulatedSsh(SshHost):
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        return LAUNCHER
 
 
 @contextmanager
 def reached(kind: str, folder: Path) -> Iterator[tuple[Callable[[], Host], Callable[[], Host]]]:
     """Give what makes a host, and what makes one whose programs run under a launcher."""
     if kind == "this machine":
-        yield lambda: LocalHost(NAME), lambda: EmulatedLocal(NAME)
+        yield lambda: LocalHost(NAME), lambda: LocalHost(NAME, LAUNCHER)
         return
     if kind == "hdc":
         with hdc_device(folder) as hdc:

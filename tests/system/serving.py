@@ -14,10 +14,25 @@ import pytest
 import requests
 
 from tests.person import Person
+from tests.servers import openssh
 
 
 def board_folder(person: Person) -> Path:
     return person.folder / "here-board"
+
+
+@contextlib.contextmanager
+def by_ssh(person: Person) -> Iterator[int]:
+    """Add the board ``far``, this machine behind SSH, and give its server's port."""
+    with openssh(person.folder / "server") as address:
+        assert address.port is not None
+        person.add_board(
+            "far",
+            f"target: host\nworkdir: {board_folder(person)}\nreach:\n  kind: ssh\n"
+            f"  host: 127.0.0.1\n  port: {address.port}\n  key: {address.key}\n",
+        )
+        person.types("board.trust", "--board", "far", "--yes")
+        yield address.port
 
 
 class Serving:

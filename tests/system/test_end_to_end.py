@@ -28,7 +28,7 @@ again = pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "toolc
 
 ROOT = Path(__file__).resolve().parents[2]
 
-OLD_CPU = "extends: qemu-user\nreach: {kind: qemu-user, cpu: cortex-a53}\n"
+OLD_CPU = "extends: qemu-user\nreach: {kind: local, launcher: [qemu-aarch64, -cpu, cortex-a53]}\n"
 THREE_LINES = (
     "pidof llama-completion >/dev/null && cd /data/local/tmp/armload/runs && "
     '[ "$(cat $(ls -t | head -n 1)/trace.jsonl 2>/dev/null | wc -l)" -ge 3 ]'
@@ -43,7 +43,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
         yield somebody
     finally:
         for path in (somebody.folder / "boards").glob("*.yaml"):
-            if "extends: virtual" in path.read_text() or "qemu-user" in path.read_text():
+            if "extends: virtual" in path.read_text():
                 somebody.types("board.down", "--board", path.stem)
 
 

@@ -20,16 +20,24 @@ from armload.serving.loads import LoadFolder
 from tests.faults import listener, small_disk, without_connection
 from tests.memory_groups import fill_until_gone, limited_group, moved
 from tests.person import Person
-from tests.system.serving import assert_nothing_is_left, holds_lease, run_of, servers
+from tests.system.serving import (
+    assert_nothing_is_left,
+    board_folder,
+    by_ssh,
+    holds_lease,
+    run_of,
+    servers,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
 COVERED = ["armload/serving", "armload/cli/verbs/load.py", "armload/engines/server.py"]
-SERVED = (
-    *("--board", "here", "--model", "word-problems:Q8_0", "--threads", "1"),
+SERVICE = (
+    *("--model", "word-problems:Q8_0", "--threads", "1"),
     *("--slots", "2", "--context", "256"),
 )
+SERVED = ("--board", "here", *SERVICE)
 SHORT = ("--prompt-tokens", "uniform:4-20", "--n-predict", "uniform:2-12")
 CLOCKS_ALIGNED_S = 0.005
 
@@ -38,16 +46,9 @@ CLOCKS_ALIGNED_S = 0.005
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("load") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
-    person.add_board("here", f"extends: qemu-user\nworkdir: {person.folder / 'here-board'}\n")
+    person.add_board("here", f"extends: qemu-user\nworkdir: {board_folder(person)}\n")
     yield person
-    for board in ("here", "mine"):
-        person.types("board.down", "--board", board)
-
-
-def port_of(person: Person) -> int:
-    """Return the port of the board's SSH server."""
-    shown = json.loads(person.types("board.up", "--board", "here", "--json").stdout)
-    return int(shown["port"])
+    person.types("board.down", "--board", "mine")
 
 
 def latest(person: Person) -> LoadFolder:
@@ -140,7 +141,8 @@ def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> Non
     assert (latest(ann).folder / "report.html").is_file()
 
 
-LONG = (*SERVED, *SHORT, "--rate", "5", "--requests", "2000", "--slo", "ttft=60s")
+UNENDING = (*SHORT, "--rate", "5", "--requests", "2000", "--slo", "ttft=60s")
+LONG = (*SERVED, *UNENDING)
 
 
 def test_a_server_that_is_killed_ends_the_load_with_its_cause(ann: Person) -> None:
@@ -178,9 +180,12 @@ BOARD_BYTES = 500 << 20
 def test_a_server_without_memory_ends_the_load_and_memory_is_named(
     ann: Person, tmp_path: Path
 ) -> None:
-    port = port_of(ann)
-    with limited_group(BOARD_BYTES) as group, moved(listener(port), group):
-        process = ann.start("load", *LONG, "--json")
+    with (
+        by_ssh(ann) as port,
+        limited_group(BOARD_BYTES) as group,
+        moved(listener(port), group),
+    ):
+        process = ann.start("load", "--board", "far", *SERVICE, *UNENDING, "--json")
         wait_for_requests(ann, process, 5)
         (server,) = servers(ann)
         assert str(server.pid) in (group / "cgroup.procs").read_text().split()
@@ -188,7 +193,7 @@ def test_a_server_without_memory_ends_the_load_and_memory_is_named(
             fill_until_gone(group, memory / "filled", server.pid)
         said = assert_the_load_has_ended_with_its_server(ann, process, "out of memory")
     assert (
-        "here no longer serves word-problems-Q8_0.gguf: killed by the kernel: the board ran out "
+        "far no longer serves word-problems-Q8_0.gguf: killed by the kernel: the board ran out "
         "of memory; it was using "
     ) in said
     assert "Use fewer --slots, a smaller --context" in said
@@ -276,12 +281,13 @@ def test_a_request_longer_than_a_slot_fails_alone_and_in_the_servers_words(ann: 
 def test_a_connection_that_drops_for_ten_seconds_delays_requests_and_ends_no_load(
     ann: Person,
 ) -> None:
-    port = port_of(ann)
-    process = ann.start("load", *SERVED, *SHORT, "--rate", "2", "--duration", "60", "--json")
-    wait_for_requests(ann, process, 3)
-    with without_connection(port):
-        time.sleep(10)
-    shown, said = process.communicate(timeout=180)
+    load = (*SHORT, "--rate", "2", "--duration", "60", "--json")
+    with by_ssh(ann) as port:
+        process = ann.start("load", "--board", "far", *SERVICE, *load)
+        wait_for_requests(ann, process, 3)
+        with without_connection(port):
+            time.sleep(10)
+        shown, said = process.communicate(timeout=180)
     assert process.returncode == 0, said
     kept = latest(ann)
     records = kept.requests(0)

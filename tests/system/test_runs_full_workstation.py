@@ -126,7 +126,6 @@ def test_a_run_that_has_just_ended_is_told_in_the_same_way(workstation: Path, bo
     [
         ("build", "--programs", "llama-simple"),
         ("board.up", "--board", "virtual"),
-        ("board.up", "--board", "qemu-user"),
         ("pull", "--board", "my-board"),
         ("model.synth", "--like", "llama-3.2-1b", "--output", "model.gguf"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -25,7 +26,7 @@ from armload.models.gguf import read_model
 from armload.runs.pipeline import execute
 from armload.runs.request import Request
 from armload.runs.session import session
-from tests.command_line import run as typed
+from tests.person import BOARDS
 from tests.system.engines import emulator, shared
 from tests.system.scoring import (
     CONTEXT,
@@ -308,6 +309,7 @@ def test_a_board_scores_items_like_any_other_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards").mkdir()
+    shutil.copy(BOARDS / "qemu-user.yaml", tmp_path / "boards")
     (tmp_path / "boards" / "here.yaml").write_text(
         f"extends: qemu-user\nworkdir: {tmp_path}/board\n"
     )
@@ -320,10 +322,9 @@ def test_a_board_scores_items_like_any_other_run(
     engine = Scoring(plan, scorer_and_completion[0], read_model(stories, Silent()), items)
     with session(Request(board="here", wait_s=0), (), Silent()) as where:
         run, folder = execute(where, engine, Silent(), new=False)
-    typed("armload", "board.down", "--board", "here", cwd=tmp_path)
     assert run.exit.status == 0
     assert not {"text", "output", "few tokens", "no trace"} & {
-        finding.name for finding in run.verdict.findings or ()
+        finding.name for finding in run.verdict.findings
     }
     assert run.result == {
         "answers": 6,

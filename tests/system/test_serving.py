@@ -7,7 +7,6 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.system.engines import shared
 from tests.system.serving import (
     Serving,
     board_folder,
+    by_ssh,
     holds_lease,
     in_place_of,
     run_of,
@@ -42,12 +42,11 @@ FAST = ("--model", MODEL, "--threads", "1", "--slots", "2", "--context", "256")
 
 
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     person = Person(tmp_path_factory.mktemp("serving") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
     person.add_board("here", f"extends: qemu-user\nworkdir: {board_folder(person)}\n")
-    yield person
-    person.types("board.down", "--board", "here")
+    return person
 
 
 def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
@@ -242,10 +241,13 @@ def asked(service: Service, **body: Any) -> dict[str, Any]:
 
 @pytest.mark.exhaustive(covers=COVERED)
 def test_a_connection_that_is_down_for_ten_seconds_harms_nothing(ann: Person) -> None:
-    with in_place_of(ann), served(Request(board="here"), MODEL, PLAN, Silent()) as service:
+    with (
+        by_ssh(ann) as port,
+        in_place_of(ann),
+        served(Request(board="far"), MODEL, PLAN, Silent()) as service,
+    ):
         asked(service, n_predict=2)
-        shown = json.loads(ann.types("board.up", "--board", "here", "--json").stdout)
-        with without_connection(shown["port"]):
+        with without_connection(port):
             time.sleep(10)
             service.check()
         asked(service, n_predict=2)

@@ -29,12 +29,11 @@ ASKED: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     person = Person(tmp_path_factory.mktemp("front") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
     person.add_board("here", f"extends: qemu-user\nworkdir: {person.folder / 'here-board'}\n")
-    yield person
-    person.types("board.down", "--board", "here")
+    return person
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,12 +24,11 @@ PROMPT = "One day Tom saw a cat. One day Tom saw a cat. One day Tom"
 
 
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     shared("stories260K.gguf")
     person = Person(tmp_path_factory.mktemp("people") / "ann")
     person.add_board(BOARD, "extends: qemu-user\n")
-    yield person
-    person.types("board.down", "--board", BOARD)
+    return person
 
 
 def words(speculate: str) -> list[str]:
@@ -81,7 +79,7 @@ def test_more_than_one_token_comes_out_of_a_pass(ann: Person, cells: list[dict[s
         assert found["tokens_per_pass"] > 1
         run = run_of(ann, cell)
         assert len(main_steps(run)) < N_PREDICT
-        assert all(finding.name != "token count" for finding in run.verdict.findings or ())
+        assert all(finding.name != "token count" for finding in run.verdict.findings)
     assert cells[0]["speculation"] is None
 
 

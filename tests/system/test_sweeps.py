@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ pytestmark = [
 
 
 @pytest.fixture
-def ann(tmp_path: Path) -> Iterator[Person]:
+def ann(tmp_path: Path) -> Person:
     person = Person(tmp_path / "ann")
     person.add_board("loop", "extends: qemu-user\n")
-    yield person
-    person.types("board.down", "--board", "loop")
+    return person
 
 
 def words(*more: str) -> tuple[str, ...]:

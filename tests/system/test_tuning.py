@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +34,10 @@ TRAP = "--override-kv llama.attention.layer_norm_rms_epsilon=float:1000"
 
 
 @pytest.fixture
-def ann(tmp_path: Path) -> Iterator[Person]:
+def ann(tmp_path: Path) -> Person:
     person = Person(tmp_path / "ann")
     person.add_board("loop", "extends: qemu-user\n")
-    yield person
-    person.types("board.down", "--board", "loop")
+    return person
 
 
 def space(person: Person, **options: object) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 import pytest
 
-from armload.boards import emulated
-from armload.boards.board import Board, VirtualReach, load_board
+from armload.boards.board import Board, VirtualReach
 from armload.boards.connect import connect
 from armload.boards.failures import SwitchedOffError
 from armload.boards.virtual import machine
@@ -108,20 +107,6 @@ def test_a_board_that_reboots_is_waited_for(board: Board) -> None:
         while after == before:  # the connection may drop a moment after the machine is told to
             after = patiently(lambda: host.run(boot_id)).text
         assert len(after) == len(before)
-
-
-def test_an_ssh_server_under_qemu_user_that_ended_is_a_board_that_is_off(
-    cache: Path,
-) -> None:
-    board = load_board("qemu-user").model_copy(update={"name": "test-off"})
-    try:
-        with closing(connect(board, Silent())) as host:
-            assert host.run("echo in").text == "in"
-            assert emulated.down(board)
-            with pytest.raises(SwitchedOffError, match=IS_OFF):
-                patiently(lambda: host.run("true"))
-    finally:
-        emulated.down(board)
 
 
 @pytest.fixture(scope="module")

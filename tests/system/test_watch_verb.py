@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -284,14 +283,13 @@ def begun(runs: Path, known: set[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def arm(person: Person) -> Iterator[str]:
+def arm(person: Person) -> str:
     """A board of emulated ARM programs, with the stand-in compiled for it."""
     person.add_board("arm", "extends: qemu-user\n")
     folder = person.folder / "arm"
     folder.mkdir()
     compiled_engine(folder, "aarch64")
-    yield "arm"
-    person.types("board.down", "--board", "arm")
+    return "arm"
 
 
 def test_a_program_for_arm_is_watched_under_its_emulator(person: Person, arm: str) -> None:

@@ -48,6 +48,7 @@ BEFORE = Conditions(
     memory_total_bytes=2_062_000_000,
     memory_available_bytes=1_870_000_000,
     swap_used_bytes=0,
+    swap_total_bytes=0,
     workdir_free_bytes=7_400_000_000,
 )
 SMALL_MODEL = ModelRecord(
@@ -102,6 +103,7 @@ def storage_run() -> Run:
 def failed_run() -> Run:
     """Return a run that ended before it decoded anything."""
     ended = Exit(
+        kind="illegal instruction",
         status=132,
         meaning="The program used an instruction that the CPU lacks (SIGILL).",
         remedy="Build it for this board's target.",
@@ -154,9 +156,10 @@ def _run(
     )
     header = trace if steps else None
     after = BEFORE.model_copy(update={"uptime_s": 66.0, "load_1min": 0.9})
-    ended = ended or Exit(status=0, meaning="The program ended well.")
+    ended = ended or Exit(kind="done", status=0, meaning="The program ended well.")
     run = Run(
         engine_name="llama-completion",
+        fingerprint="f" * 12,
         id=f"20261121T021500Z-{BOARD.name}-{model.name.removesuffix('.gguf')}-1f2e",
         started_utc="2026-11-21T02:15:00+00:00",
         armload="0.1.0",

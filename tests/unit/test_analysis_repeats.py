@@ -61,7 +61,7 @@ def run(
                 wall_s=3,
             ),
             "verdict": Verdict.of(found),
-            "exit": Exit(status=status, meaning="it ended"),
+            "exit": Exit(kind="exit status", status=status, meaning="it ended"),
         }
     )
 

@@ -42,7 +42,8 @@ from tests.unit.samples import (
 )
 
 PROGRAM = Watched(words=("llm_demo",), reads="mnn", time_limit_s=60)
-ENDED_WELL = Exit(status=0, meaning="ended well")
+ILLEGAL = Exit(kind="illegal instruction", status=132, meaning="ended by SIGILL")
+ENDED_WELL = Exit(kind="done", status=0, meaning="ended well")
 
 
 def reasons(
@@ -103,7 +104,7 @@ def test_a_good_run_is_valid() -> None:
             ),
         ),
         (
-            reasons((), ended=Exit(status=132, meaning="ended by SIGILL")),
+            reasons((), ended=ILLEGAL),
             Failed(status=132, meaning="ended by SIGILL"),
         ),
         (
@@ -265,7 +266,7 @@ def test_passes_of_several_tokens_are_not_called_unsteady() -> None:
 
 def test_a_run_that_generates_nothing_and_one_that_failed_lack_no_tokens() -> None:
     assert reasons(steps_with_prompt([]), n_predict=1) == []
-    failed = Exit(status=137, meaning="killed for memory")
+    failed = Exit(kind="out of memory", status=137, meaning="killed for memory")
     (reason,) = reasons(steps_with_prompt([0.1]), ended=failed)
     assert reason == Failed(status=137, meaning="killed for memory")
 
@@ -287,7 +288,9 @@ def test_a_text_that_departs_from_its_reference_is_not_valid(tmp_path: Path) -> 
     assert doubts == [TextDiffers(departure=found)]
     _, doubts = compared(run, run, tmp_path)
     assert doubts == []
-    killed = run.model_copy(update={"exit": Exit(status=137, meaning="killed")})
+    killed = run.model_copy(
+        update={"exit": Exit(kind="out of memory", status=137, meaning="killed")}
+    )
     _, doubts = compared(killed, other, tmp_path)
     assert [doubt.name for doubt in doubts] == ["exit", "reference"]
 

@@ -44,7 +44,7 @@ def reasons(
             }
         ),
         Output(header=header or trace(), steps=steps, text="a little girl"),
-        Exit(status=0, meaning="ended well"),
+        Exit(kind="done", status=0, meaning="ended well"),
         around,
     )
 

@@ -223,7 +223,7 @@ LIMITS: tuple[tuple[LimitFigures, str, str], ...] = (
 def test_each_finding_has_its_sentence(figures: Figures, sentence: str) -> None:
     verdict = findings.verdict([figures])
     assert verdict.reasons == (sentence,)
-    (found,) = verdict.findings or ()
+    (found,) = verdict.findings
     assert (found.name, found.figures) == (figures.name, figures)
     assert type(verdict).model_validate_json(verdict.model_dump_json()) == verdict
 

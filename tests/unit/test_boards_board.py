@@ -100,7 +100,7 @@ def test_a_wrong_value_of_a_virtual_board_is_told(
     [
         ("{kind: local, host: a}", "there is no key 'reach.host'"),
         ("{kind: hdc, key: ''}", "reach.key: must not be empty"),
-        ("{kind: usb}", "'ssh', 'local', 'hdc', 'virtual', 'qemu-user'"),
+        ("{kind: usb}", "'ssh', 'local', 'hdc', 'virtual'"),
     ],
 )
 def test_a_reach_that_makes_no_sense_is_told(boards: Path, reach: str, said: str) -> None:
@@ -113,7 +113,7 @@ def test_only_this_machine_as_a_board_may_have_a_work_folder_in_the_cache(
     boards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARMLOAD_CACHE", "/cache")
-    (boards / "own.yaml").write_text("target: rk3568\nreach:\n  kind: qemu-user\nworkdir: work\n")
+    (boards / "own.yaml").write_text("target: rk3568\nreach:\n  kind: local\nworkdir: work\n")
     assert load_board("own").workdir == PurePosixPath("/cache/work")
 
 

@@ -132,7 +132,7 @@ def test_everything_that_armload_keeps_in_the_cache_has_a_kind(cache: Path) -> N
 
 def test_what_armload_does_not_know_is_shown_apart(cache: Path) -> None:
     filled(cache / "photos")
-    filled(cache / "qemu-user" / "runs")
+    filled(cache / "this-machine" / "runs")
     finished_build(cache)
     kinds = [*build_kinds(), *model_kinds(), *report_kinds(), *board_kinds()]
     assert [item.label for item in unknown(kinds).items] == ["photos"]

@@ -118,6 +118,7 @@ def test_an_older_program_is_refused(tmp_path: Path) -> None:
 def job(prompt: str) -> Job:
     return Job(
         id="r",
+        fingerprint="f",
         started_utc="2026-11-21T02:15:00+00:00",
         armload="0",
         engine_name=Speculation.name,

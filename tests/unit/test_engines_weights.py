@@ -10,18 +10,22 @@ import pytest
 from armload.engines import weights
 from armload.engines.plan import Plan
 
-STREAM = Path(__file__).parents[2] / "toolchains" / "native" / "armload_stream.c"
+NATIVE = Path(__file__).parents[2] / "toolchains" / "native"
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("file", "name"),
     [
-        *("LEAST_WINDOW_BYTES", "MOST_WINDOW_BYTES", "WINDOW_SHARE"),
-        *("LEAST_RESERVE_BYTES", "RESERVE_SHARE"),
+        ("armload_stream.c", "LEAST_WINDOW_BYTES"),
+        ("armload_stream.c", "MOST_WINDOW_BYTES"),
+        ("armload_stream.c", "WINDOW_SHARE"),
+        ("armload_reserve.c", "LEAST_RESERVE_BYTES"),
+        ("armload_reserve.c", "RESERVE_SHARE"),
     ],
 )
-def test_predictions_reserve_what_the_program_reserves(name: str) -> None:
-    found = re.search(rf"\b{name} *= (\d+)(?: << (\d+))?,", STREAM.read_text(encoding="utf-8"))
+def test_predictions_reserve_what_the_program_reserves(file: str, name: str) -> None:
+    code = (NATIVE / file).read_text(encoding="utf-8")
+    found = re.search(rf"\b{name} *= (\d+)(?: << (\d+))?,", code)
     assert found is not None
     number, shift = (int(each or 0) for each in found.groups())
     assert getattr(weights, name) == number << shift

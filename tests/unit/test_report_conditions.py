@@ -101,7 +101,7 @@ def test_the_page_holds_all_conditions() -> None:
     assert "<b>cc1" not in page
 
 
-def test_a_run_that_was_kept_before_all_that_has_a_page_too() -> None:
+def test_a_run_of_which_little_is_known_has_a_page_too() -> None:
     run = quick_run()
     page = render_page(run, chart.token_chart(run), ())
     assert "beside the run" not in page

@@ -1,7 +1,7 @@
 import os
 import socket
 import tempfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_damaged_state_means_off(tmp_path: Path, content: str) -> None:
 
 
 def test_address_pins_the_machines_key_and_names_only_our_login_key(tmp_path: Path) -> None:
-    address = address_of(tmp_path, own_state(4022), user="root")
+    address = address_of(tmp_path, own_state(4022))
     assert address.host_key == (tmp_path / "host_key.pub").read_text().strip()
     assert address.key == tmp_path / "client_key"
     assert (address.host, address.port, address.user) == ("127.0.0.1", 4022, "root")
@@ -103,10 +103,6 @@ def test_deep_folders_get_a_socket_path_that_fits(
         assert path.parent.stat().st_mode & 0o077 == 0
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(path))
-
-
-def test_emulated_boards_work_folder_is_in_the_users_own_cache(cache: Path) -> None:
-    assert load_board("qemu-user").workdir == PurePosixPath(cache.resolve(), "qemu-user")
 
 
 def test_nothing_is_started_to_say_that_a_board_never_was(cache: Path) -> None:

@@ -1,20 +1,158 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include "armload_pieces.h"
 
 #include "armload_allocation.h"
-#include "armload_mapping.h"
-#include "armload_window.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
+    MOST_FILES        = 256,
     PIECE_BYTES       = 256 << 10,
     MOST_PIECES       = 16384, // each may be a mapping of its own, and Linux allows 65530
     SMALL_BYTES       = 64 << 10,
     SEGMENTS_A_WINDOW = 4,
 };
+
+struct mapping {
+    char *  base; // where the file's first byte would be
+    char *  begin;
+    char *  end;
+    int     file;   // opened anew: the engine closes its own
+    int     direct; // the same past the page cache; -1 where the file system cannot do that
+    int64_t file_bytes;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    int             count;
+    struct mapping  each[MOST_FILES];
+} mappings = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+// Returns false for an address in no mapping.
+static bool find_mapping(const void * address, struct mapping * mapping) {
+    const char * wanted = address;
+    bool         found  = false;
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count && !found; index++) {
+        const struct mapping * each = &mappings.each[index];
+        found = wanted >= each->begin && wanted < each->end;
+        if (found) {
+            *mapping = *each;
+        }
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    return found;
+}
+
+size_t armload_mapped_bytes(void) {
+    size_t bytes = 0;
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count; index++) {
+        bytes += (size_t) (mappings.each[index].end - mappings.each[index].begin);
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    return bytes;
+}
+
+size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const char * end)) {
+    size_t bytes = 0;
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count; index++) {
+        const struct mapping * each = &mappings.each[index];
+        bytes += is_used(each->begin, each->end) ? 0 : (size_t) (each->end - each->begin);
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    return bytes;
+}
+
+// Without readahead, which would go on into weights that are in memory already. Some file systems promise
+// direct I/O, and read through the page cache all the same.
+static int open_again(int file, int flags) {
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    const int again = open(path, O_RDONLY | O_CLOEXEC | flags);
+    const int own   = again < 0 && flags == 0 ? fcntl(file, F_DUPFD_CLOEXEC, 3) : again;
+    posix_fadvise(own, 0, 0, POSIX_FADV_RANDOM);
+    return own;
+}
+
+void armload_add_mapping(char * address, size_t bytes, int file) {
+    struct stat status;
+    const int   own = open_again(file, 0);
+    if (own < 0 || fstat(own, &status) != 0) {
+        return;
+    }
+    const int direct = open_again(file, O_DIRECT);
+    // For what is read when it is used: of a token embedding, single rows.
+    madvise(address, bytes, MADV_RANDOM);
+    pthread_mutex_lock(&mappings.lock);
+    const bool fits = mappings.count < MOST_FILES;
+    if (fits) {
+        mappings.each[mappings.count++] = (struct mapping) {
+            .base = address, .begin = address, .end = address + bytes, .file = own,
+            .direct = direct, .file_bytes = status.st_size,
+        };
+    }
+    pthread_mutex_unlock(&mappings.lock);
+    if (!fits) {
+        close(own);
+        close(direct);
+    }
+}
+
+static void drop(struct mapping * each) {
+    close(each->file);
+    close(each->direct);
+    *each = mappings.each[--mappings.count];
+}
+
+// Of a file of which nothing is used, the engine unmaps whole pages and leaves what follows them.
+void armload_remove_mapping(char * begin, char * end) {
+    const ptrdiff_t page = sysconf(_SC_PAGESIZE);
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count; index++) {
+        struct mapping * each = &mappings.each[index];
+        if (end <= each->begin || begin >= each->end) {
+            continue;
+        }
+        if (begin <= each->begin && each->end - end < page) {
+            drop(each);
+        } else if (begin <= each->begin) {
+            each->begin = end;
+        } else {
+            each->end = begin;
+        }
+        break;
+    }
+    pthread_mutex_unlock(&mappings.lock);
+}
+
+// Maps weights a second time; NULL where that fails.
+static void * map_again(const char * weights, size_t bytes) {
+    struct mapping mapping;
+    if (!find_mapping(weights, &mapping)) {
+        return NULL;
+    }
+    const size_t into  = (size_t) ((uintptr_t) weights % (uintptr_t) sysconf(_SC_PAGESIZE));
+    char * const again = mmap(NULL, into + bytes, PROT_READ, MAP_SHARED, mapping.file,
+                              weights - mapping.base - (off_t) into);
+    if (again == MAP_FAILED) {
+        return NULL;
+    }
+    madvise(again, into + bytes, MADV_RANDOM);
+    return again + into;
+}
 
 static struct armload_tensor * tensor_at(const struct armload_pieces * pieces, const char * begin) {
     for (int index = 0; index < pieces->tensor_count; index++) {
@@ -49,12 +187,12 @@ static void add(struct armload_pieces * pieces, const struct ggml_tensor * tenso
 }
 
 enum armload_unfit armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces) {
-    struct armload_mapping mapping;
+    struct mapping mapping;
     for (int index = 0; index < ggml_graph_n_nodes(graph); index++) {
         const struct ggml_tensor * node = ggml_graph_node(graph, index);
         for (int source = 0; source < GGML_MAX_SRC; source++) {
             const struct ggml_tensor * tensor = weight_of(node, source);
-            if (tensor == NULL || !armload_find_mapping(tensor->data, &mapping)) {
+            if (tensor == NULL || !find_mapping(tensor->data, &mapping)) {
                 continue;
             }
             if (node->op == GGML_OP_MUL_MAT_ID && source == 0) {
@@ -85,7 +223,7 @@ static bool take_rows_from_file(const struct armload_pieces * pieces, struct ggm
     }
     if (known->rows.data == NULL) {
         known->rows      = *source;
-        known->rows.data = armload_map_again(known->begin, known->bytes);
+        known->rows.data = map_again(known->begin, known->bytes);
     }
     if (known->rows.data == NULL) {
         return false;
@@ -196,11 +334,11 @@ static double share_for(const struct armload_pieces * pieces, int64_t resident_b
 }
 
 static void cut_tensor(struct armload_pieces * pieces, struct armload_tensor * tensor) {
-    struct armload_mapping mapping;
-    const uintptr_t        page  = (uintptr_t) sysconf(_SC_PAGESIZE) - 1;
-    char * const           first = (char *) (((uintptr_t) tensor->begin + page) & ~page);
-    char * const           last  = (char *) ((uintptr_t) (tensor->begin + tensor->bytes) & ~page);
-    armload_find_mapping(tensor->begin, &mapping);
+    struct mapping  mapping;
+    const uintptr_t page  = (uintptr_t) sysconf(_SC_PAGESIZE) - 1;
+    char * const    first = (char *) (((uintptr_t) tensor->begin + page) & ~page);
+    char * const    last  = (char *) ((uintptr_t) (tensor->begin + tensor->bytes) & ~page);
+    find_mapping(tensor->begin, &mapping);
     tensor->first_piece = pieces->count;
     for (char * begin = first; begin < last; begin += pieces->piece_bytes) {
         pieces->each[pieces->count++] = (struct armload_piece) {
@@ -334,6 +472,23 @@ void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t
         most_bytes = INT64_MAX;
     }
     choose_resident(pieces, share_for(pieces, resident_bytes, most_bytes), most_bytes);
+}
+
+bool armload_is_truncated(const struct armload_pieces * pieces) {
+    struct mapping mapping;
+    struct stat    status;
+    const char *   base = NULL;
+    for (int index = 0; index < pieces->tensor_count; index++) {
+        const char * const begin = pieces->tensors[index].begin;
+        if (!find_mapping(begin, &mapping) || mapping.base == base) {
+            continue;
+        }
+        base = mapping.base;
+        if (fstat(mapping.file, &status) == 0 && status.st_size < mapping.file_bytes) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void armload_free_pieces(struct armload_pieces * pieces) {

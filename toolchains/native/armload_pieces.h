@@ -1,4 +1,5 @@
-// The weights that one pass over the model reads, in the order in which the graph uses them.
+// The model files that llama.cpp has mapped, and the weights in them that one pass over the model reads, in
+// the order in which the graph uses them.
 
 #pragma once
 
@@ -66,6 +67,16 @@ enum armload_unfit { ARMLOAD_FIT, ARMLOAD_UNFIT_EXPERTS, ARMLOAD_UNFIT_UNMAPPED 
 
 enum armload_order { ARMLOAD_OTHER_WEIGHTS, ARMLOAD_IN_ORDER, ARMLOAD_OUT_OF_ORDER };
 
+// A model's file has been mapped there; these addresses are about to be unmapped.
+void armload_add_mapping(char * address, size_t bytes, int file);
+void armload_remove_mapping(char * begin, char * end);
+
+// Bytes of all mappings.
+size_t armload_mapped_bytes(void);
+
+// Bytes of the mappings in which nothing is used.
+size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const char * end));
+
 // Collects the tensors of a graph. A token embedding of which single rows are read is none of them.
 // Returns why they cannot be streamed, if so: of a mixture of experts the graph names all of them, and
 // uses a few.
@@ -85,6 +96,9 @@ bool armload_window_takes_more(const struct armload_pieces * pieces, const struc
 
 // Looks up where this graph uses the tensors. What is in the window must be used segment by segment.
 enum armload_order armload_locate(struct ggml_cgraph * graph, struct armload_pieces * pieces);
+
+// Whether a file has become shorter than it was.
+bool armload_is_truncated(const struct armload_pieces * pieces);
 
 void armload_free_pieces(struct armload_pieces * pieces);
 

@@ -1,4 +1,5 @@
-// The threads that read weights ahead of the computation.
+// The threads that read weights ahead of the computation, and the window into which they read: memory that the
+// engine sees at the addresses of its mapped file.
 
 #pragma once
 
@@ -6,6 +7,7 @@
 #include "armload_ways.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct armload_held {
@@ -13,6 +15,20 @@ struct armload_held {
     int64_t released_bytes;        // because memory ran short
     bool    refused;               // mlock, by RLIMIT_MEMLOCK or because the kernel has none
 };
+
+// Shows the window at the address of each piece that has a slot, and the file at those of all others
+// that do not stay. Returns false where the kernel cannot share memory between two mappings.
+bool armload_open_window(struct armload_pieces * pieces);
+
+// The file everywhere, but for what stays.
+void armload_close_window(struct armload_pieces * pieces);
+
+// Forgets the addresses of pieces that are in the window, which stay there. Seen at many addresses, each
+// of its pages would count as often in the process's resident memory.
+void armload_hide_window(const struct armload_pieces * pieces, size_t first, size_t end);
+
+// Keeps pages that tensors share in memory, as far as that is permitted.
+void armload_lock_edges(const struct armload_pieces * pieces);
 
 // Starts the threads. The pieces stay the caller's, and are not touched after armload_stop_reader.
 bool armload_start_reader(struct armload_pieces * pieces, bool has_swap);
@@ -38,3 +54,7 @@ struct armload_ways armload_reader_ways(void);
 
 // Time that armload_await_piece has waited.
 int64_t armload_storage_wait_ns(void);
+
+// Both end the program, from a signal handler too, with a reason that a person can read.
+void armload_end_program(const char * why);
+void armload_end_for_storage_error(void);

@@ -1,4 +1,5 @@
-// llama-context.cpp calls these in place of the scheduler's functions that they are named after.
+// llama.cpp calls these in place of the functions that they are named after: llama-mmap.cpp those of the
+// C library, and llama-context.cpp those of the scheduler.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -6,30 +7,25 @@
 
 #include "armload_stream.h"
 
-#include "armload_graph.h"
-#include "armload_mapping.h"
 #include "armload_memory.h"
 #include "armload_pieces.h"
 #include "armload_reader.h"
-#include "armload_storage_error.h"
-#include "armload_window.h"
+#include "armload_reserve.h"
 
 #include "ggml-backend.h"
 
+#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
+#include <sys/mman.h>
 
 enum {
-    LEAST_WINDOW_BYTES  = 8 << 20,
-    MOST_WINDOW_BYTES   = 64 << 20,
-    WINDOW_SHARE        = 16, // of the available memory
-    LEAST_RESERVE_BYTES = 24 << 20,
-    RESERVE_SHARE       = 20, // of all memory
-    LOOK_EVERY_NS       = 10 * 1000 * 1000,
-    LOOKS_AHEAD         = 4,
+    LEAST_WINDOW_BYTES = 8 << 20,
+    MOST_WINDOW_BYTES  = 64 << 20,
+    WINDOW_SHARE       = 16, // of the available memory
 };
 
 static struct {
@@ -39,10 +35,6 @@ static struct {
     bool                  has_swap;
     struct armload_pieces pieces;
     struct armload_stream state;
-    int64_t               reserve_bytes;
-    int64_t               graph_bytes; // of the largest graph so far
-    pthread_t             guard;
-    bool                  guard_stops;
 
     // of the graph under way
     struct ggml_cgraph *          graph;
@@ -59,58 +51,18 @@ static int64_t within(int64_t low, int64_t value, int64_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
+static bool is_wanted(void) {
+    static int wanted = -1;
+    if (wanted < 0) {
+        const char * value = getenv("ARMLOAD_WEIGHTS");
+        wanted             = value != NULL && strcmp(value, "streamed") == 0;
+    }
+    return wanted;
+}
+
 static int64_t requested_bytes(void) {
     const char * text = getenv("ARMLOAD_RESIDENT");
     return text == NULL || text[0] == '\0' ? -1 : strtoll(text, NULL, 10);
-}
-
-static int64_t held_bytes(void) {
-    const struct armload_held held  = armload_held();
-    int64_t                   bytes = 0;
-    for (int place = ARMLOAD_LOCKED; place < ARMLOAD_PLACES; place++) {
-        bytes += held.bytes[place];
-    }
-    return bytes;
-}
-
-// Gives memory back where little of the reserve is left or will soon be: as much as is missing of it.
-static bool keep_reserve(int64_t available_bytes, int64_t available_soon_bytes) {
-    if (available_bytes >= stream.reserve_bytes / 2 && available_soon_bytes >= stream.reserve_bytes / 4) {
-        return false;
-    }
-    armload_release_held(stream.reserve_bytes - available_soon_bytes);
-    return true;
-}
-
-// Gives memory back before the kernel kills somebody: also what others will have taken before it is back.
-// A process that starts takes a few MB once; only what is taken in two looks running is expected to go on.
-static void * guard(void * unused) {
-    (void) unused;
-    int64_t before       = 0; // without what is held
-    int64_t taken_before = 0;
-    while (!__atomic_load_n(&stream.guard_stops, __ATOMIC_ACQUIRE)) {
-        struct armload_memory memory;
-        if (armload_read_memory(&memory)) {
-            const int64_t others = memory.available_bytes + held_bytes();
-            const int64_t taken  = before > others ? before - others : 0;
-            const int64_t soon   = memory.available_bytes - LOOKS_AHEAD * within(0, taken, taken_before);
-            // What is given back counts as available only some time later.
-            before       = keep_reserve(memory.available_bytes, soon) ? 0 : others;
-            taken_before = taken;
-        }
-        nanosleep(&(struct timespec) { .tv_nsec = LOOK_EVERY_NS }, NULL);
-    }
-    return NULL;
-}
-
-static bool start_guard(void) {
-    stream.guard_stops = false;
-    if (pthread_create(&stream.guard, NULL, guard, NULL) != 0) {
-        return false;
-    }
-    // Where that is permitted, it does not wait for the threads that compute.
-    pthread_setschedparam(stream.guard, SCHED_FIFO, &(struct sched_param) { .sched_priority = 1 });
-    return true;
 }
 
 static bool unfit(const char * reason) {
@@ -183,9 +135,7 @@ static bool begin(struct ggml_cgraph * graph) {
         return unfit("this kernel does not report the available memory");
     }
     const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
-    stream.reserve_bytes = within(LEAST_RESERVE_BYTES, memory.total_bytes / RESERVE_SHARE, INT64_MAX);
-    stream.graph_bytes   = armload_graph_bytes(graph);
-    const int64_t fits   = memory.available_bytes - stream.reserve_bytes - stream.graph_bytes - window - others;
+    const int64_t fits   = memory.available_bytes - armload_plan_reserve(&memory, graph) - window - others;
     const int64_t wanted = requested_bytes();
     armload_cut(&stream.pieces, within(0, wanted < 0 ? fits : wanted, weights_bytes), window);
     stream.state = (struct armload_stream) {
@@ -200,7 +150,7 @@ static bool begin(struct ggml_cgraph * graph) {
     if (!start_streaming()) {
         return unfit(no_window);
     }
-    if (!start_guard()) {
+    if (!armload_start_guard()) {
         stop_streaming();
         return unfit("no thread could be started");
     }
@@ -210,8 +160,7 @@ static bool begin(struct ggml_cgraph * graph) {
 static void end(void) {
     if (stream.runs) {
         stream.runs = false;
-        __atomic_store_n(&stream.guard_stops, true, __ATOMIC_RELEASE);
-        pthread_join(stream.guard, NULL);
+        armload_stop_guard();
         stop_streaming();
     }
 }
@@ -266,23 +215,8 @@ static enum ggml_status not_streamed(ggml_backend_sched_t sched, struct ggml_cgr
     return ggml_backend_sched_graph_compute_async(sched, graph);
 }
 
-// A longer prompt than any before takes more memory, at once: the guard might come too late.
-static void make_room_for(struct ggml_cgraph * graph) {
-    const int64_t         bytes = armload_graph_bytes(graph);
-    const int64_t         more  = bytes - stream.graph_bytes;
-    struct armload_memory memory;
-    if (more <= 0) {
-        return;
-    }
-    stream.graph_bytes = bytes;
-    if (armload_read_memory(&memory)) {
-        const int64_t left = memory.available_bytes - more;
-        keep_reserve(left, left);
-    }
-}
-
 static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
-    make_room_for(graph);
+    armload_make_room_for(graph);
     if (armload_reader_lacks_slots()) {
         stop_streaming();
         if (!start_streaming()) {
@@ -298,7 +232,9 @@ static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cg
             break;
     }
     stream.graph = graph;
-    armload_check_sizes(&stream.pieces);
+    if (armload_is_truncated(&stream.pieces)) {
+        armload_end_program("\narmload: the model cannot be read: the file was truncated while it was in use\n");
+    }
     armload_passed_piece(position(first_piece(used_segment(0))));
     enter_segment(used_segment(0));
     ggml_backend_sched_set_eval_callback(sched, at_node, NULL);
@@ -311,7 +247,7 @@ static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cg
 }
 
 enum ggml_status armload_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
-    if (!armload_streams()) {
+    if (!is_wanted()) {
         return ggml_backend_sched_graph_compute_async(sched, graph);
     }
     pthread_mutex_lock(&stream.lock);
@@ -330,6 +266,55 @@ void armload_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_ba
     stream.user_callback = callback;
     stream.user_data     = user_data;
     ggml_backend_sched_set_eval_callback(sched, callback, user_data);
+}
+
+// A bus error alone would not tell a person that the weights can no longer be read.
+static void on_bus_error(int signal, siginfo_t * info, void * context) {
+    (void) signal;
+    (void) context;
+    if (info->si_code == BUS_ADRALN) {
+        armload_end_program("\narmload: bus error: misaligned address\n");
+    }
+    armload_end_for_storage_error();
+}
+
+static void explain_storage_errors(void) {
+    struct sigaction action = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
+// Populating a file that exceeds the memory reads all of it, and loses most of it again.
+void * armload_mmap(void * address, size_t bytes, int protection, int flags, int file, off_t offset) {
+    if (!is_wanted()) {
+        return mmap(address, bytes, protection, flags, file, offset);
+    }
+    explain_storage_errors();
+    void * mapped = mmap(address, bytes, protection, flags & ~MAP_POPULATE, file, offset);
+    if (mapped != MAP_FAILED && offset == 0) {
+        armload_add_mapping(mapped, bytes, file);
+    }
+    return mapped;
+}
+
+int armload_posix_madvise(void * address, size_t bytes, int advice) {
+    return is_wanted() ? 0 : posix_madvise(address, bytes, advice);
+}
+
+int armload_posix_fadvise(int file, off_t offset, off_t bytes, int advice) {
+    return is_wanted() ? 0 : posix_fadvise(file, offset, bytes, advice);
+}
+
+// The engine unmaps what lies before and after its tensors, and the rest when it frees the model.
+int armload_munmap(void * address, size_t bytes) {
+    if (is_wanted()) {
+        char * begin = address;
+        if (holds_weights(begin, begin + bytes)) {
+            end();
+        }
+        armload_remove_mapping(begin, begin + bytes);
+    }
+    return munmap(address, bytes);
 }
 
 bool armload_stream_state(struct armload_stream * state) {
@@ -351,10 +336,4 @@ bool armload_stream_state(struct armload_stream * state) {
 
 int64_t armload_stream_wait_ns(void) {
     return armload_storage_wait_ns();
-}
-
-void armload_stream_forget(const char * from, const char * to) {
-    if (holds_weights(from, to)) {
-        end();
-    }
 }

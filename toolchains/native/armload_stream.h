@@ -31,6 +31,3 @@ bool armload_stream_state(struct armload_stream * state);
 
 // Time that the computation has waited for the storage.
 int64_t armload_stream_wait_ns(void);
-
-// These addresses are about to be unmapped.
-void armload_stream_forget(const char * begin, const char * end);

@@ -128,14 +128,14 @@ def up(board: Board, progress: Progress) -> SshAddress:
             powered = _switched_on(board, reach, folder, progress)
         if not powered.answered:
             powered = _awaited(board, folder, powered, progress)
-    return _address(folder, powered)
+    return address_of(folder, powered)
 
 
 def running(board: Board) -> SshAddress | None:
     """Return where the board's SSH server is; none when the board is off or still boots."""
     folder = machine_folder(board)
     powered = powered_state(folder)
-    return _address(folder, powered) if powered is not None and powered.answered else None
+    return address_of(folder, powered) if powered is not None and powered.answered else None
 
 
 def has_storage(board: Board) -> bool:
@@ -161,13 +161,9 @@ def down(board: Board) -> bool:
 def _reach(board: Board) -> VirtualReach:
     if not isinstance(board.reach, VirtualReach):
         raise UsageError(
-            f"The board {board.name!r} is not a virtual board: armload cannot switch it on or off."
+            f"{board.name} is not a virtual board: armload cannot switch it on or off."
         )
     return board.reach
-
-
-def _address(folder: Path, powered: Powered) -> SshAddress:
-    return address_of(folder, powered, user="root")
 
 
 def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Progress) -> Powered:

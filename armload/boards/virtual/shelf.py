@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from armload.boards.board import THIS_MACHINE
 from armload.boards.virtual.process import Started
-from armload.boards.virtual.state import DISK, has_disk_open, powered_state
+from armload.boards.virtual.state import has_disk_open, powered_state
 from armload.core.cache import (
     CacheItem,
     CacheKind,
@@ -23,22 +23,13 @@ from armload.core.cache import (
 )
 from armload.core.workspace import cache_folder
 
-_PID_FILES = ("qemu.pid", "sshd.pid")
-_EMULATED = "qemu-user"  # the work folder that the shipped board of this name has
+_PID_FILE = "qemu.pid"
 _USED_WITHIN_S = 120
 """A lease that was renewed so long ago is of a command that was killed."""
 
 
 def board_kinds() -> tuple[CacheKind, ...]:
     """Return what virtual boards leave in the cache."""
-    work = cache_folder() / _EMULATED
-    emulated = CacheItem(
-        label="work folder of the board qemu-user",
-        paths=(work,),
-        size_bytes=disk_usage([work]),
-        locks=partial(_starting, but=_is_machine),
-        busy=partial(_some_run, but=_is_machine),
-    )
     here = cache_folder() / THIS_MACHINE
     local = CacheItem(
         label=f"work folder of the board {THIS_MACHINE}",
@@ -49,7 +40,7 @@ def board_kinds() -> tuple[CacheKind, ...]:
     return (
         CacheKind(
             name="packages",
-            what="QEMU and SSH servers",
+            what="QEMU",
             again="a download",
             items=items_of("packages", locks=_fetching, busy=_some_run, but="lock"),
         ),
@@ -57,11 +48,7 @@ def board_kinds() -> tuple[CacheKind, ...]:
             name="images",
             what="images of virtual boards",
             again="a download",
-            items=items_of(
-                "images",
-                locks=partial(_fetching, but=_is_emulated),
-                busy=partial(_some_run, but=_is_emulated),
-            ),
+            items=items_of("images", locks=_fetching, busy=_some_run),
         ),
         CacheKind(
             name="machines",
@@ -79,7 +66,6 @@ def board_kinds() -> tuple[CacheKind, ...]:
                     for path in entries("machines")
                     if path.is_dir() and not is_left_over(path)
                 ),
-                *([emulated] if work.is_dir() else []),
                 *([local] if here.is_dir() else []),
                 *left_over("machines"),
             ),
@@ -100,53 +86,30 @@ def _own_lock(folder: Path) -> Mapping[Path, str]:
     return {folder / "lock": "another armload process is starting it"}
 
 
-def _is_machine(folder: Path) -> bool:
-    """Say whether a board is a machine of its own; one never started before is not known."""
-    return (folder / DISK).exists()
-
-
-def _is_emulated(folder: Path) -> bool:
-    """Say whether a board is this machine's own shell; one never started before is not known."""
-    return (folder / "sshd_config").exists()
-
-
-def _no_kind(folder: Path) -> bool:
-    del folder
-    return False
-
-
-def _starting(but: Callable[[Path], bool] = _no_kind) -> Mapping[Path, str]:
-    """Return the locks of boards that may be of another kind than ``but``."""
-    folders = [path for path in entries("machines") if (path / "lock").exists() and not but(path)]
-    return {folder / "lock": f"{folder.name} is being started" for folder in folders}
-
-
-def _fetching(but: Callable[[Path], bool] = _no_kind) -> Mapping[Path, str]:
+def _fetching() -> Mapping[Path, str]:
     lock = cache_folder() / "packages" / "lock"
     fetching = {lock: "another armload process is fetching packages"} if lock.exists() else {}
-    return {**fetching, **_starting(but)}
+    starting = [path for path in entries("machines") if (path / "lock").exists()]
+    return {**fetching, **{path / "lock": f"{path.name} is being started" for path in starting}}
 
 
-def _some_run(but: Callable[[Path], bool] = _no_kind) -> str:
-    """Name a board that runs and is of another kind than ``but``; nothing when there is none."""
-    for folder in entries("machines"):
-        if not but(folder) and _runs(folder):
-            return f"{folder.name} is using it"
-    return ""
+def _some_run() -> str:
+    """Name a board that runs; nothing when there is none."""
+    return next((f"{each.name} is using it" for each in entries("machines") if _runs(each)), "")
 
 
 def _runs(folder: Path) -> str:
     """Say that a virtual board runs, also one whose start nobody noted; else nothing."""
-    if powered_state(folder) is not None or any(map(partial(_has_process, folder), _PID_FILES)):
+    if powered_state(folder) is not None or _has_process(folder):
         return "running; stop it with armload board.down"
     return "running in another container" if has_disk_open(folder) else ""
 
 
-def _has_process(folder: Path, pid_file: str) -> bool:
+def _has_process(folder: Path) -> bool:
     import psutil
 
     try:
-        pid = int((folder / pid_file).read_text(encoding="ascii"))
+        pid = int((folder / _PID_FILE).read_text(encoding="ascii"))
         words = psutil.Process(pid).cmdline()
     except (OSError, ValueError, OverflowError, psutil.Error):
         return False

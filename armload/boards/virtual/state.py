@@ -179,18 +179,15 @@ def mark_off(folder: Path) -> None:
     (folder / _FILE).unlink(missing_ok=True)
 
 
-def address_of(
-    folder: Path, state: Powered, *, user: str, launcher: tuple[str, ...] = ()
-) -> SshAddress:
+def address_of(folder: Path, state: Powered) -> SshAddress:
     """Return how to log in: with the machine's key pinned, so no other can answer for it."""
     keys = machine_keys(folder)
     return SshAddress(
         host="127.0.0.1",
         port=state.port,
-        user=user,
+        user="root",
         key=keys.client.private,
         host_key=keys.host.public,
-        launcher=launcher,
     )
 
 

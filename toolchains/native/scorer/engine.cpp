@@ -1,6 +1,6 @@
 #include "engine.h"
 
-#include "passes.h"
+#include "common.h"
 
 #include <algorithm>
 
@@ -62,4 +62,106 @@ void engine::use_threads(const common_params & wanted) {
         throw engine_error("llama.cpp cannot start its threads");
     }
     llama_attach_threadpool(context_, threads_, nullptr);
+}
+
+vocabulary::vocabulary(const llama_model * model) : vocab_(llama_model_get_vocab(model)) {
+    for (const char * tag : { "<think>", "</think>" }) {
+        const auto tokens = go_on(tag);
+        if (tokens.size() == 1) {
+            thoughts_.insert(tokens[0]);
+        }
+    }
+}
+
+std::vector<llama_token> vocabulary::begin(const std::string & text) const {
+    return common_tokenize(vocab_, text, true, true);
+}
+
+static std::string joined(const vocabulary & words, const std::vector<llama_token> & tokens) {
+    std::string text;
+    for (llama_token token : tokens) {
+        text += words.piece(token);
+    }
+    return text;
+}
+
+// SentencePiece's vocabularies put a space before every text. Here it is taken away where it can be.
+std::vector<llama_token> vocabulary::go_on(const std::string & text) const {
+    auto tokens = common_tokenize(vocab_, text, false, true);
+    if (text.empty() || joined(*this, tokens) != " " + text) {
+        return tokens;
+    }
+    if (text[0] == ' ') {
+        return common_tokenize(vocab_, text.substr(1), false, true);
+    }
+    if (piece(tokens[0]) == " ") {
+        tokens.erase(tokens.begin());
+    }
+    return tokens;
+}
+
+llama_token vocabulary::before_all() const {
+    const llama_token first = llama_vocab_bos(vocab_);
+    return first != LLAMA_TOKEN_NULL ? first : llama_vocab_eos(vocab_);
+}
+
+std::string vocabulary::piece(llama_token token) const {
+    return common_token_to_piece(vocab_, token, thoughts_.count(token) > 0);
+}
+
+sequence_ids::sequence_ids(llama_context * context, llama_seq_id first, llama_seq_id end)
+    : memory_(llama_get_memory(context)) {
+    for (llama_seq_id id = end; id-- > first;) {
+        free_.push_back(id);
+    }
+}
+
+llama_seq_id sequence_ids::take() {
+    const llama_seq_id id = free_.back();
+    free_.pop_back();
+    return id;
+}
+
+void sequence_ids::give_back(llama_seq_id id) {
+    llama_memory_seq_rm(memory_, id, -1, -1);
+    free_.push_back(id);
+}
+
+sequence::sequence(sequence_ids & ids) : ids_(ids), id_(ids.take()) {}
+
+sequence::~sequence() {
+    ids_.give_back(id_);
+}
+
+void sequence::continue_from(const sequence & other) {
+    llama_memory_seq_cp(ids_.memory(), other.id_, id_, -1, -1);
+    length_ = other.length_;
+}
+
+void sequence::add_prompt(const std::vector<llama_token> & tokens) {
+    for (size_t i = 0; i < tokens.size(); i++) {
+        add(tokens[i], i + 1 == tokens.size());
+    }
+}
+
+void sequence::add_sampled(llama_token token, bool is_read) {
+    is_sampled_ = true;
+    add(token, is_read);
+}
+
+pending_token sequence::feed() {
+    const pending_token next = pending_[next_++];
+    is_sampled_              = false;
+    length_++;
+    if (next_ == pending_.size()) {
+        pending_.clear();
+        next_ = 0;
+    }
+    return next;
+}
+
+void sequence::tell_what_follows() {
+    if (!is_sampled_) {
+        llama_memory_seq_rm(ids_.memory(), id_, length_, -1);
+    }
 }

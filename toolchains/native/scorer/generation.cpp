@@ -1,9 +1,103 @@
 #include "generation.h"
 
-#include "scores.h"
-#include "text.h"
-
 #include <algorithm>
+#include <cmath>
+
+static float number(const item & from, const char * key, float otherwise, float most) {
+    const float found = from.get<float>(key, otherwise);
+    if (!std::isfinite(found) || found < 0 || found > most) {
+        throw item_error(std::string(key) + ": out of range");
+    }
+    return found;
+}
+
+sampling::sampling(const item & from, int32_t vocabulary_size) : vocabulary_size_(vocabulary_size) {
+    const float temperature = number(from, "temperature", 0, 100);
+    const float top_p       = number(from, "top_p", 1, 1);
+    const auto  top_k       = from.has("top_k") ? from.count("top_k", 0, vocabulary_size) : 0;
+    // llama.cpp takes the highest number for a wish to be surprised.
+    const auto seed = static_cast<uint32_t>(from.has("seed") ? from.count("seed", 0, INT32_MAX) : 0);
+    if (temperature == 0) {
+        return;
+    }
+    chain_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
+    if (top_k > 0) {
+        llama_sampler_chain_add(chain_.get(), llama_sampler_init_top_k(top_k));
+    }
+    llama_sampler_chain_add(chain_.get(), llama_sampler_init_top_p(top_p, 1));
+    llama_sampler_chain_add(chain_.get(), llama_sampler_init_temp(temperature));
+    llama_sampler_chain_add(chain_.get(), llama_sampler_init_dist(seed));
+}
+
+llama_token sampling::next(const float * logits) {
+    const llama_token greedy = greedy_token(logits, vocabulary_size_);
+    if (!chain_) {
+        return greedy;
+    }
+    candidates_.clear();
+    for (llama_token token = 0; token < vocabulary_size_; token++) {
+        candidates_.push_back({ token, logits[token], 0 });
+    }
+    llama_token_data_array array = { candidates_.data(), candidates_.size(), -1, false };
+    llama_sampler_apply(chain_.get(), &array);
+    const llama_token chosen = array.data[array.selected].id;
+    llama_sampler_accept(chain_.get(), chosen);
+    return chosen;
+}
+
+struct clean_text {
+    std::string         text; // UTF-8
+    std::vector<size_t> ends; // for each end that was given, where it is in text
+};
+
+// Table 3-7 of the Unicode standard: which bytes may follow the first one.
+static size_t expected_length(unsigned char first, unsigned char & low, unsigned char & high) {
+    low  = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first < 0xC2 || first > 0xF4) {
+        return 0;
+    }
+    return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+// What is no UTF-8 becomes U+FFFD, one for each maximal part of a character, as in Python. A character
+// that is not complete at the end is left out: the next token would complete it, so that a text
+// that was cut is the beginning of one that was not.
+static clean_text cleaned(const std::string & bytes, const std::vector<size_t> & ends) {
+    clean_text found;
+    found.ends.reserve(ends.size());
+    size_t begin = 0;
+    while (begin < bytes.size()) {
+        unsigned char low, high;
+        const size_t  length = expected_length(static_cast<unsigned char>(bytes[begin]), low, high);
+        size_t        end    = begin + 1;
+        while (end < bytes.size() && end < begin + length) {
+            const auto byte = static_cast<unsigned char>(bytes[end]);
+            if (byte < low || byte > high) {
+                break;
+            }
+            low  = 0x80;
+            high = 0xBF;
+            end++;
+        }
+        const bool is_whole = length > 0 && end == begin + length;
+        if (!is_whole && length > 0 && end == bytes.size()) {
+            break;
+        }
+        // Only the next byte shows that a character was broken off.
+        const size_t known_from = is_whole || length == 0 ? end : end + 1;
+        while (found.ends.size() < ends.size() && ends[found.ends.size()] < known_from) {
+            found.ends.push_back(found.text.size());
+        }
+        found.text += is_whole ? bytes.substr(begin, length) : "\xEF\xBF\xBD";
+        begin = end;
+    }
+    found.ends.resize(ends.size(), found.text.size());
+    return found;
+}
 
 static const char BEGIN_OF_THOUGHT[] = "<think>";
 static const char END_OF_THOUGHT[]   = "</think>";

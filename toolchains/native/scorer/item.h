@@ -1,9 +1,12 @@
-// One line of the items: what is asked of the model.
+// What is asked of the model and what comes back: a line for each item, a line for each answer, and the rows of
+// logits.
 
 #pragma once
 
 #include <nlohmann/json.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -15,6 +18,7 @@ struct item_error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// What is asked of the model.
 class item {
   public:
     // Throws item_error if the line is no item: then it cannot be answered at all.
@@ -55,4 +59,43 @@ class item {
     std::string id_;
     std::string kind_;
     json        content_;
+};
+
+// Nothing further can be kept.
+struct output_error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+class answers {
+  public:
+    // Takes standard output for itself: what anything else prints goes to standard error from now on.
+    answers();
+
+    // Throws output_error. When it returns, the line lies on storage.
+    void write(const json & answer);
+
+  private:
+    int  file_;
+    bool is_on_storage_;
+};
+
+class logits_file {
+  public:
+    // Throws output_error.
+    explicit logits_file(const std::string & path);
+    ~logits_file();
+    logits_file(const logits_file &)             = delete;
+    logits_file & operator=(const logits_file &) = delete;
+
+    // A place of its own for each item, because the rows of several are computed at a time.
+    int64_t reserve(size_t size_bytes);
+
+    // Both throw output_error.
+    void write(const void * content, size_t size_bytes, int64_t offset_bytes);
+    void sync();
+
+  private:
+    std::string path_;
+    int         file_;
+    int64_t     end_bytes_;
 };

@@ -1,8 +1,46 @@
 #include "prompts.h"
 
-#include "clock.h"
+#include <time.h>
 
 #include <chrono>
+#include <cstdio>
+
+// The date that chat templates are given, so that an answer depends neither on the day nor on the
+// board's clock.
+static time_t fixed_s;
+static bool   is_fixed;
+
+// Stops the calendar at noon, UTC, of a date such as 2026-01-31; returns false if it is none.
+static bool fix_clock(const char * date) {
+    tm   noon    = {};
+    char rest;
+    noon.tm_hour = 12;
+    is_fixed = sscanf(date, "%4d-%2d-%2d%c", &noon.tm_year, &noon.tm_mon, &noon.tm_mday, &rest) == 3;
+    if (is_fixed) {
+        noon.tm_year -= 1900;
+        noon.tm_mon -= 1;
+        tm normal = noon;
+        fixed_s   = timegm(&normal);
+        is_fixed  = normal.tm_mon == noon.tm_mon && normal.tm_mday == noon.tm_mday;
+    }
+    return is_fixed;
+}
+
+// Takes the place of the C library's, which llama.cpp asks when a template calls strftime_now.
+#ifndef __THROW
+#define __THROW // which some C libraries declare it with
+#endif
+extern "C" time_t time(time_t * result) __THROW {
+    timespec now = {};
+    now.tv_sec   = fixed_s;
+    if (!is_fixed) {
+        clock_gettime(CLOCK_REALTIME, &now);
+    }
+    if (result != nullptr) {
+        *result = now.tv_sec;
+    }
+    return now.tv_sec;
+}
 
 static std::vector<common_chat_msg> messages_of(const item & from) {
     if (!from.has("messages")) {
@@ -50,7 +88,7 @@ class item_date {
         if (date.empty()) {
             return;
         }
-        if (!armload_clock_fix(date.c_str())) {
+        if (!fix_clock(date.c_str())) {
             throw item_error("date: must be a date such as 2026-01-31");
         }
         const time_t now = time(nullptr);
@@ -59,7 +97,7 @@ class item_date {
         inputs.chat_template_kwargs.emplace("datetime", formatted(now, "%b %d %Y"));
     }
     item_date(const item_date &) = delete;
-    ~item_date() { armload_clock_release(); }
+    ~item_date() { is_fixed = false; }
 
   private:
     static std::string formatted(time_t now, const char * format) {

@@ -110,7 +110,7 @@ def test_searches_of_other_work_are_not_comparable(
     b = ended(tmp_path, setting(4), 0.1, **difference)  # type: ignore[arg-type]
     found = compare_tunings(a, b)
     assert found.finding == "not comparable"
-    assert found.differences == (words,)
+    assert [each.sentence for each in found.differences] == [words]
 
 
 def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
@@ -131,14 +131,14 @@ def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
     found = compare_tunings(a, b)
     assert found.measured[0].b_cost == pytest.approx(0.4)
     assert found.measured[0].b_runs == 2
-    assert found.notes == (
-        "B ended without a comparison: its figures are those of its longest trials.",
-    )
+    assert [each.sentence for each in found.notes] == [
+        "B had no final comparison: its figures are from its longest trials.",
+    ]
 
 
 def test_a_search_that_has_not_ended_has_no_winner(tmp_path: Path) -> None:
     a = ended(tmp_path, setting(4), 0.2)
-    with pytest.raises(UsageError, match="has not ended"):
+    with pytest.raises(UsageError, match="has not finished"):
         compare_tunings(a, kept(tmp_path, (entry(0, SPACE.defaults, 0.5),)))
 
 

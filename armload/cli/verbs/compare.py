@@ -119,7 +119,7 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=each.finding,
             low=each.measured[0].ratio.low if each.measured else 0.0,
-            doubts=each.doubts,
+            doubts=tuple(doubt.sentence for doubt in each.doubts),
             sentence=sentence(each),
         )
         for each in compared
@@ -143,7 +143,7 @@ def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=compared.finding,
             low=compared.measured[0].ratio.low,
-            doubts=compared.doubts,
+            doubts=tuple(doubt.sentence for doubt in compared.doubts),
             sentence=sentence(compared),
         )
     ]

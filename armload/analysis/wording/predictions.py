@@ -55,7 +55,8 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     doing = {"fits": "fits on", "streams": "streams on"}.get(found.verdict)
     opening = f"{name} {doing} {board}" if doing else f"{name} does not stay in {board}'s memory"
     if found.token_s is None:
-        return f"{opening}; its speed cannot be predicted. {' '.join(found.notes)}".strip()
+        notes = " ".join(note.sentence for note in found.notes)
+        return f"{opening}; its speed cannot be predicted. {notes}".strip()
     limited = "" if found.bottleneck == "unknown" else f", limited by {found.bottleneck}"
     advice = _advice(found.bottleneck, found.memory.available_bytes)
     return f"{opening}: about {per_token(found.token_s)} per token{limited}; {advice}."

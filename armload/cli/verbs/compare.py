@@ -34,12 +34,12 @@ class CompareOptions(OutputOptions):
     """Two sides, and how much slower the second may be."""
 
     a: Annotated[str, Option(f"the baseline: {_SIDE}", is_argument=True)]
-    b: Annotated[str, Option("what to compare with it, given in the same way", is_argument=True)]
+    b: Annotated[str, Option("what to compare with it, in the same form", is_argument=True)]
     fail_if_slower: Annotated[
         str,
         Option(
             "exit with 11 if B is slower by more than this, such as 3%, with 95% confidence; with "
-            "12 if runs that are not valid leave that open",
+            "12 if invalid runs make that inconclusive",
             "PERCENT",
         ),
     ] = ""
@@ -47,7 +47,7 @@ class CompareOptions(OutputOptions):
 
 @verb(CompareOptions)
 def compare(options: CompareOptions) -> None:
-    """Say whether B is faster or slower than A, with the confidence interval.
+    """Show how much faster or slower B is than A, with a confidence interval.
 
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """

@@ -7,6 +7,7 @@ durable before the next is made, so that an interrupted command loses what was u
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -273,13 +274,13 @@ class Journal(Generic[Header, Entry]):
         self.header = header
 
 
-class CommandJournal(Journal[Command, Entry], Generic[Command, Entry]):
+class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
     """The journal of a command that resumes when it is repeated."""
 
     @property
+    @abstractmethod
     def is_finished(self) -> bool:
         """Whether the same command begins another one."""
-        raise NotImplementedError
 
     @classmethod
     def resume(cls, header: Command, progress: Progress, *, since: str = "") -> Self | None:

@@ -325,7 +325,7 @@ def _doubts_about_boards(a: Sequence[AccuracyPoint], b: Sequence[AccuracyPoint])
         f"{points[0].model.removesuffix('.gguf')} was evaluated on {', '.join(names)}"
         for points, names in zip((a, b), boards, strict=True)
     ]
-    return [f"The times are of different boards: {'; '.join(found)}."]
+    return [f"The times come from different boards: {'; '.join(found)}."]
 
 
 def _shared_axis(

@@ -125,8 +125,8 @@ def test_times_that_are_known_to_be_wrong_are_called_so() -> None:
     (found,) = trade(*sides)
     assert found.doubts == (
         "Do not rely on the times of b: The CPU was throttled.",
-        "Do not rely on the times of b: They are from several boards: x, y.",
-        "The times are of different boards: a was evaluated on x; b was evaluated on x, y.",
+        "Do not rely on the times of b: They come from several boards: x, y.",
+        "The times come from different boards: a was evaluated on x; b was evaluated on x, y.",
     )
     text = write_tradeoff_page(sides, [found]).read_text()
     for words in (*found.doubts, "With --times RUN_A,RUN_B the times come from a run of each"):
@@ -152,7 +152,9 @@ def test_times_of_answers_that_shared_the_board_are_called_so() -> None:
     evaluated(fails=False, parallel=8)
     (found,) = trade(*find_sides("latest", ""))
     (doubt,) = found.doubts
-    assert doubt.startswith("Do not rely on the times of a and b: Answers shared the board (--para")
+    assert doubt.startswith(
+        "Do not rely on the times of a and b: Questions were answered concurren"
+    )
 
 
 def test_the_ratio_of_speeds_leaves_out_the_prompts() -> None:

@@ -125,7 +125,12 @@ def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
     b = kept(tmp_path, trials)
     b.end(
         Result(
-            winner=SPACE.defaults, cost=0.4, ended="", trials=3, took_s=30.0, sentence="No setting."
+            winner=SPACE.defaults,
+            cost=0.4,
+            ended="",
+            trials=3,
+            took_s=30.0,
+            sentence="No configuration.",
         )
     )
     found = compare_tunings(a, b)

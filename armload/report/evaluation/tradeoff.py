@@ -65,7 +65,7 @@ def _table(each: Tradeoff) -> Rows:
         Column(heading="budget\ntokens", is_number=True),
         Column(heading="mean\ntime", is_number=True),
         Column(heading="accuracy", is_number=True),
-        Column(heading="95%\nsure", is_number=True),
+        Column(heading="95%\nCI", is_number=True),
         Column(heading="boxed", is_number=True),
     )
     for system in (each.a, each.b):

@@ -107,7 +107,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
 
 
 def can_be_checked(a: Work, b: Work) -> bool:
-    """Tell whether the sums say if the model is the same: not those of files of two formats."""
+    """Return whether the sums say if the model is the same: not those of files of two formats."""
     return bool(a.model_sha256 and b.model_sha256) and a.model_format == b.model_format
 
 

@@ -57,7 +57,6 @@ class Rate(Value):
     kind: Literal["measured", "declared"]
 
     def time_s(self, size_bytes: float) -> Expected:
-        """Return how long reading takes."""
         doubt = STORAGE_RATE_DOUBT if self.kind == "measured" else DECLARED_RATE_DOUBT
         return Expected.within(size_bytes / self.bytes_per_s, doubt)
 

@@ -170,12 +170,12 @@ def interval_of_figures(figures: Sequence[float]) -> Interval | None:
 
 
 def counts(run: Run) -> bool:
-    """Say whether a run's median counts: nothing is wrong with it but too few tokens."""
+    """Return whether a run's median counts: nothing is wrong with it but too few tokens."""
     return run.summary.token_s is not None and _names(run) <= {"few tokens"}
 
 
 def is_disturbed(run: Run) -> bool:
-    """Say whether a run's figures are doubtful for nothing but what slowed it down from outside."""
+    """Return whether a run's figures are doubtful for nothing but what slowed it down from outside."""
     names = _names(run)
     return bool(names & DISTURBANCES) and names <= _PASSING
 

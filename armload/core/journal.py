@@ -94,7 +94,7 @@ class JournalKind(Generic[Header, Entry]):
         return sorted(path.parent for path in self.root().glob(f"*/{self.file}"))
 
     def is_meant(self, reference: str) -> bool:
-        """Say whether a reference that may be to another kind of result is to one of these.
+        """Return whether a reference that may be to another kind of result is to one of these.
 
         It is if it is ``latest-WORD``, the folder of one, or the beginning or the end of an id
         that holds the word.
@@ -200,7 +200,6 @@ class Journal(Generic[Header, Entry]):
 
     @classmethod
     def begin(cls, header: Header) -> Self:
-        """Make a folder."""
         made = cls(cls.kind.root() / header.id, header)
         made.rewrite_header(header)
         return made
@@ -269,7 +268,6 @@ class Journal(Generic[Header, Entry]):
         self._entries[0] = list(entries)
 
     def rewrite_header(self, header: Header) -> None:
-        """Replace the header."""
         write_whole(self.folder / self.kind.file, as_json(header).encode())
         self.header = header
 

@@ -41,7 +41,6 @@ def remarks(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
 
 
 def not_comparable(differences: Iterable[Remark]) -> str:
-    """Say why two sides cannot be compared."""
     return f"Not comparable: {'; '.join(each.sentence for each in differences)}."
 
 

@@ -22,7 +22,6 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def doubt(found: LoadFigures) -> str:
-    """Put a reason to doubt the figures of a load into words."""
     match found:
         case NoneSucceeded():
             return "No request succeeded."

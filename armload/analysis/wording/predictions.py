@@ -36,7 +36,6 @@ class FittedModel(Value):
 def fitted(
     name: str, board: str, size_bytes: int, parameters: int, found: Prediction
 ) -> FittedModel:
-    """Put a prediction into words."""
     return FittedModel(
         model=name,
         size_bytes=size_bytes,
@@ -63,7 +62,6 @@ def sentence(name: str, board: str, found: Prediction) -> str:
 
 
 def remedy(found: Prediction) -> str:
-    """Say what to do about a model that cannot run."""
     largest, sequences = found.largest_context or 0, found.sequences
     kind, least = sequences.kind, max(1, sequences.least_tokens)
     if largest >= least:
@@ -95,7 +93,6 @@ def said_beforehand(name: str, board: str, found: Prediction, within: str = "") 
 
 
 def recommendation(board: str, models: Sequence[FittedModel]) -> str:
-    """Say which of several models to take."""
     running = [each for each in models if each.prediction.verdict not in ("cannot run", "unknown")]
     if not running:
         return f"None of these models can run on {board} with this configuration."

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def stopped(found: Stop) -> str:
-    """Say why no further repeat is made."""
     match found.kind:
         case "precision reached":
             return "the requested precision was reached."

@@ -8,7 +8,6 @@ from armload.core.values import counted
 
 
 def crossover(found: Crossover) -> str:
-    """Say whether, and at which deadline, another system overtakes."""
     if found.finding == "too few questions":
         asked = counted(found.questions, "question")
         return f"{asked}: too few to tell whether there is a crossover."

@@ -175,7 +175,7 @@ def counts(run: Run) -> bool:
 
 
 def is_disturbed(run: Run) -> bool:
-    """Return whether a run's figures are doubtful for nothing but what slowed it down from outside."""
+    """Return whether only an outside disturbance makes a run's figures doubtful."""
     names = _names(run)
     return bool(names & DISTURBANCES) and names <= _PASSING
 

@@ -139,7 +139,7 @@ def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
         context = f"{context} for each of {counted(count, kind)}"
     return (
         f"{name} cannot run on {board} with {context}: the KV cache "
-        f"({format_bytes(parts.kv_bytes)}), the program and what must stay free need "
+        f"({format_bytes(parts.kv_bytes)}), the program and the memory reserve need "
         f"{format_bytes(parts.least_bytes)}, and {format_bytes(parts.available_bytes)} are "
         f"available{within}."
     )

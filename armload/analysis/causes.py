@@ -147,7 +147,7 @@ def _cause(columns: _Columns, index: int, others: npt.NDArray[np.intp], usual_s:
 
 
 def _stays(from_here_s: Floats, base_s: float) -> bool:
-    """Tell whether the tokens that follow are as slow: a context never shrinks."""
+    """Return whether the tokens that follow are as slow: a context never shrinks."""
     import numpy as np
 
     following = float(np.median(from_here_s[: 1 + NEIGHBOURS]))
@@ -155,7 +155,7 @@ def _stays(from_here_s: Floats, base_s: float) -> bool:
 
 
 def _grows(around: Floats) -> bool:
-    """Tell whether the level rises over the run (Spearman's rank correlation)."""
+    """Return whether the level rises over the run (Spearman's rank correlation)."""
     import numpy as np
 
     if float(np.ptp(around)) == 0:

@@ -6,6 +6,19 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Literal
 
+from armload.analysis.comparison_findings import (
+    ComparisonFigures,
+    DegenerateOutput,
+    Differs,
+    Excluded,
+    ModelUnverified,
+    NothingInCommon,
+    OnlyOneSide,
+    OutputDiffers,
+    Remark,
+    SideLabel,
+    TooFewRuns,
+)
 from armload.analysis.pairing import (
     MatchedWork,
     Measure,
@@ -26,7 +39,7 @@ from armload.analysis.statistics import (
     runs_to_see,
     spread_of,
 )
-from armload.analysis.wording.findings import departure as departure_sentence
+from armload.analysis.wording import comparisons as wording
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
 
@@ -79,7 +92,7 @@ class Comparison(Value):
         finding: of the first figure that both have; ``not comparable`` if anything in
             ``differences`` stands against it.
         measured: every figure that both have, decode first.
-        differences: what differs in the work, in words.
+        differences: what differs in the work.
         notes: what else a reader should know.
         runs_to_see_3_percent: repeats a side that it would take, from the spread seen; none where
             there are too few to see a spread.
@@ -89,8 +102,8 @@ class Comparison(Value):
     b: Side
     finding: ComparisonFinding
     measured: tuple[Measured, ...]
-    differences: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    differences: tuple[Remark, ...] = ()
+    notes: tuple[Remark, ...] = ()
     runs_to_see_3_percent: int | None = None
 
 
@@ -111,20 +124,15 @@ def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparis
 
 def _alone(pair: MatchedWork) -> Comparison:
     shared = shared_measures(pair.a, pair.b)
-    nearest = differences(pair.a[0], pair.b[0], shared[0] if shared else "decode")
-    a, b = pair.a[0].way, pair.b[0].way
-    ways = (
-        ("threads", a.threads, b.threads),
-        ("weights repacked", _repacked(a), _repacked(b)),
-        ("options", a.options, b.options),
-    )
-    nearest += [f"{what}: {one} / {other}" for what, one, other in ways if one != other]
+    a, b = pair.a[0], pair.b[0]
+    nearest = differences(a, b, shared[0] if shared else "decode")
+    nearest += _method_differences(a.way, b.way)
     return Comparison(
         a=_side(pair.a),
         b=_side(pair.b),
         finding="not comparable",
         measured=(),
-        differences=(f"only {pair.only} has runs with these settings", *nearest),
+        differences=wording.differences([OnlyOneSide(side=pair.only or "A"), *nearest]),
     )
 
 
@@ -133,20 +141,27 @@ def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
     a, b = _side(one), _side(other)
     shared = shared_measures(one, other)
     measured = tuple(_measured(one, other, measure) for measure in shared)
-    against = list(differences(one[0], other[0], shared[0])) if shared else []
-    against += [f"{label}: {side.garbage}" for label, side in (("A", a), ("B", b)) if side.garbage]
+    against: list[ComparisonFigures] = []
+    if shared:
+        against += differences(one[0], other[0], shared[0])
+    sides: tuple[tuple[SideLabel, Side], ...] = (("A", a), ("B", b))
+    against += [
+        DegenerateOutput(side=label, faults=side.garbage) for label, side in sides if side.garbage
+    ]
     if not measured:
-        against.append("the two sides have no figure in common")
+        against.append(NothingInCommon(what="figure"))
     return Comparison(
         a=a,
         b=b,
         finding="not comparable" if against else measured[0].finding,
         measured=measured,
-        differences=tuple(against),
-        notes=(
-            *_left_out("A", every_a, one),
-            *_left_out("B", every_b, other),
-            *_notes(one, other, measured),
+        differences=wording.differences(against),
+        notes=wording.remarks(
+            [
+                *_excluded("A", every_a, one),
+                *_excluded("B", every_b, other),
+                *_notes(one, other, measured),
+            ]
         ),
         runs_to_see_3_percent=_runs_needed(one, other, shared),
     )
@@ -156,11 +171,9 @@ def _undisturbed(group: WorkGroup) -> WorkGroup:
     return [each for each in group if not each.is_disturbed] or group
 
 
-def _left_out(label: str, every: WorkGroup, kept: WorkGroup) -> list[str]:
-    names = [each.name for each in every if each not in kept]
-    if not names:
-        return []
-    return [f"Disturbed, and left out of {label}: {', '.join(names)}."]
+def _excluded(side: SideLabel, every: WorkGroup, kept: WorkGroup) -> list[Excluded]:
+    names = tuple(each.name for each in every if each not in kept)
+    return [Excluded(side=side, names=names)] if names else []
 
 
 def _side(group: WorkGroup) -> Side:
@@ -194,28 +207,18 @@ def _figures(group: WorkGroup, measure: Measure) -> list[float]:
     return [figure for each in group if (figure := seconds_of(each, measure)) is not None]
 
 
-def _notes(one: WorkGroup, other: WorkGroup, measured: tuple[Measured, ...]) -> list[str]:
+def _notes(
+    one: WorkGroup, other: WorkGroup, measured: tuple[Measured, ...]
+) -> list[ComparisonFigures]:
     a, b = one[0], other[0]
-    notes = []
+    notes: list[ComparisonFigures] = []
     if not can_be_checked(a.work, b.work):
-        names = " / ".join(each.work.model or "unknown" for each in (a, b))
-        notes.append(f"Whether the model is the same cannot be checked: {names}.")
-    if a.way.threads != b.way.threads:
-        notes.append(f"Threads differ: {a.way.threads} / {b.way.threads}.")
-    if a.way.repacked is not b.way.repacked:
-        notes.append(
-            f"Weights repacked: {_repacked(a.way)} / {_repacked(b.way)}, so different kernels "
-            "ran. armload repacks if memory allows; --engine-args --no-repack makes both alike."
-        )
-    if a.way.options != b.way.options:
-        notes.append(f"Options differ: {a.way.options or 'none'} / {b.way.options or 'none'}.")
+        notes.append(ModelUnverified(a=a.work.model, b=b.work.model))
+    notes += _method_differences(a.way, b.way)
     if a.way.engine != b.way.engine:
-        notes.append(f"Programs: {a.way.engine} / {b.way.engine}.")
+        notes.append(Differs(name="programs", a=a.way.engine, b=b.way.engine))
     if measured and measured[0].ratio.unit != "runs":
-        notes.append(
-            f"With fewer than {FEWEST_RUNS} runs per side, variation between runs is unknown; the "
-            "interval is widened to allow for it."
-        )
+        notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
     if a.text is not None and b.text is not None:
         same_model = (a.work.model_sha256, a.work.prompt, a.work.sampling) == (
             b.work.model_sha256,
@@ -224,12 +227,17 @@ def _notes(one: WorkGroup, other: WorkGroup, measured: tuple[Measured, ...]) -> 
         )
         found = departure(b.text, a.text, name=a.name, same_model=same_model)
         if found.kind != "same":
-            notes.append(departure_sentence(found))
+            notes.append(OutputDiffers(departure=found))
     return notes
 
 
-def _repacked(way: Method) -> str:
-    return "unknown" if way.repacked is None else "yes" if way.repacked else "no"
+def _method_differences(a: Method, b: Method) -> list[Differs]:
+    fields: tuple[tuple[str, int | bool | str | None, int | bool | str | None], ...] = (
+        ("threads", a.threads, b.threads),
+        ("weights repacked", a.repacked, b.repacked),
+        ("options", a.options, b.options),
+    )
+    return [Differs(name=name, a=one, b=other) for name, one, other in fields if one != other]
 
 
 def _runs_needed(one: WorkGroup, other: WorkGroup, shared: list[Measure]) -> int | None:

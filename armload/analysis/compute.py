@@ -10,7 +10,7 @@ from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.boards.board import CpuCluster
 from armload.core.values import Value
-from armload.engines.prediction import Expected
+from armload.engines.prediction import Expected, PredictionNoteKind
 from armload.models.model import Model
 from armload.models.slices import Slices
 
@@ -39,15 +39,6 @@ PROMPT_GAIN = 3.0
 LOAD_S = 1.0
 """Assumed of starting the program and reading the vocabulary, where neither was measured."""
 
-UNLIKE = (
-    "This architecture's layers have other matrices than the slice that was timed: its time is "
-    "scaled by their bytes."
-)
-ESTIMATED = (
-    "No slice of the model was timed on the board: the time of computing is estimated from the "
-    "board's facts, within a factor of two."
-)
-
 
 class Compute(Value):
     """What computing takes on a board while nothing is read from storage.
@@ -64,7 +55,7 @@ class Compute(Value):
     prompt_token_s: Expected
     load_s: Expected
     source: Literal["slice", "roofline"]
-    notes: tuple[str, ...] = ()
+    notes: tuple[PredictionNoteKind, ...] = ()
 
     def prompt_s(self, tokens: int) -> Expected:
         """Return the time of a prompt, which is no less than that of a token."""
@@ -130,7 +121,7 @@ def from_slices(slices: Slices, layers: SliceTimes, thin: SliceTimes) -> Compute
             high=load_s * slices.vocabulary / slices.rows,
         ),
         source="slice",
-        notes=() if slices.is_exact else (UNLIKE,),
+        notes=() if slices.is_exact else ("scaled from other matrices",),
     )
 
 
@@ -162,7 +153,7 @@ def from_facts(
         prompt_token_s=Expected.within(prompt_s, ROOFLINE_DOUBT - 1),
         load_s=Expected.within(LOAD_S, ROOFLINE_DOUBT),
         source="roofline",
-        notes=(ESTIMATED,),
+        notes=("estimated from facts",),
     )
 
 

@@ -253,7 +253,7 @@ def read_swapped(folder: Path, page_bytes: int) -> Swapped | None:
 
 
 def storage_was_full(folder: Path) -> bool:
-    """Say whether the board's storage was full during a run, so that output may be lost.
+    """Return whether the board's storage was full during a run, so that output may be lost.
 
     The run's script looks once a second; the trace library says so where standard error had space
     for it, and else leaves a line that was cut off though the program ended by itself.

@@ -213,14 +213,24 @@ class Throttled(Value):
     celsius: float | None
 
 
-class Contended(Value):
+class SlowedFromOutside(Value):
+    """What may have slowed a run down.
+
+    Attributes:
+        process: the busiest background process, if it was busy enough to be named.
+        workstation: that a virtual board shares its CPU with.
+    """
+
+    process: BackgroundProcess | None
+    workstation: Workstation | None
+
+
+class Contended(SlowedFromOutside):
     """The engine's threads were preempted.
 
     Attributes:
         busy_share: of the time in which they had the CPU.
         switches: involuntary ones, per token or while the prompt was read.
-        process: the busiest background process, if it was busy enough to be named.
-        workstation: that a virtual board shares its CPU with.
     """
 
     name: ClassVar[FindingName] = "contended"
@@ -229,18 +239,14 @@ class Contended(Value):
     busy_share: float
     switches: int
     per: Literal["token", "prompt"]
-    process: BackgroundProcess | None
-    workstation: Workstation | None
 
 
-class Unsteady(Value):
+class Unsteady(SlowedFromOutside):
     """The 90th percentile of the time per token is ``times_median`` medians."""
 
     name: ClassVar[FindingName] = "unsteady"
     kind: Literal["unsteady"] = "unsteady"
     times_median: float
-    process: BackgroundProcess | None
-    workstation: Workstation | None
 
 
 class StreamedBytes(Value):

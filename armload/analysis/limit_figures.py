@@ -74,7 +74,14 @@ class BandwidthLimit(Value):
     memory_rate: RateKind | None
 
 
-class ComputeLimit(Value):
+class BusyThreads(Value):
+    """How busy the engine's threads were: their share of the time, and what they waited for."""
+
+    busy_share: float
+    reads: StorageReads
+
+
+class ComputeLimit(BusyThreads):
     """The cores limit.
 
     Attributes:
@@ -88,8 +95,6 @@ class ComputeLimit(Value):
     kind: Literal["compute"] = "compute"
     threads: int
     cores: int
-    busy_share: float
-    reads: StorageReads
     weights_bytes_per_s: float
     memory_bytes_per_s: int | None
     memory_rate: RateKind | None
@@ -98,24 +103,20 @@ class ComputeLimit(Value):
     quantisation: str
 
 
-class UnknownBandwidth(Value):
+class UnknownBandwidth(BusyThreads):
     """Memory or compute limits: the board's memory bandwidth is not known."""
 
     cause: ClassVar[LimitCause] = "unknown"
     kind: Literal["unknown bandwidth"] = "unknown bandwidth"
-    busy_share: float
-    reads: StorageReads
     weights_bytes_per_s: float
 
 
-class IdleThreads(Value):
+class IdleThreads(BusyThreads):
     """The engine's threads waited for each other or were preempted."""
 
     cause: ClassVar[LimitCause] = "unknown"
     kind: Literal["idle threads"] = "idle threads"
     threads: int
-    busy_share: float
-    reads: StorageReads
     switches_per_token: float
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from armload.analysis.comparison_findings import Differs, SideLabel
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement, Work
 from armload.engines.plan import short_prompt
@@ -29,7 +30,7 @@ class MatchedWork:
 
     a: WorkGroup
     b: WorkGroup
-    only: Literal["A", "B"] | None = None
+    only: SideLabel | None = None
 
 
 def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[MatchedWork]:
@@ -77,7 +78,7 @@ def seconds_of(each: Measurement, measure: Measure) -> float | None:
     return 1 / rate if rate else None
 
 
-def differences(one: Measurement, other: Measurement, measure: Measure) -> list[str]:
+def differences(one: Measurement, other: Measurement, measure: Measure) -> list[Differs]:
     """Return what makes the two workloads differ; a value that one side lacks is not compared."""
     a, b = one.work, other.work
     found = []
@@ -85,8 +86,8 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
         names = a.model, b.model
         if a.model == b.model:
             names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
-        found.append(f"model: {names[0]} / {names[1]}")
-    fields: list[tuple[str, object, object]] = [
+        found.append(Differs(name="model", a=names[0], b=names[1]))
+    fields: list[tuple[str, int | str | None, int | str | None]] = [
         ("board", a.board, b.board),
         ("prompt", _prompt(a), _prompt(b)),
         ("context", a.context_tokens, b.context_tokens),
@@ -98,7 +99,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
     else:
         fields.append(("prompt tokens", a.prompt_tokens, b.prompt_tokens))
     found += [
-        f"{name}: {left} / {right}"
+        Differs(name=name, a=left, b=right)
         for name, left, right in fields
         if left is not None and right is not None and left != right
     ]
@@ -106,7 +107,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
 
 
 def can_be_checked(a: Work, b: Work) -> bool:
-    """Tell whether the sums say if the model is the same: not those of files of two formats."""
+    """Return whether the sums say if the model is the same: not those of files of two formats."""
     return bool(a.model_sha256 and b.model_sha256) and a.model_format == b.model_format
 
 

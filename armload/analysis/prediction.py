@@ -9,11 +9,18 @@ from typing import Literal
 
 from armload.analysis.compute import Compute
 from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
+from armload.analysis.wording.prediction_notes import note
 from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import KV_ROUNDING_TOKENS
 from armload.engines.plan import MICRO_BATCH_TOKENS
-from armload.engines.prediction import Bottleneck, Expected, MemoryParts, Prediction
+from armload.engines.prediction import (
+    Bottleneck,
+    Expected,
+    MemoryParts,
+    Prediction,
+    PredictionNote,
+)
 from armload.engines.weights import LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES, WINDOW_SHARE, BoardMemory
 
 Streaming = Literal["never", "if needed", "always"]
@@ -50,7 +57,6 @@ class Rate(Value):
     kind: Literal["measured", "declared"]
 
     def time_s(self, size_bytes: float) -> Expected:
-        """Return how long reading takes."""
         doubt = STORAGE_RATE_DOUBT if self.kind == "measured" else DECLARED_RATE_DOUBT
         return Expected.within(size_bytes / self.bytes_per_s, doubt)
 
@@ -92,7 +98,7 @@ def predict(
         sequences=need.sequences,
         prompt_tokens=prompt_tokens,
         compute=compute.source if compute else "unknown",
-        notes=compute.notes if compute else (),
+        notes=_notes(compute),
     )
     if gives.memory is None:
         return base
@@ -164,7 +170,7 @@ def _streamed(
     streamed = need.bytes_per_token - resident
     found: dict[str, object] = {"verdict": "streams", "storage_bytes_per_token": streamed}
     if gives.storage is None:
-        return found | {"notes": _without_storage_rate(compute)}
+        return found | {"notes": (*_notes(compute), note("storage rate unknown"))}
     reading = gives.storage.time_s(streamed)
     computing = compute.token_s * READER_SLOWDOWN if compute else Expected.nothing()
     further = -(-prompt_tokens // MICRO_BATCH_TOKENS) - 1
@@ -190,7 +196,7 @@ def _mapped(
         "bottleneck": "storage",
     }
     if gives.storage is None:
-        return found | {"notes": _without_storage_rate(compute)}
+        return found | {"notes": (*_notes(compute), note("storage rate unknown"))}
     computing = compute.token_s if compute else Expected.nothing()
     one_pass = gives.storage.time_s(need.bytes_per_token) * REREAD_SHARE
     token = computing.longer(one_pass + computing * NOT_OVERLAPPED)
@@ -207,12 +213,8 @@ def _mapped(
     }
 
 
-def _without_storage_rate(compute: Compute | None) -> tuple[str, ...]:
-    why = (
-        "The storage's read rate is unknown: set facts.storage_read_bytes_per_s in the board's "
-        "file, or let armload board.probe measure it."
-    )
-    return (*(compute.notes if compute else ()), why)
+def _notes(compute: Compute | None) -> tuple[PredictionNote, ...]:
+    return tuple(map(note, compute.notes)) if compute else ()
 
 
 class MemoryCurve(Value):

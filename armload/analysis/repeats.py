@@ -10,13 +10,16 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from statistics import median
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from armload.analysis.findings import TooFewRepeats, WideSpreadOfRepeats
 from armload.analysis.run import Run, Verdict
 from armload.analysis.speed_doubts import MEDIAN_WITHIN
 from armload.analysis.statistics import CONFIDENCE, Interval
 from armload.analysis.wording.findings import valid_with_repeats, verdict
-from armload.core.values import Value, counted
+from armload.core.values import Value
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
 _SPENDS_FROM = 2
@@ -61,16 +64,60 @@ class Known(Value):
         return max(self.interval_s.high / self.p50_s - 1, 1 - self.interval_s.low / self.p50_s)
 
 
-class Stop(Value):
-    """Why no further run is made.
+class PrecisionReached(Value):
+    """The median is known as exactly as was asked."""
+
+    kind: Literal["precision reached"] = "precision reached"
+
+
+class NotRepeatable(Value):
+    """A repeat would have the same fault, in the words of the run's verdict."""
+
+    kind: Literal["not repeatable"] = "not repeatable"
+    reason: str
+
+
+class NothingTimed(Value):
+    """The run has no output token after the first."""
+
+    kind: Literal["nothing timed"] = "nothing timed"
+
+
+class DisturbedInARow(Value):
+    """So many runs in a row were disturbed, the last of them for this reason."""
+
+    kind: Literal["disturbed in a row"] = "disturbed in a row"
+    runs: int
+    reason: str
+
+
+class OutOfTime(Value):
+    """Repeats would take longer than they may.
 
     Attributes:
-        reached: the median is known as exactly as was asked.
-        why: in words.
+        more_runs: that would be needed.
+        run_s: of one of them.
+        allowed_s, needed_s: for all repeats together.
+        runs, disturbed: that were made, and those of them that do not count.
+        reason: of the last of those, in the words of its verdict.
     """
 
-    reached: bool
-    why: str
+    kind: Literal["out of time"] = "out of time"
+    more_runs: int
+    run_s: float
+    allowed_s: float
+    needed_s: int
+    runs: int
+    disturbed: int
+    reason: str
+    is_storage_limited: bool
+
+
+Stop = Annotated[
+    PrecisionReached | NotRepeatable | NothingTimed | DisturbedInARow | OutOfTime,
+    Field(discriminator="kind"),
+]
+"""Why no further run is made."""
 
 
 @cache
@@ -123,12 +170,12 @@ def interval_of_figures(figures: Sequence[float]) -> Interval | None:
 
 
 def counts(run: Run) -> bool:
-    """Say whether a run's median counts: nothing is wrong with it but too few tokens."""
+    """Return whether a run's median counts: nothing is wrong with it but too few tokens."""
     return run.summary.token_s is not None and _names(run) <= {"few tokens"}
 
 
 def is_disturbed(run: Run) -> bool:
-    """Say whether a run's figures are doubtful for nothing but what slowed it down from outside."""
+    """Return whether only an outside disturbance makes a run's figures doubtful."""
     names = _names(run)
     return bool(names & DISTURBANCES) and names <= _PASSING
 
@@ -147,16 +194,15 @@ def stop(
         return None
     last = runs[-1]
     if not counts(last) and not _names(last) <= _PASSING:
-        return Stop(reached=False, why=f"a repeat would not change this: {last.verdict.reasons[0]}")
+        return NotRepeatable(reason=last.verdict.reasons[0])
     if last.summary.token_s is None:
-        return Stop(reached=False, why="no output token was timed.")
+        return NothingTimed()
     found = known(runs)
     if found and found.within is not None and found.within <= wanted.share:
-        return Stop(reached=True, why="the precision is reached.")
+        return PrecisionReached()
     latest = runs[-_DISTURBED_IN_A_ROW:]
     if len(latest) == _DISTURBED_IN_A_ROW and not any(counts(run) for run in latest):
-        why = f"{len(latest)} runs in a row were disturbed. {last.verdict.reasons[0]}"
-        return Stop(reached=False, why=why)
+        return DisturbedInARow(runs=len(latest), reason=last.verdict.reasons[0])
     return _out_of_time(runs, found, wanted, added_s, a_run_s)
 
 
@@ -218,7 +264,7 @@ def _out_of_time(
     wanted: Precision,
     added_s: float,
     a_run_s: float | None,
-) -> Stop | None:
+) -> OutOfTime | None:
     have = found.runs if found else 0
     fewest = max(1, FEWEST_FIGURES - have)
     if a_run_s is None or added_s + fewest * a_run_s <= wanted.added_s:
@@ -227,17 +273,17 @@ def _out_of_time(
     if found and found.within is not None:
         more = max(fewest, math.ceil(have * ((found.within / wanted.share) ** 2 - 1)))
     seconds = math.ceil((added_s + more * a_run_s) / 10) * 10
-    why = (
-        f"{more} more {'run' if more == 1 else 'runs'} of about {a_run_s:.0f} s would be needed, "
-        f"beyond what is left of the {wanted.added_s:g} s that repeats may add; "
-        f"--precision-time {seconds} allows them."
-    )
     doubts = [run.verdict.reasons[0] for run in runs if not counts(run)]
-    if doubts:
-        why += f" Disturbed: {len(doubts)} of {counted(len(runs), 'run')}. {doubts[-1]}"
-    if runs[-1].limit.cause == "storage":
-        why += " Tokens wait for storage, whose speed varies."
-    return Stop(reached=False, why=why)
+    return OutOfTime(
+        more_runs=more,
+        run_s=a_run_s,
+        allowed_s=wanted.added_s,
+        needed_s=seconds,
+        runs=len(runs),
+        disturbed=len(doubts),
+        reason=doubts[-1] if doubts else "",
+        is_storage_limited=runs[-1].limit.cause == "storage",
+    )
 
 
 def _names(run: Run) -> set[str]:

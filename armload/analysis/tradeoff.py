@@ -9,9 +9,9 @@ what somebody gets who knows how long an answer takes and chooses the budget acc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import model_validator
+from pydantic import computed_field, model_validator
 
 from armload.analysis.accuracy import (
     Accuracy,
@@ -25,13 +25,15 @@ from armload.analysis.accuracy import (
 )
 from armload.analysis.statistics import CONFIDENCE, Interval
 from armload.core.errors import UsageError
-from armload.core.values import Value, counted
+from armload.core.values import Value
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float64]
+
+CrossoverFinding = Literal["too few questions", "none", "possible", "within noise", "shown"]
 
 MOST_DEADLINES = 512
 """At which two systems are compared."""
@@ -135,34 +137,17 @@ class Crossover(Value):
     @property
     def is_shown(self) -> bool:
         """Whether there is a crossover beyond chance."""
-        enough = self.questions >= FEWEST_QUESTIONS
-        return enough and self.deadline_s is not None and self.share >= CONFIDENCE
+        return self.finding == "shown"
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def statement(self) -> str:
-        """The finding as a sentence."""
+    def finding(self) -> CrossoverFinding:
+        """What the answers and their resamples show."""
         if self.questions < FEWEST_QUESTIONS:
-            asked = counted(self.questions, "question")
-            return f"{asked}: too few to tell whether there is a crossover."
+            return "too few questions"
         if self.deadline_s is None or self.interval is None:
-            ahead = f"averaged up to any deadline, {self.before} is right at least as often"
-            if self.share > 1 - CONFIDENCE:
-                return (
-                    f"The answers show no crossover: {ahead}. But {self.share:.0%} of resamples of "
-                    "the questions show one, so more questions may."
-                )
-            return f"There is no crossover: {ahead}."
-        at = f"{self.deadline_s:.3g} s"
-        if not self.is_shown:
-            return (
-                f"There is no crossover beyond chance: {self.after} overtakes {self.before} at "
-                f"{at}, but in only {self.share:.0%} of resamples of the questions."
-            )
-        low, high = f"{self.interval.low:.3g}", f"{self.interval.high:.3g}"
-        return (
-            f"{self.before} is right more often up to {at}, {self.after} from then on "
-            f"({CONFIDENCE:.0%} interval {low} to {high} s)."
-        )
+            return "possible" if self.share > 1 - CONFIDENCE else "none"
+        return "shown" if self.share >= CONFIDENCE else "within noise"
 
 
 class _Crossings(NamedTuple):

@@ -75,7 +75,7 @@ def _about_the_output(job: Job, output: Output, ended: Exit, around: Around) -> 
 
 
 def _measures_tokens(output: Output) -> bool:
-    """Tell whether times per token are what the run was for, and not a result of another kind."""
+    """Return whether times per token are what the run was for, and not a result of another kind."""
     return output.result is None
 
 

@@ -112,7 +112,7 @@ class Options(_PlanOptions):
         Option(
             "quantise the models to these file types first, such as Q4_K_M",
             "TYPE",
-            "as they are",
+            "unchanged",
             "commas",
             heading="Plan",
         ),

@@ -57,7 +57,7 @@ class OneModel(OptionGroup):
     model: Annotated[str, Option(MODEL)] = "demo"
     type: Annotated[
         FileType | None,
-        Option("quantise the model to this file type first, such as Q4_K_M", "TYPE", "as it is"),
+        Option("quantise the model to this file type first, such as Q4_K_M", "TYPE", "unchanged"),
     ] = None
 
 

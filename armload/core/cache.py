@@ -77,7 +77,6 @@ class CacheKind:
 
     @property
     def size_bytes(self) -> int:
-        """Of all items."""
         return sum(item.size_bytes for item in self.items)
 
 
@@ -107,7 +106,7 @@ def entries(kind: str) -> list[Path]:
 
 
 def is_left_over(path: Path) -> bool:
-    """Say whether it was being freed when armload was stopped."""
+    """Return whether it was being freed when armload was stopped."""
     return path.name.startswith(_ASIDE)
 
 

@@ -33,12 +33,12 @@ _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
 def is_refusal(error: OSError) -> bool:
-    """Say whether the operating system could not, or would not, write."""
+    """Return whether the operating system could not, or would not, write."""
     return error.errno in _REFUSALS
 
 
 def is_about_network(error: OSError) -> bool:
-    """Say whether an error is of a connection, and not of a file."""
+    """Return whether an error is of a connection, and not of a file."""
     import socket
     import ssl
 
@@ -84,7 +84,7 @@ def free_space(folder: Path) -> tuple[Path, int]:
 
 
 def is_there(path: Path) -> bool:
-    """Say whether something lies at a path; at one that is no name of a file, nothing does."""
+    """Return whether something lies at a path; at one that is no name of a file, nothing does."""
     try:
         return path.exists()
     except OSError:  # too long for a name, or in a folder of somebody else's

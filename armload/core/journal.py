@@ -7,6 +7,7 @@ durable before the next is made, so that an interrupted command loses what was u
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class JournalKind(Generic[Header, Entry]):
         return sorted(path.parent for path in self.root().glob(f"*/{self.file}"))
 
     def is_meant(self, reference: str) -> bool:
-        """Say whether a reference that may be to another kind of result is to one of these.
+        """Return whether a reference that may be to another kind of result is to one of these.
 
         It is if it is ``latest-WORD``, the folder of one, or the beginning or the end of an id
         that holds the word.
@@ -199,7 +200,6 @@ class Journal(Generic[Header, Entry]):
 
     @classmethod
     def begin(cls, header: Header) -> Self:
-        """Make a folder."""
         made = cls(cls.kind.root() / header.id, header)
         made.rewrite_header(header)
         return made
@@ -268,18 +268,17 @@ class Journal(Generic[Header, Entry]):
         self._entries[0] = list(entries)
 
     def rewrite_header(self, header: Header) -> None:
-        """Replace the header."""
         write_whole(self.folder / self.kind.file, as_json(header).encode())
         self.header = header
 
 
-class CommandJournal(Journal[Command, Entry], Generic[Command, Entry]):
+class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
     """The journal of a command that resumes when it is repeated."""
 
     @property
+    @abstractmethod
     def is_finished(self) -> bool:
         """Whether the same command begins another one."""
-        raise NotImplementedError
 
     @classmethod
     def resume(cls, header: Command, progress: Progress, *, since: str = "") -> Self | None:

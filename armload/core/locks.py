@@ -63,7 +63,7 @@ def locked_now(path: Path) -> Iterator[bool]:
 
 
 def is_locked(path: Path) -> bool:
-    """Say whether a process holds the lock on a file, which may be missing."""
+    """Return whether a process holds the lock on a file, which may be missing."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

@@ -160,7 +160,6 @@ class Declared:
 
     @property
     def is_switch(self) -> bool:
-        """It has no value."""
         return bool in (self.info.annotation, *get_args(self.info.annotation))
 
     @property
@@ -170,7 +169,6 @@ class Declared:
 
     @property
     def is_list(self) -> bool:
-        """It may have several values."""
         return get_origin(self.info.annotation) is tuple
 
     @property

@@ -41,12 +41,10 @@ class Silent:
     def step(
         self, label: str, *, total: float | None = None, unit: str = ""
     ) -> Iterator[ProgressStep]:
-        """Open a step that shows nothing."""
         del label, total, unit
         yield _SilentStep()
 
     def say(self, text: str) -> None:
-        """Show nothing."""
         del text
 
 
@@ -60,10 +58,8 @@ class Labelled:
     def step(
         self, label: str, *, total: float | None = None, unit: str = ""
     ) -> AbstractContextManager[ProgressStep]:
-        """Open a step whose label begins with the name."""
         return self._progress.step(f"{self._name}: {label}", total=total, unit=unit)
 
     def say(self, text: str) -> None:
-        """Show one line that begins with the name."""
         named = text if text.startswith(f"{self._name}: ") else f"{self._name}: {text}"
         self._progress.say(named)

@@ -20,7 +20,6 @@ def quote(word: str | PurePath) -> str:
 
 
 def join(words: Sequence[str | PurePath]) -> str:
-    """Quote and join words into one command line."""
     return " ".join(quote(word) for word in words)
 
 

@@ -67,27 +67,22 @@ def runs_folder() -> Path:
 
 
 def sweeps_folder() -> Path:
-    """Return the folder that says which runs belong together; it may not exist yet."""
     return workspace() / "sweeps"
 
 
 def evaluations_folder() -> Path:
-    """Return the folder that evaluations and their answers are kept in; it may not exist yet."""
     return workspace() / "evaluations"
 
 
 def loads_folder() -> Path:
-    """Return the folder that loads on services are kept in; it may not exist yet."""
     return workspace() / "loads"
 
 
 def tunings_folder() -> Path:
-    """Return the folder that searches for settings are kept in; it may not exist yet."""
     return workspace() / "tunings"
 
 
 def reports_folder() -> Path:
-    """Return the folder that reports of several runs are kept in; it may not exist yet."""
     return workspace() / "reports"
 
 

@@ -88,6 +88,34 @@ class Sequences(Value):
     least_tokens: int = 1
 
 
+PredictionNoteKind = Literal[
+    "scaled from other matrices",
+    "estimated from facts",
+    "storage rate unknown",
+    "slices failed",
+    "memory assumed",
+    "memory unknown",
+    "not estimated",
+]
+
+
+class PredictionNote(Value):
+    """What a reader should know of a prediction's figures.
+
+    Attributes:
+        kind: for programs.
+        subject: the board or model that it names; else empty.
+        reason: in the words of the error or of the model's header; the share of memory that is
+            assumed; else empty.
+        sentence: for people.
+    """
+
+    kind: PredictionNoteKind
+    subject: str = ""
+    reason: str = ""
+    sentence: str
+
+
 class Prediction(Value):
     """What is expected of a run.
 
@@ -122,4 +150,4 @@ class Prediction(Value):
     bottleneck: Bottleneck = "unknown"
     compute: Literal["slice", "roofline", "unknown"] = "unknown"
     largest_context: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[PredictionNote, ...] = ()

@@ -74,7 +74,7 @@ class ServiceSettings(Computation):
         ByteCount,
         Field(ge=0),
         Option(
-            "memory for prompts that later requests may begin with, such as 256MiB",
+            "memory for caching the prompts of earlier requests, such as 256MiB",
             "SIZE",
             name="prompt-cache",
         ),

@@ -26,12 +26,12 @@ def doubts_about_answers(
     found = [doubt for source in sources for doubt in source.doubts or ()]
     if evaluation.parallel > 1:
         found.append(
-            f"Answers shared the board (--parallel {evaluation.parallel}), so that each took "
-            "longer than it would alone."
+            f"Questions were answered concurrently (--parallel {evaluation.parallel}), so each "
+            "took longer than it would alone."
         )
     boards = boards_of(evaluation, sources)
     if len(boards) > 1:
-        found.append(f"They are from several boards: {', '.join(boards)}.")
+        found.append(f"They come from several boards: {', '.join(boards)}.")
     return tuple(dict.fromkeys(found))
 
 

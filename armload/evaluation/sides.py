@@ -69,11 +69,7 @@ def find_sides(a: str, b: str) -> tuple[TradeoffSide, TradeoffSide]:
 
 
 def _require_same_questions(a: TradeoffSide, b: TradeoffSide) -> None:
-    """Check that both were asked the same; of one number, data files may have different questions.
-
-    Raises:
-        UsageError: they were not; says which is the first that differs.
-    """
+    # Of one number, data files may have different questions.
     asked = {question.id: question for question in a.questions}
     for question in b.questions:
         if question != asked.get(question.id, question):

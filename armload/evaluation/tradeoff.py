@@ -14,6 +14,7 @@ from armload.analysis.tradeoff import (
     crossover,
     on_one_axis,
 )
+from armload.analysis.wording import tradeoffs as wording
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.evaluation.results import (
@@ -113,6 +114,7 @@ class Tradeoff(Value):
         times_of: runs that the times are taken from; empty for those of the answers themselves.
         doubts: why the times are not reliable.
         crossover: from when on the other one is right more often.
+        sentence: which says it.
         deadlines: both compared at the deadlines that were asked for.
         axis: by one ratio of speeds, as it has been done elsewhere; none without tokens.
     """
@@ -126,6 +128,7 @@ class Tradeoff(Value):
     times_of: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     crossover: Crossover
+    sentence: str
     deadlines: tuple[AtDeadline, ...]
     axis: SharedAxis | None
 
@@ -215,6 +218,7 @@ def _trade(
         ]
     )
     prompt, is_told, concludes = way
+    found = crossover(one, other)
     return Tradeoff(
         prompt=prompt,
         is_told=is_told,
@@ -223,7 +227,8 @@ def _trade(
         b=other,
         left_out=len(a.questions) - len(one.questions),
         doubts=(*doubts_in([*points[0], *points[1]]), *_doubts_about_boards(*points)),
-        crossover=crossover(one, other),
+        crossover=found,
+        sentence=wording.crossover(found),
         deadlines=tuple(at_deadline(one, other, deadline) for deadline in deadlines_s),
         axis=_shared_axis((one, other), points, times),
     )
@@ -237,7 +242,7 @@ def _doubts_about_boards(a: Sequence[AccuracyPoint], b: Sequence[AccuracyPoint])
         f"{points[0].model.removesuffix('.gguf')} was evaluated on {', '.join(names)}"
         for points, names in zip((a, b), boards, strict=True)
     ]
-    return [f"The times are of different boards: {'; '.join(found)}."]
+    return [f"The times come from different boards: {'; '.join(found)}."]
 
 
 def _shared_axis(

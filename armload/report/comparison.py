@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.compare import Comparison, Measured, Side
+from armload.analysis.comparison_findings import Remark
+from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Rows
@@ -58,8 +60,8 @@ def side_by_side(
     sentence: str | Text,
     tables: Iterable[RenderableType],
     *,
-    notes: Sequence[str],
-    doubts: Sequence[str],
+    notes: Iterable[Remark],
+    doubts: Iterable[str],
 ) -> Group:
     """Lay out a comparison.
 
@@ -72,7 +74,7 @@ def side_by_side(
         doubts: what speaks against the figures.
     """
     details = Details([("A", a), ("B", b)])
-    remarks = [Prose(f"note: {note}", style="dim") for note in notes]
+    remarks = [Prose(f"note: {note.sentence}", style="dim") for note in notes]
     remarks += [Prose(f"doubt: {doubt}", style="yellow") for doubt in doubts]
     said = Prose(Text(sentence, style=STYLES[finding]) if isinstance(sentence, str) else sentence)
     figures = [Text(""), *(part for table in tables for part in (table, Text("")))]
@@ -86,15 +88,15 @@ def side_by_side(
 def sentence(compared: Comparison) -> str:
     """Say the finding plainly, with its figures."""
     if not compared.measured:
-        return f"Not comparable: {'; '.join(compared.differences)}."
+        return not_comparable(compared.differences)
     first = compared.measured[0]
     what = "to its first token" if first.measure == "first token" else f"per {_token(first)}"
     figures = f"{words.seconds(first.b_s)} {what} against {words.seconds(first.a_s)}"
     interval = span(first.ratio.low, first.ratio.high)
     if compared.finding == "not comparable":
         return (
-            f"Not comparable: {'; '.join(compared.differences)}. The figures anyway: B takes "
-            f"{figures}, {change(first.ratio.ratio)}."
+            f"{not_comparable(compared.differences)} For reference: B takes {figures}, "
+            f"{change(first.ratio.ratio)}."
         )
     if compared.finding == "no difference":
         return (

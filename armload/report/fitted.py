@@ -27,7 +27,7 @@ def fit_view(fit: Fit) -> Group:
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
     timed = [each.prediction for each in fit.models if each.prediction.token_s]
-    for note in dict.fromkeys(note for found in timed for note in found.notes):
+    for note in dict.fromkeys(note.sentence for found in timed for note in found.notes):
         lines += [Text(""), Prose(note)]
     lines += [Text(""), Prose(fit.recommendation, "bold")]
     return Group(*lines)

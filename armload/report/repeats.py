@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from armload.analysis.repeats import FEWEST_FIGURES, Known, Precision, Stop, counts, known
 from armload.analysis.run import Run
+from armload.analysis.wording.repeats import stopped
 from armload.bench.sweep import Sweep
 from armload.core.values import Value
 from armload.report import formatting as words
@@ -24,7 +25,8 @@ class Combined(Value):
         precision: how far the interval may reach from the median, as a share of it.
         known_within: how far it does.
         reached: that is no more than ``precision``.
-        stopped: why no more runs were made.
+        stop: why no more runs were made, in numbers.
+        stopped: the same, for people.
     """
 
     sweep: str
@@ -36,6 +38,7 @@ class Combined(Value):
     precision: float
     known_within: float | None
     reached: bool
+    stop: Stop
     stopped: str
 
 
@@ -68,7 +71,7 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
             else ""
         )
         rows.append(("median", f"{words.seconds(found.p50_s)} per token{between}; {_width(found)}"))
-    rows.append(("stopped", stop.why))
+    rows.append(("stopped", stopped(stop)))
     return Details(rows)
 
 
@@ -85,8 +88,9 @@ def together_json(sweep: Sweep, runs: Sequence[Run], wanted: Precision, stop: St
         p50_high_s=interval.high if interval else None,
         precision=wanted.share,
         known_within=found.within if found else None,
-        reached=stop.reached,
-        stopped=stop.why,
+        reached=stop.kind == "precision reached",
+        stop=stop,
+        stopped=stopped(stop),
     )
 
 

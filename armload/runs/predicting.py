@@ -5,6 +5,7 @@ from __future__ import annotations
 from armload.analysis.compute import Compute, from_facts
 from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
 from armload.analysis.run import Run
+from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, within_group
@@ -16,7 +17,7 @@ from armload.engines.completion import Completion, memory_need
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
-from armload.engines.prediction import Prediction
+from armload.engines.prediction import Prediction, PredictionNote
 from armload.engines.weights import BoardMemory
 from armload.models.gguf import read_outline
 from armload.models.header import Header
@@ -47,7 +48,7 @@ def predict_there(
     first = expected(plan, model, gives, None)
     if first.verdict == "cannot run":
         return first
-    notes: tuple[str, ...] = ()
+    notes: tuple[PredictionNote, ...] = ()
     compute: Compute | None
     try:
         context = context_tokens(plan, model)
@@ -57,7 +58,7 @@ def predict_there(
         raise
     except Exception as error:  # noqa: BLE001 - without slices there are still the board's facts
         why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
-        notes = (f"No slice was timed on {board.name}: {why}.",)
+        notes = (note("slices failed", subject=board.name, reason=why),)
         compute = _roofline(board, model, gives)
     found_out = expected(plan, model, gives, compute)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
@@ -79,13 +80,14 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
         memory_rate=_rate(None, facts.memory_bytes_per_s),
     )
     found = expected(plan, model, gives, _roofline(board, model, gives))
-    assumed = (
-        f"{ASSUMED_AVAILABLE:.0%} of the installed memory is assumed to be available."
+    notes = [
+        note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         if memory
-        else "The board's memory is unknown: set facts.memory in its file."
-    )
-    unlike = (f"{model.name} is not estimated: {model.unlike}.",) if model.unlike else ()
-    return found.model_copy(update={"notes": (assumed, *unlike, *found.notes)})
+        else note("memory unknown")
+    ]
+    if model.unlike:
+        notes.append(note("not estimated", subject=model.name, reason=model.unlike))
+    return found.model_copy(update={"notes": (*notes, *found.notes)})
 
 
 _BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it several tokens."

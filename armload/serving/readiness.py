@@ -61,9 +61,9 @@ def check_service(target: LoadTarget, ask: CompletionRequest, timeout_s: float) 
 
 def _check_template(target: LoadTarget, record: RequestRecord) -> None:
     if record.status == _BAD and "chat template" in record.error.lower():
-        said = f"The server answers no chats: {record.error}"
+        said = f"The server rejects chats: {record.error}"
     elif ServiceApi(target.url, target.api_key).lacks_chat_template():
-        said = "The server would put chats into ChatML, whose marks the model does not know."
+        said = "The server would format chats as ChatML, whose markers the model does not know."
     else:
         return
     raise UsageError(

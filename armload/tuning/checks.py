@@ -133,8 +133,8 @@ class RightAnswers:
         if low >= wanted.share:
             return quality, ""
         return quality, (
-            f"{accuracy.correct} of {accuracy.questions} answers to {wanted.task} are right: with "
-            f"95% confidence {low:.1%} or more, which is less than {wanted.share:.1%}."
+            f"{accuracy.correct} of {accuracy.questions} answers to {wanted.task} are correct: "
+            f"the 95% CI begins at {low:.1%}, below the required {wanted.share:.1%}."
         )
 
 
@@ -152,9 +152,9 @@ def require_reachable(wanted: LeastAccuracy) -> None:
         enough += 1
     raise UsageError(
         f"--min-accuracy {wanted.share:g}:{wanted.task}:{wanted.questions}: even if all "
-        f"{wanted.questions} questions are answered right, the 95% interval begins at "
+        f"{wanted.questions} answers are correct, the 95% CI begins at "
         f"{reached:.3f}.",
-        f"Ask {enough} questions or more, or for a smaller share.",
+        f"Use {enough} questions or more, or a smaller share.",
     )
 
 

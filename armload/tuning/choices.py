@@ -151,7 +151,7 @@ def require_feasible(space: Space, prior: Callable[[Setting], Feasibility], narr
             return
         first = first or f"{_typed(setting)}: {hopeless}"
     raise UsageError(
-        f"None of {min(space.size, _MOST_LOOKED_AT)} settings can run. {first}.",
+        f"All {min(space.size, _MOST_LOOKED_AT)} configurations are infeasible. {first}.",
         f"List other values in {narrowing}, or allow more."
         if narrowing
         else "Allow more memory, use a smaller model, or list other values with --space FILE.",

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
+from armload.analysis.comparison_findings import (
+    ComparisonFigures,
+    ConstraintsDiffer,
+    Differs,
+    Disturbed,
+    NotInterleaved,
+    Remark,
+    SettingDiffers,
+    SideLabel,
+    SpacesDiffer,
+)
 from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
+from armload.analysis.wording import comparisons as wording
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.tuning.record import Confirmation, Result, Tuning, TuningFolder
@@ -81,7 +93,7 @@ class TuningComparison(Value):
             it.
         measured: the winners, then the defaults as far as they run on both sides.
         choices: what the winners set differently; empty where the same settings won.
-        differences: what differs in the work, in words.
+        differences: what differs in the work.
         notes: what else a reader should know.
         doubts: what speaks against single figures.
     """
@@ -91,9 +103,9 @@ class TuningComparison(Value):
     finding: Literal["faster", "slower", "no difference", "not comparable"]
     measured: tuple[MeasuredSetting, ...]
     choices: tuple[DifferentChoice, ...]
-    differences: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    differences: tuple[Remark, ...] = ()
+    notes: tuple[Remark, ...] = ()
+    doubts: tuple[Remark, ...] = ()
 
 
 def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
@@ -126,13 +138,15 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
         finding="not comparable" if against else measured[0].finding,
         measured=tuple(measured),
         choices=tuple(_choices(winners, defaults)),
-        differences=tuple(against),
-        notes=(
-            *_notes(a.tuning, b.tuning),
-            *_not_in_turn("A", compared[0]),
-            *_not_in_turn("B", compared[1]),
+        differences=wording.differences(against),
+        notes=wording.remarks(
+            [
+                *_notes(a.tuning, b.tuning),
+                *_not_interleaved("A", compared[0]),
+                *_not_interleaved("B", compared[1]),
+            ]
         ),
-        doubts=(*_doubts("A", results[0]), *_doubts("B", results[1])),
+        doubts=wording.remarks([*_doubts("A", results[0]), *_doubts("B", results[1])]),
     )
 
 
@@ -140,8 +154,8 @@ def _result(tuned: TuningFolder) -> Result:
     result = tuned.result()
     if result is None:
         raise UsageError(
-            f"{tuned.tuning.id} has not ended, so nothing has won.",
-            "Repeat its command to resume it, and compare then.",
+            f"{tuned.tuning.id} has not finished, so it has no winner.",
+            "Run its command again to resume it, then compare.",
         )
     return result
 
@@ -178,11 +192,10 @@ def _costs(tuned: TuningFolder, compared: Confirmation | None, setting: Setting)
     return [cost for rung, cost in trials if rung == longest]
 
 
-def _not_in_turn(label: str, compared: Confirmation | None) -> list[str]:
+def _not_interleaved(side: SideLabel, compared: Confirmation | None) -> list[NotInterleaved]:
     if compared is not None and compared.speed is not None:
         return []
-    how = "without a comparison" if compared is None else "with too many disturbed runs to compare"
-    return [f"{label} ended {how}: its figures are those of its longest trials."]
+    return [NotInterleaved(side=side, was_disturbed=compared is not None)]
 
 
 def _measured(
@@ -211,26 +224,26 @@ def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[Di
     ]
 
 
-def _differences(a: Tuning, b: Tuning) -> list[str]:
-    said = [
-        f"{what}: {one} / {other}"
-        for what, one, other in (
+def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
+    found: list[ComparisonFigures] = [
+        Differs(name=name, a=one, b=other)
+        for name, one, other in (
             ("board", a.board, b.board),
             ("objective", a.objective, b.objective),
         )
         if one != other
     ]
     if a.model_sha256 != b.model_sha256:
-        said.append(f"model: {_named(a, b)} / {_named(b, a)}")
+        found.append(Differs(name="model", a=_named(a, b), b=_named(b, a)))
     if a.objective == b.objective:
-        said += [
-            f"{name.replace('_', ' ')}: {a.work.get(name)} / {b.work.get(name)}"
+        found += [
+            SettingDiffers(name=name.replace("_", " "), a=a.work.get(name), b=b.work.get(name))
             for name in dict.fromkeys((*a.work, *b.work))
             if a.work.get(name) != b.work.get(name)
         ]
         if a.objective in SERVED and a.seed != b.seed:
-            said.append(f"seed of the load: {a.seed} / {b.seed}")
-    return said
+            found.append(Differs(name="seed of the load", a=a.seed, b=b.seed))
+    return found
 
 
 def _named(tuning: Tuning, other: Tuning) -> str:
@@ -238,15 +251,15 @@ def _named(tuning: Tuning, other: Tuning) -> str:
     return f"{tuning.model} ({tuning.model_sha256[:12]})" if same else tuning.model
 
 
-def _notes(a: Tuning, b: Tuning) -> list[str]:
-    said = []
+def _notes(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
+    found: list[ComparisonFigures] = []
     if a.engine != b.engine:
-        said.append(f"Engines differ: {a.engine} / {b.engine}.")
+        found.append(Differs(name="engines", a=a.engine, b=b.engine))
     if a.constraints != b.constraints:
-        said.append("What a setting must not break differs.")
-    if names := _searched_otherwise(_offered(a), _offered(b)):
-        said.append(f"What was searched differs: {', '.join(names)}.")
-    return said
+        found.append(ConstraintsDiffer())
+    if options := _searched_otherwise(_offered(a), _offered(b)):
+        found.append(SpacesDiffer(options=options))
+    return found
 
 
 def _offered(tuning: Tuning) -> Mapping[str, tuple[Choice, ...]]:
@@ -255,12 +268,12 @@ def _offered(tuning: Tuning) -> Mapping[str, tuple[Choice, ...]]:
 
 def _searched_otherwise(
     a: Mapping[str, tuple[Choice, ...]], b: Mapping[str, tuple[Choice, ...]]
-) -> list[str]:
-    return [name for name in dict.fromkeys((*a, *b)) if a.get(name) != b.get(name)]
+) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys((*a, *b)) if a.get(name) != b.get(name))
 
 
-def _doubts(side: str, result: Result) -> list[str]:
+def _doubts(side: SideLabel, result: Result) -> list[Disturbed]:
     disturbed = (
         result.confirmation.disturbances if result.confirmation and result.is_unconfirmed else ()
     )
-    return [f"{side}: {each}" for each in dict.fromkeys(disturbed)]
+    return [Disturbed(side=side, reason=each) for each in dict.fromkeys(disturbed)]

@@ -48,7 +48,7 @@ class UnconfirmedError(RunError):
     """
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(f"The best setting failed when it was run again: {outcome.reason}")
+        super().__init__(f"The best configuration failed when it was run again: {outcome.reason}")
         self.outcome = outcome
 
 
@@ -92,7 +92,7 @@ def confirm(
                     raise UnconfirmedError(outcome)
                 raise RunError(
                     f"The defaults failed when they were run again: {outcome.reason}",
-                    "Repeat the command to run the comparison again.",
+                    "Run the command again to repeat the comparison.",
                 )
             pair[side] = Compared(
                 leader=leader,

@@ -23,10 +23,10 @@ def contradiction(plan: Plan) -> str:
     if None not in (plan.batch_tokens, plan.micro_batch_tokens) and (
         (plan.micro_batch_tokens or 0) > (plan.batch_tokens or 0)
     ):
-        return "a micro-batch is never larger than the batch"
+        return "the micro-batch is larger than the batch"
     _, values = plan.kv_types or (None, "f16")
     if plan.flash_attention == "off" and KV_BITS[values] < KV_BITS["f16"]:
-        return "a quantised cache of values needs flash attention"
+        return "a quantised V cache requires flash attention"
     return ""
 
 

@@ -40,14 +40,14 @@ def sentence_of(
     if default_cost is None:
         return f"{now} with {words}. The defaults do not run."
     if confirmation is None:
-        return f"No setting is faster than the defaults ({now})."
+        return f"No configuration is faster than the defaults ({now})."
     speed = confirmation.speed
     if speed is None:
         disturbed = confirmation.disturbances
         return (
             f"Not confirmed: {len(disturbed)} of the {confirmation.runs} runs that compare "
-            f"{words} with the defaults were disturbed. {disturbed[-1]} The plan file has the "
-            "defaults. Repeat the command on an idle board: only the comparison runs again."
+            f"{words} with the defaults were disturbed. {disturbed[-1]} The plan file contains the "
+            "defaults. Repeat the command on an idle board: only the comparison is repeated."
         )
     times = speed_words(speed)
     if confirmation.is_faster:
@@ -56,7 +56,9 @@ def sentence_of(
             for costs in (confirmation.leader_costs, confirmation.defaults_costs)
         )
         return f"{times}, with {words}: {now} instead of {before}."
-    return f"No setting is faster than the defaults. The best, {words}: {times}, within noise."
+    return (
+        f"No configuration is faster than the defaults. The best, {words}: {times}, within noise."
+    )
 
 
 def speed_words(speed: Ratio) -> str:

@@ -30,13 +30,13 @@ Report = Callable[[TuningEntry, SearchStanding], None]
 """Is called with every trial, and how the search stands after it."""
 
 _WHY: Mapping[Ended, str] = {
-    "separated": "No other setting may be faster by more than 2%.",
-    "equal": "The best settings are equally fast, as far as repeated trials show.",
-    "all tried": "Every setting was tried.",
-    "trials used": "--max-trials is used up.",
-    "nothing works": "No setting works.",
+    "separated": "No other configuration may be more than 2% faster.",
+    "equal": "The best configurations are equally fast within noise.",
+    "all tried": "All configurations were tried.",
+    "trials used": "--max-trials was reached.",
+    "nothing works": "Every configuration failed.",
 }
-_TIME_IS_UP = "--max-time is used up."
+_TIME_IS_UP = "--max-time was reached."
 
 
 class Searching:
@@ -171,7 +171,7 @@ class Searching:
     def _confirmed(self, leader: Setting) -> Confirmation:
         tuning = self._tuned.tuning
         words = words_of(leader, self._defaults, self._core_sets)
-        self._progress.say(f"Comparing with the defaults, in turn: {words}.")
+        self._progress.say(f"Comparing with the defaults, in alternation: {words}.")
 
         def measure(setting: Setting, place: SweepPoint) -> Outcome:
             attempt = self._measurer.measure(setting, self._measurer.rungs - 1, place)
@@ -235,7 +235,7 @@ class Searching:
         (reason, count), *_ = reasons.most_common(1)
         runs = [run for each in entries for run in each.outcome.evidence]
         return RunError(
-            f"{tuning.board}: no setting works for {tuning.model}. In {count} of "
+            f"{tuning.board}: every configuration failed for {tuning.model}. In {count} of "
             f"{counted(len(entries), 'trial')}: {reason}",
             f"Look at the last run: armload show {runs[-1]}" if runs else "",
         )

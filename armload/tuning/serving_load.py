@@ -147,7 +147,7 @@ def too_short(plan: ServingPlan, wanted: TunedLoad) -> str:
     if plan.context_tokens >= least:
         return ""
     return (
-        f"a context of {plan.context_tokens} tokens would cut off answers: prompt and answer have "
+        f"a context of {plan.context_tokens} tokens would cut off answers: prompt and answer take "
         f"{least}"
     )
 

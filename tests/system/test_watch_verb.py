@@ -167,7 +167,9 @@ def test_it_compares_with_another_and_says_what_differs(
     assert found["finding"] != "not comparable", found["differences"]
     longer = watches(person, *put, "--", "engine", "demo", "40", "qwen/config.json")
     (found,) = json.loads(person.types("compare", demo["id"], longer["id"], "--json").stdout)
-    assert found["differences"] == [f"output tokens (n_predict): {TOKENS} / 40"]
+    assert [each["sentence"] for each in found["differences"]] == [
+        f"output tokens (n_predict): {TOKENS} / 40"
+    ]
     person.types("report", demo["id"], more["id"], longer["id"])
 
 
@@ -310,7 +312,7 @@ def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) ->
     ours = person.benches("--model", "demo", "-n", "16", board=arm)
     (found,) = json.loads(person.types("compare", foreign["id"], ours["id"], "--json").stdout)
     assert found["finding"] == "slower", found["differences"]
-    assert any("cannot be checked" in note for note in found["notes"])
+    assert any("Cannot verify" in note["sentence"] for note in found["notes"])
     person.types("report", foreign["id"], ours["id"])
 
 

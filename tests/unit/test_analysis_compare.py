@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.compare import Comparison, compare
+from armload.analysis.comparison_findings import Excluded, OnlyOneSide, Remark
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
@@ -104,7 +106,7 @@ def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
         )
     compared = one([measurement_of(base)], [measurement_of(other)])
     assert compared.finding == "not comparable"
-    assert any(word in each for each in compared.differences), compared.differences
+    assert any(word in each for each in said_of(compared.differences)), compared.differences
 
 
 def test_a_not_comparable_pair_still_shows_its_ratio() -> None:
@@ -112,6 +114,10 @@ def test_a_not_comparable_pair_still_shows_its_ratio() -> None:
     assert compared.finding == "not comparable"
     assert compared.measured[0].ratio.ratio > 100
     assert "times as long" in sentence(compared)
+
+
+def said_of(found: Iterable[Remark]) -> list[str]:
+    return [each.sentence for each in found]
 
 
 def shown(compared: Comparison) -> str:
@@ -134,7 +140,7 @@ def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str,
         [measurement_of(quick_run())], [measurement_of(changed(quick_run(), extra=extra))]
     )
     assert compared.finding == "no difference"
-    assert any("Options differ: none / " + " ".join(extra) in note for note in compared.notes)
+    assert f"Different options: none / {' '.join(extra)}." in said_of(compared.notes)
 
 
 def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
@@ -145,11 +151,11 @@ def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
     ]
     alone, other = compare(repacked, [*repeats("c", 4), *not_repacked])
     assert alone.finding == "no difference"
-    assert other.differences[0] == "only B has runs with these settings"
-    assert "weights repacked: yes / no" in other.differences
+    assert other.differences[0].figures == OnlyOneSide(side="B")
+    assert "weights repacked: yes / no" in said_of(other.differences)
     compared = one(repacked, not_repacked)
     assert compared.finding == "slower"
-    assert any("Weights repacked: yes / no, so" in note for note in compared.notes)
+    assert any("Weights repacked: yes / no, so" in note for note in said_of(compared.notes))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,14 @@ def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed
     )
     compared = one(repeats("a", 4), [*repeats("b", 4), slow])
     assert compared == one(repeats("a", 4), repeats("b", 4)).model_copy(
-        update={"notes": ("Disturbed, and left out of B: b9.",)}
+        update={
+            "notes": (
+                Remark(
+                    figures=Excluded(side="B", names=("b9",)),
+                    sentence="Disturbed and excluded from B: b9.",
+                ),
+            )
+        }
     )
     alone = one(repeats("a", 4), [slow])
     assert alone.b.doubts == ("b9: Contended.",)
@@ -204,14 +217,14 @@ def test_times_that_cannot_be_give_no_ratio() -> None:
     odd = run.model_copy(update={"id": "odd", "summary": summary, "steps": steps})
     compared = one([measurement_of(run)], [measurement_of(odd)])
     assert compared.finding == "not comparable"
-    assert "no figure in common" in sentence(compared)
+    assert "no metric in common" in sentence(compared)
 
 
 def test_a_text_that_departs_is_noted() -> None:
     run = quick_run()
     other = run.model_copy(update={"id": "other", "text": run.text[:30] + "else"})
     notes = one([measurement_of(run)], [measurement_of(other)]).notes
-    assert any("differs" in note and "character 30" in note for note in notes)
+    assert any("differs" in note and "character 30" in note for note in said_of(notes))
 
 
 def test_plans_are_compared_one_by_one_and_repeats_pooled() -> None:
@@ -233,9 +246,9 @@ def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
         "not comparable",
         "not comparable",
     ]
-    assert [each.differences for each in found[1:]] == [
-        ("only A has runs with these settings", "output tokens (n_predict): 32 / 16"),
-        ("only B has runs with these settings", "output tokens (n_predict): 16 / 24"),
+    assert [said_of(each.differences) for each in found[1:]] == [
+        ["only A has runs with this configuration", "output tokens (n_predict): 32 / 16"],
+        ["only B has runs with this configuration", "output tokens (n_predict): 16 / 24"],
     ]
 
 
@@ -243,7 +256,10 @@ def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
     both, alone = repeats("a", 1), repeats("aa", 1)
     way = alone[0].way.model_copy(update={"threads": 4})
     found = compare([*both, alone[0].model_copy(update={"way": way})], repeats("b", 1))
-    assert found[1].differences == ("only A has runs with these settings", "threads: 4 / 2")
+    assert said_of(found[1].differences) == [
+        "only A has runs with this configuration",
+        "threads: 4 / 2",
+    ]
 
 
 def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
@@ -272,7 +288,7 @@ def test_a_run_and_llama_bench_are_compared_by_what_both_have(tmp_path: Path) ->
     assert [each.measure for each in compared.measured] == ["decode"]
     assert compared.measured[0].ratio.unit == "none"
     assert compared.finding == "faster"
-    assert any("cannot be checked" in note for note in compared.notes)
+    assert any("Cannot verify" in note for note in said_of(compared.notes))
     assert len(compared.b.names) == 5
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from armload.analysis.comparison_findings import Remark
 from armload.analysis.load.comparison import LoadComparison, compare_loads
 from armload.report.load.comparison import sentence
 from armload.report.load.loaded import loaded_of
@@ -54,13 +56,17 @@ def test_the_same_server_is_not_found_to_differ_from_itself(tmp_path: Path) -> N
     assert {each.finding for each in compared(a, b)} == {"no difference"}
 
 
+def said_of(found: Iterable[Remark]) -> list[str]:
+    return [each.sentence for each in found]
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"seed": 2}, "seed: 1 / 2"),
         ({"arrivals": "constant"}, "arrivals: poisson / constant"),
         ({"requests_from": "b.jsonl"}, "requests: questions.jsonl / b.jsonl"),
-        ({"requests_sha256": "1" * 64}, "requests: the file's content differs"),
+        ({"requests_sha256": "1" * 64}, "requests: the content of the file differs"),
     ],
 )
 def test_loads_of_other_requests_are_not_comparable(
@@ -68,8 +74,8 @@ def test_loads_of_other_requests_are_not_comparable(
 ) -> None:
     a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(), **changed)
     (first, _) = compared(a, b)
-    assert (first.finding, first.differences) == ("not comparable", (said,))
-    assert f"Not comparable: {said}. The figures anyway" in sentence(first)
+    assert (first.finding, said_of(first.differences)) == ("not comparable", [said])
+    assert f"Not comparable: {said}. For reference" in sentence(first)
 
 
 def test_loads_without_a_rate_in_common_are_not_comparable(tmp_path: Path) -> None:
@@ -77,7 +83,7 @@ def test_loads_without_a_rate_in_common_are_not_comparable(tmp_path: Path) -> No
     b = keep(points(Simulated(), (0.5,)), tmp_path / "b")
     (found,) = compared(a, b)
     assert found.finding == "not comparable"
-    assert "no rate, and no number of clients, in common" in sentence(found)
+    assert "no rate or number of clients in common" in sentence(found)
 
 
 def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> None:
@@ -89,11 +95,11 @@ def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> Non
     b.entries_file(0).write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
     first = compared(a, b)[0]
     assert first.requests == len(lines) - 1
-    assert first.notes == (
-        "Boards differ: kitchen / porch.",
-        "Settings differ: context tokens 2048 / 512.",
-    )
-    assert first.doubts == (f"B: 1 of {len(lines)} requests failed.",)
+    assert said_of(first.notes) == [
+        "Different boards: kitchen / porch.",
+        "Different context tokens: 2048 / 512.",
+    ]
+    assert said_of(first.doubts) == [f"B: 1 of {len(lines)} requests failed."]
 
 
 @pytest.fixture(scope="module")

@@ -92,13 +92,13 @@ def test_requests_without_a_record_are_failures() -> None:
     assert (found.failed, found.valid) == ({"unknown": 2}, False)
     assert found.goodput is not None
     assert found.goodput.share == pytest.approx(1 / 3)
-    assert "only 1 of 3 requests were recorded" in found.reasons[0]
+    assert "only 1 of 3 requests were recorded" in found.findings[0].sentence
 
 
 def test_a_point_that_was_ended_early_is_not_valid() -> None:
     found = figures(record(0), record(1, outcome="cancelled", chunks=(), generated_tokens=None))
     assert (found.cut_short, found.valid) == (True, False)
-    assert "1 of 2 requests were cancelled" in found.reasons[0]
+    assert "1 of 2 requests were cancelled" in found.findings[0].sentence
 
 
 def test_warm_up_is_excluded_but_for_the_total_time() -> None:
@@ -127,8 +127,8 @@ def test_answers_that_the_context_has_cut_off_are_counted_and_make_a_point_inval
     found = figures(record(0, **known), record(1), record(2, outcome="dropped", **known))
     assert (found.ok, found.cut_off, found.valid) == (2, cut_off, not cut_off)
     if cut_off:
-        assert "1 of 2 answers ended before the limit" in found.reasons[0]
-        assert "--context" in found.reasons[0]
+        assert "1 of 2 answers ended before the limit" in found.findings[0].sentence
+        assert "--context" in found.findings[0].sentence
 
 
 def test_a_point_without_a_success_is_not_valid() -> None:
@@ -140,8 +140,8 @@ def test_a_point_without_a_success_is_not_valid() -> None:
 def test_a_client_that_is_late_makes_a_point_invalid(late_s: float, doubts: int) -> None:
     # The median time to first token is 0.5 s, of which 5% are 25 ms.
     found = figures(*(record(n, begun_s=n + late_s) for n in range(5)))
-    assert (len(found.reasons), found.valid) == (doubts, not doubts)
-    assert all("26 ms" in reason for reason in found.reasons)
+    assert (len(found.findings), found.valid) == (doubts, not doubts)
+    assert all("26 ms" in each.sentence for each in found.findings)
 
 
 def test_chunks_of_several_tokens_count_as_so_many_gaps() -> None:
@@ -161,7 +161,7 @@ def test_an_answer_without_a_count_of_tokens_is_not_within_an_objective_per_toke
     found = figures(uncounted, record(1), slo="ttft=1s,tpot=200ms")
     assert found.goodput is not None
     assert (found.goodput.good, found.valid) == (1, False)
-    assert "no token count for 1 of 2 answers" in found.reasons[0]
+    assert "no token count for 1 of 2 answers" in found.findings[0].sentence
     other = figures(uncounted, record(1), slo="ttft=1s")
     assert other.goodput is not None
     assert (other.goodput.good, other.valid) == (2, True)

@@ -14,6 +14,7 @@ import pytest
 from armload.analysis.findings import FindingName
 from armload.analysis.repeats import (
     Precision,
+    PrecisionReached,
     interval_of_figures,
     judged_together,
     known,
@@ -22,6 +23,7 @@ from armload.analysis.repeats import (
     stop,
 )
 from armload.analysis.run import Run, Summary, TokenTimes, Verdict
+from armload.analysis.wording.repeats import stopped
 from armload.bench.sweep import Sweep, SweepEntry, SweepFolder
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
@@ -110,7 +112,11 @@ def repeated(
     found = known(made)
     assert found is not None
     assert found.interval_s is not None
-    return found.interval_s.low <= 1 <= found.interval_s.high, ended.reached, len(made)
+    return (
+        found.interval_s.low <= 1 <= found.interval_s.high,
+        ended == PrecisionReached(),
+        len(made),
+    )
 
 
 spreads = pytest.mark.parametrize("between", [0.01, 0.02, 0.04, 0.08])
@@ -168,7 +174,7 @@ def test_the_interval_of_runs_is_bounded_by_figures_that_lie_equally_far_inside(
 
 def decided(several: Sequence[Run], *, added_s: float = 0, a_run_s: float | None = 3) -> str | None:
     ended = stop(several, WANTED, added_s=added_s, a_run_s=a_run_s)
-    return None if ended is None else ended.why
+    return None if ended is None else stopped(ended)
 
 
 def test_repeats_end_where_the_precision_is_reached_and_not_before() -> None:
@@ -176,8 +182,7 @@ def test_repeats_end_where_the_precision_is_reached_and_not_before() -> None:
     for count in range(6):
         assert decided(runs(narrow[:count])) is None
     ended = stop(runs(narrow), WANTED, added_s=18, a_run_s=3)
-    assert ended is not None
-    assert ended.reached
+    assert ended == PrecisionReached()
     assert decided(runs([each * (1 + number / 20) for number, each in enumerate(narrow)])) is None
 
 
@@ -214,14 +219,14 @@ def test_what_a_repeat_would_not_mend_is_not_repeated(cause: FindingName) -> Non
 def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told() -> None:
     assert decided(runs([0.1]), a_run_s=12) is None, "five of twelve seconds fit"
     assert decided(runs([0.1]), a_run_s=13) == (
-        "5 more runs of about 13 s would be needed, beyond what is left of the 60 s that repeats "
-        "may add; --precision-time 70 allows them."
+        "5 more runs of about 13 s would be needed, which exceeds the time limit for repeats "
+        "(60 s). To allow them, use --precision-time 70."
     )
     wide = runs([0.08, 0.09, 0.1, 0.11, 0.12, 0.1, 0.1])
     assert decided(wide, added_s=57) is None
     why = decided([*wide, run(number=9, finding="contended")], added_s=58)
     assert why is not None
-    assert "Disturbed: 1 of 8 runs. It was contended." in why
+    assert "1 of 8 runs were disturbed. It was contended." in why
 
 
 def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone() -> None:

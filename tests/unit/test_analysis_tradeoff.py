@@ -18,6 +18,7 @@ from armload.analysis.tradeoff import (
     on_one_axis,
     require_same_questions,
 )
+from armload.analysis.wording.tradeoffs import crossover as sentence
 from armload.core.errors import UsageError
 
 
@@ -71,8 +72,9 @@ def test_a_crossover_is_found_where_the_slower_system_overtakes() -> None:
     assert found.interval is not None
     assert (found.interval.low, found.interval.high) == (54.6, 54.6)
     assert found.is_shown
-    assert found.statement == (
-        "Q2_K is right more often up to 54.6 s, Q8_0 from then on (95% interval 54.6 to 54.6 s)."
+    assert found.finding == "shown"
+    assert sentence(found) == (
+        "Q2_K is more accurate up to 54.6 s, Q8_0 from then on (95% CI 54.6\u201354.6 s)."
     )
 
 
@@ -85,8 +87,9 @@ def test_no_crossover_is_said_when_one_system_is_never_behind() -> None:
     worse = system("Q8_0", [27.3, 54.6], [20, 42])
     found = crossover(worse, Q2)
     assert (found.before, found.after, found.deadline_s) == ("Q2_K", "Q2_K", None)
-    assert found.statement == (
-        "There is no crossover: averaged up to any deadline, Q2_K is right at least as often."
+    assert sentence(found) == (
+        "No crossover: averaged up to any deadline, Q2_K answers at least as many questions "
+        "correctly."
     )
 
 
@@ -107,7 +110,7 @@ def test_too_few_questions_show_neither_a_crossover_nor_that_there_is_none() -> 
         )
         found = crossover(fast, slow)
         assert not found.is_shown
-        assert found.statement == "1 question: too few to tell whether there is a crossover."
+        assert sentence(found) == "1 question: too few to tell whether there is a crossover."
 
 
 def test_where_resamples_show_a_crossover_the_answers_do_not_rule_one_out() -> None:
@@ -115,7 +118,7 @@ def test_where_resamples_show_a_crossover_the_answers_do_not_rule_one_out() -> N
     found = crossover(Q8.model_copy(update={"correct": rows}), Q2)
     assert found.deadline_s is None
     assert found.share > 0.05
-    assert f"But {found.share:.0%} of resamples of the questions show one" in found.statement
+    assert f"it occurs in {found.share:.0%} of bootstrap resamples" in sentence(found)
 
 
 def test_a_lead_of_one_question_is_no_crossover_beyond_chance() -> None:
@@ -129,7 +132,7 @@ def test_a_lead_of_one_question_is_no_crossover_beyond_chance() -> None:
     found = crossover(Q2, lucky)
     assert found.deadline_s == 54.6
     assert 0.5 < found.share < 0.9
-    assert "no crossover beyond chance: Q8_0 overtakes Q2_K at 54.6 s" in found.statement
+    assert "No significant crossover: Q8_0 overtakes Q2_K at 54.6 s" in sentence(found)
 
 
 def test_small_changes_of_sign_are_not_the_crossover() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from pydantic import BaseModel
 
-from armload.analysis.repeats import Precision, Stop
+from armload.analysis.repeats import NothingTimed, Precision
 from armload.analysis.run import Run
 from armload.boards.board import SshAddress
 from armload.boards.probe import parse_probe
@@ -159,7 +159,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def repeated(runs: list[Run]) -> RepeatedRun:
-    combined = together_json(SWEEP, runs, Precision(), Stop(reached=False, why="no time is left."))
+    combined = together_json(SWEEP, runs, Precision(), NothingTimed())
     return RepeatedRun(**dict(runs[-1]), combined=combined)
 
 

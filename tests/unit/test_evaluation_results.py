@@ -73,7 +73,9 @@ def test_an_answer_that_the_context_ended_is_told_apart() -> None:
     assert [point.attempts[0].stop for point in points[2:]] == ["budget", "context"]
     assert EvaluatedPoint.of(points[3]).out_of_context == 1
     (said,) = notes(points)
-    assert "context was full: 1 answer, such as that to question 1 after 7 of 10 tokens" in said
+    assert (
+        "context was full: 1 answer, for example the one to question 1 after 7 of 10 tokens" in said
+    )
     text = write_page(again, standing_of(points), "boxed").read_text()
     assert said in text
     assert ", ended because the context was full</p>" in text
@@ -96,7 +98,7 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
     points = points_of(made, "math_verify")
     assert [EvaluatedPoint.of(point).ungraded for point in points] == [0, 0, 0, 1]
     (said,) = notes(points)
-    assert f"could not judge 1 answer, for example the one to question 3: {reason}." in said
+    assert f"1 answer could not be graded, for example the one to question 3: {reason}." in said
     text = write_page(made, standing_of(points), "math_verify").read_text()
     assert said in text
     assert f"math_verify: wrong ({reason}), qwen: wrong (nothing found)" in text

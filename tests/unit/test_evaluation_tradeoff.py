@@ -51,7 +51,7 @@ def test_two_models_at_equal_latency_have_a_page() -> None:
     page = write_tradeoff_page(sides, found)
     assert page.name == "tradeoff-sums-a-b.html"
     text = page.read_text()
-    for words in (found[0].crossover.statement, "exact McNemar test", "By one ratio of speeds"):
+    for words in (found[0].sentence, "exact McNemar test", "By one ratio of speeds"):
         assert words in text
     assert "<h1>sums: a or b</h1>" in text
 
@@ -126,8 +126,8 @@ def test_times_that_are_known_to_be_wrong_are_called_so() -> None:
     (found,) = trade(*sides)
     assert found.doubts == (
         "Do not rely on the times of b: The CPU was throttled.",
-        "Do not rely on the times of b: They are from several boards: x, y.",
-        "The times are of different boards: a was evaluated on x; b was evaluated on x, y.",
+        "Do not rely on the times of b: They come from several boards: x, y.",
+        "The times come from different boards: a was evaluated on x; b was evaluated on x, y.",
     )
     text = write_tradeoff_page(sides, [found]).read_text()
     for words in (*found.doubts, "With --times RUN_A,RUN_B the times come from a run of each"):
@@ -153,7 +153,9 @@ def test_times_of_answers_that_shared_the_board_are_called_so() -> None:
     evaluated(fails=False, parallel=8)
     (found,) = trade(*find_sides("latest", ""))
     (doubt,) = found.doubts
-    assert doubt.startswith("Do not rely on the times of a and b: Answers shared the board (--para")
+    assert doubt.startswith(
+        "Do not rely on the times of a and b: Questions were answered concurren"
+    )
 
 
 def test_the_ratio_of_speeds_leaves_out_the_prompts() -> None:

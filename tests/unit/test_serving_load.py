@@ -359,7 +359,7 @@ def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() 
             {"status": 400, "says": "default chat template is no longer allowed"},
             "openai-chat",
             UsageError,
-            "has no chat template. The server answers no chats: default chat template is no",
+            "has no chat template. The server rejects chats: default chat template is no",
         ),
     ],
 )

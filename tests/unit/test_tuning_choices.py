@@ -151,7 +151,7 @@ def test_a_space_without_a_setting_that_can_run_is_refused(tmp_path: Path) -> No
     def hopeless(each: Setting) -> Feasibility:
         return Feasibility(hopeless="16 threads on 8 cores")
 
-    with pytest.raises(UsageError, match=r"can run\. threads 16.*on 8 cores\.") as error:
+    with pytest.raises(UsageError, match=r"are infeasible\. threads 16.*on 8 cores\.") as error:
         require_feasible(space, hopeless, "space.yaml")
     assert "space.yaml" in error.value.remedy
     require_feasible(space, lambda each: Feasibility(), "space.yaml")

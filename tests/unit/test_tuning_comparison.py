@@ -110,7 +110,7 @@ def test_searches_of_other_work_are_not_comparable(
     b = ended(tmp_path, setting(4), 0.1, **difference)  # type: ignore[arg-type]
     found = compare_tunings(a, b)
     assert found.finding == "not comparable"
-    assert found.differences == (words,)
+    assert [each.sentence for each in found.differences] == [words]
 
 
 def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
@@ -125,20 +125,25 @@ def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
     b = kept(tmp_path, trials)
     b.end(
         Result(
-            winner=SPACE.defaults, cost=0.4, ended="", trials=3, took_s=30.0, sentence="No setting."
+            winner=SPACE.defaults,
+            cost=0.4,
+            ended="",
+            trials=3,
+            took_s=30.0,
+            sentence="No configuration.",
         )
     )
     found = compare_tunings(a, b)
     assert found.measured[0].b_cost == pytest.approx(0.4)
     assert found.measured[0].b_runs == 2
-    assert found.notes == (
-        "B ended without a comparison: its figures are those of its longest trials.",
-    )
+    assert [each.sentence for each in found.notes] == [
+        "B had no final comparison: its figures are from its longest trials.",
+    ]
 
 
 def test_a_search_that_has_not_ended_has_no_winner(tmp_path: Path) -> None:
     a = ended(tmp_path, setting(4), 0.2)
-    with pytest.raises(UsageError, match="has not ended"):
+    with pytest.raises(UsageError, match="has not finished"):
         compare_tunings(a, kept(tmp_path, (entry(0, SPACE.defaults, 0.5),)))
 
 

@@ -194,7 +194,7 @@ def test_where_nothing_is_faster_the_defaults_win() -> None:
     board = Board(costs={SPACE.defaults.key: 0.9})
     result = searching(kept, board).run()
     assert result.winner == SPACE.defaults
-    assert result.sentence.startswith("No setting is faster than the defaults")
+    assert result.sentence.startswith("No configuration is faster than the defaults")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -284,7 +284,7 @@ def test_other_threads_must_write_what_the_defaults_write() -> None:
 
 
 def test_too_much_memory_is_a_violation() -> None:
-    with pytest.raises(RunError, match=r"no setting works.*It took 1\.0 kB of memory"):
+    with pytest.raises(RunError, match=r"every configuration failed.*It took 1\.0 kB of memory"):
         searching(tuned(), Board(), most_rss_bytes=999, most_trials=4).run()
 
 
@@ -349,14 +349,14 @@ def test_an_interrupted_comparison_makes_the_missing_pairs_alone() -> None:
 def test_no_trial_begins_after_the_time_is_up_and_the_leader_is_confirmed() -> None:
     kept = tuned()
     result = searching(kept, Board(costs={SPACE.defaults.key: 2.0}), max_time_s=1e-9).run()
-    assert result.ended == "--max-time is used up."
+    assert result.ended == "--max-time was reached."
     assert len(kept.entries) == 1
     assert result.winner == SPACE.defaults
 
 
 def test_where_no_setting_works_the_most_frequent_reason_is_said() -> None:
     board = Board(failing=[SPACE.defaults, *SPACE.settings()])
-    with pytest.raises(RunError, match=r"no setting works for m\.gguf.*It crashed\."):
+    with pytest.raises(RunError, match=r"every configuration failed for m\.gguf.*It crashed\."):
         searching(tuned(), board).run()
 
 

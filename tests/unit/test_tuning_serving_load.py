@@ -61,4 +61,4 @@ def test_a_slot_that_does_not_hold_prompt_and_answer_is_not_tried(
     assert too_short(ServingPlan(context_tokens=least), wanted) == ""
     if least > 1:
         said = too_short(ServingPlan(context_tokens=least - 1), wanted)
-        assert f"prompt and answer have {least}" in said
+        assert f"prompt and answer take {least}" in said

@@ -124,10 +124,10 @@ def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
     wish = TuningRequest(
         model="demo", objective="decode", constraints=constraints(min_accuracy="0.9:gsm8k:20")
     )
-    with pytest.raises(UsageError, match="even if all 20 questions are answered right") as found:
+    with pytest.raises(UsageError, match="even if all 20 answers are correct") as found:
         wish.check()
     # Wilson's bound for n of n is n / (n + 1.96^2), which is 0.9 from 35 on.
-    assert "Ask 35 questions or more" in found.value.remedy
+    assert "Use 35 questions or more" in found.value.remedy
     enough = constraints(min_accuracy="0.9:word-problems:35")
     wish.model_copy(update={"constraints": enough}).check()
 

@@ -97,7 +97,6 @@ def slow_requests(accounting: Accounting, objectives: Objectives | None) -> tupl
 
 
 def tally(slow: Iterable[SlowRequest]) -> Counter[Cause]:
-    """Count the causes."""
     return Counter(each.cause for each in slow)
 
 
@@ -151,7 +150,6 @@ class AssessedPoint(Value):
 
     @property
     def label(self) -> str:
-        """The pace with its unit."""
         if self.rate is not None:
             return f"{self.rate:g} request{'' if self.rate == 1 else 's'}/s"
         return counted(self.concurrency or 0, "client")

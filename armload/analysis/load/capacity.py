@@ -83,14 +83,14 @@ def _shows_something(point: AssessedPoint) -> bool:
 
 
 def is_sustained(found: Goodput, *, surely: bool) -> bool:
-    """Say whether enough requests were within the objectives, or, for sure, that they are."""
+    """Return whether enough requests were within the objectives, or, for sure, that they are."""
     if surely:
         return found.interval is not None and found.interval.low >= SUSTAINED_FROM
     return found.share >= SUSTAINED_FROM
 
 
 def is_the_clients_fault(found: Goodput) -> bool:
-    """Say whether a rate would be sustained if all requests had been sent on time."""
+    """Return whether a rate would be sustained if all requests had been sent on time."""
     return found.share < SUSTAINED_FROM <= found.share_if_on_time
 
 

@@ -6,11 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
+from armload.analysis.comparison_findings import (
+    ComparisonFigures,
+    Differs,
+    DoubtfulLoad,
+    FailedRequests,
+    NothingInCommon,
+    Remark,
+    RequestsDiffer,
+    SettingDiffers,
+    SideLabel,
+)
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import Difference, Ratio, ratio_of_pairs
+from armload.analysis.wording import comparisons as wording
 from armload.core.values import Value
 
 Measure = Literal["end to end", "first token", "per token"]
@@ -50,7 +62,7 @@ class LoadComparison(Value):
         finding: of the end-to-end latency; ``not comparable`` if anything in ``differences``
             stands against it.
         measured: every latency that both have.
-        differences: what differs in the work, in words.
+        differences: what differs in the work.
         notes: what else a reader should know.
         doubts: reasons against single points.
     """
@@ -62,9 +74,9 @@ class LoadComparison(Value):
     requests: int = 0
     finding: Literal["faster", "slower", "no difference", "not comparable"]
     measured: tuple[MeasuredLatency, ...] = ()
-    differences: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    differences: tuple[Remark, ...] = ()
+    notes: tuple[Remark, ...] = ()
+    doubts: tuple[Remark, ...] = ()
 
 
 ComparedPoint = tuple[ObservedPoint, AssessedPoint]
@@ -85,7 +97,7 @@ def compare_loads(
                 a=a.id,
                 b=b.id,
                 finding="not comparable",
-                differences=("the loads have no rate, and no number of clients, in common",),
+                differences=wording.differences([NothingInCommon(what="load level")]),
             )
         ]
     return [_compared(a, one, b, other) for one, other in shared]
@@ -102,7 +114,7 @@ def _compared(a: Load, one: ComparedPoint, b: Load, other: ComparedPoint) -> Loa
     )
     against = _differences(a, b)
     if not measured:
-        against.append("no request was answered by both")
+        against.append(NothingInCommon(what="answered request"))
     return LoadComparison(
         a=a.id,
         b=b.id,
@@ -111,9 +123,9 @@ def _compared(a: Load, one: ComparedPoint, b: Load, other: ComparedPoint) -> Loa
         requests=len(pairs),
         finding="not comparable" if against else measured[0].finding,
         measured=measured,
-        differences=tuple(against),
-        notes=tuple(_notes(a, b)),
-        doubts=(*_doubts("A", one[1]), *_doubts("B", other[1])),
+        differences=wording.differences(against),
+        notes=wording.remarks(_notes(a, b)),
+        doubts=wording.remarks([*_doubts("A", one[1]), *_doubts("B", other[1])]),
     )
 
 
@@ -146,20 +158,19 @@ def _measured(
     )
 
 
-def _differences(a: Load, b: Load) -> list[str]:
-    said = [
-        f"{what}: {one} / {other}"
-        for what, one, other in (
-            ("requests", a.requests_from, b.requests_from),
-            ("arrivals", a.arrivals, b.arrivals),
-            ("seed", a.seed, b.seed),
-        )
-        if one != other
+def _differences(a: Load, b: Load) -> list[ComparisonFigures]:
+    fields = (
+        ("requests", a.requests_from, b.requests_from),
+        ("arrivals", a.arrivals, b.arrivals),
+        ("seed", a.seed, b.seed),
+    )
+    found: list[ComparisonFigures] = [
+        Differs(name=name, a=one, b=other) for name, one, other in fields if one != other
     ]
     is_same_plan = [_plan(point) for point in a.points] == [_plan(point) for point in b.points]
-    if not said and is_same_plan and a.requests_sha256 != b.requests_sha256:
-        said.append("requests: the file's content differs")
-    return said
+    if not found and is_same_plan and a.requests_sha256 != b.requests_sha256:
+        found.append(RequestsDiffer())
+    return found
 
 
 def _plan(point: object) -> tuple[object, ...]:
@@ -167,27 +178,28 @@ def _plan(point: object) -> tuple[object, ...]:
     return tuple(getattr(point, name) for name in names)
 
 
-def _notes(a: Load, b: Load) -> list[str]:
-    settings = sorted({*(a.service or {}), *(b.service or {})})
-    said = [
-        f"{what} differ: {one or 'unknown'} / {other or 'unknown'}."
-        for what, one, other in (
-            ("Models", a.model, b.model),
-            ("Boards", a.board, b.board),
-            ("Dialects", a.dialect, b.dialect),
-        )
-        if one != other
+def _notes(a: Load, b: Load) -> list[ComparisonFigures]:
+    fields = (
+        ("models", a.model, b.model),
+        ("boards", a.board, b.board),
+        ("dialects", a.dialect, b.dialect),
+    )
+    found: list[ComparisonFigures] = [
+        Differs(name=name, a=one, b=other) for name, one, other in fields if one != other
     ]
-    for name in settings:
-        one, other = ((load.service or {}).get(name) for load in (a, b))
-        if one != other:
-            said.append(f"Settings differ: {name.replace('_', ' ')} {one} / {other}.")
-    return said
+    one, other = a.service or {}, b.service or {}
+    return found + [
+        SettingDiffers(name=name.replace("_", " "), a=one.get(name), b=other.get(name))
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name)
+    ]
 
 
-def _doubts(side: str, point: AssessedPoint) -> list[str]:
-    failed = sum(point.metrics.failed.values())
-    said = [f"{side}: {reason}" for reason in point.metrics.reasons]
-    if failed:
-        said.append(f"{side}: {failed} of {point.metrics.requests} requests failed.")
-    return said
+def _doubts(side: SideLabel, point: AssessedPoint) -> list[ComparisonFigures]:
+    metrics = point.metrics
+    found: list[ComparisonFigures] = [
+        DoubtfulLoad(side=side, figures=each.figures) for each in metrics.findings
+    ]
+    if failed := sum(metrics.failed.values()):
+        found.append(FailedRequests(side=side, failed=failed, requests=metrics.requests))
+    return found

@@ -79,7 +79,7 @@ def missed_objective(record: RequestRecord, objectives: Objectives) -> Objective
 
 
 def is_good(record: RequestRecord, objectives: Objectives) -> bool:
-    """Tell whether a request succeeded within all objectives, as far as that can be known."""
+    """Return whether a request succeeded within all objectives, as far as that can be known."""
     is_known = objectives.tpot_s is None or record.generated_tokens is not None
     return record.outcome == "ok" and is_known and missed_objective(record, objectives) is None
 

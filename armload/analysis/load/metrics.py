@@ -11,10 +11,21 @@ from collections.abc import Callable, Sequence
 
 from armload.analysis.accuracy import wilson
 from armload.analysis.load import latency
+from armload.analysis.load.findings import (
+    AnswersCutOff,
+    Cancelled,
+    ClientLate,
+    Incomplete,
+    LoadFigures,
+    LoadFinding,
+    NoneSucceeded,
+    TokensUncounted,
+)
 from armload.analysis.load.quantiles import Distribution, design_effect, distribution
 from armload.analysis.load.records import LoadPoint, Objectives, RequestRecord
 from armload.analysis.statistics import Interval
-from armload.core.values import Value, counted
+from armload.analysis.wording.loads import doubt
+from armload.core.values import Value
 
 MOST_LATENESS_S = 0.010
 """What a client may be late for 99% of its requests without a doubt about the figures..."""
@@ -78,7 +89,7 @@ class Metrics(Value):
         goodput: under the objectives, where there are any.
         cut_short: the load was ended before all requests had an answer or a failure of their own.
         valid: whether the figures describe the service.
-        reasons: why not.
+        findings: why not.
     """
 
     scheduled: int
@@ -103,7 +114,7 @@ class Metrics(Value):
     goodput: Goodput | None = None
     cut_short: bool = False
     valid: bool
-    reasons: tuple[str, ...] = ()
+    findings: tuple[LoadFinding, ...] = ()
 
 
 def metrics_of(
@@ -122,14 +133,18 @@ def metrics_of(
     lateness = _distribution(measured, latency.lateness_s)
     ttft = _distribution(ok, latency.ttft_s)
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
-    reasons = _doubts(lateness, ttft)
+    doubts = _about_lateness(lateness, ttft)
     if cut_short:
-        reasons.append(_cut_short(point, len(records), failed["cancelled"]))
+        doubts.append(
+            Cancelled(cancelled=failed["cancelled"], requests=point.requests)
+            if failed["cancelled"]
+            else Incomplete(recorded=len(records), requests=point.requests)
+        )
     if cut_off := sum(record.is_cut_off for record in ok):
-        reasons.append(_cut_off(cut_off, len(ok)))
+        doubts.append(AnswersCutOff(cut_off=cut_off, answers=len(ok)))
     uncounted = sum(record.generated_tokens is None for record in ok)
     if objectives is not None and objectives.tpot_s is not None and uncounted:
-        reasons.append(_uncounted(uncounted, len(ok)))
+        doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
     output = _sum(ok, lambda record: record.generated_tokens)
     return Metrics(
         scheduled=point.requests,
@@ -160,53 +175,23 @@ def metrics_of(
         if objectives is None
         else _goodput(measured, unknown, objectives, duration_s, _most_lateness_s(ttft)),
         cut_short=cut_short,
-        valid=not reasons,
-        reasons=tuple(reasons),
+        valid=not doubts,
+        findings=tuple(LoadFinding(figures=each, sentence=doubt(each)) for each in doubts),
     )
 
 
-def _doubts(lateness: Distribution | None, ttft: Distribution | None) -> list[str]:
+def _about_lateness(lateness: Distribution | None, ttft: Distribution | None) -> list[LoadFigures]:
     if ttft is None:
-        return ["No request succeeded."]
+        return [NoneSucceeded()]
     allowed_s = _most_lateness_s(ttft)
     if lateness is None or lateness.p99.value_s <= allowed_s:
         return []
-    doubt = (
-        f"The client was late: 1% of the requests began {lateness.p99.value_s * 1000:.0f} ms or "
-        f"more behind schedule; up to {allowed_s * 1000:.0f} ms is acceptable. This machine "
-        "is too busy, or too slow for this rate."
-    )
-    return [doubt]
+    return [ClientLate(late_s=lateness.p99.value_s, allowed_s=allowed_s)]
 
 
 def _most_lateness_s(ttft: Distribution | None) -> float:
     typical_s = 0.0 if ttft is None else ttft.p50.value_s
     return max(MOST_LATENESS_S, MOST_LATENESS_SHARE * typical_s)
-
-
-def _cut_short(point: LoadPoint, recorded: int, cancelled: int) -> str:
-    if cancelled:
-        return f"Ended early: {cancelled:,} of {point.requests:,} requests were cancelled."
-    of_all = f" of {point.requests:,}" if point.requests else ""
-    return (
-        f"Incomplete: only {recorded:,}{of_all} requests were recorded. The load is under way, or "
-        "its command was killed."
-    )
-
-
-def _cut_off(cut_off: int, ok: int) -> str:
-    return (
-        f"{cut_off:,} of {counted(ok, 'answer')} ended before the limit, because prompt and answer "
-        "filled the context: the server generated fewer tokens than requested. Use a larger "
-        "--context, or shorter requests."
-    )
-
-
-def _uncounted(uncounted: int, ok: int) -> str:
-    return (
-        f"The service reported no token count for {uncounted:,} of {counted(ok, 'answer')}. "
-        "These have no time per output token and count as outside the SLO: remove tpot from --slo."
-    )
 
 
 def _goodput(

@@ -56,7 +56,6 @@ class Parts(Value):
         return float(sum(seconds for _, seconds in self))
 
     def plus(self, other: Parts) -> Parts:
-        """Return the sums of each part."""
         return Parts(**{name: seconds + getattr(other, name) for name, seconds in self})
 
 
@@ -69,7 +68,6 @@ class LatencyBreakdown:
 
     @property
     def whole(self) -> Parts:
-        """Both."""
         return self.first.plus(self.rest)
 
 

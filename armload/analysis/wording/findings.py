@@ -40,14 +40,12 @@ _MORE_REPEATS = "Allow more (--precision-time)."
 
 
 def verdict(found: Iterable[Figures]) -> Verdict:
-    """Return the verdict that these reasons make."""
     return Verdict.of(
         [Finding(name=each.name, figures=each, sentence=sentence(each)) for each in found]
     )
 
 
 def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
-    """Put a reason to doubt a run into words."""
     match found:
         case Failed():
             return found.meaning
@@ -125,7 +123,6 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
 
 
 def text_fault(found: TextFault) -> str:
-    """Say what makes a text garbage."""
     match found.kind:
         case "only white space":
             return "The text contains only white space."

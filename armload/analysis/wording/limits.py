@@ -26,7 +26,6 @@ from armload.engines.job import RateKind
 
 
 def limit(found: LimitFigures) -> Limit:
-    """Put into words what limited a run."""
     match found:
         case NothingDecoded():
             sentence, advice = _nothing_decoded(found)

@@ -2,10 +2,57 @@
 
 from __future__ import annotations
 
-from armload.analysis.load.assessed import AssessedPoint, Cause
-from armload.core.values import format_bytes, percentage
+from typing import TYPE_CHECKING
+
+from armload.analysis.load.findings import (
+    AnswersCutOff,
+    Cancelled,
+    ClientLate,
+    Incomplete,
+    LoadFigures,
+    NoneSucceeded,
+    TokensUncounted,
+)
+from armload.core.values import counted, format_bytes, percentage
+
+if TYPE_CHECKING:
+    from armload.analysis.load.assessed import AssessedPoint, Cause
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def doubt(found: LoadFigures) -> str:
+    match found:
+        case NoneSucceeded():
+            return "No request succeeded."
+        case ClientLate():
+            return (
+                f"The client was late: 1% of the requests began {found.late_s * 1000:.0f} ms or "
+                f"more behind schedule; up to {found.allowed_s * 1000:.0f} ms is acceptable. This "
+                "machine is too busy, or too slow for this rate."
+            )
+        case Cancelled():
+            return (
+                f"Ended early: {found.cancelled:,} of {found.requests:,} requests were cancelled."
+            )
+        case Incomplete():
+            of_all = f" of {found.requests:,}" if found.requests else ""
+            return (
+                f"Incomplete: only {found.recorded:,}{of_all} requests were recorded. The load is "
+                "still running, or its command was killed."
+            )
+        case AnswersCutOff():
+            return (
+                f"{found.cut_off:,} of {counted(found.answers, 'answer')} ended before the limit, "
+                "because prompt and answer filled the context: the server generated fewer tokens "
+                "than requested. Use a larger --context, or shorter requests."
+            )
+        case TokensUncounted():
+            return (
+                f"The service reported no token count for {found.uncounted:,} of "
+                f"{counted(found.answers, 'answer')}. These have no time per output token and "
+                "count as outside the SLO: remove tpot from --slo."
+            )
 
 
 def sustains_all(top: AssessedPoint, *, surely: bool) -> str:

@@ -36,7 +36,6 @@ class FittedModel(Value):
 def fitted(
     name: str, board: str, size_bytes: int, parameters: int, found: Prediction
 ) -> FittedModel:
-    """Put a prediction into words."""
     return FittedModel(
         model=name,
         size_bytes=size_bytes,
@@ -55,14 +54,14 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     doing = {"fits": "fits on", "streams": "streams on"}.get(found.verdict)
     opening = f"{name} {doing} {board}" if doing else f"{name} does not stay in {board}'s memory"
     if found.token_s is None:
-        return f"{opening}; its speed cannot be predicted. {' '.join(found.notes)}".strip()
+        notes = " ".join(note.sentence for note in found.notes)
+        return f"{opening}; its speed cannot be predicted. {notes}".strip()
     limited = "" if found.bottleneck == "unknown" else f", limited by {found.bottleneck}"
     advice = _advice(found.bottleneck, found.memory.available_bytes)
     return f"{opening}: about {per_token(found.token_s)} per token{limited}; {advice}."
 
 
 def remedy(found: Prediction) -> str:
-    """Say what to do about a model that cannot run."""
     largest, sequences = found.largest_context or 0, found.sequences
     kind, least = sequences.kind, max(1, sequences.least_tokens)
     if largest >= least:
@@ -94,7 +93,6 @@ def said_beforehand(name: str, board: str, found: Prediction, within: str = "") 
 
 
 def recommendation(board: str, models: Sequence[FittedModel]) -> str:
-    """Say which of several models to take."""
     running = [each for each in models if each.prediction.verdict not in ("cannot run", "unknown")]
     if not running:
         return f"None of these models can run on {board} with this configuration."
@@ -141,7 +139,7 @@ def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
         context = f"{context} for each of {counted(count, kind)}"
     return (
         f"{name} cannot run on {board} with {context}: the KV cache "
-        f"({format_bytes(parts.kv_bytes)}), the program and what must stay free need "
+        f"({format_bytes(parts.kv_bytes)}), the program and the memory reserve need "
         f"{format_bytes(parts.least_bytes)}, and {format_bytes(parts.available_bytes)} are "
         f"available{within}."
     )

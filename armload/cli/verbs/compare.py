@@ -34,12 +34,12 @@ class CompareOptions(OutputOptions):
     """Two sides, and how much slower the second may be."""
 
     a: Annotated[str, Option(f"the baseline: {_SIDE}", is_argument=True)]
-    b: Annotated[str, Option("what to compare with it, given in the same way", is_argument=True)]
+    b: Annotated[str, Option("what to compare with it, in the same form", is_argument=True)]
     fail_if_slower: Annotated[
         str,
         Option(
             "exit with 11 if B is slower by more than this, such as 3%, with 95% confidence; with "
-            "12 if runs that are not valid leave that open",
+            "12 if invalid runs make that inconclusive",
             "PERCENT",
         ),
     ] = ""
@@ -47,7 +47,7 @@ class CompareOptions(OutputOptions):
 
 @verb(CompareOptions)
 def compare(options: CompareOptions) -> None:
-    """Say whether B is faster or slower than A, with the confidence interval.
+    """Show how much faster or slower B is than A, with a confidence interval.
 
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """
@@ -119,7 +119,7 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=each.finding,
             low=each.measured[0].ratio.low if each.measured else 0.0,
-            doubts=each.doubts,
+            doubts=tuple(doubt.sentence for doubt in each.doubts),
             sentence=sentence(each),
         )
         for each in compared
@@ -143,7 +143,7 @@ def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=compared.finding,
             low=compared.measured[0].ratio.low,
-            doubts=compared.doubts,
+            doubts=tuple(doubt.sentence for doubt in compared.doubts),
             sentence=sentence(compared),
         )
     ]

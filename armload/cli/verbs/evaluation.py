@@ -42,7 +42,7 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
         Option(
             "quantise the models to these file types first, such as Q4_K_M",
             "TYPE",
-            "as they are",
+            "unchanged",
             "commas",
             heading="Plan",
         ),
@@ -57,8 +57,8 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
     data: Annotated[
         str,
         Option(
-            "the task's questions: a file or hf:ORG/REPO/FILE; for logits a file with a prompt on "
-            "each line; for lm-eval a folder with more tasks",
+            "the task's questions: a file or hf:ORG/REPO/FILE; for logits a file with one prompt "
+            "per line; for lm-eval a folder with more tasks",
             "FILE",
             "the task's own",
         ),
@@ -115,7 +115,9 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
     ] = None
     board: Annotated[
         Boards,
-        Option(f"{A_BOARD}; they share the questions", "BOARD", several="commas", heading="Board"),
+        Option(
+            f"{A_BOARD}; several share the questions", "BOARD", several="commas", heading="Board"
+        ),
     ] = ("virtual",)
     reference: Annotated[
         str,
@@ -137,7 +139,7 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
 
 @verb(EvalOptions, name="eval")
 def evaluate(options: EvalOptions) -> None:
-    """Measure the accuracy of models within budgets of tokens and of time.
+    """Measure the accuracy of models under token and time budgets.
 
     Answers are kept: an interrupted evaluation resumes when the command is repeated, and grading
     again needs no board. Without options, a small model is evaluated in two quantisations.
@@ -230,13 +232,15 @@ class TradeoffOptions(OutputOptions):
     ] = "latest"
     b: Annotated[
         str,
-        Option("another, named in the same way", usual="the second model of A", is_argument=True),
+        Option(
+            "another evaluation, in the same form", usual="the second model of A", is_argument=True
+        ),
     ] = ""
     times: Annotated[
         Names,
         Option(
-            "runs of the two models, a,b, whose times count in place of the answers' own; named "
-            "as for show",
+            "take the times from these runs of the two models (a,b) instead of from the answers; "
+            "named as for show",
             "RUNS",
         ),
     ] = ()
@@ -248,7 +252,7 @@ class TradeoffOptions(OutputOptions):
 
 @verb(TradeoffOptions)
 def tradeoff(options: TradeoffOptions) -> None:
-    """Say which of two models is more accurate within the same time.
+    """Show which of two models is more accurate in the same time.
 
     Example: armload tradeoff latest --deadline 30,60
     """

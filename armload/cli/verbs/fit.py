@@ -21,9 +21,9 @@ class FitOptions(OnBoard, Waiting, EngineSource, OutputOptions):
     type: Annotated[
         FileTypes,
         Option(
-            "predict the models as they would be in these file types, such as Q4_K_M",
+            "predict for the models quantised to these file types, such as Q4_K_M",
             "TYPE",
-            "as they are",
+            "unchanged",
             "commas",
         ),
     ] = ()

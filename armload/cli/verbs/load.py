@@ -79,7 +79,7 @@ class RequestOptions(OptionGroup):
     n_predict: Annotated[
         str,
         Option(
-            "tokens of synthetic answers, or most tokens of the data's, given in the same ways",
+            "length of synthetic answers, or limit of those to --data; as for --prompt-tokens",
             "N",
             f"{N_PREDICT}; the data's",
             heading="Plan",
@@ -109,7 +109,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
         Option(
             "quantise the model to this file type first, such as Q4_K_M",
             "TYPE",
-            "as it is",
+            "unchanged",
             heading="Plan",
         ),
     ] = None

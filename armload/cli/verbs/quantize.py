@@ -27,10 +27,10 @@ class QuantizeOptions(Waiting, OutputOptions):
     ]
     calibration: Annotated[
         Path | None,
-        Option("text file from which llama-imatrix first computes what weights matter", "FILE"),
+        Option("text file from which llama-imatrix first computes an importance matrix", "FILE"),
     ] = None
     allow_requantize: Annotated[
-        bool, Option("accept a model that is quantised already, and the loss of quality")
+        bool, Option("accept a model that is already quantised, despite the loss of quality")
     ] = False
     kld: Annotated[
         bool,

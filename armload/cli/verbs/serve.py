@@ -50,8 +50,8 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     front: Annotated[
         Literal["llm-serving", "llm-serving-object"] | None,
         Option(
-            "answer there in llm-serving's protocol instead: llm-serving, or llm-serving-object, "
-            "whose events hold no list",
+            "speak llm-serving's protocol on that port: llm-serving, or llm-serving-object, whose "
+            "events contain no list",
             "PROTOCOL",
             heading="Board",
         ),
@@ -59,7 +59,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     detach: Annotated[
         bool, Option("keep serving after this command ends, until serve.stop", heading="Board")
     ] = False
-    new: Annotated[bool, Option("do not look for the same service left by an earlier command")] = (
+    new: Annotated[bool, Option("start a service even if an earlier command left the same one")] = (
         False
     )
 

@@ -35,24 +35,29 @@ class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, Outp
     space: Annotated[
         Path | None,
         Option(
-            "a YAML file whose keys are options, such as threads: [2, 4]; each list replaces what "
-            "would be searched",
+            "a YAML file whose keys are options, such as threads: [2, 4]; each list replaces the "
+            "default one",
             "FILE",
-            "what board, model and engine offer",
+            "all that the board, model and engine support",
         ),
     ] = None
     max_time: Annotated[
         Duration | None,
         Option(
-            "begin no trial after this time, such as 30m or 2h; interruptions do not count",
+            "start no trials after this time, such as 30m or 2h; interruptions do not count",
             "DURATION",
-            "until the best is clear",
+            "until the fastest is clear",
             heading="Limits",
         ),
     ] = None
     max_trials: Annotated[
         Annotated[int, Field(ge=1, le=MOST)] | None,
-        Option("begin no more trials than this", "N", "until the best is clear", heading="Limits"),
+        Option(
+            "maximum number of trials",
+            "N",
+            "until the fastest is clear",
+            heading="Limits",
+        ),
     ] = None
     max_kld: Annotated[
         Annotated[float, Field(gt=0, le=MOST)] | None,
@@ -63,7 +68,7 @@ class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, Outp
     ] = None
     kld_prompts: Annotated[
         Path | None,
-        Option("texts for --max-kld, one on each line", "FILE", "what the defaults write"),
+        Option("texts for --max-kld, one per line", "FILE", "output of the defaults"),
     ] = None
     min_accuracy: Annotated[
         str,
@@ -118,7 +123,7 @@ class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, Outp
 
 @verb(TuneOptions)
 def tune(options: TuneOptions) -> None:
-    """Search the settings with which a model is fastest on a board.
+    """Find the fastest configuration for a model on a board.
 
     Short trials come first; longer ones go to the best. The winner is compared with the defaults
     in alternating runs, and written to a plan file. Repeating an interrupted command resumes it.

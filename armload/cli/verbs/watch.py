@@ -28,7 +28,7 @@ class WatchOptions(OnBoard, Resuming, Waiting, OutputOptions):
     command: Annotated[
         tuple[str, ...],
         Option(
-            "after --: the program and its arguments; files of --put by their names",
+            "after --: the program and its arguments; refer to files of --put by name",
             several="repeat",
             is_argument=True,
         ),

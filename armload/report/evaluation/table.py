@@ -68,8 +68,8 @@ def _ungraded(points: Sequence[AccuracyPoint]) -> list[str]:
         for attempt in point.ungraded:
             kinds.setdefault(attempt.failure, []).append(attempt)
     return [
-        f"The grader could not judge {counted(len(attempts), 'answer')}, for example the one to "
-        f"question {attempts[0].question}: {reason}. What it could not grade counts as wrong."
+        f"{counted(len(attempts), 'answer')} could not be graded, for example the one to "
+        f"question {attempts[0].question}: {reason}. Ungraded answers count as incorrect."
         for reason, attempts in kinds.items()
     ]
 
@@ -90,9 +90,9 @@ def _out_of_context(points: Sequence[AccuracyPoint]) -> list[str]:
     point, attempt = next(iter(found.values()))
     answers = counted(len(found), "answer")
     sentence = (
-        f"Ended before the budget because the context was full: {answers}, such as that to "
-        f"question {attempt.question} after {attempt.tokens} of {point.budget} tokens. What was "
-        "said until then is graded. A larger --context asks again."
+        f"Ended before the budget because the context was full: {answers}, for example the one to "
+        f"question {attempt.question} after {attempt.tokens} of {point.budget} tokens. The partial "
+        "answer was graded. To ask again, use a larger --context."
     )
     return [sentence]
 
@@ -104,9 +104,9 @@ def _table(series: BudgetSeries) -> Rows:
         Column(heading="budget\ntokens", is_number=True),
         Column(heading="right", is_number=True),
         Column(heading="accuracy", is_number=True),
-        Column(heading="95%\nsure", is_number=True),
+        Column(heading="95%\nCI", is_number=True),
         Column(heading="boxed", is_number=True),
-        Column(heading="ended by\nitself", is_number=True),
+        Column(heading="finished", is_number=True),
         Column(heading="mean\ntokens", is_number=True),
         Column(heading="mean\ntime", is_number=True),
     )
@@ -136,9 +136,9 @@ def _choices(series: BudgetSeries) -> Rows:
     table = Rows(
         Column(heading="right", is_number=True),
         Column(heading="acc", is_number=True),
-        Column(heading="95%\nsure", is_number=True),
+        Column(heading="95%\nCI", is_number=True),
         Column(heading="acc_norm", is_number=True),
-        Column(heading="95%\nsure", is_number=True),
+        Column(heading="95%\nCI", is_number=True),
         Column(heading="mean\ntime", is_number=True),
     )
     for point in series.points:

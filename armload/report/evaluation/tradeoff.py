@@ -32,7 +32,7 @@ def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
         if lines:
             lines.append(Text(""))
         lines += [Prose(way_line(each), "bold"), _table(each), Text("")]
-        lines.append(Prose(each.crossover.statement, "bold"))
+        lines.append(Prose(each.sentence, "bold"))
         lines += [Prose(deadline_line(each, one)) for one in each.deadlines]
         if each.axis:
             lines.append(Prose(axis_line(each.axis), "dim"))
@@ -66,7 +66,7 @@ def _table(each: Tradeoff) -> Rows:
         Column(heading="budget\ntokens", is_number=True),
         Column(heading="mean\ntime", is_number=True),
         Column(heading="accuracy", is_number=True),
-        Column(heading="95%\nsure", is_number=True),
+        Column(heading="95%\nCI", is_number=True),
         Column(heading="boxed", is_number=True),
     )
     for system in (each.a, each.b):
@@ -139,7 +139,7 @@ def render_tradeoff_page(
                 "name": way_line(each),
                 "figure": figure,
                 "sentences": [
-                    each.crossover.statement,
+                    each.sentence,
                     *(deadline_line(each, one) for one in each.deadlines),
                     *([axis_line(each.axis)] if each.axis else []),
                 ],

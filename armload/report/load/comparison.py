@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group
 
 from armload.analysis.load.comparison import LoadComparison
+from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
@@ -14,15 +15,14 @@ from armload.report.layout import Rows
 def sentence(compared: LoadComparison) -> str:
     """Say the finding plainly, with its figures."""
     where = f"{_pace(compared)}: " if compared.rate or compared.concurrency else ""
-    against = "; ".join(compared.differences)
     if not compared.measured:
-        return f"{where}Not comparable: {against}."
+        return f"{where}{not_comparable(compared.differences)}"
     first = compared.measured[0]
     figures = f"{words.seconds(first.b_s)} {first.measure} against {words.seconds(first.a_s)}"
     interval = span(first.ratio.low, first.ratio.high)
     if compared.finding == "not comparable":
         return (
-            f"{where}Not comparable: {against}. The figures anyway: B takes {figures}, "
+            f"{where}{not_comparable(compared.differences)} For reference: B takes {figures}, "
             f"{change(first.ratio.ratio)}."
         )
     if compared.finding == "no difference":
@@ -30,7 +30,7 @@ def sentence(compared: LoadComparison) -> str:
             f"{where}No significant difference: B takes {figures}; the 95% confidence interval "
             f"is {interval}."
         )
-    doubt = " But not all requests are beyond doubt." if compared.doubts else ""
+    doubt = " But not all figures are valid." if compared.doubts else ""
     return (
         f"{where}B is {compared.finding}: {figures}, {change(first.ratio.ratio)} ({interval}, "
         f"95% confidence).{doubt}"
@@ -43,7 +43,7 @@ def load_comparison_view(compared: LoadComparison) -> Group:
         *(compared.a, compared.b, compared.finding, sentence(compared)),
         [_figures(compared)] if compared.measured else [],
         notes=compared.notes,
-        doubts=compared.doubts,
+        doubts=[each.sentence for each in compared.doubts],
     )
 
 

@@ -128,7 +128,7 @@ def doubts(points: Sequence[LoadedPoint]) -> list[str]:
     said = []
     for point in points:
         metrics = point.assessed.metrics
-        said += [f"{point.label}, not valid: {reason}" for reason in metrics.reasons]
+        said += [f"{point.label}, not valid: {each.sentence}" for each in metrics.findings]
         if failed := words_of_failed(metrics.failed):
             said.append(f"{point.label}: {failed}.")
     return said

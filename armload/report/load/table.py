@@ -53,7 +53,7 @@ def remarks(point: AssessedPoint) -> list[str]:
     said = []
     if failed := words_of_failed(metrics.failed):
         said.append(f"{where}: {failed}.")
-    said += [f"{where}, not valid: {reason}" for reason in metrics.reasons]
+    said += [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
     offered = metrics.offered_per_s
     if point.rate and offered and abs(offered / point.rate - 1) >= _OFFERED_OTHERWISE_FROM:
         said.append(

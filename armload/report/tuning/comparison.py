@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group
 
+from armload.analysis.wording.comparisons import not_comparable
 from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
 from armload.report.layout import Column, Rows
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
@@ -16,7 +17,7 @@ def sentence(compared: TuningComparison) -> str:
     first = compared.measured[0]
     figures = f"{_cost(compared.b, first.b_cost)} against {_cost(compared.a, first.a_cost)}"
     if compared.finding == "not comparable":
-        return f"Not comparable: {'; '.join(compared.differences)}."
+        return not_comparable(compared.differences)
     what = "The same settings won." if not compared.choices else "Different settings won."
     interval = span(first.ratio.low, first.ratio.high)
     if compared.finding == "no difference":
@@ -24,7 +25,7 @@ def sentence(compared: TuningComparison) -> str:
             f"{what} No significant difference: B's winner has {figures}; the 95% confidence "
             f"interval of its time is {interval}."
         )
-    doubt = " But not all runs are beyond doubt." if compared.doubts else ""
+    doubt = " But not all runs are valid." if compared.doubts else ""
     return (
         f"{what} B's winner is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
         f"({interval}, 95% confidence).{doubt}"
@@ -37,7 +38,7 @@ def tuning_comparison_view(compared: TuningComparison) -> Group:
         *(_side(compared.a), _side(compared.b), compared.finding, sentence(compared)),
         [*([_choices(compared)] if compared.choices else []), _figures(compared)],
         notes=compared.notes,
-        doubts=compared.doubts,
+        doubts=[each.sentence for each in compared.doubts],
     )
 
 

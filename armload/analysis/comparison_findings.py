@@ -1,0 +1,169 @@
+"""What a comparison of two sides found beside its figures: kinds with their numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from armload.analysis.load.findings import LoadFigures
+from armload.analysis.sanity import Departure
+from armload.core.values import Value
+
+SideLabel = Literal["A", "B"]
+
+
+class OfBothSides(Value):
+    """A name, and what each side has for it."""
+
+    name: str
+    a: JsonValue
+    b: JsonValue
+
+
+class OfOneSide(Value):
+    """Which side this is about."""
+
+    side: SideLabel
+
+
+class Differs(OfBothSides):
+    """A fact; none where a side's is unknown."""
+
+    kind: Literal["differs"] = "differs"
+
+
+class SettingDiffers(OfBothSides):
+    """A setting; none where a side has the default."""
+
+    kind: Literal["setting differs"] = "setting differs"
+
+
+class OnlyOneSide(OfOneSide):
+    """Only one side has runs of this plan."""
+
+    kind: Literal["only one side"] = "only one side"
+
+
+class DegenerateOutput(OfOneSide):
+    """A side's output is degenerate; ``faults`` say of each of its runs in what way."""
+
+    kind: Literal["degenerate output"] = "degenerate output"
+    faults: str
+
+
+class NothingInCommon(Value):
+    """There is nothing to compare."""
+
+    kind: Literal["nothing in common"] = "nothing in common"
+    what: Literal["figure", "load level", "answered request"]
+
+
+class RequestsDiffer(Value):
+    """Two files of requests have one name, and different content."""
+
+    kind: Literal["requests differ"] = "requests differ"
+
+
+class Excluded(OfOneSide):
+    """Disturbed runs of a side, which has others."""
+
+    kind: Literal["excluded"] = "excluded"
+    names: tuple[str, ...]
+
+
+class ModelUnverified(Value):
+    """The files' sums do not tell whether the model is the same."""
+
+    kind: Literal["model unverified"] = "model unverified"
+    a: str | None
+    b: str | None
+
+
+class TooFewRuns(Value):
+    """The interval allows for a variation between runs that was not measured."""
+
+    kind: Literal["too few runs"] = "too few runs"
+    needed_runs: int
+
+
+class OutputDiffers(Value):
+    """B's text departs from A's."""
+
+    kind: Literal["output differs"] = "output differs"
+    departure: Departure
+
+
+class ConstraintsDiffer(Value):
+    """Two tunings had different constraints."""
+
+    kind: Literal["constraints differ"] = "constraints differ"
+
+
+class SpacesDiffer(Value):
+    """Two tunings searched different values of these options."""
+
+    kind: Literal["spaces differ"] = "spaces differ"
+    options: tuple[str, ...]
+
+
+class NotInterleaved(OfOneSide):
+    """A tuning's figures are those of its trials, which did not alternate with the defaults."""
+
+    kind: Literal["not interleaved"] = "not interleaved"
+    was_disturbed: bool
+
+
+class DoubtfulLoad(OfOneSide):
+    """A reason to doubt a side's figures under load."""
+
+    kind: Literal["doubtful load"] = "doubtful load"
+    figures: LoadFigures
+
+
+class FailedRequests(OfOneSide):
+    """Requests of a side failed."""
+
+    kind: Literal["failed requests"] = "failed requests"
+    failed: int
+    requests: int
+
+
+class Disturbed(OfOneSide):
+    """Runs of a side were disturbed, in the words of their verdicts."""
+
+    kind: Literal["disturbed"] = "disturbed"
+    reason: str
+
+
+ComparisonFigures = Annotated[
+    Differs
+    | SettingDiffers
+    | OnlyOneSide
+    | DegenerateOutput
+    | NothingInCommon
+    | RequestsDiffer
+    | Excluded
+    | ModelUnverified
+    | TooFewRuns
+    | OutputDiffers
+    | ConstraintsDiffer
+    | SpacesDiffer
+    | NotInterleaved
+    | DoubtfulLoad
+    | FailedRequests
+    | Disturbed,
+    Field(discriminator="kind"),
+]
+
+
+class Remark(Value):
+    """What a comparison found beside its figures.
+
+    Attributes:
+        figures: in numbers.
+        sentence: for people.
+    """
+
+    figures: ComparisonFigures
+    sentence: str

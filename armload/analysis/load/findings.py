@@ -1,0 +1,73 @@
+"""Reasons to doubt the figures of a load, each a kind with its numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from armload.core.values import Value
+
+
+class NoneSucceeded(Value):
+    """No request succeeded."""
+
+    kind: Literal["none succeeded"] = "none succeeded"
+
+
+class ClientLate(Value):
+    """The client sent 1% of the requests ``late_s`` or more after they were scheduled."""
+
+    kind: Literal["client late"] = "client late"
+    late_s: float
+    allowed_s: float
+
+
+class Cancelled(Value):
+    """The load was ended before all requests were answered."""
+
+    kind: Literal["cancelled"] = "cancelled"
+    cancelled: int
+    requests: int
+
+
+class Incomplete(Value):
+    """Requests have no record; ``requests`` is 0 where their number was not fixed."""
+
+    kind: Literal["incomplete"] = "incomplete"
+    recorded: int
+    requests: int
+
+
+class AnswersCutOff(Value):
+    """Prompt and answer filled the context before the answer was complete."""
+
+    kind: Literal["answers cut off"] = "answers cut off"
+    cut_off: int
+    answers: int
+
+
+class TokensUncounted(Value):
+    """The service reported no token count for some answers."""
+
+    kind: Literal["tokens uncounted"] = "tokens uncounted"
+    uncounted: int
+    answers: int
+
+
+LoadFigures = Annotated[
+    NoneSucceeded | ClientLate | Cancelled | Incomplete | AnswersCutOff | TokensUncounted,
+    Field(discriminator="kind"),
+]
+
+
+class LoadFinding(Value):
+    """A reason to doubt the figures of a load.
+
+    Attributes:
+        figures: what was found, in numbers.
+        sentence: for people.
+    """
+
+    figures: LoadFigures
+    sentence: str

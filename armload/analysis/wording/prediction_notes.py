@@ -1,0 +1,44 @@
+"""What a reader should know of a prediction's figures."""
+
+from __future__ import annotations
+
+from armload.engines.prediction import PredictionNote, PredictionNoteKind
+
+
+def note(kind: PredictionNoteKind, *, subject: str = "", reason: str = "") -> PredictionNote:
+    """Return a note with its sentence.
+
+    Args:
+        subject: the board or model, for kinds that name one.
+        reason: in the words of the error or of the model's header.
+    """
+    return PredictionNote(
+        kind=kind, subject=subject, reason=reason, sentence=_sentence(kind, subject, reason)
+    )
+
+
+def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
+    match kind:
+        case "scaled from other matrices":
+            return (
+                "This architecture's layers contain other matrices than the timed slice, so the "
+                "slice's time is scaled by their size."
+            )
+        case "estimated from facts":
+            return (
+                "No slice of the model was timed on the board: the compute time is estimated from "
+                "the board's facts, within a factor of two."
+            )
+        case "storage rate unknown":
+            return (
+                "The storage's read rate is unknown: set facts.storage_read_bytes_per_s in the "
+                "board's file, or measure it with armload board.probe."
+            )
+        case "slices failed":
+            return f"No slice was timed on {subject}: {reason}."
+        case "memory assumed":
+            return f"{reason} of the installed memory is assumed to be available."
+        case "memory unknown":
+            return "The board's memory is unknown: set facts.memory in its file."
+        case "not estimated":
+            return f"{subject} is not estimated: {reason}."

@@ -1,0 +1,37 @@
+"""Why no further repeat is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armload.core.values import counted
+
+if TYPE_CHECKING:
+    from armload.analysis.repeats import OutOfTime, Stop
+
+
+def stopped(found: Stop) -> str:
+    match found.kind:
+        case "precision reached":
+            return "the requested precision was reached."
+        case "not repeatable":
+            return f"repeating would not help: {found.reason}"
+        case "nothing timed":
+            return "no output token was timed."
+        case "disturbed in a row":
+            return f"{found.runs} runs in a row were disturbed. {found.reason}"
+        case "out of time":
+            return _out_of_time(found)
+
+
+def _out_of_time(found: OutOfTime) -> str:
+    said = (
+        f"{counted(found.more_runs, 'more run')} of about {found.run_s:.0f} s would be needed, "
+        f"which exceeds the time limit for repeats ({found.allowed_s:g} s). To allow "
+        f"{'it' if found.more_runs == 1 else 'them'}, use --precision-time {found.needed_s}."
+    )
+    if found.disturbed:
+        said += f" {found.disturbed} of {counted(found.runs, 'run')} were disturbed. {found.reason}"
+    if found.is_storage_limited:
+        said += " Tokens wait for storage, whose speed varies."
+    return said

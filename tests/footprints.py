@@ -51,10 +51,11 @@ def _test_program() -> Path:
             *("LLAMA_BUILD_TESTS=ON", "LLAMA_BUILD_UI=OFF", "LLAMA_USE_PREBUILT_UI=OFF"),
             *("LLAMA_OPENSSL=OFF", "GGML_OPENMP=OFF", "CMAKE_BUILD_TYPE=Release"),
         )
-        words = ["cmake", "-G", "Ninja", "-S", source, "-B", build, *(f"-D{o}" for o in options)]
+        words = ["cmake", "-G", "Ninja", "-S", str(source), "-B", str(build)]
+        words += [f"-D{option}" for option in options]
         subprocess.run(words, check=True, capture_output=True)
         subprocess.run(
-            ["cmake", "--build", build, "--target", PROGRAM], check=True, capture_output=True
+            ["cmake", "--build", str(build), "--target", PROGRAM], check=True, capture_output=True
         )
     return program
 

@@ -14,13 +14,12 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.footprints import Compared, architectures, compared
-
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.errors import ArmloadError
 from armload.core.progress import Silent
 from armload.models.gguf import read_model
+from tests.footprints import Compared, architectures, compared
 
 
 def main() -> None:

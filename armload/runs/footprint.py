@@ -17,10 +17,30 @@ from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine, RunContext, Simulation
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, read_footprint
+from armload.engines.weights import BoardMemory
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.session import Session
 
 _TIME_LIMIT_S = 60.0
+
+CERTAIN = 20
+"""An estimate that fits so many times needs no confirmation: the header of no known model is further
+off."""
+
+
+def checked_memory(where: Session, engine: Engine, found: Probe, progress: Progress) -> Engine:
+    """Return an engine that knows what memory it takes, where that may decide how it runs.
+
+    Raises:
+        ConnectError, BusyError: as for ``with_known_memory``.
+    """
+    need = engine.memory
+    if need is None:
+        return engine
+    certain_bytes = CERTAIN * (need.weights_bytes + need.own_bytes)
+    if certain_bytes <= BoardMemory.of(found.conditions).available_bytes:
+        return engine
+    return with_known_memory(where, engine, found, progress)
 
 
 def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Progress) -> Engine:

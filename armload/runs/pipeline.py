@@ -27,7 +27,7 @@ from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.follow import follow, stoppable
-from armload.runs.footprint import with_known_memory
+from armload.runs.footprint import checked_memory
 from armload.runs.prepare import launch, prepare
 from armload.runs.resume import find_left
 from armload.runs.session import Connection, Foresee, Session, leased_board
@@ -88,7 +88,7 @@ def underway(
             found = probe(host, board) if lease is not None and lease.waited else session.found
             prediction = None
             if foresee is not None:
-                engine = with_known_memory(session, engine, found, progress)
+                engine = checked_memory(session, engine, found, progress)
                 prediction = foresee(found, engine.memory)
             deployment = deploy(host, board, engine.payload, progress)
             prepared = prepare(host, board, engine, session.request.state, deployment, progress)

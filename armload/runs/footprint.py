@@ -24,8 +24,7 @@ from armload.runs.session import Session
 _TIME_LIMIT_S = 60.0
 
 CERTAIN = 20
-"""An estimate that fits so many times needs no confirmation: the header of no known model is further
-off."""
+"""An estimate that fits so many times needs no confirmation: for no known model is it further off."""
 
 
 def checked_memory(where: Session, engine: Engine, found: Probe, progress: Progress) -> Engine:

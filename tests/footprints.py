@@ -90,5 +90,5 @@ def _answer(words: list[str], question: str, stdin: bytes) -> Footprint:
     environment = {**os.environ, FOOTPRINT_VARIABLE: question}
     done = subprocess.run(words, input=stdin, env=environment, capture_output=True, check=False)
     found = read_footprint(done.stdout.decode("utf-8", "replace"))
-    assert found is not None, done.stderr.decode("utf-8", "replace")[-2000:]
+    assert isinstance(found, Footprint), done.stderr.decode("utf-8", "replace")[-2000:]
     return found

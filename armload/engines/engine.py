@@ -17,7 +17,7 @@ from armload.deploy.follow import ProgressUpdate
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.footprint import Footprint
+from armload.engines.footprint import Footprint, Refused
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
 from armload.engines.prediction import Sequences
@@ -52,7 +52,8 @@ class MemoryNeed(Value):
         bytes_per_token: weights that one decode step reads.
         reserved_bytes: address space of the engine's buffers; only what ``program_bytes`` counts of
             it is touched. None where it is unknown.
-        is_exact: as llama.cpp says it; else estimated from the model's header.
+        is_exact: as llama.cpp says it, or so large that llama.cpp could not even simulate it; else
+            estimated from the model's header.
     """
 
     name: str
@@ -70,12 +71,14 @@ class MemoryNeed(Value):
         """KV cache and buffers."""
         return self.kv_bytes + self.program_bytes
 
-    def exactly(self, footprint: Footprint, more_bytes: int) -> MemoryNeed:
-        """Return the need with llama.cpp's own figures.
+    def exactly(self, footprint: Footprint | Refused, more_bytes: int) -> MemoryNeed:
+        """Return the need with llama.cpp's own figures, or confirmed as an impossible one.
 
         Args:
             more_bytes: that the program takes besides.
         """
+        if isinstance(footprint, Refused):
+            return self.model_copy(update={"is_exact": True})
         return self.model_copy(
             update={
                 "kv_bytes": footprint.context_bytes,
@@ -184,7 +187,7 @@ class Engine(ABC):
         del site
         return None
 
-    def with_footprint(self, footprint: Footprint) -> Self:
+    def with_footprint(self, footprint: Footprint | Refused) -> Self:
         """Return the same engine, whose need of memory is known exactly."""
         del footprint
         return self

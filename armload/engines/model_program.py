@@ -19,7 +19,7 @@ from armload.deploy.deployment import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.engine import Engine, MemoryNeed, RunContext, Settings, Simulation
-from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint
+from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, Refused
 from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
@@ -147,7 +147,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
         check_architecture(binary.path, model)
         check_options(binary.path, plan)
         super().__init__(plan, binary, model)
-        self.footprint: Footprint | None = None
+        self.footprint: Footprint | Refused | None = None
 
     @property
     def settings(self) -> Settings:
@@ -186,7 +186,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
             batch_tokens=self.batch_tokens,
         )
 
-    def with_footprint(self, footprint: Footprint) -> Self:
+    def with_footprint(self, footprint: Footprint | Refused) -> Self:
         """Return the same engine, whose need of memory is known exactly."""
         known = copy(self)
         known.footprint = footprint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armload.engines.engine import MemoryNeed
-from armload.engines.footprint import read_footprint
+from armload.engines.footprint import RUNNING_BYTES, Footprint, Refused, read_footprint
 
 LINE = (
     'ARMLOAD_FOOTPRINT {"buffers":['
@@ -18,11 +18,11 @@ LINE = (
 
 def test_every_type_of_buffer_counts() -> None:
     found = read_footprint(f"noise\n{LINE}\n")
-    assert found is not None
+    assert isinstance(found, Footprint)
     assert found.context_bytes == 70
     assert found.reserved_bytes == 605
     assert found.repacked_bytes == 500
-    assert found.program_bytes == 10 + 40 + 3 + 2
+    assert found.program_bytes == 10 + 40 + 3 + 2 + RUNNING_BYTES
 
 
 @pytest.mark.parametrize("output", ["", "Segmentation fault", "ARMLOAD_FOOTPRINT {", f"x{LINE}"])
@@ -32,7 +32,7 @@ def test_a_program_that_dies_has_said_nothing(output: str) -> None:
 
 def test_the_programs_own_figures_replace_the_estimate() -> None:
     footprint = read_footprint(LINE)
-    assert footprint is not None
+    assert isinstance(footprint, Footprint)
     need = MemoryNeed(
         name="m",
         weights_bytes=900,
@@ -42,6 +42,24 @@ def test_the_programs_own_figures_replace_the_estimate() -> None:
         bytes_per_token=800,
     )
     exact = need.exactly(footprint, more_bytes=1000)
-    assert (exact.kv_bytes, exact.program_bytes, exact.reserved_bytes) == (70, 1055, 605)
+    assert (exact.kv_bytes, exact.program_bytes, exact.reserved_bytes) == (
+        70,
+        1055 + RUNNING_BYTES,
+        605,
+    )
     assert exact.is_exact
     assert not need.is_exact
+
+
+def test_a_context_that_cannot_even_be_simulated_is_refused_as_estimated() -> None:
+    refused = read_footprint("ARMLOAD_FOOTPRINT refused")
+    assert isinstance(refused, Refused)
+    need = MemoryNeed(
+        name="m",
+        weights_bytes=900,
+        kv_bytes=1 << 50,
+        program_bytes=1,
+        context_tokens=256,
+        bytes_per_token=800,
+    )
+    assert need.exactly(refused, more_bytes=0) == need.model_copy(update={"is_exact": True})

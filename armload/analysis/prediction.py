@@ -111,6 +111,8 @@ def predict(
         window_bytes=gives.memory.window_bytes if streams else 0,
         reserve_bytes=gives.memory.reserve_bytes,
         available_bytes=gives.memory.available_bytes,
+        reserved_bytes=need.reserved_bytes,
+        is_exact=need.is_exact,
     )
     base = base.model_copy(update={"memory": parts})
     if parts.least_bytes > parts.available_bytes:

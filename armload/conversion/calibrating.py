@@ -12,6 +12,7 @@ from armload.core.errors import UsageError
 from armload.core.files import require_file, sha256_of
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
+from armload.engines.engine import MemoryNeed
 from armload.engines.importance import CHUNK_TOKENS, PROGRAM, RESULT, Importance, ImportancePlan
 from armload.models.model import Model
 
@@ -78,7 +79,7 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
     engine = Importance(plan, binary, base, text.path, in_place=source.in_place(place))
     need_disk([place], RESULT, _LARGEST_BYTES)
 
-    def foresee(found: Probe) -> None:
+    def foresee(found: Probe, _: MemoryNeed | None) -> None:
         need = engine.memory
         need_memory(found, board, PROGRAM, need.own_bytes)
         if need.weights_bytes + need.own_bytes > found.conditions.memory_available_bytes:

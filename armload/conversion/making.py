@@ -20,6 +20,7 @@ from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.clean import delete_folders
 from armload.deploy.layout import Layout
+from armload.engines.engine import MemoryNeed
 from armload.engines.model_program import InPlace, ModelTool, ToolPlan
 from armload.models.model import Model
 from armload.runs.pipeline import execute
@@ -84,7 +85,7 @@ def carry_out(
     place: Path,
     progress: Progress,
     *,
-    foresee: Callable[[Probe], None],
+    foresee: Callable[[Probe, MemoryNeed | None], None],
 ) -> Run:
     """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it.
 

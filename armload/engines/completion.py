@@ -76,9 +76,14 @@ class Completion(ModelEngine[Plan]):
         return settings_of(self.plan)
 
     @property
-    def memory(self) -> MemoryNeed:
+    def estimated_memory(self) -> MemoryNeed:
         """The model's file, and the KV cache with the engine's buffers."""
         return memory_need(self.plan, self.model)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Of the prompt, or of a micro-batch of it."""
+        return _batch_tokens(self.plan)
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-completion there."""
@@ -120,6 +125,10 @@ def memory_need(plan: Plan, model: Model) -> MemoryNeed:
         model,
         context_tokens(plan, model),
         plan.kv_share,
-        batch_tokens=min(most_prompt_tokens(plan), plan.micro_batch_tokens or MICRO_BATCH_TOKENS),
+        batch_tokens=_batch_tokens(plan),
         sequences=Sequences(least_tokens=least_context_tokens(plan)),
     )
+
+
+def _batch_tokens(plan: Plan) -> int:
+    return min(most_prompt_tokens(plan), plan.micro_batch_tokens or MICRO_BATCH_TOKENS)

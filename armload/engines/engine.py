@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from armload.boards.board import Board
 from armload.boards.host import Host
@@ -17,6 +17,7 @@ from armload.deploy.follow import ProgressUpdate
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
+from armload.engines.footprint import Footprint, Refused
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
 from armload.engines.prediction import Sequences
@@ -49,6 +50,10 @@ class MemoryNeed(Value):
         context_tokens: length of the KV cache, for all sequences together.
         sequences: that share it.
         bytes_per_token: weights that one decode step reads.
+        reserved_bytes: address space of the engine's buffers; only what ``program_bytes`` counts of
+            it is touched. None where it is unknown.
+        is_exact: as llama.cpp says it, or so large that llama.cpp could not even simulate it; else
+            estimated from the model's header.
     """
 
     name: str
@@ -58,11 +63,30 @@ class MemoryNeed(Value):
     context_tokens: int
     sequences: Sequences = Sequences()
     bytes_per_token: int
+    reserved_bytes: int | None = None
+    is_exact: bool = False
 
     @property
     def own_bytes(self) -> int:
         """KV cache and buffers."""
         return self.kv_bytes + self.program_bytes
+
+    def exactly(self, footprint: Footprint | Refused, more_bytes: int) -> MemoryNeed:
+        """Return the need with llama.cpp's own figures, or confirmed as an impossible one.
+
+        Args:
+            more_bytes: that the program takes besides.
+        """
+        if isinstance(footprint, Refused):
+            return self.model_copy(update={"is_exact": True})
+        return self.model_copy(
+            update={
+                "kv_bytes": footprint.context_bytes,
+                "program_bytes": footprint.program_bytes + more_bytes,
+                "reserved_bytes": footprint.reserved_bytes,
+                "is_exact": True,
+            }
+        )
 
 
 class RunContext(Value):
@@ -80,6 +104,22 @@ class RunContext(Value):
     found: Probe
     launcher: tuple[str, ...] = ()
     helpers: Mapping[str, PurePosixPath] = {}
+
+
+class Simulation(Value):
+    """A program that says what it would allocate, instead of running.
+
+    Attributes:
+        program: which must lie on the board; the model need not.
+        command: that starts it there as the run would.
+        model: whose header it is given, on this machine.
+        batch_tokens: of the largest micro-batch that it will compute.
+    """
+
+    program: Payload
+    command: tuple[str, ...]
+    model: Path
+    batch_tokens: int
 
 
 class Engine(ABC):
@@ -141,6 +181,16 @@ class Engine(ABC):
     def memory(self) -> MemoryNeed | None:
         """What it takes of the board's memory; none where nobody knows."""
         return None
+
+    def simulation(self, site: RunContext) -> Simulation | None:
+        """Return how its program is asked what it would allocate; none where it cannot say."""
+        del site
+        return None
+
+    def with_footprint(self, footprint: Footprint | Refused) -> Self:
+        """Return the same engine, whose need of memory is known exactly."""
+        del footprint
+        return self
 
     @abstractmethod
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import PurePosixPath
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from armload.boards.board import Board
 from armload.boards.host import Host
@@ -17,7 +18,8 @@ from armload.core.values import Value
 from armload.deploy.deployment import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.engine import Engine, MemoryNeed, RunContext, Settings
+from armload.engines.engine import Engine, MemoryNeed, RunContext, Settings, Simulation
+from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, Refused
 from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
@@ -26,6 +28,7 @@ from armload.engines.llama_cpp import (
     check_options,
     if_offered,
     micro_batch_words,
+    offers,
     repacks,
 )
 from armload.engines.output import Memory
@@ -144,6 +147,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
         check_architecture(binary.path, model)
         check_options(binary.path, plan)
         super().__init__(plan, binary, model)
+        self.footprint: Footprint | Refused | None = None
 
     @property
     def settings(self) -> Settings:
@@ -152,8 +156,41 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     @property
     @abstractmethod
+    def estimated_memory(self) -> MemoryNeed:
+        """What it takes of the board's memory, as far as the model's header tells."""
+
+    @property
     def memory(self) -> MemoryNeed:
-        """What it takes of the board's memory."""
+        """What it takes of the board's memory: as llama.cpp has said, else as estimated."""
+        need = self.estimated_memory
+        return need.exactly(self.footprint, self.more_bytes) if self.footprint else need
+
+    @property
+    @abstractmethod
+    def batch_tokens(self) -> int:
+        """Of the largest micro-batch that it computes."""
+
+    @property
+    def more_bytes(self) -> int:
+        """Of memory that the program takes beside what llama.cpp itself allocates."""
+        return 0
+
+    def simulation(self, site: RunContext) -> Simulation | None:
+        """Return how the program is asked, unless it was built from a source that cannot say."""
+        if not offers(self._binary.path, FOOTPRINT_VARIABLE):
+            return None
+        return Simulation(
+            program=self.payload[0],
+            command=self.command(site),
+            model=self.model.path,
+            batch_tokens=self.batch_tokens,
+        )
+
+    def with_footprint(self, footprint: Footprint | Refused) -> Self:
+        """Return the same engine, whose need of memory is known exactly."""
+        known = copy(self)
+        known.footprint = footprint
+        return known
 
     def environment(self, site: RunContext) -> Mapping[str, str]:
         """Say how the weights are held, where that is not as llama.cpp does it."""

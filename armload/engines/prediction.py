@@ -59,6 +59,10 @@ class MemoryParts(Value):
         window_bytes: for reading ahead; 0 unless weights are streamed.
         reserve_bytes: left free.
         available_bytes: before the run.
+        reserved_bytes: address space of the program's buffers; ``program_bytes`` counts what is
+            touched of it. None where it is unknown.
+        is_exact: what the program and its context need is llama.cpp's own figure; else it is
+            estimated from the model's header, and the program may need more.
     """
 
     weights_bytes: int
@@ -67,6 +71,8 @@ class MemoryParts(Value):
     window_bytes: int
     reserve_bytes: int
     available_bytes: int
+    reserved_bytes: int | None = None
+    is_exact: bool = False
 
     @property
     def least_bytes(self) -> int:

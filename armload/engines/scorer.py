@@ -121,17 +121,27 @@ class Scoring(ModelEngine[ScoringPlan]):
         return self.plan.items_count
 
     @property
-    def memory(self) -> MemoryNeed:
+    def estimated_memory(self) -> MemoryNeed:
         """The model's file, and the KV cache of all items at a time with the engine's buffers."""
         plan, model = self.plan, self.model
         return memory_of(
             model,
             plan.context_tokens,
             kv_share(plan.kv_type),
-            batch_tokens=plan.micro_batch_tokens or MICRO_BATCH_TOKENS,
+            batch_tokens=self.batch_tokens,
             sequences=Sequences(count=plan.parallel, kind="question"),
-            more_bytes=MOST_LOGITS_BYTES,
+            more_bytes=self.more_bytes,
         )
+
+    @property
+    def batch_tokens(self) -> int:
+        """Of a micro-batch, as planned."""
+        return self.plan.micro_batch_tokens or MICRO_BATCH_TOKENS
+
+    @property
+    def more_bytes(self) -> int:
+        """Of the logits of a pass."""
+        return MOST_LOGITS_BYTES
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start armload-score there."""

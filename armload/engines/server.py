@@ -13,7 +13,7 @@ from armload.core.errors import BoardError, UsageError
 from armload.core.shell import quote
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
-from armload.engines.engine import MemoryNeed, RunContext
+from armload.engines.engine import MemoryNeed, RunContext, Simulation
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
@@ -69,6 +69,9 @@ def serving_need(plan: ServingPlan, model: Model) -> MemoryNeed:
     )
 
 
+_KEY_FILE = "--api-key-file"
+
+
 class _Counted:
     """Sums over the steps of a trace."""
 
@@ -117,9 +120,29 @@ class Serving(ModelEngine[ServingPlan]):
         return LONGEST_RUN_S
 
     @property
-    def memory(self) -> MemoryNeed:
+    def estimated_memory(self) -> MemoryNeed:
         """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
         return serving_need(self.plan, self.model)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Of a micro-batch, as planned."""
+        return self.plan.micro_batch_tokens
+
+    @property
+    def more_bytes(self) -> int:
+        """Of the prompt cache."""
+        return self.plan.prompt_cache_bytes
+
+    def simulation(self, site: RunContext) -> Simulation | None:
+        """Return how the program is asked, before its key is on the board."""
+        asked = super().simulation(site)
+        if asked is None:
+            return None
+        words = list(asked.command)
+        at = words.index(_KEY_FILE)
+        del words[at : at + 2]
+        return asked.model_copy(update={"command": tuple(words)})
 
     def upkeep(self, layout: Layout) -> ServiceOptions:
         """Keep its log short, delete its key, and end it when nobody attends it."""
@@ -144,7 +167,7 @@ class Serving(ModelEngine[ServingPlan]):
         on_board, model = (str(each.items(site.layout)[0].remote) for each in self.payload)
         words = [on_board, "-m", model, "--alias", self.model.name.removesuffix(".gguf")]
         # The port is any free one: the log says which.
-        words += ["--host", LOOPBACK, "--port", "0", "--api-key-file", str(site.layout.api_key)]
+        words += ["--host", LOOPBACK, "--port", "0", _KEY_FILE, str(site.layout.api_key)]
         words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
         words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
         words += ["-b", str(plan.batch_tokens), *settings_words(plan, program)]

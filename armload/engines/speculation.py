@@ -81,21 +81,27 @@ class Speculation(Completion):
         return
 
     @property
-    def memory(self) -> MemoryNeed:
+    def estimated_memory(self) -> MemoryNeed:
         """What both models take."""
-        need = super().memory
+        need = super().estimated_memory
         if self._draft is None:
             return need
-        cache_bytes = need.context_tokens * self._draft.kv_bytes_per_token
         return need.model_copy(
             update={
                 "name": f"{need.name} with {self._draft.name}",
                 "weights_bytes": need.weights_bytes + self._draft.size_bytes,
-                "kv_bytes": need.kv_bytes + cache_bytes,
-                "program_bytes": need.program_bytes
-                + working_bytes(self._draft, MICRO_BATCH_TOKENS),
+                "program_bytes": need.program_bytes + self.more_bytes,
             }
         )
+
+    @property
+    def more_bytes(self) -> int:
+        """Of the draft model's cache and buffers."""
+        if self._draft is None:
+            return 0
+        tokens = super().estimated_memory.context_tokens
+        cache_bytes = tokens * self._draft.kv_bytes_per_token
+        return cache_bytes + working_bytes(self._draft, MICRO_BATCH_TOKENS)
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""

@@ -14,6 +14,7 @@ from armload.core.errors import ArmloadError
 from armload.core.progress import Progress, Silent
 from armload.core.values import counted
 from armload.engines.answers import Answer, read_answers
+from armload.engines.engine import MemoryNeed
 from armload.engines.job import SweepPoint
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
@@ -38,12 +39,10 @@ def foresight(where: Session, engine: Scoring, max_tokens: int, progress: Progre
         max_tokens: of an answer; 0 where choices are compared.
     """
     scoring = engine.plan
-    foresee_memory = foresight_of(
-        *(where, engine.model, one_continuation(scoring), engine.memory, progress)
-    )
+    foresee_memory = foresight_of(where, engine.model, one_continuation(scoring), progress)
 
-    def foresee(found: Probe) -> Prediction | None:
-        prediction = foresee_memory(found)
+    def foresee(found: Probe, need: MemoryNeed | None) -> Prediction | None:
+        prediction = foresee_memory(found, need)
         return prediction if scoring.parallel == 1 and max_tokens else None
 
     return foresee
@@ -90,11 +89,9 @@ class _Time(NamedTuple):
 
 def _longest(where: Session, engine: Scoring, max_tokens: int) -> _Time | None:
     scoring = engine.plan
-    foresee = foresight_of(
-        *(where, engine.model, one_continuation(scoring), engine.memory, Silent())
-    )
+    foresee = foresight_of(where, engine.model, one_continuation(scoring), Silent())
     try:
-        prediction = foresee(where.found)
+        prediction = foresee(where.found, engine.memory)
     except ArmloadError:  # its run will be refused, with the reason
         return None
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:

@@ -219,7 +219,7 @@ def answer_items_there(
                 *(where, engine, progress),
                 new=new,
                 place=SweepPoint(sweep=name, cell=0, round=0),
-                foresee=foresight_of(where, model, one, engine.memory, progress),
+                foresee=foresight_of(where, model, one, progress),
             )
         return run, False
 

@@ -182,6 +182,12 @@ def model_kinds() -> tuple[CacheKind, ...]:
             items=items_of("slices"),
         ),
         CacheKind(
+            name="footprints",
+            what="memory that llama.cpp says models take",
+            again="asking it on the board again",
+            items=items_of("footprints"),
+        ),
+        CacheKind(
             name="hashes",
             what="checksums of model files",
             again="reading each model once",

@@ -217,12 +217,14 @@ class Header:
         metadata: values by key.
         tensors: in the order of the file.
         file_bytes: that the file has.
+        metadata_bytes: at the beginning of the file, before the first tensor's entry.
     """
 
     version: int
     metadata: Mapping[str, Scalar | Array]
     tensors: tuple[Tensor, ...]
     file_bytes: int
+    metadata_bytes: int
 
     @property
     def whole_bytes(self) -> int:
@@ -284,6 +286,7 @@ class _Parser:
         return Header(
             version=version,
             metadata=metadata,
+            metadata_bytes=read.at,
             tensors=self._tensors(tensor_count, self._alignment(metadata)),
             file_bytes=self._size_bytes,
         )

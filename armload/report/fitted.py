@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.predictions import per_token
+from armload.analysis.wording.predictions import memory_source, per_token
 from armload.bench.fitting import Fit
 from armload.core.values import format_bytes
 from armload.engines.prediction import Prediction
@@ -24,6 +24,7 @@ _STYLES = {
 def fit_view(fit: Fit) -> Group:
     """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice."""
     lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit)]
+    lines += [Text(""), Prose(memory_source(fit.models))]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
     timed = [each.prediction for each in fit.models if each.prediction.token_s]

@@ -32,6 +32,7 @@ from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.footprint import checked_memory
 from armload.runs.interruption import find_left, stoppable
 from armload.runs.prepare import prepare
 from armload.runs.session import Connection, Foresee, Session, leased_board
@@ -136,7 +137,10 @@ def underway(
             block.enter_context(stoppable(connection, left.folder, None, None, progress))
             yield Underway(connection=connection, folder=left.folder)
             return
-        prediction = foresee(found) if foresee else None
+        prediction = None
+        if foresee is not None:
+            engine = checked_memory(session, engine, found, progress)
+            prediction = foresee(found, engine.memory)
         deployment = deploy(host, board, engine.payload, progress)
         prepared = prepare(host, board, engine, session.request.state, deployment, progress)
         job = new_job(engine, board, prepared.site, place, prediction=prediction)

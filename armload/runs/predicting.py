@@ -13,7 +13,7 @@ from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
-from armload.engines.completion import Completion, memory_need
+from armload.engines.completion import PROGRAM, Completion, memory_need
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
@@ -22,6 +22,7 @@ from armload.engines.weights import BoardMemory
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
+from armload.runs.footprint import with_known_memory
 from armload.runs.session import Foresee, Session
 from armload.runs.slices import known_compute, measured_compute
 
@@ -44,14 +45,20 @@ def predict_there(
     """
     board, found = where.connection.board, where.found
     gives = given_by(board, found.conditions, found.rates)
+    context = context_tokens(plan, model)
+    # Memory does not depend on the text, and a header may come without a vocabulary.
+    spoken = plan.model_copy(
+        update={"prompt": "x", "prompt_tokens": None, "context_tokens": context}
+    )
+    engine = Completion(spoken, where.binaries[PROGRAM], model)
+    need = with_known_memory(where, engine, found, progress).memory
     # What cannot run need not be measured.
-    first = expected(plan, model, gives, None)
+    first = expected(plan, model, gives, None, need=need)
     if first.verdict == "cannot run":
         return first
     notes: tuple[PredictionNote, ...] = ()
     compute: Compute | None
     try:
-        context = context_tokens(plan, model)
         compute, slice_run = measured_compute(where, model, header, plan, context, progress)
         gives = given_by(board, found.conditions, found.rates, slice_run)
     except (ConnectError, BusyError):
@@ -60,7 +67,7 @@ def predict_there(
         why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
         notes = (note("slices failed", subject=board.name, reason=why),)
         compute = _roofline(board, model, gives)
-    found_out = expected(plan, model, gives, compute)
+    found_out = expected(plan, model, gives, compute, need=need)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
 
@@ -95,24 +102,22 @@ _BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it s
 
 def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee:
     """Return what ``foresight_of`` does for a continuation."""
-    return foresight_of(where, engine.model, engine.plan, engine.memory, progress)
+    return foresight_of(where, engine.model, engine.plan, progress)
 
 
-def foresight_of(
-    where: Session, model: Model, plan: Plan, need: MemoryNeed, progress: Progress
-) -> Foresee:
+def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -> Foresee:
     """Return what predicts a run before its model is copied, and warns or refuses.
 
     Slices that were timed before are used; none is run. What is called raises BoardError where
-    not even the KV cache fits. Of a run that guesses tokens, memory alone can be foreseen.
+    not even the KV cache fits, if that is known exactly. Of a run that guesses tokens, memory alone
+    can be foreseen.
 
     Args:
         plan: of one continuation.
-        need: of memory, by all that is continued at a time.
     """
     board = where.connection.board
 
-    def foresee(found: Probe) -> Prediction | None:
+    def foresee(found: Probe, need: MemoryNeed | None) -> Prediction | None:
         within = within_group(found.conditions)
         if plan.speculate is None:
             gives, compute = known_there(where, found, model, plan)
@@ -122,8 +127,10 @@ def foresight_of(
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
-            raise BoardError(why, remedy(prediction))
-        if words := said_beforehand(model.name, board.name, prediction, within):
+            if need is not None and need.is_exact:
+                raise BoardError(why, remedy(prediction))
+            progress.say(f"warning: {why} {remedy(prediction)}")
+        elif words := said_beforehand(model.name, board.name, prediction, within):
             progress.say(words if plan.speculate is None else f"{words} {_BEFORE_GUESSES}")
         return prediction if plan.speculate is None else None
 

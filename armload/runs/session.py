@@ -18,7 +18,7 @@ from armload.buildhost.choose import workshop
 from armload.core.progress import Progress
 from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
-from armload.engines.engine import Settings
+from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
@@ -58,8 +58,9 @@ class Connection:
         self.host.close()
 
 
-Foresee = Callable[[Probe], Prediction | None]
-"""Predicts a run on a board that is in this state; none where only a refusal can be said."""
+Foresee = Callable[[Probe, MemoryNeed | None], Prediction | None]
+"""Predicts a run that needs so much memory on a board that is in this state; none where only a
+refusal can be said."""
 
 
 @dataclass(frozen=True, kw_only=True)

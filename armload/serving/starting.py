@@ -10,7 +10,7 @@ from armload.boards.forward import listening_on
 from armload.boards.probe import Probe
 from armload.core.errors import ConnectError
 from armload.core.progress import Progress
-from armload.engines.engine import Settings
+from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
@@ -140,9 +140,9 @@ def one_request(plan: ServingPlan) -> Plan:
 def _foresight(where: Session, engine: Serving, progress: Progress) -> Foresee:
     """Return what refuses a board that cannot hold the model; a service's time has no end."""
     one = one_request(engine.plan)
-    foresee_memory = foresight_of(where, engine.model, one, engine.memory, progress)
+    foresee_memory = foresight_of(where, engine.model, one, progress)
 
-    def foresee(found: Probe) -> None:
-        foresee_memory(found)
+    def foresee(found: Probe, need: MemoryNeed | None) -> None:
+        foresee_memory(found, need)
 
     return foresee

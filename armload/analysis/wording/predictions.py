@@ -156,6 +156,25 @@ def _advice(bottleneck: Bottleneck, available_bytes: int) -> str:
     return by[bottleneck]
 
 
+def memory_source(models: Sequence[FittedModel]) -> str:
+    """Say how the memory that models need is known."""
+    known = [each.prediction.memory for each in models if each.prediction.memory]
+    exact = [parts for parts in known if parts.is_exact]
+    if not known:
+        return "The memory of the board is unknown."
+    if len(exact) == len(known):
+        return "KV cache and program: llama.cpp's own figures, from a simulation on the board."
+    estimated = "estimated from the model's header, and llama.cpp may need more"
+    if exact:
+        names = ", ".join(
+            each.model
+            for each in models
+            if each.prediction.memory and not each.prediction.memory.is_exact
+        )
+        return f"KV cache and program: llama.cpp's own figures; for {names}, {estimated}."
+    return f"KV cache and program: {estimated}."
+
+
 def _speed(each: FittedModel) -> str:
     """Return the time per token in brackets; nothing where it is unknown."""
     time = each.prediction.token_s

@@ -1,0 +1,75 @@
+"""The header of a model as one file, without its weights: all that a simulation of it needs."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from armload.core.values import Value
+from armload.models.header import DEFAULT_ALIGNMENT_BYTES, MAGIC, Header
+from armload.models.model import read_headers
+
+_COUNTS = struct.Struct("<IQQ")
+_SPLIT_COUNT = struct.pack("<Q", len("split.count")) + b"split.count" + struct.pack("<I", 2)
+
+
+class WholeHeader(Value):
+    """The beginning of a GGUF file.
+
+    Attributes:
+        content: its bytes up to where the weights would begin.
+        file_bytes: of the file with its weights.
+    """
+
+    content: bytes
+    file_bytes: int
+
+
+def whole_header(path: Path) -> WholeHeader:
+    """Return the header of a model; of one in several parts, that of the file they would be.
+
+    Raises:
+        DataError: as for ``read_headers``.
+        OSError: a file cannot be read.
+    """
+    header, parts = read_headers(path, need_weights=False)
+    with path.open("rb") as file:
+        beginning = file.read(header.metadata_bytes)
+    _, _, key_count = _COUNTS.unpack_from(beginning, len(MAGIC))
+    keys = beginning[len(MAGIC) + _COUNTS.size :]
+    if parts:
+        keys = _as_one_part(keys)
+    counts = _COUNTS.pack(header.version, len(header.tensors), key_count)
+    entries, weights_bytes = _entries(header)
+    content = MAGIC + counts + keys + entries
+    alignment = _alignment(header)
+    content += bytes(-len(content) % alignment)
+    return WholeHeader(content=content, file_bytes=len(content) + weights_bytes)
+
+
+def _as_one_part(keys: bytes) -> bytes:
+    at = keys.index(_SPLIT_COUNT) + len(_SPLIT_COUNT)
+    return keys[:at] + struct.pack("<H", 1) + keys[at + 2 :]
+
+
+def _entries(header: Header) -> tuple[bytes, int]:
+    """Return the tensors' entries, each right behind the one before, and the end of the last."""
+    from gguf.constants import GGMLQuantizationType
+
+    alignment, end = _alignment(header), 0
+    entries = []
+    for tensor in header.tensors:
+        name = tensor.name.encode()
+        entries += [
+            struct.pack("<Q", len(name)),
+            name,
+            struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape),
+            struct.pack("<IQ", GGMLQuantizationType[tensor.type_name].value, end),
+        ]
+        end += tensor.size_bytes + -tensor.size_bytes % alignment
+    return b"".join(entries), end
+
+
+def _alignment(header: Header) -> int:
+    value = header.metadata.get("general.alignment", DEFAULT_ALIGNMENT_BYTES)
+    return value if isinstance(value, int) else DEFAULT_ALIGNMENT_BYTES

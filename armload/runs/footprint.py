@@ -1,0 +1,104 @@
+"""Asking a program on a board what it would allocate, once for each model and configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from armload.boards.probe import Probe
+from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.files import write_whole
+from armload.core.progress import Progress
+from armload.core.shell import join
+from armload.core.workspace import cache_folder
+from armload.deploy.deployment import deploy
+from armload.deploy.layout import Layout
+from armload.deploy.retry import patiently
+from armload.engines.engine import Engine, RunContext, Simulation
+from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, Refused, read_footprint
+from armload.engines.weights import BoardMemory
+from armload.models.whole_header import WholeHeader, whole_header
+from armload.runs.session import Session
+
+_TIME_LIMIT_S = 60.0
+_KILLED = 128 + 9
+"""By the kernel, for want of memory: the run would end in the same way."""
+
+CERTAIN = 20
+"""An estimate that fits so many times needs no confirmation: it is further off for no model."""
+
+
+def checked_memory(where: Session, engine: Engine, found: Probe, progress: Progress) -> Engine:
+    """Return an engine that knows what memory it takes, where that may decide how it runs.
+
+    Raises:
+        ConnectError, BusyError: as for ``with_known_memory``.
+    """
+    need = engine.memory
+    if need is None:
+        return engine
+    certain_bytes = CERTAIN * (need.weights_bytes + need.own_bytes)
+    if certain_bytes <= BoardMemory.of(found.conditions).available_bytes:
+        return engine
+    return with_known_memory(where, engine, found, progress)
+
+
+def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Progress) -> Engine:
+    """Return an engine that knows what memory it takes, where its program can say so.
+
+    The program is put on the board and started there with the model's header. Whatever prevents
+    an answer, the engine is returned as it was: its need is then estimated.
+
+    Raises:
+        ConnectError, BusyError: the board does not answer any more, or was taken over.
+    """
+    host, board = where.connection.host, where.connection.board
+    layout = Layout(workdir=board.workdir)
+    try:
+        asked = engine.simulation(RunContext(layout=layout, found=found, launcher=host.launcher))
+        if asked is None:
+            return engine
+        header = whole_header(asked.model)
+        kept = _kept(asked, header, found)
+        footprint = _read(kept) or _answer(where, asked, header, progress)
+        if footprint is None:
+            return engine
+        if not isinstance(footprint, Refused):
+            write_whole(kept, footprint.model_dump_json().encode())
+    except (ConnectError, BusyError):
+        raise
+    except (ArmloadError, OSError):
+        return engine
+    return engine.with_footprint(footprint)
+
+
+def _answer(
+    where: Session, asked: Simulation, header: WholeHeader, progress: Progress
+) -> Footprint | Refused | None:
+    host, board = where.connection.host, where.connection.board
+    deploy(host, board, (asked.program,), progress)
+    command = f"{FOOTPRINT_VARIABLE}={_question(asked, header)} {join(asked.command)}"
+    done = patiently(lambda: host.run(command, stdin=header.content, timeout_s=_TIME_LIMIT_S))
+    if done.status == _KILLED:
+        return Refused()
+    return read_footprint(done.text)
+
+
+def _question(asked: Simulation, header: WholeHeader) -> str:
+    return f"{header.file_bytes},{asked.batch_tokens}"
+
+
+def _read(kept: Path) -> Footprint | None:
+    try:
+        return Footprint.model_validate_json(kept.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _kept(asked: Simulation, header: WholeHeader, found: Probe) -> Path:
+    # Kernels, and with them the layout of weights, follow from the CPU's features.
+    identity = [asked.command, _question(asked, header), found.cpu_features]
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=sorted).encode())
+    key.update(header.content)
+    return cache_folder() / "footprints" / f"{key.hexdigest()[:16]}.json"

@@ -102,6 +102,7 @@ def job(one: Scoring, *, items_count: int) -> Job:
     return Job(
         **{**dict(one.subject), "arguments": arguments},
         id="x",
+        fingerprint="f",
         started_utc="2026-11-22T23:00:00+00:00",
         armload="0",
         engine_name=one.name,

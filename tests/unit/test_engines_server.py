@@ -149,6 +149,7 @@ def test_sums_are_those_of_both_files_of_the_trace_and_steps_stay_there(tmp_path
     job = Job(
         **dict(engine(tmp_path).subject),
         id="r",
+        fingerprint="f",
         started_utc="2026-11-21T10:00:00+00:00",
         armload="1",
         engine_name=SERVER,

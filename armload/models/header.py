@@ -217,12 +217,14 @@ class Header:
         metadata: values by key.
         tensors: in the order of the file.
         file_bytes: that the file has.
+        end_bytes: where a file with all these tensors, padded, ends.
     """
 
     version: int
     metadata: Mapping[str, Scalar | Array]
     tensors: tuple[Tensor, ...]
     file_bytes: int
+    end_bytes: int = 0
 
     @property
     def whole_bytes(self) -> int:
@@ -281,11 +283,15 @@ class _Parser:
             if key in metadata:
                 raise read.bad(f"the metadata key {key!r} occurs twice")
             metadata[key] = read.metadata_value(key)
+        alignment = self._alignment(metadata)
+        tensors = self._tensors(tensor_count, alignment)
+        ends = (tensor.offset_bytes + tensor.size_bytes for tensor in tensors)
         return Header(
             version=version,
             metadata=metadata,
-            tensors=self._tensors(tensor_count, self._alignment(metadata)),
+            tensors=tensors,
             file_bytes=self._size_bytes,
+            end_bytes=-(-max(ends, default=read.at) // alignment) * alignment,
         )
 
     def _opening(self) -> int:

@@ -20,8 +20,8 @@ from armload.core.files import require_file, require_utf_8
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
 from armload.models import hub
-from armload.models.gguf import read_model
-from armload.models.model import Model
+from armload.models.gguf import read_model, read_outline
+from armload.models.model import Model, check_generates
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import Shape, load_shape
 from armload.models.synth import (
@@ -66,9 +66,11 @@ def model_called(reference: str, progress: Progress) -> Model:
 
     Raises:
         UsageError, ConnectError, TransferError, DiskError: as for ``resolve``.
-        DataError: it is no whole GGUF file.
+        DataError: it is no whole GGUF file, or does not generate text.
     """
-    return read_model(resolve(reference, progress), progress)
+    path = resolve(reference, progress)
+    check_generates(read_outline(path)[0])  # before a checksum of gigabytes is taken
+    return read_model(path, progress)
 
 
 def resolve(reference: str, progress: Progress) -> Path:

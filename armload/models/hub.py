@@ -22,7 +22,7 @@ from armload.core.workspace import cache_folder
 from armload.models.gguf import read_outline
 from armload.models.header import read_header
 from armload.models.hub_sites import SITES, HubFile, HubKind, HubSite, Listing, listed, refusal
-from armload.models.model import cut_piece, is_split, part_names
+from armload.models.model import check_generates, cut_piece, is_split, part_names
 
 PREFIX = "hf:"
 """What references to data sets begin with."""
@@ -141,7 +141,7 @@ def fetch(reference: str, progress: Progress) -> Path:
     if not all(_is_kept(named, listing.commit, file) for file in model.files):
         header = _header(named, listing, model, progress)
         with _naming(header, f"{named.label}/{model.path}"):
-            read_outline(header)
+            check_generates(read_outline(header)[0])
     first, *_ = _provide(named, listing, model.files, progress)
     return first
 

@@ -54,6 +54,7 @@ class Model(Value):
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
         experts: of a mixture of experts, in each layer; else 0.
         layers_without_attention: of a recurrent or hybrid model; else 0.
+        purpose: what it does instead of generating text; empty where it generates.
     """
 
     path: Path
@@ -70,6 +71,7 @@ class Model(Value):
     activation_bytes_per_token: int = 0
     experts: int = 0
     layers_without_attention: int = 0
+    purpose: str = ""
     parts: tuple[ModelPart, ...] = ()
 
     @property
@@ -84,6 +86,20 @@ class Model(Value):
         if not missing:
             return ""
         return f"it is recurrent or hybrid ({missing} of {self.layers} layers without attention)"
+
+
+def check_generates(model: Model) -> None:
+    """Check that a model can do what armload measures.
+
+    Raises:
+        DataError: it does something else than generating text.
+    """
+    if model.purpose:
+        raise DataError(
+            f"{model.path}: this model ({model.architecture}) does not generate text: it "
+            f"{model.purpose}.",
+            "Give a model that generates text.",
+        )
 
 
 BLOCK_BYTES = 4 << 20

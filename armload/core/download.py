@@ -12,7 +12,6 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from armload.core.errors import ArmloadError, ConnectError, TransferError
 from armload.core.files import CHUNK_BYTES, sync_folder
@@ -60,7 +59,7 @@ class Remote(Value):
     @property
     def host(self) -> str:
         """The server's name."""
-        return urlsplit(self.url).netloc.rpartition("@")[2]
+        return self.url.partition("://")[2].partition("/")[0].rpartition("@")[2]
 
 
 def download(wanted: Remote, path: Path, progress: Progress, refusal: Refusal) -> None:
@@ -131,9 +130,10 @@ def _answered(session: Session, wanted: Remote, progress: Progress, start: int) 
                 stream=True,
                 timeout=(CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S),
             )
-        except requests.exceptions.InvalidURL as error:
+        except ValueError as error:  # also the base of what requests raises then
             raise ConnectError(
-                f"{wanted.label}: the server's address is malformed.", "Correct the address."
+                f"{wanted.label}: the server's address is malformed: {wanted.host}.",
+                "Correct the address of the server or mirror.",
             ) from error
         except requests.ConnectionError as error:
             if attempt == _ATTEMPTS or _is_final(error):

@@ -236,7 +236,7 @@ def _named(reference: str, what: str) -> _Repository:
             f"{reference}: this is a piece of a GGUF file that was cut.",
             f"Download all pieces into one folder, join them there, and give the result: {piece}",
         )
-    if match is None or ".." in reference or not fits:
+    if match is None or ".." in unquote(reference) or not fits:
         name = {"dataset": "a file of a data set", "checkpoint": "a checkpoint"}.get(
             what, "a model"
         )
@@ -389,7 +389,10 @@ def _download(named: _Repository, commit: str, file: HubFile, progress: Progress
             download(remote, blob, progress, refused)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.unlink(missing_ok=True)
-        place.symlink_to(os.path.relpath(blob, place.parent))
+        try:
+            place.symlink_to(os.path.relpath(blob, place.parent))
+        except OSError:  # a file system without links, such as exFAT
+            blob.replace(place)
 
 
 def _revision(named: _Repository, commit: str) -> str:

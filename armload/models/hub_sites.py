@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HubKind = Literal["model", "dataset"]
 """Of a repository, as the hub calls it."""
 
+_TOKEN = re.compile(r"[!-:<-~]+")
 _DIGEST = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -177,12 +178,12 @@ class HuggingFace:
             label=label,
             size_bytes=file.size_bytes if file else None,
             digest=file.digest if file else "",
-            login={"Authorization": f"Bearer {token}"} if token else {},
+            login=_login("Authorization", "Bearer ", token),
         )
 
     @staticmethod
     def _endpoint() -> str:
-        return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        return _address(os.environ.get("HF_ENDPOINT") or "huggingface.co")
 
     @staticmethod
     def _token() -> str:
@@ -266,14 +267,13 @@ class ModelScope:
             label=label,
             size_bytes=file.size_bytes if file else None,
             digest=file.digest if file else "",
-            login={"Cookie": f"m_session_id={token}"} if token else {},
+            login=_login("Cookie", "m_session_id=", token),
         )
 
     @staticmethod
     def _endpoint() -> str:
         chosen = os.environ.get("MODELSCOPE_ENDPOINT") or os.environ.get("MODELSCOPE_DOMAIN")
-        address = chosen or "www.modelscope.cn"
-        return (address if "://" in address else f"https://{address}").rstrip("/")
+        return _address(chosen or "www.modelscope.cn")
 
 
 SITES: tuple[HubSite, ...] = (HuggingFace(), ModelScope())
@@ -352,6 +352,21 @@ def _commit(value: object) -> str:
 def _named_by_content(files: Sequence[HubFile]) -> str:
     lines = "".join(f"{each.path} {each.size_bytes} {each.digest}\n" for each in files)
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _address(text: str) -> str:
+    return (text if "://" in text else f"https://{text}").rstrip("/")
+
+
+def _login(header: str, words: str, token: str) -> Mapping[str, str]:
+    if not token:
+        return {}
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(
+            "The token for the hub holds spaces or characters that no token has.",
+            "Set it again, without quotation marks or line breaks.",
+        )
+    return {header: words + token}
 
 
 def _hugging_face_home() -> Path:

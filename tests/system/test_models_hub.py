@@ -307,6 +307,29 @@ def test_the_token_of_the_hubs_own_login_is_used(
     assert fetch(f"hf:{REPO}", Silent()).read_bytes() == model
 
 
+@pytest.mark.parametrize(
+    ("prefix", "variable"), [("hf:", "HF_TOKEN"), ("ms:", "MODELSCOPE_API_TOKEN")]
+)
+def test_a_token_that_cannot_be_one_is_not_shown(
+    hub: HubStandIn, prefix: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "secret\nX-Header: 1")
+    with pytest.raises(UsageError, match="The token for the hub") as caught:
+        fetch(f"{prefix}{REPO}", Silent())
+    assert "secret" not in str(caught.value)
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize("address", ["http://[", "ftp://mirror", "http://user:secret@["])
+def test_a_malformed_address_of_a_mirror_is_named(
+    hub: HubStandIn, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(ConnectError, match="address is malformed") as caught:
+        fetch(f"hf:{REPO}", Silent())
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("prefix", HUBS)
 @pytest.mark.parametrize(
     ("named", "part"),

@@ -15,16 +15,17 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import Retry, patiently
 from armload.engines.completion import PROGRAM, settings_of
+from armload.engines.llama_cpp import check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import header_of
 from armload.models.gguf import read_outline
 from armload.models.header import Header
-from armload.models.model import Model
+from armload.models.model import Model, check_generates
 from armload.models.quant_mix import foreseen
 from armload.runs.predicting import predict_from_facts, predict_there
 from armload.runs.request import Request
-from armload.runs.session import session
+from armload.runs.session import Session, session
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -80,7 +81,7 @@ def fit(
             models = _predicted(
                 board,
                 outlined,
-                lambda model, header: predict_there(where, model, header, plan, progress),
+                lambda model, header: _predicted_there(where, model, header, plan, progress),
             )
     except ConnectError as error:
         unreachable = error.message
@@ -105,6 +106,7 @@ def _outlined(
     request: Request, name: str, file_types: Sequence[str], progress: Progress
 ) -> Iterator[_Outlined]:
     model, header = read_outline(header_of(name, progress))
+    check_generates(model)
     if not file_types:
         yield name, model, header
     for each in file_types:
@@ -113,6 +115,13 @@ def _outlined(
             (path,) = quantised_for(request, [name], [each], progress)
             later = read_outline(Path(path))
         yield f"{name} {each}", *later
+
+
+def _predicted_there(
+    where: Session, model: Model, header: Header, plan: Plan, progress: Progress
+) -> Prediction:
+    check_architecture(where.binaries[PROGRAM], model)
+    return predict_there(where, model, header, plan, progress)
 
 
 def _check_answers(board: Board, progress: Progress) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import Field
+
 from armload.core.values import Value
 
 
@@ -48,6 +50,8 @@ class Binary(Value):
         engine_commit: upstream's commit or version, as the source says it.
         build_id: the first twelve digits of the hash of all inputs.
         features: CPU features found in its code.
+        architectures: of models that the source knows, which JSON leaves out; empty where it does
+            not say.
     """
 
     program: str
@@ -61,3 +65,4 @@ class Binary(Value):
     engine_commit: str
     build_id: str
     features: tuple[FeatureUse, ...]
+    architectures: tuple[str, ...] = Field(default=(), exclude=True)

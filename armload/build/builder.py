@@ -26,7 +26,7 @@ from armload.build.record import (
     reported_version,
     write_record,
 )
-from armload.build.source import Source, engine_commit, pinned_source
+from armload.build.source import Source, engine_commit, known_architectures, pinned_source
 from armload.build.target import Target
 from armload.build.workshop import LocalWorkshop
 from armload.core.errors import BuildError, DataError
@@ -268,6 +268,7 @@ class _Build:
             inputs=self._inputs,
             engine_commit=order.engine_commit,
             offered=tuple(offered),
+            architectures=known_architectures(folder),
             programs=tuple(sorted([*kept, *made], key=lambda program: program.name)),
         )
         write_record(self._place, record)

@@ -89,6 +89,7 @@ class BuildRecord(Value):
         inputs: what went in.
         engine_commit: upstream's commit or version, as the source says it.
         offered: the names of all programs that the source can build.
+        architectures: of models that the source knows; empty where it does not say.
         programs: those that were built, sorted by name.
     """
 
@@ -97,6 +98,7 @@ class BuildRecord(Value):
     inputs: Inputs
     engine_commit: str
     offered: tuple[str, ...]
+    architectures: tuple[str, ...] = ()
     programs: tuple[Program, ...]
 
     def binary(self, program: Program, folder: Path) -> Binary:
@@ -113,6 +115,7 @@ class BuildRecord(Value):
             engine_commit=self.engine_commit,
             build_id=self.build_id,
             features=program.features,
+            architectures=self.architectures,
         )
 
     def with_versions(self, folder: Path) -> BuildRecord:

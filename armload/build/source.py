@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from armload.build.archive import unpacked
@@ -156,6 +157,16 @@ def engine_commit(source: Source, folder: Path) -> str:
     if isinstance(source, Archive):
         return f"{source.project}-{source.version}"
     return "unknown"
+
+
+def known_architectures(folder: Path) -> tuple[str, ...]:
+    """Return the architectures of models that a source knows; none where it does not say."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = (folder / "src" / "llama-arch.cpp").read_text(encoding="utf-8")
+        names = re.search(r"LLM_ARCH_NAMES = \{$(.*?)^\};", text, re.MULTILINE | re.DOTALL)
+        if names is not None:
+            return tuple(re.findall(r"\{\s*LLM_ARCH_\w+,\s*\"([\w.-]+)\"\s*\}", names[1]))
+    return ()
 
 
 def choose(name: str, *, ref: str, progress: Progress) -> Source:

@@ -71,7 +71,7 @@ class Importance(ModelTool[ImportancePlan]):
         *,
         in_place: InPlace | None = None,
     ) -> None:
-        check_architecture(binary.path, model)
+        check_architecture(binary, model)
         super().__init__(plan, binary, model, in_place)
         self._text = Payload.of_file(text, sha256=plan.text_sha256, executable=False)
 

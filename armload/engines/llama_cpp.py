@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.engines.output import EngineTimes
 from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Plan, cpu_numbers
@@ -101,22 +102,19 @@ def context_tokens(plan: Plan, model: Model) -> int:
     return min(rounded, model.context_length)
 
 
-def check_architecture(program: Path, model: Model) -> None:
-    """Check that a llama.cpp program knows a model's architecture.
-
-    The name stands in its read-only data, where it may be the end of a longer one.
+def check_architecture(binary: Binary, model: Model) -> None:
+    """Check that the llama.cpp of a program knows a model's architecture, as far as is recorded.
 
     Raises:
         UsageError: it does not.
     """
-    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data.find(model.architecture.encode() + b"\0") >= 0:
-            return
-    raise UsageError(
-        f"{model.name} has the architecture {model.architecture!a}, which this llama.cpp's "
-        f"{program.name} does not support.",
-        "Use a newer llama.cpp: --source with a folder or a git address.",
-    )
+    if binary.architectures and model.architecture not in binary.architectures:
+        raise UsageError(
+            f"{model.name} has the architecture {model.architecture!a}, which {binary.source} does "
+            "not support.",
+            "Build a newer llama.cpp: --source https://github.com/ggml-org/llama.cpp --ref master, "
+            "or --source with a folder.",
+        )
 
 
 def check_options(program: Path, plan: EngineSettings) -> None:

@@ -144,7 +144,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
     """
 
     def __init__(self, plan: AnyPlan, binary: Binary, model: Model) -> None:
-        check_architecture(binary.path, model)
+        check_architecture(binary, model)
         check_options(binary.path, plan)
         super().__init__(plan, binary, model)
         self.footprint: Footprint | Refused | None = None

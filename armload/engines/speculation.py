@@ -53,7 +53,7 @@ class Speculation(Completion):
                 "Omit --source, or use llama.cpp of 2026.",
             )
         if draft is not None:
-            check_architecture(binary.path, draft)
+            check_architecture(binary, draft)
         self._draft = draft
 
     @property

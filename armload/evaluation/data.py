@@ -35,9 +35,8 @@ def load_questions(
     Raises:
         UsageError: there are no data, or no such file.
         DataError: a file is malformed, or lacks a field; says file and line.
-        MissingToolError: a Parquet file needs an extra that is not installed; or as for
-            ``hub.fetch_data``.
-        ConnectError, DiskError: as for ``hub.fetch_data``.
+        MissingToolError: a Parquet file needs an extra that is not installed.
+        ConnectError, TransferError, DiskError: as for ``hub.fetch_data``.
     """
     chosen = data or task.data
     if not chosen:

@@ -23,7 +23,12 @@ class Message(Value):
 
 
 def render(
-    prompt: Prompt, question: Question, budget: int, *, tell: bool = False
+    prompt: Prompt,
+    question: Question,
+    budget: int,
+    *,
+    tell: bool = False,
+    system_in_user: bool = False,
 ) -> tuple[Message, ...]:
     """Return the messages that put a question: the system's, if there is one, and the user's.
 
@@ -31,6 +36,8 @@ def render(
         prompt: as ``Task.prompt`` returns it.
         budget: tokens that an answer may have.
         tell: append the sentence that states the budget to the user's message, on its own line.
+        system_in_user: put the system's message at the beginning of the user's, on lines of its
+            own.
 
     Raises:
         UsageError: the budget is to be told, and there is no sentence for it.
@@ -49,10 +56,11 @@ def render(
     user = filled(prompt.user, values, where)
     if tell:
         user += "\n" + filled(prompt.budget_sentence, {"budget": budget}, where)
+    system = filled(prompt.system, values, where) if prompt.system else ""
+    if system and system_in_user:
+        user, system = f"{system}\n{user}", ""
     message = Message(role="user", content=user)
-    if not prompt.system:
-        return (message,)
-    return (Message(role="system", content=filled(prompt.system, values, where)), message)
+    return (Message(role="system", content=system), message) if system else (message,)
 
 
 def context(prompt: Prompt, question: Question) -> str:
@@ -114,7 +122,11 @@ def _tokens(item: dict[str, object]) -> int:
 
 
 def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dict[str, object]:
-    messages = render(prompt, question, part.max_tokens, tell=part.is_told)
+    messages = render(
+        *(prompt, question, part.max_tokens),
+        tell=part.is_told,
+        system_in_user=part.system_in_user,
+    )
     item: dict[str, object] = {
         "id": question.id,
         "kind": "generate",

@@ -9,6 +9,7 @@ from typing import Literal
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
+from armload.evaluation.chat_template import fitted_part
 from armload.evaluation.data import load_questions
 from armload.evaluation.grading.every import check_grader
 from armload.evaluation.record import EvaluationFolder, Part, Template, new_evaluation
@@ -166,8 +167,6 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
     questions = load_questions(task, asked.data, asked.limit, progress)
     models = {name: model_called(name, progress) for name in asked.models}
     _refuse_doubles(models)
-    if task.kind == "generate" and asked.template == "model":
-        _refuse_without_template(models)
     parts = parts_of(
         task,
         list(models.items()),
@@ -177,6 +176,14 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         conclude=asked.conclude,
         template=asked.template,
     )
+    if task.kind == "generate" and asked.template == "model":
+        templates = {name: _template_of(name, model) for name, model in models.items()}
+        fitted = [
+            fitted_part(task, part, templates[part.model_reference], questions[0]) for part in parts
+        ]
+        parts = [part for part, _ in fitted]
+        for note in dict.fromkeys(note for _, note in fitted if note):
+            progress.say(note)
     evaluation = new_evaluation(
         boards=asked.boards,
         task=task.name,
@@ -203,15 +210,16 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
     )
 
 
-def _refuse_without_template(models: dict[str, Model]) -> None:
-    for name, model in models.items():
-        _, header = read_outline(model.path)
-        if "tokenizer.chat_template" not in header.metadata:
-            raise UsageError(
-                f"--model {name}: the model has no chat template.",
-                "Use --template none, which asks a base model with the plain prompt, or "
-                "--template chatml.",
-            )
+def _template_of(name: str, model: Model) -> str:
+    _, header = read_outline(model.path)
+    template = header.metadata.get("tokenizer.chat_template")
+    if not isinstance(template, str):
+        raise UsageError(
+            f"--model {name}: the model has no chat template.",
+            "Use --template none, which asks a base model with the plain prompt, or "
+            "--template chatml.",
+        )
+    return template
 
 
 def _refuse_doubles(models: dict[str, Model]) -> None:

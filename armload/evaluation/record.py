@@ -48,6 +48,8 @@ class Part(Value):
         is_told: whether the prompt states the budget.
         concludes: whether the model is made to commit to an answer at the end of the budget.
         template: how messages become text, as in the scorer's items.
+        system_in_user: whether the task's system message stands at the beginning of the user's,
+            because the model's template rejects one.
     """
 
     model: str
@@ -58,6 +60,7 @@ class Part(Value):
     is_told: bool = False
     concludes: bool = False
     template: Template = "model"
+    system_in_user: bool = False
 
     @property
     def max_tokens(self) -> int:

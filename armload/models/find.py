@@ -20,8 +20,8 @@ from armload.core.files import require_file, require_utf_8
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
 from armload.models import hub
-from armload.models.gguf import read_model
-from armload.models.model import Model
+from armload.models.gguf import read_model, read_outline
+from armload.models.model import Model, check_generates
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import Shape, load_shape
 from armload.models.synth import (
@@ -65,30 +65,33 @@ def model_called(reference: str, progress: Progress) -> Model:
     """Return a model's facts; make or download it when it is missing.
 
     Raises:
-        UsageError, MissingToolError, ConnectError: as for ``resolve``.
-        DataError: it is no whole GGUF file.
+        UsageError, ConnectError, TransferError, DiskError: as for ``resolve``.
+        DataError: it is no whole GGUF file, or does not generate text.
     """
-    return read_model(resolve(reference, progress), progress)
+    path = resolve(reference, progress)
+    check_generates(read_outline(path)[0])  # before a checksum of gigabytes is taken
+    return read_model(path, progress)
 
 
 def resolve(reference: str, progress: Progress) -> Path:
     """Return the file of a model.
 
-    It is named by a path, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``
-    or ``demo``.
+    It is named by a path, ``hf:ORG/REPO`` or ``ms:ORG/REPO`` (with ``:TYPE`` or ``/FILE.gguf``),
+    ``like:SHAPE:TYPE``, ``word-problems:TYPE`` or ``demo``.
 
     A model of random weights is made, and a model of the hub downloaded, when it is not there
     yet. A file that is itself called ``demo`` is ``./demo``.
 
     Raises:
         UsageError: there is no such file, shape or file type.
-        MissingToolError: the model is on the hub, and the hub's package is not installed.
         ConnectError: the hub cannot be reached.
-        DiskError: the file cannot be looked at.
+        TransferError: length or checksum of a download is wrong.
+        DataError: the file on the hub is none that llama.cpp can run.
+        DiskError: the file cannot be looked at, or the cache cannot be written.
     """
     if reference == DEMO:
         return demo_model(progress)
-    if reference.startswith(hub.PREFIX):
+    if hub.is_reference(reference):
         return hub.fetch(reference, progress)
     if reference.startswith(LIKE):
         return model_like(reference, progress)
@@ -98,7 +101,8 @@ def resolve(reference: str, progress: Progress) -> Path:
     require_file(
         path,
         "model",
-        f"Give a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE (random weights), "
+        f"Give a GGUF file, hf:ORG/REPO[:TYPE] or hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
+        f"like:SHAPE:TYPE (random weights), "
         f"{WORD_PROBLEMS}TYPE, or {DEMO}.",
     )
     require_utf_8(path)
@@ -133,7 +137,7 @@ def header_of(reference: str, progress: Progress) -> Path:
 
     The arguments and errors are those of ``resolve``, but nothing large is made or downloaded.
     """
-    if reference.startswith(hub.PREFIX):
+    if hub.is_reference(reference):
         return hub.fetch_header(reference, progress)
     if not reference.startswith(LIKE):
         return resolve(reference, progress)
@@ -171,8 +175,8 @@ def model_kinds() -> tuple[CacheKind, ...]:
     return (
         CacheKind(
             name="models",
-            what="models of random weights",
-            again="seconds",
+            what="models of random weights, and downloads from ModelScope",
+            again="seconds, or a download",
             items=items_of("models"),
         ),
         CacheKind(

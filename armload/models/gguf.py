@@ -94,5 +94,6 @@ def _model(path: Path, header: Header) -> Model:
         activation_bytes_per_token=metadata.activation_bytes_per_token,
         experts=metadata.number("expert_count", 0),
         layers_without_attention=metadata.kv_heads.count(0),
+        purpose=metadata.purpose,
         sha256="",
     )

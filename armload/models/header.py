@@ -175,6 +175,18 @@ class ValueReader:
 
 
 MAGIC = b"GGUF"
+
+_REMOVED_TYPES = {
+    31: "Q4_0_4_4",
+    32: "Q4_0_4_8",
+    33: "Q4_0_8_8",
+    37: "IQ4_NL_4_8",
+    38: "IQ4_NL_8_8",
+}
+"""``ggml.h`` keeps their numbers. It has 36 for IQ4_NL_4_4, of which no files are known."""
+
+_BITNET_TYPE = 36
+_FIRST_IK_TYPE, _LAST_IK_TYPE = 137, 999
 SUPPORTED_VERSIONS = (2, 3)
 
 MOST_DIMENSIONS = 4
@@ -218,6 +230,7 @@ class Header:
         tensors: in the order of the file.
         file_bytes: that the file has.
         metadata_bytes: at the beginning of the file, before the first tensor's entry.
+        end_bytes: where a file with all these tensors, padded, ends.
     """
 
     version: int
@@ -225,6 +238,7 @@ class Header:
     tensors: tuple[Tensor, ...]
     file_bytes: int
     metadata_bytes: int
+    end_bytes: int
 
     @property
     def whole_bytes(self) -> int:
@@ -283,12 +297,17 @@ class _Parser:
             if key in metadata:
                 raise read.bad(f"the metadata key {key!r} occurs twice")
             metadata[key] = read.metadata_value(key)
+        metadata_bytes = read.at
+        alignment = self._alignment(metadata)
+        tensors = self._tensors(tensor_count, alignment)
+        ends = (tensor.offset_bytes + tensor.size_bytes for tensor in tensors)
         return Header(
             version=version,
             metadata=metadata,
-            metadata_bytes=read.at,
-            tensors=self._tensors(tensor_count, self._alignment(metadata)),
+            metadata_bytes=metadata_bytes,
+            tensors=tensors,
             file_bytes=self._size_bytes,
+            end_bytes=-(-max(ends, default=read.at) // alignment) * alignment,
         )
 
     def _opening(self) -> int:
@@ -365,11 +384,7 @@ class _Parser:
         try:
             tensor_type = GGMLQuantizationType(number)
         except ValueError:
-            raise DataError(
-                f"{self._path}: tensor {name!r} has type {number}, which this version of "
-                "armload does not know.",
-                f"The file is damaged, or newer: try {pip_install('--upgrade', 'gguf')}",
-            ) from None
+            raise self._unknown_type(name, number) from None
         block_elements, block_bytes = GGML_QUANT_SIZES[tensor_type]
         row = shape[0] if shape else 1
         if row % block_elements:
@@ -378,3 +393,25 @@ class _Parser:
                 f"{tensor_type.name}'s {block_elements}"
             )
         return tensor_type.name, math.prod(shape) // block_elements * block_bytes
+
+    def _unknown_type(self, name: str, number: int) -> DataError:
+        whose, remedy = (
+            "which this version of armload does not know",
+            f"The file is damaged, or newer: try {pip_install('--upgrade', 'gguf')}",
+        )
+        if number in _REMOVED_TYPES:
+            whose = f"{_REMOVED_TYPES[number]}, which was made for an older llama.cpp"
+            remedy = (
+                "Take the Q4_0 file of the same model: llama.cpp now rearranges its weights when "
+                "it loads them."
+            )
+        elif number == _BITNET_TYPE:
+            whose = "which only bitnet.cpp, a fork of llama.cpp, has"
+            remedy = (
+                "Take a file that llama.cpp runs: TQ1_0 or TQ2_0 of a ternary model, or build the "
+                "fork with --source."
+            )
+        elif _FIRST_IK_TYPE <= number <= _LAST_IK_TYPE:
+            whose = "which only ik_llama.cpp, a fork of llama.cpp, has"
+            remedy = "Take a file in one of llama.cpp's own types, such as Q4_K_M or IQ4_XS."
+        return DataError(f"{self._path}: tensor {name!a} has type {number}, {whose}.", remedy)

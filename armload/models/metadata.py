@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,39 @@ KV_BYTES_PER_VALUE, FLOAT_BYTES = 2, 4
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
+
+_ARCHITECTURE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+_BLOCK = re.compile(r"(?:^|\.)blk\.(\d{1,6})\.")
+_EXPERTS = re.compile(r"\.ffn_(?:up|down|gate)_exps\.weight$")
+_ATTENTION = re.compile(r"\.attn_(?:q|k|qkv)\.weight$")
+
+_KINDS = {
+    "mmproj": "the projector for images or sound (mmproj) of a multimodal model",
+    "adapter": "an adapter (LoRA)",
+    "imatrix": "an importance matrix",
+    "vocab": "a vocabulary",
+}
+"""Values of ``general.type`` that are no models."""
+
+_ENCODERS = frozenset(
+    {
+        "bert",
+        "eurobert",
+        "gemma-embedding",
+        "jina-bert-v2",
+        "jina-bert-v3",
+        "llama-embed",
+        "modern-bert",
+        "neo-bert",
+        "nomic-bert",
+        "nomic-bert-moe",
+        "t5encoder",
+    }
+)
+_DIFFUSION = frozenset({"dream", "llada", "llada-moe", "rnd1"})
+_DRAFTS = frozenset({"dflash", "eagle3"})
+_RANKING = 4
+"""Of ``llama_pooling_type`` in ``llama.h``; 1 to 3 make embeddings."""
 
 _IGNORES_ONE_EXPERT = ("hunyuan-dense", "hunyuan_vl")
 
@@ -31,6 +65,13 @@ class Metadata:
         self._metadata = header.metadata
         self._tensors = {tensor.name: tensor for tensor in header.tensors}
         self.architecture = self._text("general.architecture")
+        if not _ARCHITECTURE.fullmatch(self.architecture):
+            raise DataError(
+                f"{path}: general.architecture is {self.architecture[:64]!a}, which is no name of "
+                "an architecture.",
+                "The file is damaged. Download, copy or convert it again.",
+            )
+        self._check_kind()
         embedding = self._tensors.get(EMBEDDING)
         if embedding is None or not embedding.elements or not embedding.shape:
             raise DataError(
@@ -43,12 +84,8 @@ class Metadata:
                 f"{path}: {self.architecture}.block_count is 0: this model has no layers.",
                 "Give a whole language model converted with a current llama.cpp.",
             )
-        if self.layers > len(self._tensors):
-            raise DataError(
-                f"{path}: {self.architecture}.block_count is {self.layers}, but the file has "
-                f"only {len(self._tensors)} tensors.",
-                "The file is damaged. Download, copy or convert it again.",
-            )
+        self._check_layers()
+        self._check_heads()
         self._check_experts()
 
     def number(self, key: str, default: int | None = None) -> int:
@@ -136,9 +173,63 @@ class Metadata:
         value = self._metadata.get(key)
         return value if isinstance(value, str) else ""
 
+    @property
+    def purpose(self) -> str:
+        """What the model does instead of generating text; empty where it generates."""
+        if self.architecture in _ENCODERS:
+            return "is an encoder, which computes embeddings"
+        if self._metadata.get(f"{self.architecture}.pooling_type") in {1, 2, 3}:
+            return "computes embeddings"
+        if self._metadata.get(f"{self.architecture}.pooling_type") == _RANKING:
+            return "ranks texts"
+        if self.architecture in _DIFFUSION:
+            return "writes by diffusion, which llama-completion and llama-server cannot do"
+        if self.architecture in _DRAFTS:
+            return "only drafts for another model"
+        return ""
+
+    def _check_kind(self) -> None:
+        kind = self.word("general.type")
+        if self.architecture == "clip" or kind in _KINDS:
+            what = _KINDS.get(kind, _KINDS["mmproj"])
+            raise DataError(
+                f"{self._path}: this GGUF file is not a language model: it is {what}.",
+                "Give the model itself; armload runs its text part alone.",
+            )
+
+    def _check_layers(self) -> None:
+        """Refuse what llama.cpp refuses when it looks for each layer's tensors."""
+        found = {int(match[1]) for name in self._tensors if (match := _BLOCK.search(name))}
+        # Layers for multi-token prediction may lie in a file of their own.
+        least = self.layers - min(self.number("nextn_predict_layers", 0), self.layers)
+        most = max(self.layers, self.number("decoder_block_count", 0))
+        count = len(found)
+        if count < least or max(found, default=0) >= most:
+            raise DataError(
+                f"{self._path}: {self.architecture}.block_count is {self.layers}, but the file has "
+                f"tensors of {count} layer{'' if count == 1 else 's'}.",
+                "The file is damaged. Download, copy or convert it again.",
+            )
+
+    def _check_heads(self) -> None:
+        has_attention = any(_ATTENTION.search(name) for name in self._tensors)
+        if has_attention and not self._most("attention.head_count"):
+            raise DataError(
+                f"{self._path}: {self.architecture}.attention.head_count is 0, but the file has "
+                "tensors of attention.",
+                "The file is damaged. Download, copy or convert it again.",
+            )
+
     def _check_experts(self) -> None:
         """Refuse what llama.cpp asserts of experts (``load_hparams`` in ``llama-model.cpp``)."""
-        experts, used = self.number("expert_count", 0), self._most("expert_used_count")
+        experts, used = self._most("expert_count"), self._most("expert_used_count")
+        for name, tensor in self._tensors.items():
+            if _EXPERTS.search(name) and len(tensor.shape) == 3 and tensor.shape[2] != experts:
+                raise DataError(
+                    f"{self._path}: {self.architecture}.expert_count is {experts}, but {name!a} "
+                    f"has {tensor.shape[-1]} experts.",
+                    "The file is damaged. Download, copy or convert it again.",
+                )
         if self.architecture in _IGNORES_ONE_EXPERT and experts <= 1:
             return
         if used > experts or (experts and not used):

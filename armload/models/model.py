@@ -8,14 +8,19 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
-from armload.models.header import Header, check_whole, read_header
+from armload.models.header import (
+    MAGIC,
+    Header,
+    check_whole,
+    read_header,
+)
 
 
 class ModelPart(Value):
@@ -49,6 +54,7 @@ class Model(Value):
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
         experts: of a mixture of experts, in each layer; else 0.
         layers_without_attention: of a recurrent or hybrid model; else 0.
+        purpose: what it does instead of generating text; empty where it generates.
     """
 
     path: Path
@@ -65,6 +71,7 @@ class Model(Value):
     activation_bytes_per_token: int = 0
     experts: int = 0
     layers_without_attention: int = 0
+    purpose: str = ""
     parts: tuple[ModelPart, ...] = ()
 
     @property
@@ -79,6 +86,20 @@ class Model(Value):
         if not missing:
             return ""
         return f"it is recurrent or hybrid ({missing} of {self.layers} layers without attention)"
+
+
+def check_generates(model: Model) -> None:
+    """Check that a model can do what armload measures.
+
+    Raises:
+        DataError: it does something else than generating text.
+    """
+    if model.purpose:
+        raise DataError(
+            f"{model.path}: this model ({model.architecture}) does not generate text: it "
+            f"{model.purpose}.",
+            "Give a model that generates text.",
+        )
 
 
 BLOCK_BYTES = 4 << 20
@@ -166,6 +187,27 @@ def part_names(name: str) -> tuple[str, ...]:
     return tuple(f"{stem}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1))
 
 
+def is_split(name: str) -> bool:
+    """Say whether a name is that of one of several files of a model."""
+    return _NAME.fullmatch(name) is not None
+
+
+_PIECE = re.compile(r"(?P<whole>.+\.gguf)(?:\.part\d+of(?P<count>\d+)|-split-[a-z]+)")
+
+
+def cut_piece(name: str) -> str:
+    """Return what joins the pieces of a file that was cut; empty where a name is of no piece."""
+    match = _PIECE.fullmatch(name)
+    if match is None:
+        return ""
+    whole = PurePath(match["whole"]).name
+    pieces = [f"{whole}-split-*"]
+    if match["count"]:
+        count = int(match["count"])
+        pieces = [f"{whole}.part{number}of{count}" for number in range(1, count + 1)]
+    return f"cat {' '.join(pieces)} > {whole}"
+
+
 def read_headers(path: Path, *, need_weights: bool = True) -> tuple[Header, tuple[Path, ...]]:
     """Read the header of a model, and of all its parts if it has several.
 
@@ -181,7 +223,13 @@ def read_headers(path: Path, *, need_weights: bool = True) -> tuple[Header, tupl
             first one.
         OSError: a file cannot be read.
     """
+    if piece := cut_piece(path.name):
+        raise DataError(
+            f"{path}: this is a piece of a GGUF file that was cut.",
+            f"Join all pieces, and give the result: {piece}",
+        )
     first = read_header(path)
+    _refuse_joined(path, first)
     parts = _parts(path, first)
     if not parts:
         return first, ()
@@ -198,6 +246,21 @@ def read_headers(path: Path, *, need_weights: bool = True) -> tuple[Header, tupl
     metadata = {key: value for key, value in first.metadata.items() if not key.startswith(_KEYS)}
     whole = replace(first, metadata=metadata, tensors=tuple(tensors), file_bytes=before_bytes)
     return whole, parts
+
+
+def _refuse_joined(path: Path, header: Header) -> None:
+    """Refuse several GGUF files one after the other: only ``llama-gguf-split`` joins those."""
+    if header.file_bytes < header.end_bytes + len(MAGIC):
+        return
+    with path.open("rb") as file:
+        file.seek(header.end_bytes)
+        if file.read(len(MAGIC)) == MAGIC:
+            raise DataError(
+                f"{path}: this file is several parts of a model that were joined with cat, of "
+                "which llama.cpp reads only the first.",
+                "Give the first part as it was downloaded, with the others beside it, or join "
+                "them with `llama-gguf-split --merge FIRST OUTPUT`.",
+            )
 
 
 def _parts(path: Path, header: Header) -> tuple[Path, ...]:

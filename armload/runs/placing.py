@@ -13,6 +13,7 @@ from armload.core.values import Value, format_bytes
 from armload.deploy.deployment import check_fit, deploy
 from armload.deploy.layout import Layout
 from armload.engines.completion import PROGRAM
+from armload.engines.llama_cpp import check_architecture
 from armload.engines.model_program import program_and_model
 from armload.models.model import Model
 from armload.runs.request import Request
@@ -44,6 +45,7 @@ def put_in_place(request: Request, model: Model, progress: Progress, *, verify: 
     """
     with session(request, (PROGRAM,), progress) as where, leased_board(where, progress):
         connection, binary = where.connection, where.binaries[PROGRAM]
+        check_architecture(binary, model)
         done = place(connection.host, connection.board, where.found, binary, model, progress)
         if not verify:
             return done

@@ -1,251 +1,405 @@
-"""Models and data sets from the hub, fetched from a local server that answers as the hub does."""
+"""Models and data sets from both hubs, fetched from a local server that answers as they do."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from armload.core.progress import Silent
+from armload.core.errors import ArmloadError, ConnectError, DataError, TransferError, UsageError
+from armload.core.progress import ProgressStep, Silent
 from armload.models.gguf import read_model, read_outline
+from armload.models.hub import NoSuchModelError, fetch, fetch_data, fetch_header
 from armload.models.shape import load_shape
-from armload.models.synth import DEMO_SHAPE, header_like, synthesise
+from armload.models.synth import header_like, synthesise
+from tests.hubs import COMMIT, SMALL_BYTES, TOKEN, HubStandIn
 from tests.split import in_two_parts
 
-CONTENT = b"GGUF" + bytes(range(256)) * 1024
-LARGE_BYTES = 8_000_000_000
-REPOSITORY = "/armload/tiny/resolve/main/"
-DATA_FILE = "/datasets/armload/tiny/resolve/main/data/test.jsonl"
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-needs_extra = pytest.mark.skipif(
-    importlib.util.find_spec("huggingface_hub") is None,
-    reason="the extra `hub` is not installed",
-)
+TINY = load_shape("stories260k").model_copy(update={"feed_forward": 192})
+REPO = "armload/tiny-GGUF"
+HUBS = ("hf:", "ms:")
 
 
-class _Hub(BaseHTTPRequestHandler):
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
-
-    def do_GET(self) -> None:
-        self._answer(with_body=True)
-
-    def _answer(self, *, with_body: bool) -> None:
-        if self.path == f"{REPOSITORY}q/large.gguf":
-            self._answer_large(with_body=with_body)
-            return
-        content = cast("_Server", self.server).files.get(self.path)
-        if content is None:
-            known = self.path.startswith(REPOSITORY)
-            self.send_response(404)
-            self.send_header("X-Error-Code", "EntryNotFound" if known else "RepoNotFound")
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(200)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if with_body:
-            self.wfile.write(content)
-
-    def _answer_large(self, *, with_body: bool) -> None:
-        server = cast("_Server", self.server)
-        self.send_response(200)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", '"large"')
-        self.send_header("Content-Length", str(LARGE_BYTES))
-        self.end_headers()
-        with suppress(ConnectionError):
-            for part in (server.header, *[bytes(1 << 20)] * 7000) if with_body else ():
-                self.wfile.write(part)
-                server.sent_bytes += len(part)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base's name
-        pass
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("models") / "model.gguf"
+    synthesise(TINY, path, quantisation="Q8_0", seed=1, progress=Silent())
+    content = path.read_bytes()
+    assert len(content) > SMALL_BYTES
+    return content
 
 
-class _Server(ThreadingHTTPServer):
-    header = b""
-    sent_bytes = 0
+@pytest.fixture
+def hub(model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStandIn]:
+    for name in os.environ:
+        if name.startswith(("HF_", "HUGGING", "MODELSCOPE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("armload.core.download._FIRST_PAUSE_S", 0.01)
+    with HubStandIn().running() as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.address)
+        monkeypatch.setenv("MODELSCOPE_ENDPOINT", running.address)
+        running.repositories[REPO] = {
+            "README.md": b"tiny",
+            "q/tiny-Q4_K_M.gguf": model,
+            "q/tiny-Q8_0.gguf": model,
+            "mmproj-Q4_K_M.gguf": model,
+        }
+        yield running
+
+
+class _Recorder:
+    """Remembers what was shown."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Hub)
-        self.files = {f"{REPOSITORY}q/model.gguf": CONTENT, DATA_FILE: CONTENT}
+        self.lines: list[str] = []
+        self.bytes: list[float] = []
 
-
-@pytest.fixture
-def hub() -> Iterator[_Server]:
-    with _Server() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def endpoint(hub: _Server) -> str:
-    return f"http://127.0.0.1:{hub.server_port}"
-
-
-PROGRAM = """
-import json, sys
-from contextlib import contextmanager
-from armload.core.errors import ArmloadError
-from armload.models.hub import fetch, fetch_data, fetch_header
-
-seen = []
-
-class Step:
-    def update(self, completed, *, total=None, note=""):
-        seen.append(completed)
-
-class Recorder:
     @contextmanager
-    def step(self, label, *, total=None, unit=""):
-        yield Step()
-    def say(self, text):
-        pass
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
+        yield self
 
-try:
-    get = {"header": fetch_header, "data": fetch_data}.get(sys.argv[-1], fetch)
-    print(json.dumps({"path": str(get(sys.argv[1], Recorder())), "seen": seen}))
-except ArmloadError as error:
-    print(json.dumps({"kind": type(error).__name__, "message": error.message}))
-"""
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        self.bytes.append(completed)
 
-
-def _fetch(
-    reference: str,
-    home: Path,
-    *,
-    before: Sequence[str] = (),
-    after: Sequence[str] = (),
-    **environment: str,
-) -> dict[str, object]:
-    """Fetch in a process of its own: the hub library reads its settings when it is imported."""
-    completed = subprocess.run(
-        [*before, sys.executable, "-c", PROGRAM, reference, *after],
-        env={**os.environ, "HF_HOME": str(home), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert "Retry" not in completed.stderr
-    answer: dict[str, object] = json.loads(completed.stdout)
-    return answer
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
 
-@needs_extra
-def test_a_file_arrives_whole_and_its_progress_is_seen(endpoint: str, tmp_path: Path) -> None:
-    answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_ENDPOINT=endpoint)
-    assert Path(str(answer["path"])).read_bytes() == CONTENT
-    seen = answer["seen"]
-    assert isinstance(seen, list)
-    assert seen[-1] == len(CONTENT)
+def _kept_parts(tmp_path: Path) -> list[Path]:
+    return [each for each in tmp_path.rglob("*.part") if each.is_file()]
 
 
-@needs_extra
-def test_a_file_of_a_data_set_arrives_whole(endpoint: str, tmp_path: Path) -> None:
-    reference = "hf:armload/tiny/data/test.jsonl"
-    answer = _fetch(reference, tmp_path, after=["data"], HF_ENDPOINT=endpoint)
-    assert Path(str(answer["path"])).read_bytes() == CONTENT
-    again = _fetch(reference, tmp_path, after=["data"], HF_HUB_OFFLINE="1")
-    assert again["path"] == answer["path"]
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize(
+    ("named", "file"),
+    [
+        ("", "tiny-Q4_K_M.gguf"),
+        (":q8_0", "tiny-Q8_0.gguf"),
+        ("/q/tiny-Q8_0.gguf", "tiny-Q8_0.gguf"),
+        ("@v2:Q8_0", "tiny-Q8_0.gguf"),
+    ],
+)
+def test_a_model_arrives_whole_under_its_name_and_its_progress_is_seen(
+    hub: HubStandIn, model: bytes, prefix: str, named: str, file: str
+) -> None:
+    seen = _Recorder()
+    path = fetch(f"{prefix}{REPO}{named}", seen)
+    assert path.name == file
+    assert path.read_bytes() == model
+    assert seen.bytes[-1] == len(model)
+    assert any(file in line for line in seen.lines)
+    hub.starts.clear()
+    assert fetch(f"{prefix}{REPO}{named}", Silent()) == path
+    assert hub.starts == []
 
 
-@needs_extra
-def test_a_fetched_file_needs_no_network_the_second_time(endpoint: str, tmp_path: Path) -> None:
-    first = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_ENDPOINT=endpoint)
-    again = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, HF_HUB_OFFLINE="1")
-    assert again["path"] == first["path"]
+@pytest.mark.parametrize("prefix", HUBS)
+def test_without_a_type_q8_0_stands_in_for_a_missing_q4_k_m_and_then_the_first(
+    hub: HubStandIn, prefix: str, model: bytes
+) -> None:
+    files = hub.repositories[REPO]
+    del files["q/tiny-Q4_K_M.gguf"]
+    files["a-IQ2_M.gguf"] = model
+    assert fetch(f"{prefix}{REPO}", Silent()).name == "tiny-Q8_0.gguf"
+    del files["q/tiny-Q8_0.gguf"]
+    assert fetch(f"{prefix}{REPO}", Silent()).name == "a-IQ2_M.gguf"
 
 
-@needs_extra
-def test_only_the_header_of_a_large_model_is_downloaded(
-    hub: _Server, endpoint: str, tmp_path: Path
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize("named", [":Q5_K_M", "/tiny-Q5.gguf"])
+def test_a_miss_lists_the_models_with_their_sizes(
+    hub: HubStandIn, prefix: str, named: str, model: bytes
+) -> None:
+    with pytest.raises(NoSuchModelError) as caught:
+        fetch(f"{prefix}{REPO}{named}", Silent())
+    assert [each.path for each in caught.value.models] == ["q/tiny-Q4_K_M.gguf", "q/tiny-Q8_0.gguf"]
+    assert caught.value.models[0].size_bytes == len(model)
+    assert "q/tiny-Q8_0.gguf (" in caught.value.remedy
+    assert "kB)" in caught.value.remedy or "MB)" in caught.value.remedy
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+def test_a_checkpoint_is_named_as_one(hub: HubStandIn, prefix: str) -> None:
+    hub.repositories[REPO] = {"config.json": b"{}", "model.safetensors": b"x"}
+    with pytest.raises(NoSuchModelError, match=f"model.convert {prefix}{REPO}"):
+        fetch(f"{prefix}{REPO}", Silent())
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+def test_pieces_that_need_cat_are_refused_before_they_are_downloaded(
+    hub: HubStandIn, prefix: str, model: bytes
+) -> None:
+    hub.repositories[REPO] = {f"big.gguf.part{number}of2": model for number in (1, 2)}
+    with pytest.raises(UsageError) as caught:
+        fetch(f"{prefix}{REPO}/big.gguf.part1of2", Silent())
+    assert "cat big.gguf.part1of2 big.gguf.part2of2 > big.gguf" in caught.value.remedy
+    with pytest.raises(NoSuchModelError, match="cat"):
+        fetch(f"{prefix}{REPO}", Silent())
+    assert hub.starts == []
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize("named", ["", ":Q8_0", "/q/parts-Q8_0-00001-of-00002.gguf"])
+def test_all_parts_of_a_model_in_several_files_arrive(
+    hub: HubStandIn, tmp_path: Path, prefix: str, named: str
+) -> None:
+    whole = tmp_path / "whole.gguf"
+    synthesise(TINY, whole, quantisation="Q8_0", seed=1, progress=Silent())
+    first = in_two_parts(whole, tmp_path)
+    parts = sorted(tmp_path.glob("parts-*.gguf"))
+    hub.repositories[REPO] = {
+        f"q/{part.name.replace('parts', 'parts-Q8_0')}": part.read_bytes() for part in parts
+    }
+    outlined, _ = read_outline(fetch_header(f"{prefix}{REPO}{named}", Silent()))
+    model = read_model(fetch(f"{prefix}{REPO}{named}", Silent()))
+    assert len(model.parts) == 2
+    assert model.sha256 == read_model(first).sha256
+    assert outlined.size_bytes == model.size_bytes
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+def test_only_the_header_of_a_large_model_is_downloaded_and_only_once(
+    hub: HubStandIn, tmp_path: Path, prefix: str
 ) -> None:
     header = tmp_path / "header.gguf"
     header_like(load_shape("llama-3.1-8b"), header, file_type="Q2_K")
-    hub.header = header.read_bytes()
-    around = {"HF_ENDPOINT": endpoint, "ARMLOAD_CACHE": str(tmp_path / "cache")}
-    reference = "hf:armload/tiny/q/large.gguf"
-    answer = _fetch(reference, tmp_path, after=["header"], **around)
-    model, _ = read_outline(Path(str(answer["path"])))
+    hub.repositories[REPO] = {"large-Q2_K.gguf": header.read_bytes() + bytes(64_000_000)}
+    path = fetch_header(f"{prefix}{REPO}:Q2_K", Silent())
+    model, _ = read_outline(path)
     assert model.size_bytes > 3_000_000_000
-    assert len(hub.header) < hub.sent_bytes < 64_000_000
-    sent_bytes = hub.sent_bytes
-    assert _fetch(reference, tmp_path, after=["header"], **around)["path"] == answer["path"]
-    assert hub.sent_bytes == sent_bytes
+    assert path.stat().st_size < 32_000_000
+    hub.starts.clear()
+    assert fetch_header(f"{prefix}{REPO}:Q2_K", Silent()) == path
+    assert hub.starts == []
 
 
-@needs_extra
-def test_all_parts_of_a_model_in_several_files_arrive(
-    hub: _Server, endpoint: str, tmp_path: Path
+@pytest.mark.parametrize("prefix", HUBS)
+def test_what_is_no_language_model_is_refused_by_its_header(
+    hub: HubStandIn, tmp_path: Path, prefix: str
 ) -> None:
-    whole = tmp_path / "whole.gguf"
-    synthesise(DEMO_SHAPE, whole, quantisation="Q8_0", seed=1, progress=Silent())
-    first = in_two_parts(whole, tmp_path)
-    parts = sorted(tmp_path.glob("parts-*.gguf"))
-    hub.files |= {f"{REPOSITORY}q/{part.name}": part.read_bytes() for part in parts}
-    reference = f"hf:armload/tiny/q/{first.name}"
-    around = {"HF_ENDPOINT": endpoint, "ARMLOAD_CACHE": str(tmp_path / "cache")}
-    answer = _fetch(reference, tmp_path, after=["header"], **around)
-    foreseen, _ = read_outline(Path(str(answer["path"])))
-    answer = _fetch(reference, tmp_path, **around)
-    model = read_model(Path(str(answer["path"])))
-    assert [part.path.name for part in model.parts] == [part.name for part in parts]
-    assert model.sha256 == read_model(first).sha256
-    assert foreseen.size_bytes == model.size_bytes
-    assert foreseen.bytes_per_token == model.bytes_per_token
+    hub.repositories[REPO] = {"large-Q4_K_M.gguf": b"PK" + bytes(8_000_000)}
+    with pytest.raises(DataError, match=f"{REPO}/large-Q4_K_M.gguf: this is not a GGUF file"):
+        fetch(f"{prefix}{REPO}", Silent())
+    assert list(tmp_path.rglob("blobs/*")) == []
 
 
-@needs_extra
+@pytest.mark.parametrize("prefix", HUBS)
+def test_a_dropped_connection_is_resumed_where_it_dropped(
+    hub: HubStandIn, model: bytes, prefix: str
+) -> None:
+    hub.faults = ["", "cut", "cut"]  # the first is the header
+    assert fetch(f"{prefix}{REPO}", Silent()).read_bytes() == model
+    of_header, first, second, third = hub.starts
+    assert of_header == first == 0
+    assert len(model) // 2 - (1 << 16) < second < third < len(model)
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize("fault", ["", "whole"])
+def test_an_interrupted_command_is_resumed_by_the_next(
+    hub: HubStandIn, model: bytes, prefix: str, tmp_path: Path, fault: str
+) -> None:
+    fetch_header(f"{prefix}{REPO}", Silent())
+    hub.faults = ["cut", *["html"] * 9]
+    with pytest.raises(ConnectError, match="web page"):
+        fetch(f"{prefix}{REPO}", Silent())
+    (begun,) = _kept_parts(tmp_path)
+    have = begun.stat().st_size
+    assert len(model) // 2 - (1 << 16) < have < len(model)
+    hub.faults = [fault]
+    assert fetch(f"{prefix}{REPO}", Silent()).read_bytes() == model
+    assert hub.starts[-1] == have
+    assert _kept_parts(tmp_path) == []
+
+
+@pytest.mark.parametrize("prefix", HUBS)
 @pytest.mark.parametrize(
-    ("reference", "part"),
+    ("fault", "kind", "said"),
     [
-        ("hf:armload/tiny/absent.gguf", "has no file absent.gguf"),
-        ("hf:armload/nothing/model.gguf", "has no repository armload/nothing"),
+        ("html", ConnectError, "answered with a web page instead of the file"),
+        ("short", TransferError, "bytes, and"),
+        ("damaged", TransferError, "has the checksum"),
+    ],
+)
+def test_what_is_not_the_file_is_refused_and_leaves_nothing(
+    hub: HubStandIn, prefix: str, fault: str, kind: type[ArmloadError], said: str, tmp_path: Path
+) -> None:
+    fetch_header(f"{prefix}{REPO}", Silent())
+    hub.faults = [fault]
+    with pytest.raises(kind, match=said) as caught:
+        fetch(f"{prefix}{REPO}", Silent())
+    assert f"{REPO}/q/tiny-Q4_K_M.gguf" in caught.value.message
+    assert caught.value.remedy
+    assert [each for each in tmp_path.rglob("blobs/*") if each.is_file()] == []
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+def test_a_busy_hub_is_asked_again_after_the_time_that_it_says(
+    hub: HubStandIn, prefix: str
+) -> None:
+    hub.busy, hub.retry_after = [429, 503], "0"
+    seen = _Recorder()
+    fetch_header(f"{prefix}{REPO}", seen)
+    assert sum("is busy: trying again in 0 s" in line for line in seen.lines) == 2
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+def test_a_hub_that_stays_busy_says_when_to_come_back(hub: HubStandIn, prefix: str) -> None:
+    hub.busy, hub.retry_after = [429], "3600"
+    with pytest.raises(ConnectError, match="refuses further requests for now") as caught:
+        fetch_header(f"{prefix}{REPO}", Silent())
+    assert "in 3600 s" in caught.value.remedy
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize("name", ["../../evil.gguf", "/etc/evil.gguf", "a/../b.gguf", "a\nb.gguf"])
+def test_a_file_name_that_leads_elsewhere_ends_the_download(
+    hub: HubStandIn, model: bytes, prefix: str, name: str, tmp_path: Path
+) -> None:
+    hub.repositories[REPO] = {name: model}
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DataError, match="is no name inside a repository"):
+        fetch(f"{prefix}{REPO}", Silent())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize("listing", [b"<html>", b"[]", b'{"siblings": 1, "Data": null}', b"{}"])
+def test_an_answer_that_is_no_list_is_named(hub: HubStandIn, prefix: str, listing: bytes) -> None:
+    hub.listing = listing
+    with pytest.raises(ConnectError, match="did not answer with a list of the files"):
+        fetch(f"{prefix}{REPO}", Silent())
+
+
+@pytest.mark.parametrize(
+    ("prefix", "variable"), [("hf:", "HF_TOKEN"), ("ms:", "MODELSCOPE_API_TOKEN")]
+)
+def test_a_gated_repository_needs_a_token_which_no_other_server_sees(
+    hub: HubStandIn, prefix: str, variable: str, monkeypatch: pytest.MonkeyPatch, model: bytes
+) -> None:
+    hub.gated.add(REPO)
+    with pytest.raises(UsageError, match=f"Access to {REPO} on .* is restricted") as caught:
+        fetch(f"{prefix}{REPO}", Silent())
+    assert variable in caught.value.remedy
+    monkeypatch.setenv(variable, TOKEN)
+    assert fetch(f"{prefix}{REPO}", Silent()).read_bytes() == model
+    assert hub.leaked == []
+
+
+def test_the_token_of_the_hubs_own_login_is_used(
+    hub: HubStandIn, model: bytes, tmp_path: Path
+) -> None:
+    hub.gated.add(REPO)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "token").write_text(f"{TOKEN}\n")
+    assert fetch(f"hf:{REPO}", Silent()).read_bytes() == model
+
+
+@pytest.mark.parametrize(
+    ("prefix", "variable"), [("hf:", "HF_TOKEN"), ("ms:", "MODELSCOPE_API_TOKEN")]
+)
+def test_a_token_that_cannot_be_one_is_not_shown(
+    hub: HubStandIn, prefix: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "secret\nX-Header: 1")
+    with pytest.raises(UsageError, match="The token for the hub") as caught:
+        fetch(f"{prefix}{REPO}", Silent())
+    assert "secret" not in str(caught.value)
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize("address", ["http://[", "ftp://mirror", "http://user:secret@["])
+def test_a_malformed_address_of_a_mirror_is_named(
+    hub: HubStandIn, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(ConnectError, match="address is malformed") as caught:
+        fetch(f"hf:{REPO}", Silent())
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize(
+    ("named", "part"),
+    [
+        ("armload/nothing", "no repository armload/nothing"),
+        (f"{REPO}@nowhere", "revision 'nowhere'"),
     ],
 )
 def test_what_the_hub_lacks_is_a_usage_error(
-    reference: str, part: str, endpoint: str, tmp_path: Path
+    hub: HubStandIn, prefix: str, named: str, part: str
 ) -> None:
-    answer = _fetch(reference, tmp_path, HF_ENDPOINT=endpoint)
-    assert answer["kind"] == "UsageError"
-    assert part in str(answer["message"])
+    with pytest.raises(UsageError, match=part):
+        fetch(f"{prefix}{named}", Silent())
 
 
-@needs_extra
-@pytest.mark.parametrize(
-    "environment",
-    [{"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}],
-    ids=["offline", "refused"],
-)
-def test_an_unreachable_hub_is_a_connect_error(environment: dict[str, str], tmp_path: Path) -> None:
-    answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, **environment)
-    assert answer["kind"] == "ConnectError"
-    assert "Cannot reach" in str(answer["message"])
+def test_a_model_that_the_hubs_own_library_downloaded_is_not_downloaded_again(
+    hub: HubStandIn, model: bytes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "home" / "hub" / "models--armload--tiny-GGUF"
+    place = folder / "snapshots" / COMMIT / "q" / "tiny-Q4_K_M.gguf"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(model)
+    assert fetch(f"hf:{REPO}", Silent()) == place
+    assert hub.starts == []
+
+
+def test_a_file_of_a_data_set_arrives_whole(hub: HubStandIn) -> None:
+    hub.repositories[REPO]["data/test.jsonl"] = bytes(SMALL_BYTES * 2)
+    path = fetch_data(f"hf:{REPO}/data/test.jsonl", Silent())
+    assert path.read_bytes() == bytes(SMALL_BYTES * 2)
+    with pytest.raises(UsageError, match=r"has no file absent\.jsonl"):
+        fetch_data(f"hf:{REPO}/absent.jsonl", Silent())
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+def test_a_downloaded_model_needs_no_network(
+    hub: HubStandIn, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fetch(f"{prefix}{REPO}", Silent())
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("MODELSCOPE_ENDPOINT", "http://127.0.0.1:9")
+    assert fetch(f"{prefix}{REPO}", Silent()) == path
+    with pytest.raises(ConnectError, match=r"Cannot reach 127\.0\.0\.1:9 .*[Cc]onnection refused"):
+        fetch(f"{prefix}{REPO}:Q8_0", Silent())
+
+
+def test_offline_means_that_nobody_is_asked(
+    hub: HubStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fetch(f"hf:{REPO}", Silent())
+    hub.asked.clear()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert fetch(f"hf:{REPO}", Silent()) == path
+    with pytest.raises(ConnectError, match="HF_HUB_OFFLINE"):
+        fetch("hf:armload/other", Silent())
+    assert hub.asked == []
 
 
 ON_A_FULL_DISK = 'mount -t tmpfs -o size=100k none "$HF_HOME" && exec "$@"'
+PROGRAM = """
+import json, sys
+from armload.core.errors import ArmloadError
+from armload.core.progress import Silent
+from armload.models.hub import fetch_data
+
+try:
+    fetch_data(sys.argv[1], Silent())
+except ArmloadError as error:
+    print(json.dumps({"kind": type(error).__name__, "message": error.message}))
+"""
 
 
 def _may_mount() -> bool:
@@ -255,12 +409,28 @@ def _may_mount() -> bool:
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
-@needs_extra
 @pytest.mark.skipif(not _may_mount(), reason="no disk of its own can be mounted for the test")
-def test_a_full_disk_is_named_and_not_taken_for_a_hub_out_of_reach(
-    endpoint: str, tmp_path: Path
+def test_a_full_disk_is_named_before_anything_is_downloaded(
+    hub: HubStandIn, tmp_path: Path
 ) -> None:
+    hub.repositories[REPO]["data.bin"] = bytes(300_000)
+    (tmp_path / "home").mkdir()
     mounted = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", ON_A_FULL_DISK, "-")
-    answer = _fetch("hf:armload/tiny/q/model.gguf", tmp_path, before=mounted, HF_ENDPOINT=endpoint)
+    done = subprocess.run(
+        [*mounted, sys.executable, "-c", PROGRAM, f"hf:{REPO}/data.bin"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    answer = json.loads(done.stdout)
     assert answer["kind"] == "DiskError"
-    assert f"{tmp_path}/hub: No space left on device" in str(answer["message"])
+    assert "300.0 kB must be downloaded" in answer["message"]
+    assert hub.starts == []
+
+
+def test_a_small_file_is_kept_under_gits_name_of_it(hub: HubStandIn) -> None:
+    content = b"tiny"
+    path = fetch_data(f"hf:{REPO}/README.md", Silent())
+    name = hashlib.sha1(b"blob 4\0" + content, usedforsecurity=False).hexdigest()
+    assert path.resolve().name == name

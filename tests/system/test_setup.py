@@ -21,7 +21,6 @@ backend-path = ["."]
 [project]
 name = "alone"
 version = "1"
-optional-dependencies = {hub = []}
 """
 _BACKEND = '''
 """Makes a wheel that holds nothing but its name."""

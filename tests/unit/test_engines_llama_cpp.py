@@ -18,7 +18,7 @@ from armload.engines.llama_cpp import (
     whole_plan,
 )
 from armload.engines.plan import Plan, cpu_mask, cpu_numbers
-from tests.unit.samples import model
+from tests.unit.samples import binary, model
 
 
 @pytest.fixture
@@ -128,14 +128,14 @@ def test_cores_are_written_as_the_kernel_writes_them() -> None:
     assert cpu_mask("4-7") == "f0"
 
 
-def test_a_model_whose_architecture_the_engine_lacks_is_refused(program: Path) -> None:
-    program.write_bytes(b"\0codellama\0")
-    check_architecture(program, model())
-    with pytest.raises(
-        UsageError, match=r"'mamba9', which this llama\.cpp's llama-completion"
-    ) as refused:
-        check_architecture(program, model().model_copy(update={"architecture": "mamba9"}))
+def test_a_model_whose_architecture_the_source_lacks_is_refused() -> None:
+    unknown = model().model_copy(update={"architecture": "mamba9"})
+    knows = binary().model_copy(update={"architectures": ("llama", "qwen2")})
+    check_architecture(knows, model())
+    with pytest.raises(UsageError, match=r"'mamba9', which llama-cpp-python 0\.3\.36") as refused:
+        check_architecture(knows, unknown)
     assert "--source" in refused.value.remedy
+    check_architecture(binary(), unknown)  # of that program's source nothing is recorded
 
 
 def test_a_prompt_beyond_a_command_line_is_refused_before_any_work() -> None:

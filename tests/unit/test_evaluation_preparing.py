@@ -10,9 +10,12 @@ import pytest
 from armload.cli.verbs.evaluation import EvalOptions, evaluate
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
+from armload.evaluation.data import load_questions
+from armload.evaluation.items import items_of
 from armload.evaluation.preparing import EvaluationRequest, PreparedEvaluation, prepare
 from armload.evaluation.record import EvaluationFolder
 from armload.models.find import model_called
+from tests.chat_models import with_chat_template
 
 MODEL = "word-problems:Q2_K"
 CHOICES = """\
@@ -73,3 +76,72 @@ def test_a_grader_of_choices_is_refused(workspace: Path) -> None:
     with pytest.raises(UsageError, match="compares choices, which need no grader"):
         prepared(task="choices.yaml", grader="boxed")
     assert prepared(task="choices.yaml").evaluated.evaluation.kind == "multiple-choice"
+
+
+TASK = """\
+kind: generate
+data: questions.jsonl
+fields: {question: question}
+expected: "{{ question }}"
+prompts: {plain: {system: Answer in one word., user: "{{ question }}"}}
+grader: number
+"""
+TAKES_SYSTEM = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}"
+REJECTS_SYSTEM = (
+    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}"
+    "{{ raise_exception('System role not supported') }}{% endif %}" + TAKES_SYSTEM
+)
+LEAVES_OUT = "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}"
+REJECTS_ALL = "{{ raise_exception('Use\nthe API') }}"
+NOT_FOR_JINJA = "{% generation %}" + TAKES_SYSTEM + "{% endgeneration %}"
+
+
+def asked_with_template(workspace: Path, template: str) -> tuple[PreparedEvaluation, list[str]]:
+    (workspace / "task.yaml").write_text(TASK)
+    (workspace / "questions.jsonl").write_text('{"question": "1"}\n{"question": "2"}\n')
+    model = model_called(MODEL, Silent()).path
+    path = with_chat_template(model, workspace / "chat.gguf", template)
+    lines: list[str] = []
+
+    class Told(Silent):
+        def say(self, text: str) -> None:
+            lines.append(text)
+
+    asked = EvaluationRequest(boards=("virtual",), task="task.yaml", models=(str(path),))
+    return prepare(asked, Told(), new=True), lines
+
+
+@pytest.mark.parametrize("template", [TAKES_SYSTEM, NOT_FOR_JINJA])
+def test_a_system_message_that_the_template_takes_stays_one(workspace: Path, template: str) -> None:
+    found, lines = asked_with_template(workspace, template)
+    (part,) = found.evaluated.evaluation.parts
+    assert not part.system_in_user
+    (item, _) = items_of(found.task, part, load_questions(found.task))
+    assert item["messages"] == [
+        {"role": "system", "content": "Answer in one word."},
+        {"role": "user", "content": "1"},
+    ]
+    assert not any("template" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [(REJECTS_SYSTEM, "System role not supported"), (LEAVES_OUT, "it leaves the text out")],
+)
+def test_a_system_message_that_the_template_rejects_is_put_into_the_users(
+    workspace: Path, template: str, why: str
+) -> None:
+    found, lines = asked_with_template(workspace, template)
+    (part,) = found.evaluated.evaluation.parts
+    assert part.system_in_user
+    (item, _) = items_of(found.task, part, load_questions(found.task))
+    assert item["messages"] == [{"role": "user", "content": "Answer in one word.\n1"}]
+    assert sum(f"rejects a system message ({why})" in line for line in lines) == 1
+
+
+def test_a_template_that_rejects_the_task_is_refused_before_anything_is_copied(
+    workspace: Path,
+) -> None:
+    with pytest.raises(UsageError, match=r"rejects the messages of task .*: Use the API\."):
+        asked_with_template(workspace, REJECTS_ALL)
+    assert not list(workspace.glob("evaluations/*"))

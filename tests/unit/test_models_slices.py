@@ -149,7 +149,10 @@ def unusual_model(path: Path, **changed: Any) -> Path:
     [
         ({"head_count_kv": 0}, "1 of 1 layers without attention"),
         ({"head_count_kv": [0]}, "1 of 1 layers without attention"),
-        ({"head_count": 0, "head_count_kv": 2}, "its layers have no heads"),
+        (
+            {"head_count": 0, "head_count_kv": 2, "tensor": "time_mix"},
+            "its layers have no (heads|matrices)",
+        ),
         ({"feed_forward_length": 0}, "its layers have no feed_forward"),
         ({"feed_forward_length": [0]}, "its layers have no feed_forward"),
         ({"feed_forward_length": 0, "experts": 4}, "its layers have no feed_forward"),

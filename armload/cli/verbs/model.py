@@ -25,7 +25,10 @@ class ConvertOptions(OutputOptions):
 
     checkpoint: Annotated[
         str,
-        Option("a folder with config.json and *.safetensors, or hf:ORG/REPO", is_argument=True),
+        Option(
+            "a folder with config.json and *.safetensors, or hf:ORG/REPO (ms: for ModelScope)",
+            is_argument=True,
+        ),
     ]
     to: Annotated[str, Option("gguf, or mnn", "FORMAT")] = "gguf"
     type: Annotated[
@@ -89,14 +92,14 @@ def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
         read_checkpoint,
     )
     from armload.conversion.checkpoints.converting import check_convertible
-    from armload.models.hub import PREFIX, fetch_checkpoint
+    from armload.models.hub import fetch_checkpoint, is_reference
 
     def check(folder: Path) -> None:
         check_convertible(folder, form, progress)
 
-    if reference.startswith(PREFIX):
+    if is_reference(reference):
         folder = fetch_checkpoint(reference, NEEDED_PATTERNS, check, progress)
-        return read_checkpoint(folder, reference.rpartition("/")[2])
+        return read_checkpoint(folder, reference.partition("@")[0].rpartition("/")[2])
     folder = Path(reference).expanduser()
     check(folder)
     return read_checkpoint(folder)

@@ -1,0 +1,295 @@
+"""Files over HTTP: whole, checked, and resumed where an earlier attempt ended, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armload.core.errors import ArmloadError, ConnectError, TransferError
+from armload.core.files import CHUNK_BYTES, sync_folder
+from armload.core.progress import Progress, ProgressStep
+from armload.core.values import Value
+
+if TYPE_CHECKING:
+    from requests import PreparedRequest, Response, Session
+
+CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10, 30
+LONGEST_WAIT_S = 60.0
+_PIECE_BYTES = 1 << 16  # of one that a dropped connection cuts short, nothing is kept
+_ATTEMPTS = 4
+_FIRST_PAUSE_S = 0.5
+_BUSY = (
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
+_SHA256_DIGITS = 64
+
+Refusal = Callable[["Response"], ArmloadError]
+"""Makes the error of an answer that is none of a file."""
+
+
+class Remote(Value):
+    """A file on a server.
+
+    Attributes:
+        url: where it is.
+        label: it, for people.
+        size_bytes: that it must have; none where nobody said.
+        digest: its SHA-256 (64 hexadecimal digits) or git's name of its content (40); else empty.
+        login: headers that prove who asks; a server that this one redirects to gets none of them.
+    """
+
+    url: str
+    label: str
+    size_bytes: int | None = None
+    digest: str = ""
+    login: Mapping[str, str] = {}
+
+    @property
+    def host(self) -> str:
+        """The server's name."""
+        return self.url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+
+
+def download(wanted: Remote, path: Path, progress: Progress, refusal: Refusal) -> None:
+    """Download a file to ``path``; what an earlier attempt left beside it is continued.
+
+    Raises:
+        ConnectError: the server does not answer, not with a file, or stops in the middle.
+        TransferError: length or checksum is wrong; nothing is left then.
+        ArmloadError: what ``refusal`` makes of an answer.
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    begun = path.with_name(f"{path.name}.part")
+    with progress.step(f"Downloading {wanted.label}", total=wanted.size_bytes, unit="B") as step:
+        _complete(wanted, begun, progress, step, refusal)
+    _check(wanted, begun)
+    begun.replace(path)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def opened(
+    wanted: Remote, progress: Progress, refusal: Refusal, *, start: int = 0
+) -> Iterator[Response]:
+    """Ask for a file from a byte on, and yield the answer before its body is read.
+
+    A server that does not answer, or is busy, is asked a few times.
+
+    Raises:
+        ConnectError: it does not answer, or not with a file.
+        ArmloadError: what ``refusal`` makes of an answer.
+    """
+    import requests
+
+    with requests.Session() as session, _answered(session, wanted, progress, start) as answer:
+        if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS or answer.status_code >= (
+            HTTPStatus.INTERNAL_SERVER_ERROR
+        ):
+            raise _busy(wanted, answer)
+        is_past_end = start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+        if not (answer.ok or is_past_end):
+            raise refusal(answer)
+        is_page = answer.headers.get("Content-Type", "").startswith("text/html")
+        if is_page and not wanted.url.endswith((".html", ".htm")):
+            raise ConnectError(
+                f"{wanted.label}: {wanted.host} answered with a web page instead of the file.",
+                "A proxy, a login page or a wrong address answers like that. Check the network "
+                "and the address of the server.",
+            )
+        yield answer
+
+
+def _answered(session: Session, wanted: Remote, progress: Progress, start: int) -> Response:
+    import requests
+
+    def login(request: PreparedRequest) -> PreparedRequest:
+        request.headers.update(wanted.login)
+        return request
+
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+    for attempt in range(1, _ATTEMPTS + 1):
+        pause_s = _FIRST_PAUSE_S * 2 ** (attempt - 1)
+        try:
+            answer = session.get(
+                wanted.url,
+                headers=headers,
+                auth=login,
+                stream=True,
+                timeout=(CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S),
+            )
+        except ValueError as error:  # also the base of what requests raises then
+            raise ConnectError(
+                f"{wanted.label}: the server's address is malformed: {wanted.host}.",
+                "Correct the address of the server or mirror.",
+            ) from error
+        except requests.ConnectionError as error:
+            if attempt == _ATTEMPTS or _is_final(error):
+                raise _unreachable(wanted, error) from error
+        except requests.RequestException as error:
+            raise _unreachable(wanted, error) from error
+        else:
+            wait_s = _retry_after_s(answer, pause_s)
+            if answer.status_code not in _BUSY or attempt == _ATTEMPTS or wait_s > LONGEST_WAIT_S:
+                return answer
+            answer.close()
+            progress.say(f"{wanted.host} is busy: trying again in {wait_s:.0f} s")
+            pause_s = wait_s
+        time.sleep(pause_s)
+    raise AssertionError(attempt)
+
+
+def _is_final(error: Exception) -> bool:
+    """Say whether no connection could be made at all: asking again is of no use."""
+    from requests import ConnectTimeout
+    from urllib3.exceptions import NewConnectionError
+
+    return isinstance(error, ConnectTimeout) or isinstance(
+        getattr(error.args[0] if error.args else None, "reason", None), NewConnectionError
+    )
+
+
+def _retry_after_s(answer: Response, default_s: float) -> float:
+    said = answer.headers.get("Retry-After", "").strip()
+    if said.isdecimal():
+        return float(said)
+    with suppress(ValueError, TypeError):
+        return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+    return default_s
+
+
+def _busy(wanted: Remote, answer: Response) -> ConnectError:
+    wait_s = _retry_after_s(answer, 0)
+    when = f"in {wait_s:.0f} s, as it asks" if wait_s else "later"
+    what = (
+        "refuses further requests for now"
+        if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
+        else "reports an error of its own"
+    )
+    return ConnectError(
+        f"{wanted.label}: {wanted.host} {what} (HTTP {answer.status_code}).",
+        f"Repeat the command {when}; a download continues where it stopped.",
+    )
+
+
+def _unreachable(wanted: Remote, error: BaseException) -> ConnectError:
+    return ConnectError(
+        f"Cannot reach {wanted.host} for {wanted.label}: {_reason(error)}.",
+        "Check the network and the address of the server, or download the file elsewhere and "
+        "give its path.",
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost cause, without the libraries' own words around it."""
+    while inner := getattr(error, "reason", None) or next(
+        (each for each in error.args if isinstance(each, BaseException)), None
+    ):
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    text = str(error).rpartition(">: ")[2] or type(error).__name__
+    return text.splitlines()[0].rstrip(".")
+
+
+def _complete(
+    wanted: Remote, begun: Path, progress: Progress, step: ProgressStep, refusal: Refusal
+) -> None:
+    from requests import RequestException
+
+    failures = 0
+    while True:
+        have = _bytes_of(begun)
+        if wanted.size_bytes is not None and have >= wanted.size_bytes:
+            return
+        try:
+            with opened(wanted, progress, refusal, start=have) as answer:
+                if have and not _continues(answer, have):
+                    begun.unlink()
+                    continue
+                _write(wanted, answer, begun, step)
+            return
+        except RequestException as error:
+            failures = 1 if _bytes_of(begun) > have else failures + 1
+            if failures == _ATTEMPTS:
+                raise ConnectError(
+                    f"{wanted.label}: the connection to {wanted.host} dropped after "
+                    f"{_bytes_of(begun)} bytes: {_reason(error)}.",
+                    "Repeat the command: the download continues where it stopped.",
+                ) from error
+            time.sleep(_FIRST_PAUSE_S * 2 ** (failures - 1))
+
+
+def _continues(answer: Response, have: int) -> bool:
+    """Say whether an answer to a request for the rest can be used."""
+    if answer.status_code == HTTPStatus.PARTIAL_CONTENT:
+        return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+    return answer.status_code == HTTPStatus.OK
+
+
+def _write(wanted: Remote, answer: Response, begun: Path, step: ProgressStep) -> None:
+    have = _bytes_of(begun) if answer.status_code == HTTPStatus.PARTIAL_CONTENT else 0
+    length = answer.headers.get("Content-Length", "")
+    total = have + int(length) if length.isdecimal() else None
+    if None not in (total, wanted.size_bytes) and total != wanted.size_bytes:
+        begun.unlink(missing_ok=True)
+        raise TransferError(
+            f"{wanted.label}: {wanted.host} sends a file of {total} bytes, and "
+            f"{wanted.size_bytes} were expected.",
+            "Repeat the command later; if a mirror or proxy is in use, try without it.",
+        )
+    with begun.open("ab" if have else "wb") as file:
+        for chunk in answer.iter_content(_PIECE_BYTES):
+            file.write(chunk)
+            have += len(chunk)
+            step.update(have, total=wanted.size_bytes or total)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _bytes_of(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _check(wanted: Remote, begun: Path) -> None:
+    size_bytes = _bytes_of(begun)
+    if wanted.size_bytes not in (None, size_bytes):
+        begun.unlink()
+        raise TransferError(
+            f"{wanted.label}: {size_bytes} bytes arrived, and {wanted.size_bytes} were expected.",
+            "They have been deleted. Repeat the command; if a mirror or proxy is in use, try "
+            "without it.",
+        )
+    if wanted.digest and (actual := _digest(begun, wanted.digest)) != wanted.digest:
+        begun.unlink()
+        raise TransferError(
+            f"{wanted.label}: what arrived has the checksum {actual}, and {wanted.digest} was "
+            "expected.",
+            "It was changed or damaged in transit and has been deleted. Repeat the command; if it "
+            f"happens again, do not use {wanted.host}.",
+        )
+
+
+def _digest(path: Path, like: str) -> str:
+    """Return a file's checksum, of the kind that ``like`` is."""
+    if len(like) == _SHA256_DIGITS:
+        digest = hashlib.sha256()
+    else:
+        digest = hashlib.sha1(usedforsecurity=False)
+        digest.update(f"blob {path.stat().st_size}\0".encode())
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

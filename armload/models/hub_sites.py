@@ -1,0 +1,388 @@
+"""The two hubs that models come from: where they keep files, and what their refusals mean."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import quote
+
+from armload.core.download import Refusal, Remote, opened
+from armload.core.errors import ArmloadError, ConnectError, DataError, UsageError
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import cache_folder
+
+if TYPE_CHECKING:
+    from requests import Response
+
+HubKind = Literal["model", "dataset"]
+"""Of a repository, as the hub calls it."""
+
+_TOKEN = re.compile(r"[!-:<-~]+")
+_DIGEST = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+class HubFile(Value):
+    """A file of a repository.
+
+    Attributes:
+        path: in the repository.
+        size_bytes: of it; none where the hub does not say.
+        digest: as in ``Remote``.
+    """
+
+    path: str
+    size_bytes: int | None
+    digest: str
+
+
+class Listing(Value):
+    """What a repository holds at a revision.
+
+    Attributes:
+        commit: names the content: 40 hexadecimal digits or more.
+        files: in the hub's order.
+    """
+
+    commit: str
+    files: tuple[HubFile, ...]
+
+
+class HubSite(Protocol):
+    """A hub of models."""
+
+    prefix: str
+    """What references begin with."""
+    name: str
+    """The hub's, for people."""
+    default_revision: str
+
+    @property
+    def cache(self) -> Path:
+        """The folder that downloads are kept in."""
+
+    @property
+    def cache_remedy(self) -> str:
+        """How to keep them elsewhere."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the hub must not be asked."""
+
+    def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
+        """Return where the list of a repository's files is."""
+
+    def read_listing(self, answer: Mapping[str, object]) -> Listing:
+        """Read that list.
+
+        Raises:
+            UsageError: the hub says that there is none.
+            LookupError, TypeError, ValueError, AttributeError: it is no list.
+        """
+
+    def file(self, repo: str, kind: HubKind, revision: str, file: HubFile) -> Remote:
+        """Return where a file is."""
+
+    def refused(self, answer: Response, repo: str, revision: str, path: str) -> ArmloadError:
+        """Return the error for what the hub answered instead of a list or a file."""
+
+
+class HuggingFace:
+    """https://huggingface.co or a mirror. API: https://huggingface.co/docs/hub/api."""
+
+    prefix = "hf:"
+    name = "the Hugging Face Hub"
+    default_revision = "main"
+
+    @property
+    def cache(self) -> Path:
+        """The folder that the hub's own library, and llama.cpp, keep downloads in too."""
+        for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+            if chosen := os.environ.get(variable):
+                return _expanded(chosen)
+        return _hugging_face_home() / "hub"
+
+    cache_remedy = "set HF_HUB_CACHE to another folder"
+
+    @property
+    def is_offline(self) -> bool:
+        """As the hub's own library has it."""
+        return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+
+    def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
+        """Return where facts and files of a repository are listed, with sizes and checksums."""
+        path = f"api/{kind}s/{repo}/revision/{quote(revision, safe='')}?blobs=true"
+        return self._remote(path, repo)
+
+    def read_listing(self, answer: Mapping[str, object]) -> Listing:
+        """Large files have a SHA-256 under ``lfs``, small ones git's ``blobId``."""
+        return Listing(
+            commit=_commit(answer["sha"]),
+            files=tuple(
+                HubFile(
+                    path=str(each["rfilename"]),
+                    size_bytes=_size(each.get("size")),
+                    digest=_large_file_digest(each) or _digest(each.get("blobId")),
+                )
+                for each in _entries(answer["siblings"])
+            ),
+        )
+
+    def file(self, repo: str, kind: HubKind, revision: str, file: HubFile) -> Remote:
+        """Return where a file is; the answer redirects to a content delivery network."""
+        folder = "datasets/" if kind == "dataset" else ""
+        path = f"{folder}{repo}/resolve/{quote(revision, safe='')}/{quote(file.path)}"
+        return self._remote(path, f"{repo}/{file.path}", file)
+
+    def refused(self, answer: Response, repo: str, revision: str, path: str) -> ArmloadError:
+        """Read ``X-Error-Code``; without a login, 401 also answers for what does not exist."""
+        code = answer.headers.get("X-Error-Code", "")
+        login = (
+            "replace the token: `hf auth login`, or HF_TOKEN"
+            if self._token()
+            else "log in with `hf auth login`, or set HF_TOKEN"
+        )
+        page = f"{self._endpoint()}/{repo}"
+        if code == "GatedRepo" or answer.status_code == HTTPStatus.FORBIDDEN:
+            return UsageError(
+                f"Access to {repo} on {self.name} is restricted.",
+                f"Accept its conditions at {page}, then {login}.",
+            )
+        if code == "RevisionNotFound":
+            return UsageError(
+                f"{repo} on {self.name} has no revision {revision!r}.",
+                f"Give a branch, tag or commit of {page}/commits/main.",
+            )
+        if code == "EntryNotFound":
+            return UsageError(
+                f"{repo} on {self.name} has no file {path}.", f"See the files at {page}/tree/main."
+            )
+        if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.NOT_FOUND}:
+            return UsageError(
+                f"There is no repository {repo} on {self.name}, or it is private.",
+                f"Check the spelling. For a private one, {login}.",
+            )
+        return _unexpected(answer, self.name, repo)
+
+    def _remote(self, path: str, label: str, file: HubFile | None = None) -> Remote:
+        token = self._token()
+        return Remote(
+            url=f"{self._endpoint()}/{path}",
+            label=label,
+            size_bytes=file.size_bytes if file else None,
+            digest=file.digest if file else "",
+            login=_login("Authorization", "Bearer ", token),
+        )
+
+    @staticmethod
+    def _endpoint() -> str:
+        return _address(os.environ.get("HF_ENDPOINT") or "huggingface.co")
+
+    @staticmethod
+    def _token() -> str:
+        for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            if token := os.environ.get(variable, "").strip():
+                return token
+        chosen = os.environ.get("HF_TOKEN_PATH")
+        path = _expanded(chosen) if chosen else _hugging_face_home() / "token"
+        with suppress(OSError, UnicodeDecodeError):
+            return path.read_text(encoding="utf-8").strip()
+        return ""
+
+
+class ModelScope:
+    """https://www.modelscope.cn; its API as its own library uses it (``modelscope/hub``)."""
+
+    prefix = "ms:"
+    name = "ModelScope"
+    default_revision = "master"
+    cache_remedy = "set ARMLOAD_CACHE to another folder"
+    is_offline = False
+
+    @property
+    def cache(self) -> Path:
+        """A folder of ours: the layout of the hub's own library has no place for revisions."""
+        return cache_folder() / "models" / "modelscope"
+
+    def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
+        """Return where a model's files are listed, with sizes and checksums."""
+        del kind
+        query = f"Revision={quote(revision, safe='')}&Recursive=true"
+        return self._remote(f"{repo}/repo/files?{query}", repo)
+
+    def read_listing(self, answer: Mapping[str, object]) -> Listing:
+        """The hub names no commit of the whole: the files' checksums do instead."""
+        if answer.get("Success") is False:
+            raise UsageError(
+                f"{self.name} refuses to list the files: {answer.get('Message') or 'no reason'}.",
+                "Check the spelling. For a private repository, set MODELSCOPE_API_TOKEN.",
+            )
+        data = answer["Data"]
+        if not isinstance(data, dict):
+            raise TypeError("Data")
+        files = tuple(
+            HubFile(
+                path=str(each["Path"]),
+                size_bytes=_size(each.get("Size")),
+                digest=_digest(each.get("Sha256")),
+            )
+            for each in _entries(data["Files"])
+            if each.get("Type") != "tree"
+        )
+        return Listing(commit=_named_by_content(files), files=files)
+
+    def file(self, repo: str, kind: HubKind, revision: str, file: HubFile) -> Remote:
+        """Return where a file is; the answer may redirect to a content delivery network."""
+        del kind
+        query = f"Revision={quote(revision, safe='')}&FilePath={quote(file.path, safe='')}"
+        return self._remote(f"{repo}/repo?{query}", f"{repo}/{file.path}", file)
+
+    def refused(self, answer: Response, repo: str, revision: str, path: str) -> ArmloadError:
+        """Read the status: the hub has no codes for what is missing."""
+        page = f"{self._endpoint()}/models/{repo}"
+        if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return UsageError(
+                f"Access to {repo} on {self.name} is restricted.",
+                f"Request access at {page}, then set MODELSCOPE_API_TOKEN.",
+            )
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            what = f"no file {path} in {repo}" if path else f"no repository {repo}"
+            return UsageError(
+                f"There is {what} on {self.name} at revision {revision!r}, or it is private.",
+                "Check the spelling. For a private one, set MODELSCOPE_API_TOKEN.",
+            )
+        return _unexpected(answer, self.name, repo)
+
+    def _remote(self, path: str, label: str, file: HubFile | None = None) -> Remote:
+        token = os.environ.get("MODELSCOPE_API_TOKEN", "").strip()
+        return Remote(
+            url=f"{self._endpoint()}/api/v1/models/{path}",
+            label=label,
+            size_bytes=file.size_bytes if file else None,
+            digest=file.digest if file else "",
+            login=_login("Cookie", "m_session_id=", token),
+        )
+
+    @staticmethod
+    def _endpoint() -> str:
+        chosen = os.environ.get("MODELSCOPE_ENDPOINT") or os.environ.get("MODELSCOPE_DOMAIN")
+        return _address(chosen or "www.modelscope.cn")
+
+
+SITES: tuple[HubSite, ...] = (HuggingFace(), ModelScope())
+
+
+def listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Progress) -> Listing:
+    """Ask a hub what a repository holds.
+
+    Raises:
+        UsageError: there is no such repository or revision, or no permission.
+        ConnectError: the hub cannot be reached, or answers with something else.
+        DataError: it lists a file whose name leads out of the repository.
+    """
+    where = site.listing(repo, kind, revision)
+    progress.say(f"Looking up {repo} on {site.name}")
+    from requests import RequestException
+
+    with opened(where, progress, refusal(site, repo, revision)) as answer:
+        try:
+            listing = site.read_listing(json.loads(answer.content))
+        except (LookupError, TypeError, ValueError, AttributeError, RequestException) as error:
+            raise ConnectError(
+                f"{where.host} did not answer with a list of the files of {repo}.",
+                "Check the address of the hub or mirror, and try again later.",
+            ) from error
+    for each in listing.files:
+        _check_name(each.path, site, repo)
+    return listing
+
+
+def refusal(site: HubSite, repo: str, revision: str, path: str = "") -> Refusal:
+    """Return what makes the hub's errors of its answers."""
+    return lambda answer: site.refused(answer, repo, revision, path)
+
+
+def _check_name(name: str, site: HubSite, repo: str) -> None:
+    path = PurePosixPath(name)
+    odd = not name or not name.isprintable() or "\\" in name or name != path.as_posix()
+    if odd or path.is_absolute() or ".." in path.parts:
+        raise DataError(
+            f"{site.prefix}{repo}: the hub lists a file called {name!r}, which is no name inside a "
+            "repository.",
+            "Nothing was downloaded. Do not use this repository or mirror.",
+        )
+
+
+def _entries(value: object) -> Iterator[Mapping[str, object]]:
+    if not isinstance(value, Sequence):
+        raise TypeError("files")
+    for each in value:
+        if not isinstance(each, Mapping):
+            raise TypeError("file")
+        yield each
+
+
+def _size(value: object) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _digest(value: object) -> str:
+    text = str(value or "").lower()
+    return text if _DIGEST.fullmatch(text) else ""
+
+
+def _large_file_digest(entry: Mapping[str, object]) -> str:
+    facts = entry.get("lfs")
+    return _digest(facts.get("sha256")) if isinstance(facts, Mapping) else ""
+
+
+def _commit(value: object) -> str:
+    if not (commit := _digest(value)):
+        raise ValueError("sha")
+    return commit
+
+
+def _named_by_content(files: Sequence[HubFile]) -> str:
+    lines = "".join(f"{each.path} {each.size_bytes} {each.digest}\n" for each in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _address(text: str) -> str:
+    return (text if "://" in text else f"https://{text}").rstrip("/")
+
+
+def _login(header: str, words: str, token: str) -> Mapping[str, str]:
+    if not token:
+        return {}
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(
+            "The token for the hub holds spaces or characters that no token has.",
+            "Set it again, without quotation marks or line breaks.",
+        )
+    return {header: words + token}
+
+
+def _hugging_face_home() -> Path:
+    if chosen := os.environ.get("HF_HOME"):
+        return _expanded(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return _expanded(base) / "huggingface"
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expandvars(path)).expanduser()
+
+
+def _unexpected(answer: Response, name: str, repo: str) -> ConnectError:
+    reason = f" {answer.reason}" if answer.reason else ""
+    return ConnectError(
+        f"{name[0].upper()}{name[1:]} answers HTTP {answer.status_code}{reason} for {repo}.",
+        "Try again later, or download the file elsewhere and give its path.",
+    )

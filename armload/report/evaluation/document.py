@@ -13,7 +13,7 @@ from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.logits.agreement import Agreement
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, Disagreement
-from armload.report.layout import Column, Prose, Rows, whole
+from armload.report.layout import Column, Prose, Table, whole
 
 
 class EvaluatedPoint(Value):
@@ -110,7 +110,7 @@ class EvaluationDocument(Value):
 
 def harness_view(found: HarnessResult) -> Group:
     """Lay out the metrics of each task, and where all samples are."""
-    table = Rows(
+    table = Table(
         Column(heading="task"),
         Column(heading="metric"),
         Column(heading="value", is_number=True),
@@ -152,7 +152,7 @@ class LogitsDocument(Value):
 def agreement_view(found: Agreement) -> Group:
     """Lay out the sums, and the prompts that differ most."""
     worst = sorted(found.prompts, key=lambda each: each.max_difference, reverse=True)[:MOST_SHOWN]
-    table = Rows(
+    table = Table(
         Column(heading="prompt", is_number=True),
         Column(heading="positions", is_number=True),
         Column(heading="close"),

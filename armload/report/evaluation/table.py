@@ -13,7 +13,7 @@ from armload.core.values import counted, percentage
 from armload.evaluation.results import AccuracyPoint, GradedAttempt, doubts_in
 from armload.report import formatting as words
 from armload.report.evaluation.series import BudgetSeries, EvaluationView
-from armload.report.layout import Column, Prose, Rows
+from armload.report.layout import Column, Prose, Table
 
 
 def percent(share: float) -> str:
@@ -97,10 +97,10 @@ def _out_of_context(points: Sequence[AccuracyPoint]) -> list[str]:
     return [sentence]
 
 
-def _table(series: BudgetSeries) -> Rows:
+def _table(series: BudgetSeries) -> Table:
     if series.points[0].budget is None:
         return _choices(series)
-    table = Rows(
+    table = Table(
         Column(heading="budget\ntokens", is_number=True),
         Column(heading="right", is_number=True),
         Column(heading="accuracy", is_number=True),
@@ -132,8 +132,8 @@ def _table(series: BudgetSeries) -> Rows:
     return table
 
 
-def _choices(series: BudgetSeries) -> Rows:
-    table = Rows(
+def _choices(series: BudgetSeries) -> Table:
+    table = Table(
         Column(heading="right", is_number=True),
         Column(heading="acc", is_number=True),
         Column(heading="95%\nsure", is_number=True),

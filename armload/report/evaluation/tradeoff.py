@@ -20,7 +20,7 @@ from armload.report.evaluation.deadlines import deadline_figure
 from armload.report.evaluation.series import way_heading
 from armload.report.evaluation.table import between, percent
 from armload.report.figures.figure import Figure
-from armload.report.layout import Column, Prose, Rows
+from armload.report.layout import Column, Prose, Table
 from armload.report.pages import render
 
 
@@ -59,8 +59,8 @@ def way_line(each: Tradeoff) -> str:
     return f"{way}: {questions}"
 
 
-def _table(each: Tradeoff) -> Rows:
-    table = Rows(
+def _table(each: Tradeoff) -> Table:
+    table = Table(
         Column(heading="model", below=""),
         Column(heading="budget\ntokens", is_number=True),
         Column(heading="mean\ntime", is_number=True),

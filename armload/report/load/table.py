@@ -13,7 +13,7 @@ from armload.analysis.load.quantiles import Distribution, Quantile
 from armload.analysis.wording.loads import why_slow
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
-from armload.report.layout import Column, Prose, Rows
+from armload.report.layout import Column, Prose, Table
 from armload.report.load.loaded import LoadView, words_of_failed
 
 _OFFERED_OTHERWISE_FROM = 0.25
@@ -63,10 +63,10 @@ def remarks(point: AssessedPoint) -> list[str]:
     return said
 
 
-def _table(points: Sequence[AssessedPoint]) -> Rows:
+def _table(points: Sequence[AssessedPoint]) -> Table:
     has_objectives = any(point.metrics.goodput for point in points)
     is_open = any(point.rate is not None for point in points)
-    table = Rows(
+    table = Table(
         Column(heading="rate" if is_open else "clients", is_number=True),
         Column(heading="ok", is_number=True),
         Column(heading="req/s", is_number=True),

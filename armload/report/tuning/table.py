@@ -7,7 +7,7 @@ from rich.text import Text
 
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.layout import Column, Prose, Rows
+from armload.report.layout import Column, Prose, Table
 from armload.report.tuning.told import TuningView
 from armload.report.tuning.trials import interval_words, ordered
 from armload.tuning.outcome_words import three_figures
@@ -17,7 +17,7 @@ MOST_ROWS = 10
 
 def settings_view(told: TuningView) -> Group:
     """Lay out the fastest settings that may win, and count the others."""
-    table = Rows(
+    table = Table(
         Column(heading="setting", is_prose=True),
         Column(heading=told.scale.unit, is_number=True),
         Column(heading="95% CI", is_number=True),
@@ -39,7 +39,7 @@ def settings_view(told: TuningView) -> Group:
             str(each.estimate.trials if each.estimate else 0),
             words.size(each.max_rss_bytes),
         )
-    lines: list[RenderableType] = [] if table.is_empty else [table]
+    lines: list[RenderableType] = [table] if table.rows else []
     if rest := _rest(told, len(able) - len(shown)):
         lines.append(Prose(rest, "dim"))
     return Group(*lines)

@@ -19,9 +19,10 @@ from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
 from armload.report.evaluation.document import EvaluatedPoint
-from armload.report.evaluation.page import write_page
+from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
+from armload.report.pages import render
 from armload.runs import store
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.findings import finding
@@ -74,7 +75,7 @@ def test_an_answer_that_the_context_ended_is_told_apart() -> None:
     assert EvaluatedPoint.of(points[3]).out_of_context == 1
     (said,) = notes(points)
     assert "context was full: 1 answer, such as that to question 1 after 7 of 10 tokens" in said
-    text = write_page(again, standing_of(points), "boxed").read_text()
+    text = render(evaluation_page(again, standing_of(points), "boxed"))
     assert said in text
     assert ", ended because the context was full</p>" in text
 
@@ -97,7 +98,7 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
     assert [EvaluatedPoint.of(point).ungraded for point in points] == [0, 0, 0, 1]
     (said,) = notes(points)
     assert f"could not judge 1 answer, for example the one to question 3: {reason}." in said
-    text = write_page(made, standing_of(points), "math_verify").read_text()
+    text = render(evaluation_page(made, standing_of(points), "math_verify"))
     assert said in text
     assert f"math_verify: wrong ({reason}), qwen: wrong (nothing found)" in text
 

@@ -19,8 +19,7 @@ from armload.report.cells import Cell, as_fast_as, boards_of, cells_of, fastest
 from armload.report.figures.distribution import distribution
 from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
-from armload.report.figures.memory import memory
-from armload.report.figures.memory_parts import memory_parts
+from armload.report.figures.memory import memory, memory_parts
 from armload.report.figures.models import models
 from armload.report.figures.over_time import over_time
 from armload.report.figures.storage_wait import storage_wait

@@ -18,7 +18,7 @@ from armload.report.cells import cells_of
 from armload.report.drawing import png
 from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
-from armload.report.figures.memory_parts import memory_parts
+from armload.report.figures.memory import memory_parts
 from armload.report.figures.over_time import token_chart
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.layout import Column, Details, Table

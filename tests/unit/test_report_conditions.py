@@ -17,8 +17,8 @@ from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
 from armload.report import formatting as words
 from armload.report.boards import probe_table
-from armload.report.page import run_page
 from armload.report.pages import render
+from armload.report.run_page import run_page
 from armload.report.table import run_table
 from tests.unit.runs import planned, quick_run
 from tests.unit.test_boards_probe import core, output

@@ -22,7 +22,7 @@ from armload.report.figures.over_time import (
     token_chart,
 )
 from armload.report.formatting import headline
-from armload.report.page import write_report
+from armload.report.run_page import write_report
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
 

@@ -16,8 +16,8 @@ from armload.deploy.lease import parse_claims
 from armload.engines.answers import parse_answers, read_answers
 from armload.engines.job import Job
 from armload.report.figures.over_time import token_rows
-from armload.report.page import run_page
 from armload.report.pages import render
+from armload.report.run_page import run_page
 from armload.report.table import list_table, run_table
 from armload.runs import store
 from armload.runs.assemble import assemble, read_job

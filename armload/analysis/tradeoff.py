@@ -139,7 +139,7 @@ class Crossover(Value):
         """Whether there is a crossover beyond chance."""
         return self.finding == "shown"
 
-    @computed_field  # type: ignore[prop-decorator]
+    @computed_field
     @property
     def finding(self) -> CrossoverFinding:
         """What the answers and their resamples show."""

@@ -101,7 +101,7 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
         RunError: the program did not end well; what it left is kept and shown all the same.
     """
     from armload.report.layout import whole
-    from armload.report.page import write_report
+    from armload.report.run_page import write_report
     from armload.report.table import run_table
 
     page, picture = write_report(run, folder)

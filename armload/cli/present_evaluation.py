@@ -34,10 +34,11 @@ from armload.report.evaluation.document import (
     harness_view,
     sentence,
 )
-from armload.report.evaluation.page import write_page
+from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import standing_of, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent
 from armload.report.layout import whole
+from armload.report.pages import write_page
 from armload.runs.request import Request
 
 
@@ -160,7 +161,7 @@ def _present_accuracy(
     differing: tuple[Disagreement, ...] = (),
 ) -> None:
     standing = standing_of(points)
-    page = write_page(evaluated, standing, grader)
+    page = write_page(evaluation_page(evaluated, standing, grader), evaluated.folder)
     if as_json:
         show_document(EvaluationDocument.of(evaluated, points, grader, differing))
         return

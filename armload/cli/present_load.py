@@ -16,8 +16,9 @@ from armload.core.values import counted
 from armload.engines.service_plan import ServiceSettings, ServingPlan
 from armload.report.layout import whole
 from armload.report.load.loaded import LoadDocument, loaded_of
-from armload.report.load.page import write_page
+from armload.report.load.page import load_page
 from armload.report.load.table import load_view
+from armload.report.pages import write_page
 from armload.runs.request import EngineSource, Request, Waiting
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
@@ -226,7 +227,7 @@ def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> N
         DataError: a record was modified.
     """
     loaded = loaded_of(kept)
-    page = write_page(loaded, kept.folder) if loaded.points else None
+    page = write_page(load_page(loaded), kept.folder) if loaded.points else None
     if as_json:
         show_document(LoadDocument.of(loaded))
         return

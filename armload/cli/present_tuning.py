@@ -15,7 +15,8 @@ from armload.core.options import MOST
 from armload.core.values import counted
 from armload.engines.plan import TUNED_REQUESTS
 from armload.report.layout import whole
-from armload.report.tuning.page import write_page
+from armload.report.pages import write_page
+from armload.report.tuning.page import tuning_page
 from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import told_of
 from armload.runs.request import Request
@@ -195,7 +196,7 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
         terminal.show(f"Faster, but violates a constraint: {words} ({cost}): {reason}")
     terminal.show(whole(f"plan    {result.plan}"))
     terminal.show(whole(f"tuning  {tuned.folder}"))
-    terminal.show(whole(f"page    {write_page(told, tuned)}"))
+    terminal.show(whole(f"page    {write_page(tuning_page(told, tuned.folder), tuned.folder)}"))
 
 
 def trial_line(wish: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field, PlainSerializer, computed_field
 
 from armload.analysis.accuracy import Accuracy, accuracy_of
 from armload.analysis.run import Run
@@ -97,14 +100,18 @@ class GradedAttempt(Value):
         return "" if self.is_thinking else self.text
 
 
+AsCount = PlainSerializer(len, return_type=int)
+"""In JSON only how many there are."""
+
+
 class AccuracyPoint(Value):
-    """What a model gets right in one way, within one budget.
+    """What a model gets right in one way, within one budget; as JSON, without its answers.
 
     Attributes:
         model, prompt, is_told, concludes: as in the evaluation's part.
         budget: tokens; none for choices.
         attempts: one for each answered question.
-        failed: why questions have no answer, by their ids.
+        failed: why questions have no answer, by their ids; in JSON, how many they are.
         accuracy: share of answers that are right, with Wilson's interval.
         normalised: for choices, the same by log-likelihood per character.
         boards: that answered.
@@ -116,41 +123,53 @@ class AccuracyPoint(Value):
     is_told: bool = False
     concludes: bool = False
     budget: int | None = None
-    attempts: tuple[GradedAttempt, ...]
-    failed: Mapping[str, str] = {}
+    attempts: tuple[GradedAttempt, ...] = Field(exclude=True)
+    failed: Annotated[Mapping[str, str], AsCount] = {}
     accuracy: Accuracy | None = None
     normalised: Accuracy | None = None
     boards: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
+    @computed_field
+    @property
+    def questions(self) -> int:
+        """How many are answered."""
+        return len(self.attempts)
+
+    @computed_field
     @property
     def correct(self) -> int:
         """How many are right."""
         return sum(each.is_correct for each in self.attempts)
 
+    @computed_field
     @property
-    def ungraded(self) -> tuple[GradedAttempt, ...]:
-        """Answers of which the grader made nothing; they count as wrong."""
+    def ungraded(self) -> Annotated[tuple[GradedAttempt, ...], AsCount]:
+        """Answers of which the grader made nothing; they count as wrong. In JSON, their number."""
         return tuple(each for each in self.attempts if each.failure)
 
+    @computed_field
     @property
-    def out_of_context(self) -> tuple[GradedAttempt, ...]:
-        """Answers that ended before the budget because the context was full."""
+    def out_of_context(self) -> Annotated[tuple[GradedAttempt, ...], AsCount]:
+        """Answers that the full context ended before the budget. In JSON, their number."""
         return tuple(each for each in self.attempts if each.is_out_of_context)
 
+    @computed_field
     @property
     def boxed_share(self) -> float:
         """Share of answers with a closed box."""
         return sum(each.is_boxed for each in self.attempts) / max(1, len(self.attempts))
 
+    @computed_field
     @property
     def mean_tokens(self) -> float:
-        """Of the answers."""
+        """Tokens of an answer."""
         return statistics.fmean(each.tokens for each in self.attempts) if self.attempts else 0.0
 
+    @computed_field
     @property
     def mean_s(self) -> float:
-        """Of the answers."""
+        """Seconds of an answer."""
         return statistics.fmean(each.seconds for each in self.attempts) if self.attempts else 0.0
 
 

@@ -11,12 +11,12 @@ from armload.build.binary import Binary, FeatureUse
 from armload.build.fit import Compatibility
 from armload.build.inspection import Inspection
 from armload.core.values import format_bytes
-from armload.report.layout import Column, Details, Rows, whole
+from armload.report.layout import Column, Details, Table, whole
 
 
-def binaries_table(binaries: Sequence[Binary]) -> Rows:
+def binaries_table(binaries: Sequence[Binary]) -> Table:
     """Lay out inspected programs, one a line."""
-    table = Rows(
+    table = Table(
         Column(heading="program"),
         Column(heading="target"),
         Column(heading="size", is_number=True),
@@ -56,7 +56,7 @@ class Inspected(Inspection):
 def inspection_table(inspection: Inspection, fits: Sequence[Compatibility]) -> Group:
     """Lay out what a program is, the CPU features that it uses, and where it runs."""
     features = _features(inspection.features)
-    between: list[RenderableType] = [] if features.is_empty else [features, Text("")]
+    between: list[RenderableType] = [features, Text("")] if features.rows else []
     return Group(_details(inspection), Text(""), *between, _fits(fits))
 
 
@@ -81,8 +81,8 @@ def _linked(inspection: Inspection) -> str:
     return f"dynamically: it needs {', '.join([*wanted, *inspection.needed])}"
 
 
-def _features(uses: Sequence[FeatureUse]) -> Rows:
-    table = Rows(
+def _features(uses: Sequence[FeatureUse]) -> Table:
+    table = Table(
         Column(heading="CPU feature"),
         Column(heading="uses", is_number=True),
         Column(heading="checked at\nrun time", is_number=True),
@@ -102,8 +102,8 @@ def _features(uses: Sequence[FeatureUse]) -> Rows:
     return table
 
 
-def _fits(fits: Sequence[Compatibility]) -> Rows:
-    table = Rows(
+def _fits(fits: Sequence[Compatibility]) -> Table:
+    table = Table(
         Column(heading="target"),
         Column(heading="the program"),
         Column(heading="why", is_prose=True, below=""),

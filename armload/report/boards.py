@@ -15,7 +15,7 @@ from armload.deploy.claims import Claim
 from armload.deploy.clean import BoardItem
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Rows, whole
+from armload.report.layout import Column, Details, Table, whole
 
 _BESIDE_OTHERS = ", while other programs were busy: may be too low"
 
@@ -40,9 +40,9 @@ class StoppedBoard(Value):
     was_up: bool
 
 
-def boards_table(boards: Sequence[Board]) -> Rows:
+def boards_table(boards: Sequence[Board]) -> Table:
     """Lay out what each board's file says."""
-    table = Rows(
+    table = Table(
         Column(heading="board"),
         Column(heading="target"),
         Column(heading="reached by", below=""),
@@ -66,9 +66,9 @@ def _reached_by(board: Board) -> str:
     return "QEMU machine"
 
 
-def contents_table(entries: Sequence[BoardItem]) -> Rows:
+def contents_table(entries: Sequence[BoardItem]) -> Table:
     """Lay out what takes room on a board."""
-    table = Rows(
+    table = Table(
         Column(heading="what"),
         Column(heading="size", is_number=True),
         Column(heading="state"),

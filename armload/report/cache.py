@@ -10,7 +10,7 @@ from rich.text import Text
 from armload.build.shelf import ShelvedBuild
 from armload.core.cache import CacheKind, Decision, Fate, items_of
 from armload.core.values import Value, format_bytes
-from armload.report.layout import Column, Rows
+from armload.report.layout import Column, Table
 
 _STYLES = {"finished": "green", "under way": "cyan", "unfinished": "yellow", "unreadable": "red"}
 
@@ -41,9 +41,9 @@ class CleanedCache(Value):
     items: tuple[CleanedItem, ...]
 
 
-def builds_table(builds: Sequence[ShelvedBuild]) -> Rows:
+def builds_table(builds: Sequence[ShelvedBuild]) -> Table:
     """Lay out builds, one a line."""
-    table = Rows(
+    table = Table(
         Column(heading="build"),
         Column(heading="target"),
         Column(heading="size", is_number=True),
@@ -71,9 +71,9 @@ def _programs_of(build: ShelvedBuild) -> str:
     return f"{programs} ({one.source}, {one.compiler})"
 
 
-def kinds_table(kinds: Sequence[CacheKind], chosen: Sequence[CacheKind]) -> Rows:
+def kinds_table(kinds: Sequence[CacheKind], chosen: Sequence[CacheKind]) -> Table:
     """Lay out the kinds of files in the cache, those to be freed in bold."""
-    table = Rows(
+    table = Table(
         Column(heading="kind"),
         Column(heading="size", is_number=True),
         Column(heading="contents", is_prose=True),

@@ -12,7 +12,7 @@ from armload.analysis.comparison_findings import Remark
 from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import percentage
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Prose, Rows
+from armload.report.layout import Column, Details, Prose, Table
 
 TIMES_FROM = 2.0
 """From this ratio on it is shown as a factor, below as a percentage."""
@@ -35,9 +35,9 @@ def span(low: float, high: float) -> str:
     return f"{change(low)} to {change(high)}"
 
 
-def figures_table(heading: str = "") -> Rows:
+def figures_table(heading: str = "") -> Table:
     """Return an empty table of what A and B take, of their ratio, and of what it says."""
-    return Rows(
+    return Table(
         Column(heading=heading),
         Column(heading="A"),
         Column(heading="B"),
@@ -166,7 +166,7 @@ def _side(side: Side) -> str:
     return f"{side.names[0]}{count}: {', '.join(known)}"
 
 
-def _figures(compared: Comparison) -> Rows:
+def _figures(compared: Comparison) -> Table:
     table = figures_table()
     for each in compared.measured:
         table.add(

@@ -26,12 +26,7 @@ class Failure(Value):
     @classmethod
     def of(cls, error: ArmloadError) -> Failure:
         """Describe an error."""
-        return cls(
-            kind=error.kind,
-            message=error.message,
-            remedy=error.remedy,
-            exit_status=error.exit_status,
-        )
+        return cls.model_validate(error, from_attributes=True)
 
 
 class FailedDocument(Value):

@@ -10,7 +10,7 @@ from armload.bench.fitting import Fit
 from armload.core.values import format_bytes
 from armload.engines.prediction import Prediction
 from armload.report.formatting import UNKNOWN
-from armload.report.layout import Column, Prose, Rows
+from armload.report.layout import Column, Prose, Table
 
 _STYLES = {
     "fits": "green",
@@ -34,8 +34,8 @@ def fit_view(fit: Fit) -> Group:
     return Group(*lines)
 
 
-def _times(fit: Fit) -> Rows:
-    table = Rows(
+def _times(fit: Fit) -> Table:
+    table = Table(
         Column(heading="model", below=""),
         Column(heading="verdict"),
         Column(heading="per token", is_number=True),
@@ -56,9 +56,9 @@ def _times(fit: Fit) -> Rows:
     return table
 
 
-def _memory(fit: Fit) -> Rows:
+def _memory(fit: Fit) -> Table:
     headings = ("weights", "KV cache", "program", "window", "reserve", "available")
-    table = Rows(
+    table = Table(
         Column(heading="memory of", below=""),
         *(Column(heading=heading, is_number=True) for heading in headings),
     )

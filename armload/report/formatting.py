@@ -109,6 +109,11 @@ def started(run: Run) -> str:
     return run.started_utc.replace("T", " ").replace("+00:00", " UTC")
 
 
+def minute(time_utc: str) -> str:
+    """Write a time to the minute: ``2026-11-21 02:15 UTC``."""
+    return f"{time_utc[:16].replace('T', ' ')} UTC"
+
+
 def model_name(run: Run) -> str:
     """Name the model, with its quantisation where that is known."""
     model = run.model

@@ -1,8 +1,8 @@
-"""How facts, rows and prose are laid out: for 80 columns first, and for any other width.
+"""What results are laid out as, tables, facts and prose, and their look on a terminal.
 
-Lines are broken between words only, and never inside a command. What is longer than a line, such
-as a path, runs over its edge, where the terminal itself breaks it: it is copied whole. A console
-that prints this must not crop.
+On a terminal they suit 80 columns first, and any other width. Lines are broken between words
+only, and never inside a command. What is longer than a line, such as a path, runs over its edge,
+where the terminal itself breaks it: it is copied whole. A console that prints this must not crop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from armload.core.values import visible
@@ -73,13 +73,13 @@ class Details:
     """Labels with their values beside them; beneath them where the terminal is narrow."""
 
     def __init__(self, rows: Iterable[tuple[str, Text | str]]) -> None:
-        self._rows = [(label, _text(value)) for label, value in rows]
+        self.rows = [(label, _text(value)) for label, value in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the lines."""
-        indent = max((cell_len(label) for label, _ in self._rows), default=0) + _GAP
+        indent = max((cell_len(label) for label, _ in self.rows), default=0) + _GAP
         is_beside = options.max_width - indent >= _NARROWEST_PROSE
-        for label, value in self._rows:
+        for label, value in self.rows:
             start = Text(label, style="dim")
             if is_beside:
                 start.pad_right(indent - cell_len(label))
@@ -97,50 +97,90 @@ class Column:
 
     Attributes:
         heading: may have several lines.
+        unit: stands beneath the heading.
         is_number: stands at the right edge.
         is_prose: may be broken between words.
-        below: where there is no room for it, it goes to a line of its own beneath the row, behind
-            these words; none: it stays.
+        below: where a terminal has no room for it, it goes to a line of its own beneath the row,
+            behind these words; none: it stays.
     """
 
     heading: str
+    unit: str = ""
     is_number: bool = False
     is_prose: bool = False
     below: str | None = None
 
 
-class Rows:
-    """A table as wide as it needs to be.
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What stands in a row and a column.
 
-    Where the terminal is too narrow for it, prose is broken, then what may go below a row goes
-    there, and at last every entry has a line of its own.
+    Attributes:
+        text: markup stays markup on a page.
+        number: that a page sorts it by; none where the text is sorted, or the figure is missing.
+        range: its interval in words, which a page shows beneath it.
+    """
+
+    text: Text | str
+    number: float | None = None
+    range: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        state: by which a page colours it, or filters it.
+        is_best: it is marked on a page.
+    """
+
+    entries: tuple[Entry, ...]
+    state: str = ""
+    is_best: bool = False
+
+
+class Table:
+    """A table, for a terminal and for a page.
+
+    It is as wide as it needs to be. Where a terminal is too narrow for it, prose is broken, then
+    what may go below a row goes there, and at last every entry has a line of its own.
     """
 
     def __init__(self, *columns: Column) -> None:
-        self._columns = columns
-        self._rows: list[list[Text]] = []
+        self.columns = columns
+        self.rows: list[Row] = []
+        self._texts: list[list[Text]] = []
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no row."""
-        return not self._rows
-
-    def add(self, *entries: Text | str) -> None:
+    def add(self, *entries: Entry | Text | str, state: str = "", is_best: bool = False) -> None:
         """Add a row, with an entry for each column."""
-        self._rows.append([_text(entry) for entry in entries])
+        full = [each if isinstance(each, Entry) else Entry(text=each) for each in entries]
+        self.rows.append(Row(entries=tuple(full), state=state, is_best=is_best))
+        self._texts.append([_text(each.text) for each in full])
+
+    def records(self) -> tuple[dict[str, float | str], ...]:
+        """Return the rows for programs: entries by the heading, numbers where they are some."""
+        headings = [column.heading for column in self.columns]
+        return tuple(
+            {
+                heading: str(entry.text) if entry.number is None else entry.number
+                for heading, entry in zip(headings, row.entries, strict=True)
+            }
+            for row in self.rows
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table, in the form that suits the width."""
-        every = range(len(self._columns))
-        beside = [number for number in every if self._columns[number].below is None]
+        every = range(len(self.columns))
+        beside = [number for number in every if self.columns[number].below is None]
         for numbers in (every, beside):
             widths = self._widths(numbers, options.max_width)
             if widths:
                 yield from self._side_by_side(numbers, widths, options.max_width)
                 return
-        headings = [" ".join(column.heading.split()) for column in self._columns]
-        for row in self._rows:
-            if row is not self._rows[0]:
+        headings = [" ".join(_heading(column).split()) for column in self.columns]
+        for row in self._texts:
+            if row is not self._texts[0]:
                 yield Text("")
             entries = [(each, text) for each, text in zip(headings, row, strict=True) if text]
             yield from (Prose(text) for heading, text in entries if not heading)
@@ -150,14 +190,14 @@ class Rows:
         self, numbers: Sequence[int], widths: Sequence[int], room: int
     ) -> RenderResult:
         yield self._grid(
-            numbers, widths, [Text(each.heading, style="dim") for each in self._columns]
+            numbers, widths, [Text(_heading(each), style="dim") for each in self.columns]
         )
-        below = [number for number in range(len(self._columns)) if number not in numbers]
-        for row in self._rows:
+        below = [number for number in range(len(self.columns)) if number not in numbers]
+        for row in self._texts:
             yield self._grid(numbers, widths, row)
             entries = [
                 Text.assemble(
-                    self._columns[number].below or "", row[number], no_wrap=row[number].no_wrap
+                    self.columns[number].below or "", row[number], no_wrap=row[number].no_wrap
                 )
                 for number in below
                 if row[number]
@@ -168,11 +208,11 @@ class Rows:
                 for line in wrapped(entry, room - _INDENT):
                     yield _line(Text.assemble(" " * _INDENT, line))
 
-    def _grid(self, numbers: Sequence[int], widths: Sequence[int], row: Sequence[Text]) -> Table:
-        grid = Table.grid(padding=(0, _GAP, 0, 0))
+    def _grid(self, numbers: Sequence[int], widths: Sequence[int], row: Sequence[Text]) -> Grid:
+        grid = Grid.grid(padding=(0, _GAP, 0, 0))
         cells = []
         for number, width in zip(numbers, widths, strict=True):
-            is_number = self._columns[number].is_number
+            is_number = self.columns[number].is_number
             grid.add_column(width=width, justify="right" if is_number else "left")
             cells.append(Text("\n").join(wrapped(row[number], width)))
         grid.add_row(*cells)
@@ -181,7 +221,7 @@ class Rows:
     def _widths(self, numbers: Sequence[int], room: int) -> list[int]:
         """Return the columns' widths; none where there is no room for them."""
         natural = {number: max(map(_width, self._entries(number))) for number in numbers}
-        prose = [number for number in numbers if self._columns[number].is_prose]
+        prose = [number for number in numbers if self.columns[number].is_prose]
         room -= _GAP * (len(numbers) - 1)
         room -= sum(width for number, width in natural.items() if number not in prose)
         # The widest gives way first.
@@ -203,7 +243,11 @@ class Rows:
         ]
 
     def _entries(self, number: int) -> list[Text]:
-        return [Text(self._columns[number].heading), *(row[number] for row in self._rows)]
+        return [Text(_heading(self.columns[number])), *(row[number] for row in self._texts)]
+
+
+def _heading(column: Column) -> str:
+    return "\n".join(filter(None, (column.heading, column.unit)))
 
 
 def _width(text: Text) -> int:

@@ -15,7 +15,7 @@ from armload.evaluation.logits.divergence import Divergence
 from armload.models.model_summary import ModelSummary, Section
 from armload.report import formatting as words
 from armload.report.formatting import UNKNOWN
-from armload.report.layout import Column, Details, Prose, Rows, whole
+from armload.report.layout import Column, Details, Prose, Table, whole
 
 
 def anatomy_table(anatomy: ModelSummary) -> Group:
@@ -25,7 +25,7 @@ def anatomy_table(anatomy: ModelSummary) -> Group:
 
 def _parts(anatomy: ModelSummary) -> Iterator[RenderableType]:
     tables = [_types(anatomy), _cache(anatomy), _sections(anatomy)]
-    shown: list[RenderableType] = [table for table in tables if not table.is_empty]
+    shown: list[RenderableType] = [table for table in tables if table.rows]
     for part in (*shown, *map(Prose, anatomy.notes)):
         yield Text("")
         yield part
@@ -63,13 +63,13 @@ def _heads(anatomy: ModelSummary) -> str:
     return f"{anatomy.heads}, {kv_heads} for keys and values"
 
 
-def _table(first: str, *numbers: str) -> Rows:
-    return Rows(
+def _table(first: str, *numbers: str) -> Table:
+    return Table(
         Column(heading=first), *(Column(heading=heading, is_number=True) for heading in numbers)
     )
 
 
-def _types(anatomy: ModelSummary) -> Rows:
+def _types(anatomy: ModelSummary) -> Table:
     table = _table("type", "tensors", "size", "share")
     for each in anatomy.types:
         table.add(
@@ -81,7 +81,7 @@ def _types(anatomy: ModelSummary) -> Rows:
     return table
 
 
-def _cache(anatomy: ModelSummary) -> Rows:
+def _cache(anatomy: ModelSummary) -> Table:
     table = _table("KV cache", "a token", f"{anatomy.context_length:,} tokens")
     for each in anatomy.cache:
         table.add(
@@ -92,7 +92,7 @@ def _cache(anatomy: ModelSummary) -> Rows:
     return table
 
 
-def _sections(anatomy: ModelSummary) -> Rows:
+def _sections(anatomy: ModelSummary) -> Table:
     table = _table("part", "tensors", "a layer", "size", "share")
     for each in anatomy.sections:
         table.add(
@@ -169,7 +169,7 @@ def quantised_view(found: QuantisedModels) -> Group:
     return Group(*lines)
 
 
-def _quantised_table(found: QuantisedModels) -> Rows:
+def _quantised_table(found: QuantisedModels) -> Table:
     columns = [
         Column(heading="type"),
         Column(heading="file", is_number=True),
@@ -183,7 +183,7 @@ def _quantised_table(found: QuantisedModels) -> Rows:
     if found.board:
         columns.append(Column(heading=f"per token on\n{found.board}", is_number=True))
         columns.append(Column(heading="verdict"))
-    table = Rows(*columns)
+    table = Table(*columns)
     for each in found.models:
         row = [
             format_bytes(each.size_bytes),

@@ -16,16 +16,35 @@ from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, as_fast_as, boards_of, cells_of, fastest
-from armload.report.figures.every import figures_of
+from armload.report.figures.distribution import distribution
 from armload.report.figures.figure import Figure
-from armload.report.pages import Report, check_report_folder, render, write_report
+from armload.report.figures.free_memory import free_memory
+from armload.report.figures.memory import memory, memory_parts
+from armload.report.figures.models import models
+from armload.report.figures.over_time import over_time
+from armload.report.figures.storage_wait import storage_wait
+from armload.report.figures.threads import threads
+from armload.report.layout import Details
+from armload.report.pages import (
+    Folded,
+    Items,
+    Notice,
+    Page,
+    Report,
+    Section,
+    check_report_folder,
+    figure_section,
+    html,
+    paragraphs,
+    results_section,
+    verdict,
+    write_report,
+)
 from armload.report.settings import subject
 from armload.report.speculation import gains
 
 MOST_NAMED = 3
 """More models than that are counted."""
-
-TEMPLATE_NAME = "runs.html.j2"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +67,9 @@ def write_runs_report(
     """
     check_report_folder(folder)
     cells = cells_of(runs)
-    figures = figures_of(cells)
     warm_ups = len({run.id for run in runs} - {run.id for cell in cells for run in cell.runs})
-    return write_report(
-        *(folder, figures, lambda: render_runs(cells, figures, warm_ups=warm_ups), progress),
-        headline=headline(cells),
-        table=cell_table(cells),
-    )
+    page = runs_page(cells, warm_ups=warm_ups)
+    return write_report(page, folder, cell_table(cells), progress)
 
 
 def new_folder(runs: Sequence[Run]) -> Path:
@@ -75,31 +90,69 @@ def new_folder(runs: Sequence[Run]) -> Path:
     return folder
 
 
-def render_runs(cells: Sequence[Cell], figures: Sequence[Figure], *, warm_ups: int = 0) -> str:
-    """Return the page of some cells with their figures; so many warm-ups were left out."""
+def runs_page(cells: Sequence[Cell], *, warm_ups: int = 0) -> Page:
+    """Return the page of some cells; so many warm-ups were left out."""
     runs = sorted((run for cell in cells for run in cell.runs), key=lambda run: run.started_utc)
     best = fastest(cells)
-    values = {
-        "version": __version__,
-        "headline": headline(cells),
-        "counted": counted(cells, warm_ups),
-        "rivals": rivals(cells),
-        "gains": gains({cell.label: cell for cell in cells}),
-        "boards": list(dict.fromkeys(words.board_line(run) for run in runs)),
-        "first": runs[0],
-        "last": runs[-1],
-        "all_valid": all(run.verdict.valid for run in runs),
-        "verdict": verdict(cells),
-        "limited": best.typical if best else None,
-        "limited_where": f"{best.label}: " if best and len(cells) > 1 else "",
-        "figures": figures,
-        "table": cell_table(cells),
-        "table_sentence": table_sentence(cells),
-        "doubts": doubts(cells),
-        "ran": _ran(runs),
-        "cells": cells,
-    }
-    return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
+    limited = best.typical if best else None
+    where = f"{best.label}: " if best and len(cells) > 1 else ""
+    times = dict.fromkeys(words.started(run) for run in (runs[0], runs[-1]))
+    found = doubts(cells)
+    sections = [
+        *map(figure_section, figures_of(cells)),
+        results_section("All results", table_sentence(cells), cell_table(cells)),
+    ]
+    if found:
+        said = (
+            html(
+                '<strong>{}</strong>: {} <strong>{}</strong> <span class="soft">{}</span>',
+                *(doubt.label, doubt.reasons, doubt.remedy, ", ".join(doubt.runs)),
+            )
+            for doubt in found
+        )
+        sections.append(
+            Section(title="Runs that are not valid", blocks=(Items(items=tuple(said)),))
+        )
+    ids = Details((cell.label, ", ".join(run.id for run in cell.runs)) for cell in cells)
+    ran = (Details(_ran(runs)), Folded(summary="The runs", blocks=(ids,)))
+    return Page(
+        headline=headline(cells),
+        header=(
+            *paragraphs(
+                *(rivals(cells), *gains({cell.label: cell for cell in cells})),
+                counted(cells, warm_ups),
+            ),
+            *paragraphs(*dict.fromkeys(words.board_line(run) for run in runs), style="soft"),
+            *paragraphs(" to ".join(times), style="soft"),
+            verdict(verdict_line(cells), is_valid=all(run.verdict.valid for run in runs)),
+        ),
+        lead=(
+            Notice(
+                lines=(f"{where}{limited.limit.sentence}",),
+                advice=words.advice(limited),
+                about=limited.limit.cause,
+            ),
+        )
+        if limited
+        else (),
+        sections=(*sections, Section(title="What ran", blocks=ran)),
+        version=__version__,
+    )
+
+
+def figures_of(cells: Sequence[Cell]) -> list[Figure]:
+    """Return the figures in the order in which a person reads them, results first."""
+    drawn = (
+        threads(cells, "decode"),
+        threads(cells, "prefill"),
+        models(cells),
+        over_time(cells),
+        storage_wait(cells),
+        distribution(cells),
+        memory_parts(cells) or memory(cells),
+        free_memory(cells),
+    )
+    return [figure for figure in drawn if figure]
 
 
 def headline(cells: Sequence[Cell]) -> str:
@@ -161,7 +214,7 @@ def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
     return f"{runs} run{'' if runs == 1 else 's'}{settings}{aside}: {named}"
 
 
-def verdict(cells: Sequence[Cell]) -> str:
+def verdict_line(cells: Sequence[Cell]) -> str:
     """Say how many runs are valid, and how the others are treated."""
     runs = sum(len(cell.runs) for cell in cells)
     valid = sum(len(cell.valid) for cell in cells)

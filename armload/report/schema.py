@@ -33,7 +33,7 @@ from armload.report.evaluation.document import EvaluationDocument, LogitsDocumen
 from armload.report.failure import DeployedBoard, FailedDocument, FetchedRuns
 from armload.report.load.loaded import LoadDocument
 from armload.report.models import QuantisedModels
-from armload.report.pages import WrittenReport
+from armload.report.pages import Report
 from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
 from armload.report.sweep import SweptCells
@@ -146,7 +146,7 @@ DOCUMENTS = (
         title="what boards serve",
         verbs=("serve.list",),
     ),
-    Schema(name="report", value=WrittenReport, title="a written report", verbs=("report",)),
+    Schema(name="report", value=Report, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
     Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),
     Schema(name="inspection", value=Inspected, title="an inspected program", verbs=("inspect",)),

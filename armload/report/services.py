@@ -10,7 +10,7 @@ from rich.text import Text
 
 from armload.core.values import Value, counted
 from armload.engines.service_plan import ServingPlan
-from armload.report.layout import Column, Details, Rows, whole
+from armload.report.layout import Column, Details, Table, whole
 from armload.serving.listing import RunningService
 from armload.serving.service import Service
 
@@ -89,7 +89,7 @@ def services_view(services: Sequence[RunningService], boards: Sequence[str]) -> 
         return (
             f"No services on {', '.join(boards)}. For other boards: armload serve.list --board a,b"
         )
-    table = Rows(
+    table = Table(
         *(
             Column(heading=each)
             for each in ("board", "model", "slots", "since (UTC)", "ends", "run")

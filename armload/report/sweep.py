@@ -16,7 +16,7 @@ from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest
-from armload.report.layout import Column, Rows
+from armload.report.layout import Column, Table
 from armload.report.multi_run import rivals
 from armload.report.settings import MODEL, NONE, REPACKED, Settings, choices_of, differing
 from armload.report.speculation import SpeculationOfCell, gains, speculation_of
@@ -141,12 +141,12 @@ def cell_results(
     ]
 
 
-def sweep_table(results: Sequence[CellResult]) -> Rows:
+def sweep_table(results: Sequence[CellResult]) -> Table:
     """Lay out a sweep, one cell a line, the fastest marked."""
     cells = [each.cell for each in results if each.cell is not None]
     guesses = {id(cell): its for cell in cells if (its := speculation_of(cell, cells))}
     guessing = ("tokens\nper pass", "drafts\naccepted") if guesses else ()
-    table = Rows(
+    table = Table(
         *(Column(heading=name, below="" if name == MODEL else None) for name in results[0].name),
         *(
             Column(heading=heading, is_number=True)

@@ -15,7 +15,7 @@ from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.engines.trace import Weights
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Prose, Rows, whole
+from armload.report.layout import Column, Details, Prose, Table, whole
 from armload.report.speculation import gain_lines, speculation_line
 
 
@@ -78,9 +78,9 @@ def run_table(run: Run) -> Group:
     return Group(_details(run), Text(""), _figures(run), Text(""), Prose(limit))
 
 
-def list_table(runs: Sequence[Run]) -> Rows:
+def list_table(runs: Sequence[Run]) -> Table:
     """Lay out several runs, one a line; a run is found again by the end of its id."""
-    table = Rows(
+    table = Table(
         Column(heading="id"),
         Column(heading="when (UTC)"),
         Column(heading="board", below=""),
@@ -138,7 +138,7 @@ def _details(run: Run) -> Details:
     return Details((label, value) for label, value in rows if value)
 
 
-def _figures(run: Run) -> Rows:
+def _figures(run: Run) -> Table:
     times = run.summary.token_s
     figures = (
         ("first\ntoken", words.seconds(run.summary.ttft_s)),
@@ -151,7 +151,7 @@ def _figures(run: Run) -> Rows:
         ("peak\nRSS", words.size(run.memory.max_rss_bytes if run.memory else None)),
         ("\nVMS", words.size(run.memory.max_vms_bytes if run.memory else None)),
     )
-    table = Rows(*(Column(heading=heading) for heading, _ in figures))
+    table = Table(*(Column(heading=heading) for heading, _ in figures))
     table.add(*(Text(value, style="bold") for _, value in figures))
     return table
 

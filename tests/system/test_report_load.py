@@ -9,7 +9,8 @@ from typing import Literal
 import pytest
 
 from armload.report.load.loaded import loaded_of
-from armload.report.load.page import write_page
+from armload.report.load.page import load_page
+from armload.report.pages import write_page
 from tests.system.browser import PROGRAM, Tab, assert_drawn, opened_browser
 from tests.unit.served_loads import keep, points
 from tests.unit.simulated_server import Simulated
@@ -22,7 +23,8 @@ FIGURES = ("latency", "goodput", "timeline", "parts", "distribution")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("loads") / "20261123T070822Z-load-kitchen-2303"
-    return write_page(loaded_of(keep(points(Simulated()), folder)), folder)
+    loaded = loaded_of(keep(points(Simulated()), folder))
+    return write_page(load_page(loaded), folder)
 
 
 @pytest.fixture

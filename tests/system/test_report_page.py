@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.run import Run
-from armload.report.page import write_report
+from armload.report.run_page import write_report
 from tests.system.browser import PROGRAM, Tab, opened_browser
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.streamed import streamed_run

@@ -108,10 +108,10 @@ import sys
 from pathlib import Path
 from armload.cli import terminal
 from armload.cli import progress
-from armload.report.layout import Column, Rows, whole
+from armload.report.layout import Column, Table, whole
 name = sys.argv[1]
 terminal.show(whole(f"x/{name}"))
-table = Rows(Column(heading=name))
+table = Table(Column(heading=name))
 terminal.show(table)
 terminal.show("word " * 99 + name)
 terminal.say(name)

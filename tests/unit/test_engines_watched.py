@@ -18,7 +18,7 @@ from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
 from armload.engines.watched.output import read_output
 from armload.engines.watched.read import read_watching
-from armload.report.page import write_report
+from armload.report.run_page import write_report
 from armload.report.table import list_table, run_table
 from armload.runs import store
 from tests.unit.runs import quick_run

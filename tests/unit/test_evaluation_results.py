@@ -18,10 +18,10 @@ from armload.evaluation.grading.every import GRADERS
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
-from armload.report.evaluation.document import EvaluatedPoint
-from armload.report.evaluation.page import write_page
+from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
+from armload.report.pages import render
 from armload.runs import store
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.findings import finding
@@ -71,12 +71,12 @@ def test_an_answer_that_the_context_ended_is_told_apart() -> None:
     points = points_of(again)
     assert [len(point.out_of_context) for point in points] == [0, 0, 0, 1]
     assert [point.attempts[0].stop for point in points[2:]] == ["budget", "context"]
-    assert EvaluatedPoint.of(points[3]).out_of_context == 1
+    assert points[3].model_dump()["out_of_context"] == 1
     (said,) = notes(points)
     assert (
         "context was full: 1 answer, for example the one to question 1 after 7 of 10 tokens" in said
     )
-    text = write_page(again, standing_of(points), "boxed").read_text()
+    text = render(evaluation_page(again, standing_of(points), "boxed"))
     assert said in text
     assert ", ended because the context was full</p>" in text
 
@@ -96,10 +96,10 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
     )
     made = evaluated(fails=False)
     points = points_of(made, "math_verify")
-    assert [EvaluatedPoint.of(point).ungraded for point in points] == [0, 0, 0, 1]
+    assert [point.model_dump()["ungraded"] for point in points] == [0, 0, 0, 1]
     (said,) = notes(points)
     assert f"1 answer could not be graded, for example the one to question 3: {reason}." in said
-    text = write_page(made, standing_of(points), "math_verify").read_text()
+    text = render(evaluation_page(made, standing_of(points), "math_verify"))
     assert said in text
     assert f"math_verify: wrong ({reason}), qwen: wrong (nothing found)" in text
 
@@ -128,7 +128,7 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
     assert [source.doubts for source in again.sources(1)] == [("Hot.",)]
     assert (again.sources(0), again.source("another")) == ([], None)
     assert points_of(again)[-1].doubts == ("Hot.",)
-    assert EvaluatedPoint.of(points_of(again)[-1]).doubts == ("Hot.",)
+    assert points_of(again)[-1].doubts == ("Hot.",)
 
 
 def test_answers_are_kept_once_and_in_the_order_of_the_questions() -> None:

@@ -16,12 +16,14 @@ from armload.evaluation.results import points_of
 from armload.evaluation.sides import TradeoffSide, find_sides
 from armload.evaluation.tradeoff import trade
 from armload.report.evaluation.figures import token_figure
-from armload.report.evaluation.page import write_page
+from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
 from armload.report.evaluation.tradeoff import tradeoff_view, write_tradeoff_page
+from armload.report.pages import render
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.findings import finding
+from tests.unit.pages import Page
 from tests.unit.runs import quick_run
 
 
@@ -176,7 +178,7 @@ def test_the_share_of_boxes_is_beside_each_accuracy(capsys: pytest.CaptureFixtur
     found = trade(*sides)
     shares = [point.boxed_share for point in by_budget(found[0].b)]
     assert shares == [0, 0.75]
-    assert "<th>boxed</th>" in write_tradeoff_page(sides, found).read_text()
+    assert "<span>boxed</span>" in write_tradeoff_page(sides, found).read_text()
     terminal.show(tradeoff_view(found))
     assert "75%" in capsys.readouterr().out
 
@@ -230,7 +232,7 @@ def test_times_of_an_invalid_run_are_called_so_and_the_answers_own_are_not_judge
 
 def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:
     made = evaluated(fails=False)
-    text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
+    text = render(evaluation_page(made, standing_of(points_of(made)), "boxed"))
     for words in ("Accuracy against time", "Accuracy against tokens", "What is 3 + 3?"):
         assert words in text
     assert "<h1>sums: 4 questions, 2 models</h1>" in text
@@ -244,7 +246,7 @@ def test_each_way_of_asking_has_its_own_figures_with_its_own_crossover() -> None
     assert [len(group.series) for group in standing.groups] == [2, 2, 2, 2]
     assert all(group.crossover for group in standing.groups)
     assert [line.label for line in standing.groups[3].series] == ["a", "b"]
-    text = write_page(made, standing, "boxed").read_text()
+    text = render(evaluation_page(made, standing, "boxed"))
     for prompt in ("steps", "prompt2", "prompt3", "prompt4"):
         way = f"Prompt {prompt}, not told the budget"
         assert f"<h2>Accuracy against time: {way}</h2>" in text
@@ -258,7 +260,7 @@ def test_ways_of_asking_one_model_are_drawn_together_however_many_there_are() ->
     assert [len(group.series) for group in standing.groups] == [7, 1]
     labels = {line.label for group in standing.groups for line in group.series}
     assert labels == {"prompt steps", *(f"prompt prompt{number}" for number in range(2, 9))}
-    text = write_page(made, standing, "boxed").read_text()
+    text = render(evaluation_page(made, standing, "boxed"))
     assert text.count("<h2>Accuracy against time</h2>") == 2
 
 
@@ -278,7 +280,7 @@ def test_a_figure_says_over_how_many_questions_each_line_is() -> None:
 
 def test_a_page_names_questions_without_an_answer() -> None:
     made = evaluated()
-    text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
+    text = render(evaluation_page(made, standing_of(points_of(made)), "boxed"))
     assert "1 question without an answer, such as question 4: the prompt is too long." in text
 
 
@@ -287,7 +289,7 @@ def test_graders_are_compared_on_the_page() -> None:
     (made.folder / "answers-1.jsonl").unlink()
     made = EvaluationFolder.read(made.folder)
     made.add(1, [answer("1", "It is \\boxed{2}"), answer("2", "It is 4."), answer("3", "It is 5.")])
-    text = write_page(made, standing_of(points_of(made)), "boxed").read_text()
+    text = render(evaluation_page(made, standing_of(points_of(made)), "boxed"))
     assert "graders disagree (1)" in text
     assert "boxed: wrong (nothing found), qwen: right (4), number: right (4)" in text
-    assert "<tr><td>number</td><td>4/4</td><td>0</td><td>2/3</td><td>1</td></tr>" in text
+    assert "number 4/4 0 2/3 1" in Page(text).shown

@@ -186,7 +186,7 @@ def entries(cells: list[Cell]) -> list[dict[str, str]]:
     table = cell_table(cells)
     headings = [column.heading for column in table.columns]
     return [
-        dict(zip(headings, [entry.text for entry in row.entries], strict=True))
+        dict(zip(headings, [str(entry.text) for entry in row.entries], strict=True))
         for row in table.rows
     ]
 

@@ -15,10 +15,10 @@ from armload.boards.conditions import ClusterState, Sensor
 from armload.boards.probe import parse_probe
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
-from armload.report import chart
 from armload.report import formatting as words
 from armload.report.boards import probe_table
-from armload.report.page import render_page
+from armload.report.pages import render
+from armload.report.run_page import run_page
 from armload.report.table import run_table
 from tests.unit.runs import planned, quick_run
 from tests.unit.test_boards_probe import core, output
@@ -86,7 +86,7 @@ def test_the_table_names_background_processes_and_what_was_set() -> None:
 
 def test_the_page_holds_all_conditions() -> None:
     run = disturbed()
-    page = render_page(run, chart.token_chart(run), ())
+    page = render(run_page(run))
     for part in (
         "f2fs",
         "soc 52 °C, gpu 49 °C",
@@ -103,7 +103,7 @@ def test_the_page_holds_all_conditions() -> None:
 
 def test_a_run_of_which_little_is_known_has_a_page_too() -> None:
     run = quick_run()
-    page = render_page(run, chart.token_chart(run), ())
+    page = render(run_page(run))
     assert "beside the run" not in page
     assert "165.0 MB/s<" in page
 
@@ -124,7 +124,7 @@ def test_a_run_whose_weights_were_not_repacked_says_why() -> None:
     assert "too little free memory" in words.setting_line(short)
     asked = planned(short, extra=("-nr",))
     assert words.setting_line(asked) == "weights not repacked"
-    assert "weights not repacked" in render_page(short, chart.token_chart(short), ())
+    assert "weights not repacked" in render(run_page(short))
 
 
 def test_runs_that_were_set_up_otherwise_are_another_way_of_doing_it() -> None:

@@ -9,16 +9,15 @@ import pytest
 
 from armload.analysis.run import Run
 from armload.report.cells import cells_of
-from armload.report.chart import CONTENDED, PROMPT, THROTTLED
 from armload.report.drawing import COLOURS, MOST_LINES, SHAPES
 from armload.report.figures.distribution import distribution
-from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure, thinned, wrapped
 from armload.report.figures.memory import memory
 from armload.report.figures.models import models
-from armload.report.figures.over_time import over_time
+from armload.report.figures.over_time import CONTENDED, PROMPT, THROTTLED, over_time
 from armload.report.figures.threads import NOT_VALID, threads
 from armload.report.formatting import seconds
+from armload.report.multi_run import figures_of
 from tests.unit.runs import failed_run, planned, quick_run, storage_run, weights_bytes
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
 

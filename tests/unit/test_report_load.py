@@ -9,10 +9,10 @@ import pytest
 
 from armload.core.errors import DataError, UsageError
 from armload.report.load.loaded import LoadDocument, LoadView, loaded_of
-from armload.report.load.page import figures_of, render_page, write_load_report
-from armload.report.load.parts import means
-from armload.report.load.table import remarks
-from armload.report.pages import Report
+from armload.report.load.page import load_page, write_load_report
+from armload.report.load.requests import means
+from armload.report.load.table import point_table, remarks
+from armload.report.pages import Report, render
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
@@ -48,11 +48,11 @@ def test_what_was_kept_is_what_was_recorded(loaded: LoadView) -> None:
 def test_every_figure_and_its_sentence_stand_on_the_page(report: Report) -> None:
     text = Page(report.page.read_text()).shown
     assert report.headline in text
-    names = [picture.figure.name for picture in report.pictures]
+    names = [picture.name for picture in report.figures]
     assert names == ["latency", "goodput", "timeline", "parts", "distribution"]
-    for picture in report.pictures:
-        assert picture.figure.title in text
-        assert picture.figure.sentence in text
+    for picture in report.figures:
+        assert picture.title in text
+        assert picture.sentence in text
         assert picture.png.read_bytes().startswith(b"\x89PNG")
 
 
@@ -67,19 +67,17 @@ def test_the_page_says_what_is_sustained_and_what_is_in_the_way(
     assert "limited by" in loaded.capacity.sentence
 
 
-def test_every_point_is_a_row_of_the_table(report: Report) -> None:
+def test_every_point_is_a_row_of_the_table(loaded: LoadView, report: Report) -> None:
     assert Page(report.page.read_text()).rows == 3
-    headings = [column.heading for column in report.table.columns]
+    headings = [column.heading for column in point_table(loaded).columns]
     assert len(set(headings)) == len(headings), "they are the keys of the JSON document"
-    (column,) = [each for each in report.table.columns if each.heading == "within SLO"]
-    place = report.table.columns.index(column)
-    shares = [row.entries[place].number for row in report.table.rows]
-    assert shares == sorted(shares, reverse=True)  # type: ignore[type-var]
+    shares = [float(row["within SLO"]) for row in report.table]
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_the_timeline_is_of_the_first_point_that_is_not_sustained(loaded: LoadView) -> None:
     assert loaded.telling.label == "1 request/s"
-    (timeline,) = [each for each in figures_of(loaded) if each.name == "timeline"]
+    (timeline,) = [each for each in load_page(loaded).figures if each.name == "timeline"]
     rows = timeline.specification["datasets"]["requests"]
     assert len({row["number"] for row in rows}) <= 120
     by_number: dict[int, list[dict[str, float]]] = {}
@@ -112,7 +110,7 @@ def test_its_json_holds_telemetry_causes_and_capacity(loaded: LoadView) -> None:
 
 def test_without_objectives_the_page_says_what_made_requests_slow(tmp_path: Path) -> None:
     loaded = loaded_of(keep(points(SERVER), tmp_path / "a", objectives=None))
-    page = Page(render_page(loaded, figures_of(loaded))).shown
+    page = Page(render(load_page(loaded))).shown
     assert "answered at most" in page
     assert "Those that took more than twice as long" in page
     assert "Requests queue: all four slots were busy" in page
@@ -124,14 +122,14 @@ def test_a_service_that_is_known_by_its_address_alone_has_a_page(tmp_path: Path)
         if path.name.startswith(("trace", "board", "service")):
             path.unlink()
     loaded = loaded_of(kept)
-    page = Page(render_page(loaded, figures_of(loaded))).shown
+    page = Page(render(load_page(loaded))).shown
     assert "requests queue" in page
     assert "decode step" not in page
 
 
 def test_one_request_at_one_rate_has_a_page(tmp_path: Path) -> None:
     loaded = loaded_of(keep([Simulated().serve([Asked(at_s=0.0)], rate=0.1)], tmp_path / "a"))
-    assert "sustains 0.1 requests/s" in Page(render_page(loaded, figures_of(loaded))).shown
+    assert "sustains 0.1 requests/s" in Page(render(load_page(loaded))).shown
 
 
 def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None:
@@ -142,7 +140,7 @@ def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None
     )
     kept = keep([type(observed)(**{**vars(observed), "records": failed})], tmp_path / "a")
     loaded = loaded_of(kept)
-    page = Page(render_page(loaded, figures_of(loaded))).shown
+    page = Page(render(load_page(loaded))).shown
     assert "10 requests failed (10 dropped)" in page
     assert "does not sustain 1 request/s" in page
 
@@ -168,14 +166,14 @@ def test_what_was_modified_is_refused_with_its_place(tmp_path: Path) -> None:
 def test_text_from_a_service_stays_text(tmp_path: Path) -> None:
     kept = keep(points(SERVER, (0.5,)), tmp_path / "a", board=HOSTILE, model=HOSTILE)
     loaded = loaded_of(kept)
-    parsed = Page(render_page(loaded, figures_of(loaded)))
+    parsed = Page(render(load_page(loaded)))
     assert parsed.tags.count("script") == 2
     assert "img" not in parsed.tags
     assert HOSTILE in "".join(parsed.words)
 
 
 def test_the_slo_is_shown_as_it_was_given(loaded: LoadView) -> None:
-    assert f"SLO {OBJECTIVES}" in Page(render_page(loaded, [])).shown
+    assert f"SLO {OBJECTIVES}" in Page(render(load_page(loaded))).shown
 
 
 def test_a_schedule_that_came_out_faster_than_asked_is_said(tmp_path: Path) -> None:

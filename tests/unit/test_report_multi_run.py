@@ -20,7 +20,7 @@ from armload.report.multi_run import (
     headline,
     new_folder,
     rivals,
-    verdict,
+    verdict_line,
     write_runs_report,
 )
 from armload.report.pages import PAGE_NAME, Report
@@ -60,20 +60,20 @@ def test_each_figure_lies_beside_the_page_in_both_formats(folder: Path) -> None:
 
 def test_page_and_pictures_are_drawn_from_one_specification(report: Report) -> None:
     data = json.loads(Page(report.page.read_text()).scripts[0])
-    for picture in report.pictures:
-        specification = picture.figure.specification
-        assert data[picture.figure.name] == json.loads(
+    for picture in report.figures:
+        specification = picture.specification
+        assert data[picture.name] == json.loads(
             json.dumps({key: value for key, value in specification.items() if key != "title"})
         )
-        assert picture.figure.title in picture.svg.read_text()
+        assert picture.title in picture.svg.read_text()
 
 
 def test_every_sentence_stands_on_the_page(report: Report) -> None:
     text = Page(report.page.read_text()).shown
     assert report.headline in text
-    for picture in report.pictures:
-        assert picture.figure.title in text
-        assert picture.figure.sentence in text
+    for picture in report.figures:
+        assert picture.title in text
+        assert picture.sentence in text
 
 
 def test_every_cell_is_a_row_and_what_stands_against_a_run_is_said(folder: Path) -> None:
@@ -160,8 +160,7 @@ def test_a_valid_run_of_a_program_without_tokens_is_called_valid_throughout(tmp_
     assert "No run is valid" not in Page(body).shown
     assert "1 run: echo (not built by armload" in body
     assert "<th>model</th>" not in body
-    first = report.table.rows[0].entries[0]
-    assert (report.table.columns[0].heading, first.text) == ("program", "echo")
+    assert next(iter(report.table[0].items())) == ("program", "echo")
     assert "<td></td>" not in body
     assert re.fullmatch(r"\d{8}T\d{6}Z-[a-z0-9-]+-echo", new_folder([run]).name)
 
@@ -185,10 +184,10 @@ def test_settings_that_may_be_as_fast_as_the_best_are_counted() -> None:
 
 
 def test_the_verdict_counts_what_may_not_be_believed() -> None:
-    assert verdict(cells_of([made_run()])) == "This run is valid."
-    assert verdict(cells_of([made_run(), made_run(repeat=1)])) == "Both runs are valid."
-    assert verdict(cells_of([failed_run()])).startswith("Do not rely on these figures")
-    assert verdict(cells_of([made_run(), made_run(repeat=1, throttled=True)])).startswith(
+    assert verdict_line(cells_of([made_run()])) == "This run is valid."
+    assert verdict_line(cells_of([made_run(), made_run(repeat=1)])) == "Both runs are valid."
+    assert verdict_line(cells_of([failed_run()])).startswith("Do not rely on these figures")
+    assert verdict_line(cells_of([made_run(), made_run(repeat=1, throttled=True)])).startswith(
         "1 of 2 runs is not valid"
     )
 

@@ -14,9 +14,15 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.run import Run
-from armload.report.chart import COLOURS, FROM_STORAGE, IN_MEMORY, PROMPT, token_chart
+from armload.report.figures.over_time import (
+    FROM_STORAGE,
+    IN_MEMORY,
+    KIND_COLOURS,
+    PROMPT,
+    token_chart,
+)
 from armload.report.formatting import headline
-from armload.report.page import write_report
+from armload.report.run_page import write_report
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
 
@@ -49,7 +55,7 @@ def test_the_chart_holds_every_step_at_its_token() -> None:
 
 def test_tokens_that_read_storage_are_told_apart() -> None:
     assert {row["kind"] for row in _rows(storage_run())} == {PROMPT, FROM_STORAGE}
-    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert len(set(KIND_COLOURS.values())) == len(KIND_COLOURS)
 
 
 def test_a_picture_lies_beside_the_page_of_a_run_with_tokens(tmp_path: Path) -> None:
@@ -94,9 +100,9 @@ def test_the_page_says_what_limited_the_run_and_shows_the_text(tmp_path: Path) -
 
 def test_causes_have_a_column_only_where_a_token_counts_as_slow(tmp_path: Path) -> None:
     page = _page(quick_run(), tmp_path)
-    assert "<th>cause</th>" in page
+    assert "<span>cause</span>" in page
     assert "<td>contention</td>" in page
-    assert "<th>cause</th>" not in _page(storage_run(), tmp_path)
+    assert "<span>cause</span>" not in _page(storage_run(), tmp_path)
 
 
 def test_a_failed_run_s_page_says_what_to_do_and_a_good_one_s_has_nothing_to_say(

@@ -12,19 +12,19 @@ from armload.analysis.columns import compute_s
 from armload.analysis.run import Run
 from armload.engines.trace import Weights
 from armload.report.cells import cells_of
-from armload.report.figures.every import figures_of
 from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import MAPPED, STREAMED, free_memory
-from armload.report.figures.memory_parts import (
+from armload.report.figures.memory import (
     KV,
     LOCKED,
     OTHER,
     UNLOCKED,
     memory_parts,
 )
-from armload.report.figures.memory_parts import STREAMED as STREAMED_PART
+from armload.report.figures.memory import STREAMED as STREAMED_PART
 from armload.report.figures.storage_wait import COMPUTING, MOST_BARS, WAITING, storage_wait
-from armload.report.page import write_report
+from armload.report.multi_run import figures_of
+from armload.report.run_page import write_report
 from armload.report.table import weights_line
 from tests.unit.pages import Page
 from tests.unit.runs import BOARD, quick_run, storage_run

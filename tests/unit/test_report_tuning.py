@@ -13,9 +13,9 @@ from armload.analysis.statistics import Interval
 from armload.core.errors import UsageError
 from armload.report.pages import Report
 from armload.report.tuning.effects import effects_of
-from armload.report.tuning.front import front_of
+from armload.report.tuning.figures import front_of
 from armload.report.tuning.page import write_tuning_report
-from armload.report.tuning.table import settings_view
+from armload.report.tuning.table import settings_table, settings_view
 from armload.report.tuning.told import TuningView, told_of
 from armload.tuning.record import Result, TuningFolder, Violation
 from tests import command_line
@@ -82,21 +82,22 @@ def test_the_page_holds_the_result_and_every_figure_with_its_sentence(report: Re
         "Faster, but violates a constraint: 4 threads, KV cache q4_0 (20 tokens/s): not text"
         in text
     )
-    names = [picture.figure.name for picture in report.pictures]
+    names = [picture.name for picture in report.figures]
     assert names == ["best-so-far", "effects", "pareto"]
-    for picture in report.pictures:
-        assert picture.figure.sentence in text
+    for picture in report.figures:
+        assert picture.sentence in text
         assert picture.png.read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_setting_is_a_row_with_what_became_of_it(report: Report) -> None:
+def test_every_setting_is_a_row_with_what_became_of_it(told: TuningView, report: Report) -> None:
     assert Page(report.page.read_text()).rows == 7
-    headings = [column.heading for column in report.table.columns]
+    table = settings_table(told)
+    headings = [column.heading for column in table.columns]
     assert len(set(headings)) == len(headings), "they are the keys of the JSON document"
-    verdicts = [row.entries[-1].text for row in report.table.rows]
+    verdicts = [row["verdict"] for row in report.table]
     assert verdicts[0] == "winner, Pareto front"
     assert verdicts[-2:] == ["violates: not text", "failed: exit 1"]
-    assert [row.is_fastest for row in report.table.rows] == [True] + 6 * [False]
+    assert [row.is_best for row in table.rows] == [True] + 6 * [False]
 
 
 def test_trials_link_to_their_runs_as_far_as_those_are_there(report: Report) -> None:
@@ -128,7 +129,7 @@ def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
     entries = tuple(each.model_copy(update={"max_rss_bytes": None}) for each in ENTRIES)
     told = told_of(kept(tmp_path, entries, objective="total-time"))
     report = write_tuning_report(told, tmp_path / "out")
-    assert [picture.figure.name for picture in report.pictures] == ["best-so-far", "effects"]
+    assert [picture.name for picture in report.figures] == ["best-so-far", "effects"]
     text = Page(report.page.read_text()).shown
     assert "The search is incomplete. Best so far: 0.205 s with 4 threads." in text
 
@@ -136,7 +137,7 @@ def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
 def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
     failed = (entry(0, SPACE.defaults, None, status="failed", reason="exit 1", rss=None),)
     report = write_tuning_report(told_of(kept(tmp_path, failed)), tmp_path / "out")
-    assert report.pictures == ()
+    assert report.figures == ()
     text = Page(report.page.read_text()).shown
     assert "Every configuration has failed so far." in text
     assert "failed: exit 1" in text

@@ -15,8 +15,9 @@ from armload.core.errors import ArmloadError, DataError
 from armload.deploy.claims import parse_claims
 from armload.engines.answers import parse_answers, read_answers
 from armload.engines.job import Job
-from armload.report.chart import token_rows
-from armload.report.page import render_page
+from armload.report.figures.over_time import token_rows
+from armload.report.pages import render
+from armload.report.run_page import run_page
 from armload.report.table import list_table, run_table
 from armload.runs import store
 from armload.runs.assemble import assemble, read_job
@@ -98,7 +99,7 @@ def test_a_run_of_damaged_files_is_refused_or_can_be_kept_and_shown(
         shown(run_table(run), 100)
         shown(list_table([run]), 100)
         token_rows(run)
-        render_page(run, None, [])
+        render(run_page(run))
     assert 0 < computed < _CASES
 
 

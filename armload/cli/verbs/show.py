@@ -181,11 +181,10 @@ def report(options: ReportOptions) -> None:
 def _show(written: Report, *, as_json: bool) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.report.pages import WrittenReport
 
     if as_json:
-        show_document(WrittenReport.of(written))
+        show_document(written)
         return
     terminal.show(f"{written.headline}\n  {written.page}")
-    for picture in written.pictures:
-        terminal.show(f"{picture.figure.title}: {picture.figure.sentence}\n  {picture.png}")
+    for figure in written.figures:
+        terminal.show(f"{figure.title}: {figure.sentence}\n  {figure.png}")

@@ -7,70 +7,13 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.accuracy import Accuracy
 from armload.core.values import Value, counted, percentage
 from armload.evaluation.disagreements import Disagreement
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.logits.agreement import Agreement
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import AccuracyPoint
-from armload.report.layout import Column, Prose, Rows, whole
-
-
-class EvaluatedPoint(Value):
-    """What a model gets right in one way, within one budget.
-
-    Attributes:
-        model, prompt, is_told, concludes, budget, accuracy, normalised: as in ``AccuracyPoint``.
-        questions: answered ones.
-        correct: how many of them right.
-        failed: questions that could not be answered.
-        ungraded: answers of which the grader made nothing; they count as wrong.
-        out_of_context: answers that ended before the budget because the context was full; they
-            count as they are.
-        boxed_share: share of answers with a closed box.
-        mean_tokens, mean_s: of an answer.
-        doubts: why the times are not reliable.
-    """
-
-    model: str
-    prompt: str
-    is_told: bool
-    concludes: bool
-    budget: int | None
-    questions: int
-    correct: int
-    failed: int
-    ungraded: int = 0
-    out_of_context: int = 0
-    accuracy: Accuracy | None
-    normalised: Accuracy | None
-    boxed_share: float
-    mean_tokens: float
-    mean_s: float
-    doubts: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, point: AccuracyPoint) -> EvaluatedPoint:
-        """Describe a point without its answers."""
-        return cls(
-            model=point.model,
-            prompt=point.prompt,
-            is_told=point.is_told,
-            concludes=point.concludes,
-            budget=point.budget,
-            questions=len(point.attempts),
-            correct=point.correct,
-            failed=len(point.failed),
-            ungraded=len(point.ungraded),
-            out_of_context=len(point.out_of_context),
-            accuracy=point.accuracy,
-            normalised=point.normalised,
-            boxed_share=point.boxed_share,
-            mean_tokens=point.mean_tokens,
-            mean_s=point.mean_s,
-            doubts=point.doubts,
-        )
+from armload.report.layout import Column, Prose, Table, whole
 
 
 class EvaluationDocument(Value):
@@ -87,7 +30,7 @@ class EvaluationDocument(Value):
     task: str
     grader: str
     boards: tuple[str, ...]
-    points: tuple[EvaluatedPoint, ...]
+    points: tuple[AccuracyPoint, ...]
     disagreements: tuple[Disagreement, ...] = ()
 
     @classmethod
@@ -104,14 +47,14 @@ class EvaluationDocument(Value):
             task=evaluated.evaluation.task,
             grader=grader,
             boards=evaluated.evaluation.boards,
-            points=tuple(map(EvaluatedPoint.of, points)),
+            points=tuple(points),
             disagreements=disagreements,
         )
 
 
 def harness_view(found: HarnessResult) -> Group:
     """Lay out the metrics of each task, and where all samples are."""
-    table = Rows(
+    table = Table(
         Column(heading="task"),
         Column(heading="metric"),
         Column(heading="value", is_number=True),
@@ -153,7 +96,7 @@ class LogitsDocument(Value):
 def agreement_view(found: Agreement) -> Group:
     """Lay out the sums, and the prompts that differ most."""
     worst = sorted(found.prompts, key=lambda each: each.max_difference, reverse=True)[:MOST_SHOWN]
-    table = Rows(
+    table = Table(
         Column(heading="prompt", is_number=True),
         Column(heading="positions", is_number=True),
         Column(heading="close"),

@@ -1,16 +1,114 @@
-"""Accuracy against the tokens of an answer, with its confidence bands."""
+"""Accuracy against the tokens and the seconds of an answer, with confidence bands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from armload.analysis.tradeoff import Answers, Crossover, by_deadline, deadlines_of
 from armload.core.values import counted
-from armload.report.drawing import Rows, columns_for, interval_band, source
+from armload.report import formatting as words
+from armload.report.drawing import QUIET, Rows, columns_for, interval_band, source
 from armload.report.evaluation.series import BudgetSeries
 from armload.report.evaluation.table import percent
-from armload.report.figures.figure import Figure, colour_and_shape, drawn, legend_line
+from armload.report.figures.figure import (
+    Figure,
+    TimeUnit,
+    colour_and_shape,
+    drawn,
+    legend_line,
+    time_unit,
+)
 
-NAME, TITLE = "accuracy-tokens", "Accuracy against tokens"
+MOST_STEPS = 160
+
+
+def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> Figure:
+    """Draw the share of right answers by each deadline, with its confidence band.
+
+    Args:
+        systems: at least one, ``MOST_LINES`` at most.
+        crossover: of two systems; none where it was not looked for.
+    """
+    sentence = _deadline_sentence(systems)
+    return _deadline_drawn(systems, sentence, crossover)
+
+
+def _deadline_sentence(shown: Sequence[Answers]) -> str:
+    parts = []
+    for system in shown:
+        last_s = max(max(row) for row in system.latency_s)
+        (point,) = by_deadline(system, [last_s])
+        parts.append(f"{system.name}: {percent(point.accuracy.share)} by {words.seconds(last_s)}")
+    questions = counted(len(shown[0].questions), "question")
+    return (
+        f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95% confidence "
+        "intervals."
+    )
+
+
+def _deadline_drawn(shown: Sequence[Answers], sentence: str, crossover: Crossover | None) -> Figure:
+    import altair as alt
+
+    deadlines = _thinned(deadlines_of(*shown))
+    unit = time_unit([deadlines[-1]])
+    labels = [legend_line(system.name) for system in shown]
+    x = alt.X("deadline:Q").title(f"time since the question ({unit.name})").scale(zero=True)
+    colour, _ = colour_and_shape("line", labels)
+    data = source("deadlines")
+    y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
+    band = interval_band(
+        data, x, alt.Y("low:Q").title("right answers (%)"), colour, interpolate="step-after"
+    )
+    line = data.mark_line(strokeWidth=2, interpolate="step-after").encode(
+        x,
+        y,
+        colour,
+        tooltip=[
+            alt.Tooltip("line:N", title="model"),
+            alt.Tooltip("deadline:Q", title=unit.name, format=",.4~g"),
+            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+        ],
+    )
+    layers = [band, line]
+    at_s = crossover.deadline_s if crossover and crossover.is_shown else None
+    datasets = {"deadlines": _deadline_rows(shown, deadlines, unit)}
+    if at_s is not None:
+        datasets["crossover"] = [{"deadline": at_s * unit.per_s}]
+        rule = source("crossover")
+        layers += [
+            rule.mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("deadline:Q")),
+            rule.mark_text(align="left", dx=5, fontSize=12).encode(
+                alt.X("deadline:Q"), y=alt.value(12), text=alt.value("crossover")
+            ),
+        ]
+    return drawn(
+        "accuracy-seconds",
+        "Accuracy against time",
+        sentence,
+        layers,
+        datasets,
+        legend_columns=columns_for(labels),
+    )
+
+
+def _thinned(deadlines: Sequence[float]) -> list[float]:
+    every = -(-len(deadlines) // MOST_STEPS)
+    kept = list(deadlines[::every])
+    return kept if kept[-1] == deadlines[-1] else [*kept, deadlines[-1]]
+
+
+def _deadline_rows(shown: Sequence[Answers], deadlines: Sequence[float], unit: TimeUnit) -> Rows:
+    return [
+        {
+            "line": legend_line(system.name),
+            "deadline": point.deadline_s * unit.per_s,
+            "accuracy": 100 * point.accuracy.share,
+            "low": 100 * point.accuracy.interval.low,
+            "high": 100 * point.accuracy.interval.high,
+        }
+        for system in shown
+        for point in by_deadline(system, [0.0, *deadlines])
+    ]
 
 
 def token_figure(series: Sequence[BudgetSeries]) -> Figure:
@@ -19,11 +117,11 @@ def token_figure(series: Sequence[BudgetSeries]) -> Figure:
     Args:
         series: at least one, each with budgets; ``MOST_LINES`` at most.
     """
-    sentence = _sentence(series)
-    return _drawn(series, sentence)
+    sentence = _token_sentence(series)
+    return _token_drawn(series, sentence)
 
 
-def _sentence(shown: Sequence[BudgetSeries]) -> str:
+def _token_sentence(shown: Sequence[BudgetSeries]) -> str:
     parts, counts = [], []
     for series in shown:
         best = max(series.points, key=lambda point: point.correct)
@@ -36,7 +134,7 @@ def _sentence(shown: Sequence[BudgetSeries]) -> str:
     return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
 
 
-def _drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
+def _token_drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
     import altair as alt
 
     labels = [legend_line(series.label) for series in shown]
@@ -61,16 +159,16 @@ def _drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
         ],
     )
     return drawn(
-        NAME,
-        TITLE,
+        "accuracy-tokens",
+        "Accuracy against tokens",
         sentence,
         (band, line, marks),
-        {"points": _rows(shown)},
+        {"points": _token_rows(shown)},
         legend_columns=columns_for(labels),
     )
 
 
-def _rows(shown: Sequence[BudgetSeries]) -> Rows:
+def _token_rows(shown: Sequence[BudgetSeries]) -> Rows:
     return [
         {
             "line": legend_line(series.label),

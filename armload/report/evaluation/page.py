@@ -3,118 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from markupsafe import Markup
+
 from armload.core.errors import UsageError
-from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import percentage
 from armload.evaluation.record import Evaluation, EvaluationFolder
-from armload.evaluation.results import AccuracyPoint, points_of
+from armload.evaluation.results import AccuracyPoint, GradedAttempt, points_of
 from armload.report import formatting as words
-from armload.report.cell_table import CellTable, PageColumn, TableEntry, TableRow
-from armload.report.evaluation.answers import AnswerRow, answer_rows, grader_rows
-from armload.report.evaluation.deadlines import deadline_figure
-from armload.report.evaluation.figures import token_figure
+from armload.report.evaluation.answers import AnswerRow, OtherGrade, answer_rows, grader_rows
+from armload.report.evaluation.figures import deadline_figure, token_figure
 from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup, standing_of
-from armload.report.evaluation.table import between, notes, percent
+from armload.report.evaluation.table import accuracy_table, between, notes, percent
 from armload.report.figures.figure import Figure
-from armload.report.pages import Report, render, report_place, write_report
-
-PAGE_NAME = "report.html"
-TEMPLATE_NAME = "evaluation/page.html.j2"
-
-
-def write_page(evaluated: EvaluationFolder, standing: EvaluationView, grader: str) -> Path:
-    """Write an evaluation's page into its folder, and return its path.
-
-    Args:
-        grader: that judged the answers.
-    """
-    page = evaluated.folder / PAGE_NAME
-    write_whole(page, render_page(evaluated, standing, grader).encode())
-    return page
-
-
-def figures_of(standing: EvaluationView) -> list[Figure]:
-    """Return the figures in the order in which a person reads them."""
-    return [
-        figure
-        for number, group in enumerate(standing.groups, start=1)
-        for figure in _figures(group, number)
-    ]
-
-
-def render_page(evaluated: EvaluationFolder, standing: EvaluationView, grader: str) -> str:
-    """Return the page of one evaluation."""
-    answers = answer_rows(evaluated, standing.series, grader)
-    figures = figures_of(standing)
-    evaluation = evaluated.evaluation
-    values = {
-        "headline": headline(evaluation, standing.points),
-        "evaluation": evaluation,
-        "version": evaluation.armload,
-        "series": standing.series,
-        "figures": figures,
-        "sentences": [
-            *(statement for group in standing.groups for statement in group.statements),
-            *notes(standing.points),
-        ],
-        "answers": answers,
-        "filters": _filters(standing.series, answers),
-        "grader": grader,
-        "graders": grader_rows([row.grades for row in answers]),
-        "percent": percent,
-        "between": between,
-    }
-    return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
-
-
-def _figures(group: SeriesGroup, number: int) -> list[Figure]:
-    """Draw a group of lines; of several groups, title and name say which one it is."""
-    if not group.systems:
-        return []
-    figures = [deadline_figure(group.systems, group.crossover), token_figure(group.series)]
-    return [
-        replace(
-            figure,
-            name=figure.name if number == 1 else f"{figure.name}-{number}",
-            title=": ".join(filter(None, [figure.title, group.heading])),
-        )
-        for figure in figures
-    ]
-
-
-def headline(evaluation: Evaluation, points: Sequence[AccuracyPoint]) -> str:
-    """Say how many questions how many models have answered."""
-    models = len({part.model for part in evaluation.parts})
-    by = "one model" if models == 1 else f"{models} models"
-    answered = max((len(point.attempts) for point in points), default=0)
-    share = f"{answered:,} of " if answered < evaluation.questions else ""
-    return f"{evaluation.task}: {share}{evaluation.questions:,} questions, {by}"
-
-
-def _filters(
-    series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]
-) -> list[tuple[str, str, int]]:
-    """Return outcomes to choose rows by: of two lines, what one gets right and the other not."""
-    counts = Counter(row.outcome for row in answers)
-    if len(series) == 2:
-        a, b = (line.label for line in series)
-        named = {
-            "rw": f"right: {a}, wrong: {b}",
-            "wr": f"wrong: {a}, right: {b}",
-            "rr": "both right",
-            "ww": "both wrong",
-        }
-    else:
-        every = len(series)
-        named = {"r" * every: "all right", "w" * every: "all wrong"}
-    filters = [(outcome, label, counts[outcome]) for outcome, label in named.items()]
-    disputed = sum(row.is_disputed for row in answers)
-    return [*filters, ("disputed", "graders disagree", disputed)] if disputed else filters
+from armload.report.layout import Column, Details, Entry, Table
+from armload.report.pages import (
+    Block,
+    Filter,
+    Page,
+    Paragraph,
+    Report,
+    Section,
+    figure_section,
+    html,
+    paragraphs,
+    report_place,
+    results_section,
+    write_report,
+)
 
 
 def write_evaluation_report(
@@ -134,50 +53,199 @@ def write_evaluation_report(
         raise UsageError(f"{evaluation.id} has no answers.", "Repeat its armload eval command.")
     place = report_place(folder, evaluation.id)
     standing = standing_of(points)
-    return write_report(
-        *(place, figures_of(standing)),
-        lambda: render_page(evaluated, standing, evaluation.grader),
-        progress,
-        headline=headline(evaluation, points),
-        table=_point_table(standing),
+    page = evaluation_page(evaluated, standing, evaluation.grader)
+    return write_report(page, place, _point_table(standing), progress)
+
+
+def evaluation_page(evaluated: EvaluationFolder, standing: EvaluationView, grader: str) -> Page:
+    """Return the page of one evaluation.
+
+    Args:
+        grader: that judged the answers.
+    """
+    evaluation, series = evaluated.evaluation, standing.series
+    answers = answer_rows(evaluated, series, grader)
+    figures = (
+        figure
+        for number, group in enumerate(standing.groups, start=1)
+        for figure in _figures(group, number)
+    )
+    about = f"Graded by {grader}. On {', '.join(evaluation.boards)}, "
+    asked = [
+        ("evaluation", evaluation.id),
+        ("items per pass", str(evaluation.parallel)),
+        *((part.model, f"SHA-256 {part.model_sha256}") for part in evaluation.parts),
+    ]
+    return Page(
+        headline=headline(evaluation, standing.points),
+        header=(
+            *paragraphs(f"{about}{words.minute(evaluation.started_utc)}.", style="soft"),
+            *paragraphs(*(each for group in standing.groups for each in group.statements)),
+            *paragraphs(*notes(standing.points)),
+        ),
+        sections=(
+            *map(figure_section, figures),
+            Section(title="Accuracy", blocks=tuple(_accuracies(series))),
+            *_graders(series, answers, grader),
+            results_section(
+                *("Questions and answers", "At the largest budget.", _answers(series, answers)),
+                name="answers",
+                filters=_filters(series, answers),
+            ),
+            Section(title="What was asked", blocks=(Details(asked),)),
+        ),
+        version=evaluation.armload,
     )
 
 
-def _point_table(standing: EvaluationView) -> CellTable:
-    return CellTable(
-        columns=(
-            PageColumn(heading="model"),
-            PageColumn(heading="budget", unit="tokens", is_number=True),
-            PageColumn(heading="right", unit="of the answered", is_number=True),
-            PageColumn(heading="accuracy", is_number=True),
-            PageColumn(heading="boxed", is_number=True),
-            PageColumn(heading="mean time", is_number=True),
+def _figures(group: SeriesGroup, number: int) -> list[Figure]:
+    """Draw a group of lines; of several groups, title and name say which one it is."""
+    if not group.systems:
+        return []
+    figures = [deadline_figure(group.systems, group.crossover), token_figure(group.series)]
+    return [
+        figure.model_copy(
+            update={
+                "name": figure.name if number == 1 else f"{figure.name}-{number}",
+                "title": ": ".join(filter(None, [figure.title, group.heading])),
+            }
+        )
+        for figure in figures
+    ]
+
+
+def headline(evaluation: Evaluation, points: Sequence[AccuracyPoint]) -> str:
+    """Say how many questions how many models have answered."""
+    models = len({part.model for part in evaluation.parts})
+    by = "one model" if models == 1 else f"{models} models"
+    answered = max((len(point.attempts) for point in points), default=0)
+    share = f"{answered:,} of " if answered < evaluation.questions else ""
+    return f"{evaluation.task}: {share}{evaluation.questions:,} questions, {by}"
+
+
+def _filters(series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]) -> list[Filter]:
+    """Return outcomes to choose rows by: of two lines, what one gets right and the other not."""
+    counts = Counter(row.outcome for row in answers)
+    if len(series) == 2:
+        a, b = (line.label for line in series)
+        named = {
+            "rw": f"right: {a}, wrong: {b}",
+            "wr": f"wrong: {a}, right: {b}",
+            "rr": "both right",
+            "ww": "both wrong",
+        }
+    else:
+        every = len(series)
+        named = {"r" * every: "all right", "w" * every: "all wrong"}
+    filters = [(outcome, label, counts[outcome]) for outcome, label in named.items()]
+    disputed = sum(row.is_disputed for row in answers)
+    return [*filters, ("disputed", "graders disagree", disputed)] if disputed else filters
+
+
+def _accuracies(series: Sequence[BudgetSeries]) -> Iterator[Block]:
+    for line in series:
+        yield html("<h3>{}</h3>", line.label)
+        yield accuracy_table(line)
+
+
+def _graders(
+    series: Sequence[BudgetSeries], answers: Sequence[AnswerRow], grader: str
+) -> list[Section]:
+    rows = grader_rows([row.grades for row in answers])
+    if not rows:
+        return []
+    table = Table(
+        Column(heading="grader"),
+        *(
+            Column(heading=heading, is_number=True)
+            for line in series
+            for heading in (f"right: {line.label}", f"unlike {grader}")
         ),
-        rows=tuple(
-            TableRow(state="valid", is_fastest=False, entries=_entries(line.label, point))
-            for line in standing.series
-            for point in line.points
-        ),
+    )
+    for row in rows:
+        counts = zip(row.correct, row.answers, row.differing, strict=True)
+        table.add(
+            row.grader,
+            *(
+                entry
+                for correct, answered, differing in counts
+                for entry in (f"{correct}/{answered}", str(differing))
+            ),
+        )
+    said = Paragraph(text="Of the same answers, at the largest budget.", style="result")
+    return [Section(title="Graders", blocks=(said, table))]
+
+
+def _answers(series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]) -> Table:
+    headings = ("question", "expected", *(line.label for line in series))
+    table = Table(*(Column(heading=heading) for heading in headings))
+    for row in answers:
+        table.add(
+            html(
+                '<details><summary>{}</summary><p class="text">{}</p></details>', row.id, row.text
+            ),
+            row.expected,
+            *map(_answer, row.attempts, row.grades),
+            state=f"{row.outcome}{' disputed' if row.is_disputed else ''}",
+        )
+    return table
+
+
+def _answer(attempt: GradedAttempt | None, grades: Sequence[OtherGrade]) -> str:
+    if attempt is None:
+        return words.UNKNOWN
+    found = "no answer found" if attempt.extracted is None else attempt.extracted
+    judged = ", ".join(
+        f"{each.grader}: {_right(is_right=each.is_correct)} ({each.reason})" for each in grades
+    )
+    ended = ""
+    if attempt.is_out_of_context:
+        ended = ", ended because the context was full"
+    elif attempt.stop == "budget":
+        ended = ", cut off at the budget"
+    return html(
+        '<details class="{0}"><summary>{0}: {1}</summary><p class="text">{2}</p>{3}'
+        '<p class="soft">{4} tokens, {5}{6}</p></details>',
+        *(_right(is_right=attempt.is_correct), attempt.failure or found, attempt.text),
+        html('<p class="soft">{}</p>', judged) if judged else Markup(),
+        *(attempt.tokens, words.seconds(attempt.seconds), ended),
     )
 
 
-def _entries(label: str, point: AccuracyPoint) -> tuple[TableEntry, ...]:
-    accuracy = TableEntry(text=words.UNKNOWN)
+def _right(*, is_right: bool) -> str:
+    return "right" if is_right else "wrong"
+
+
+def _point_table(standing: EvaluationView) -> Table:
+    table = Table(
+        Column(heading="model"),
+        Column(heading="budget", unit="tokens", is_number=True),
+        Column(heading="right", unit="of the answered", is_number=True),
+        Column(heading="accuracy", is_number=True),
+        Column(heading="boxed", is_number=True),
+        Column(heading="mean time", is_number=True),
+    )
+    for line in standing.series:
+        for point in line.points:
+            table.add(*_entries(line.label, point))
+    return table
+
+
+def _entries(label: str, point: AccuracyPoint) -> tuple[Entry, ...]:
+    accuracy = Entry(text=words.UNKNOWN)
     if point.accuracy is not None:
         share = point.accuracy.share
-        accuracy = TableEntry(
-            text=percent(share), number=share, range=between(point.accuracy.interval)
-        )
-    boxed = TableEntry(text=words.UNKNOWN)
+        accuracy = Entry(text=percent(share), number=share, range=between(point.accuracy.interval))
+    boxed = Entry(text=words.UNKNOWN)
     if point.budget is not None:
-        boxed = TableEntry(text=percentage(point.boxed_share), number=point.boxed_share)
+        boxed = Entry(text=percentage(point.boxed_share), number=point.boxed_share)
     return (
-        TableEntry(text=label),
-        TableEntry(
+        Entry(text=label),
+        Entry(
             text=words.UNKNOWN if point.budget is None else str(point.budget), number=point.budget
         ),
-        TableEntry(text=f"{point.correct} / {len(point.attempts)}", number=point.correct),
+        Entry(text=f"{point.correct} / {len(point.attempts)}", number=point.correct),
         accuracy,
         boxed,
-        TableEntry(text=words.seconds(point.mean_s), number=point.mean_s),
+        Entry(text=words.seconds(point.mean_s), number=point.mean_s),
     )

@@ -1,4 +1,4 @@
-"""The accuracy of each model at each budget, for a terminal."""
+"""The accuracy of each model at each budget, for terminals and pages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.analysis.accuracy import Accuracy
 from armload.analysis.statistics import Interval
 from armload.core.values import counted, percentage
 from armload.evaluation.results import AccuracyPoint, GradedAttempt, doubts_in
 from armload.report import formatting as words
 from armload.report.evaluation.series import BudgetSeries, EvaluationView
-from armload.report.layout import Column, Prose, Rows
+from armload.report.layout import Column, Prose, Table
 
 
 def percent(share: float) -> str:
@@ -32,7 +33,7 @@ def evaluation_view(standing: EvaluationView) -> Group:
     for series in standing.series:
         if lines:
             lines.append(Text(""))
-        lines += [Prose(series.label, "bold"), _table(series)]
+        lines += [Prose(series.label, "bold"), accuracy_table(series)]
     lines += [Prose(sentence, "yellow") for sentence in notes(standing.points)]
     return Group(*lines)
 
@@ -97,14 +98,13 @@ def _out_of_context(points: Sequence[AccuracyPoint]) -> list[str]:
     return [sentence]
 
 
-def _table(series: BudgetSeries) -> Rows:
+def accuracy_table(series: BudgetSeries) -> Table:
+    """Lay out the points of a line."""
     if series.points[0].budget is None:
         return _choices(series)
-    table = Rows(
-        Column(heading="budget\ntokens", is_number=True),
-        Column(heading="right", is_number=True),
-        Column(heading="accuracy", is_number=True),
-        Column(heading="95%\nCI", is_number=True),
+    table = Table(
+        Column(heading="budget", unit="tokens", is_number=True),
+        *_ACCURACY,
         Column(heading="boxed", is_number=True),
         Column(heading="finished", is_number=True),
         Column(heading="mean\ntokens", is_number=True),
@@ -116,8 +116,7 @@ def _table(series: BudgetSeries) -> Rows:
         table.add(
             str(point.budget),
             f"{point.correct}/{count}",
-            Text(percent(point.accuracy.share) if point.accuracy else words.UNKNOWN, style="bold"),
-            between(point.accuracy.interval) if point.accuracy else words.UNKNOWN,
+            *share_entries(point.accuracy),
             *(
                 (
                     percentage(point.boxed_share),
@@ -132,23 +131,35 @@ def _table(series: BudgetSeries) -> Rows:
     return table
 
 
-def _choices(series: BudgetSeries) -> Rows:
-    table = Rows(
+def _choices(series: BudgetSeries) -> Table:
+    table = Table(
         Column(heading="right", is_number=True),
         Column(heading="acc", is_number=True),
-        Column(heading="95%\nCI", is_number=True),
+        INTERVAL,
         Column(heading="acc_norm", is_number=True),
-        Column(heading="95%\nCI", is_number=True),
+        INTERVAL,
         Column(heading="mean\ntime", is_number=True),
     )
     for point in series.points:
-        plain, normalised = point.accuracy, point.normalised
         table.add(
             f"{point.correct}/{len(point.attempts)}",
-            Text(percent(plain.share) if plain else words.UNKNOWN, style="bold"),
-            between(plain.interval) if plain else words.UNKNOWN,
-            Text(percent(normalised.share) if normalised else words.UNKNOWN, style="bold"),
-            between(normalised.interval) if normalised else words.UNKNOWN,
+            *share_entries(point.accuracy),
+            *share_entries(point.normalised),
             words.seconds(point.mean_s),
         )
     return table
+
+
+INTERVAL = Column(heading="95%\nCI", is_number=True)
+_ACCURACY = (
+    Column(heading="right", is_number=True),
+    Column(heading="accuracy", is_number=True),
+    INTERVAL,
+)
+
+
+def share_entries(accuracy: Accuracy | None) -> tuple[Text, str]:
+    """Write a share of right answers, and its interval."""
+    if accuracy is None:
+        return Text(words.UNKNOWN, style="bold"), words.UNKNOWN
+    return Text(percent(accuracy.share), style="bold"), between(accuracy.interval)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload import __version__
-from armload.analysis.tradeoff import AtDeadline, BudgetPoint, by_budget
+from armload.analysis.tradeoff import AtDeadline, by_budget
 from armload.core.files import file_name_of, write_whole
 from armload.core.values import counted, percentage
 from armload.core.workspace import reports_folder
 from armload.evaluation.sides import TradeoffSide
 from armload.evaluation.tradeoff import SharedAxis, Tradeoff
 from armload.report import formatting as words
-from armload.report.evaluation.deadlines import deadline_figure
+from armload.report.evaluation.figures import deadline_figure
 from armload.report.evaluation.series import way_heading
-from armload.report.evaluation.table import between, percent
-from armload.report.figures.figure import Figure
-from armload.report.layout import Column, Prose, Rows
-from armload.report.pages import render
+from armload.report.evaluation.table import INTERVAL, between, percent
+from armload.report.layout import Column, Details, Prose, Table
+from armload.report.pages import Page, Paragraph, Section, paragraphs, render
 
 
 def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
@@ -60,31 +58,27 @@ def way_line(each: Tradeoff) -> str:
     return f"{way}: {questions}"
 
 
-def _table(each: Tradeoff) -> Rows:
-    table = Rows(
+def _table(each: Tradeoff) -> Table:
+    table = Table(
         Column(heading="model", below=""),
-        Column(heading="budget\ntokens", is_number=True),
+        Column(heading="budget", unit="tokens", is_number=True),
         Column(heading="mean\ntime", is_number=True),
         Column(heading="accuracy", is_number=True),
-        Column(heading="95%\nCI", is_number=True),
+        INTERVAL,
         Column(heading="boxed", is_number=True),
     )
     for system in (each.a, each.b):
         for point in by_budget(system):
+            boxed = point.boxed_share
             table.add(
                 system.name,
                 str(point.budget),
                 words.seconds(point.mean_latency_s),
                 percent(point.accuracy.share),
                 between(point.accuracy.interval),
-                boxed_words(point),
+                words.UNKNOWN if boxed is None else percentage(boxed),
             )
     return table
-
-
-def boxed_words(point: BudgetPoint) -> str:
-    """Write the share of answers with a closed box."""
-    return words.UNKNOWN if point.boxed_share is None else percentage(point.boxed_share)
 
 
 def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
@@ -109,51 +103,46 @@ def axis_line(axis: SharedAxis) -> str:
     )
 
 
-TEMPLATE_NAME = "evaluation/tradeoff.html.j2"
-
-
 def write_tradeoff_page(
     sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]
 ) -> Path:
     """Write the page into the folder of reports, over that of the same two models; return it."""
     names = "-".join(side.model.removesuffix(".gguf") for side in sides)
     name = file_name_of(f"tradeoff-{sides[0].task}-{names}")
-    page = reports_folder() / f"{name}.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(page, render_tradeoff_page(sides, tradeoffs).encode())
-    return page
+    path = reports_folder() / f"{name}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, render(tradeoff_page(sides, tradeoffs)).encode())
+    return path
 
 
-def render_tradeoff_page(
-    sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]
-) -> str:
+def tradeoff_page(sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]) -> Page:
     """Return the page: for each way in which both were asked, the curves, points and tests."""
-    figures = [_figure(number, each) for number, each in enumerate(tradeoffs)]
-    values = {
-        "headline": f"{sides[0].task}: {tradeoffs[0].a.name} or {tradeoffs[0].b.name}",
-        "version": __version__,
-        "sides": sides,
-        "doubts": doubts(tradeoffs),
-        "ways": [
-            {
-                "name": way_line(each),
-                "figure": figure,
-                "sentences": [
-                    each.sentence,
-                    *(deadline_line(each, one) for one in each.deadlines),
-                    *([axis_line(each.axis)] if each.axis else []),
-                ],
-                "systems": [(system.name, by_budget(system)) for system in (each.a, each.b)],
-            }
-            for each, figure in zip(tradeoffs, figures, strict=True)
-        ],
-        "percent": percent,
-        "between": between,
-        "boxed_words": boxed_words,
-    }
-    return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
+    evaluations = Details(
+        (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}") for side in sides
+    )
+    return Page(
+        headline=f"{sides[0].task}: {tradeoffs[0].a.name} or {tradeoffs[0].b.name}",
+        header=tuple(paragraphs(*doubts(tradeoffs))),
+        sections=(
+            *(_section(number, each) for number, each in enumerate(tradeoffs)),
+            Section(title="Evaluations", blocks=(evaluations,)),
+        ),
+        version=__version__,
+    )
 
 
-def _figure(number: int, each: Tradeoff) -> Figure:
+def _section(number: int, each: Tradeoff) -> Section:
     figure = deadline_figure((each.a, each.b), each.crossover)
-    return replace(figure, name=f"{figure.name}-{number}")
+    figure = figure.model_copy(update={"name": f"{figure.name}-{number}"})
+    return Section(
+        title=way_line(each),
+        blocks=(
+            Paragraph(text=figure.sentence, style="result"),
+            figure,
+            *paragraphs(each.sentence),
+            *paragraphs(*(deadline_line(each, one) for one in each.deadlines)),
+            *paragraphs(axis_line(each.axis) if each.axis else ""),
+            _table(each),
+        ),
+        style="figure",
+    )

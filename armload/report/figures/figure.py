@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
+from armload.core.values import Value
 from armload.report.cells import Cell, fastest_of_each
 from armload.report.drawing import (
     COLOURS,
@@ -44,8 +47,7 @@ APART_FROM = 5.0
 """Panels whose medians differ by so much have scales of their own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(Value):
     """One figure.
 
     Attributes:
@@ -58,7 +60,12 @@ class Figure:
     name: str
     title: str
     sentence: str
-    specification: Specification
+    specification: Specification = Field(exclude=True)
+
+    @property
+    def label(self) -> str:
+        """What it shows and says, for those who do not see it."""
+        return ": ".join(filter(None, (self.title, self.sentence)))
 
 
 def drawn(

@@ -9,7 +9,7 @@ from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
-from armload.report.layout import Rows
+from armload.report.layout import Table
 
 
 def sentence(compared: LoadComparison) -> str:
@@ -53,7 +53,7 @@ def _pace(compared: LoadComparison) -> str:
     return counted(compared.concurrency or 0, "client")
 
 
-def _figures(compared: LoadComparison) -> Rows:
+def _figures(compared: LoadComparison) -> Table:
     table = figures_table(counted(compared.requests, "request"))
     for each in compared.measured:
         table.add(

@@ -145,18 +145,10 @@ class LoadDocument(Value):
     @classmethod
     def of(cls, loaded: LoadView) -> LoadDocument:
         """Describe a load."""
-        load = loaded.load
+        shared = cls.model_fields.keys() & Load.model_fields.keys()
         return cls(
-            load=load.id,
-            url=load.url,
-            board=load.board,
-            run=load.run,
-            model=load.model,
-            dialect=load.dialect,
-            arrivals=load.arrivals,
-            seed=load.seed,
-            requests_from=load.requests_from,
-            objectives=loaded.objectives,
+            **{name: getattr(loaded.load, name) for name in shared - {"points"}},
+            load=loaded.load.id,
             capacity=loaded.capacity,
             points=tuple(point.assessed for point in loaded.points),
         )

@@ -3,64 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from armload.analysis.load.assessed import CAUSES, Cause
+from armload.analysis.load.assessed import CAUSES
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.loads import why_slow
 from armload.core.errors import UsageError
-from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import percentage
 from armload.report import formatting as words
-from armload.report.figures.figure import Figure
-from armload.report.load.distributions import latency_distribution
+from armload.report.layout import Column, Details, Entry, Table
 from armload.report.load.loaded import LoadedPoint, LoadView, words_of_failed
-from armload.report.load.parts import KINDS, parts_figure
-from armload.report.load.points import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
+from armload.report.load.requests import KINDS, latency_distribution, parts_figure
+from armload.report.load.table import point_table
 from armload.report.load.timeline import timeline
-from armload.report.pages import PAGE_NAME, Report, render, report_place, write_report
+from armload.report.pages import (
+    Block,
+    Folded,
+    Items,
+    Notice,
+    Page,
+    Paragraph,
+    Report,
+    Section,
+    SortableTable,
+    figure_section,
+    html,
+    paragraphs,
+    report_place,
+    results_section,
+    write_report,
+)
 
-TEMPLATE_NAME = "load/page.html.j2"
 MOST_SLOW = 200
 """Slow requests in the table of a point, the slowest first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlowRow:
-    """One slow request, as the table shows it."""
-
-    point: str
-    number: int
-    cause: str
-    scheduled_s: float
-    first_s: float
-    token_s: float | None
-    end_s: float
-    parts: str
-
-
-def write_page(loaded: LoadView, folder: Path) -> Path:
-    """Write a load's page into its folder, and return its path."""
-    page = folder / PAGE_NAME
-    write_whole(page, render_page(loaded, figures_of(loaded)).encode())
-    return page
-
-
-def figures_of(loaded: LoadView) -> list[Figure]:
-    """Return the figures in the order in which a person reads them."""
-    drawn = (
-        latency_figure(loaded),
-        throughput_figure(loaded),
-        timeline(loaded),
-        parts_figure(loaded),
-        latency_distribution(loaded),
-    )
-    return [figure for figure in drawn if figure is not None]
 
 
 def write_load_report(
@@ -77,33 +56,45 @@ def write_load_report(
     if not loaded.points:
         raise UsageError(f"{loaded.load.id} has no requests.", "Run the load again.")
     place = report_place(folder, loaded.load.id)
-    figures = figures_of(loaded)
-    return write_report(
-        *(place, figures, lambda: render_page(loaded, figures), progress),
-        headline=headline(loaded),
-        table=point_table(loaded),
-    )
+    return write_report(load_page(loaded), place, point_table(loaded), progress)
 
 
-def render_page(loaded: LoadView, figures: Sequence[Figure]) -> str:
+def load_page(loaded: LoadView) -> Page:
     """Return the page of a load with at least one point."""
-    slow = slow_rows(loaded)
-    values = {
-        "version": loaded.load.armload,
-        "headline": headline(loaded),
-        "load": loaded.load,
-        "loaded": loaded,
-        "doubts": doubts(loaded.points),
-        "figures": figures,
-        "table": point_table(loaded),
-        "causes": cause_table(loaded),
-        "shown_causes": shown_causes(loaded),
-        "slow": slow[:MOST_SLOW],
-        "slow_count": len(slow),
-        "filters": list(Counter(row.cause for row in slow[:MOST_SLOW]).items()),
-        "boards": [(point.label, board_facts(point.assessed.telemetry)) for point in loaded.points],
-    }
-    return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
+    load = loaded.load
+    kind = "closed-loop" if load.arrivals == "closed" else load.arrivals
+    count = sum(len(point.observed.records) for point in loaded.points)
+    about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)}."
+    figures = (
+        latency_figure(loaded),
+        throughput_figure(loaded),
+        timeline(loaded),
+        parts_figure(loaded),
+        latency_distribution(loaded),
+    )
+    found = doubts(loaded.points)
+    boards = tuple(_boards(loaded))
+    return Page(
+        headline=headline(loaded),
+        header=tuple(paragraphs(about, style="soft")),
+        lead=(
+            *([Notice(lines=(loaded.capacity.sentence,))] if loaded.capacity else []),
+            *([Items(items=tuple(found), style="doubts doubtful")] if found else []),
+        ),
+        sections=(
+            *(figure_section(figure) for figure in figures if figure),
+            results_section(
+                "All results",
+                "Latencies count from the time at which a request was scheduled, with 95% "
+                "confidence intervals.",
+                point_table(loaded),
+            ),
+            Section(title="Slow requests", blocks=tuple(_slow(loaded))),
+            *([Section(title="The board", blocks=boards)] if boards else []),
+            Section(title="Settings", blocks=(_settings(loaded),)),
+        ),
+        version=load.armload,
+    )
 
 
 def headline(loaded: LoadView) -> str:
@@ -134,55 +125,118 @@ def doubts(points: Sequence[LoadedPoint]) -> list[str]:
     return said
 
 
-def cause_table(loaded: LoadView) -> list[tuple[str, str, list[str], str]]:
-    """Return a row for each point: slow requests of all, those of each cause, and the main one.
+def _slow(loaded: LoadView) -> Iterator[Block]:
+    requests = _slow_requests(loaded)
+    count = len(requests.rows)
+    if not count:
+        than = ": every answer took less than twice as long as its own prompt and tokens take"
+        yield Paragraph(text=f"None{'' if loaded.objectives else than}.", style="result")
+        return
+    than = "Those that took more than twice as long as their own prompt and tokens take"
+    which = "Those that missed an objective" if loaded.objectives else than
+    yield Paragraph(text=f"{which}.", style="result")
+    yield _causes(loaded)
+    for point in loaded.points:
+        if why := why_slow(point.assessed):
+            yield Paragraph(text=f"{point.label}: {why}")
+    del requests.rows[MOST_SLOW:]
+    causes = Counter(row.state for row in requests.rows)
+    filters = tuple((cause, cause, times) for cause, times in causes.items())
+    yield Folded(
+        summary=f"The {MOST_SLOW} slowest" if count > MOST_SLOW else "All of them",
+        blocks=(SortableTable(table=requests, name="slow", filters=filters),),
+    )
 
-    The causes are those that any point has, in the order of ``CAUSES``.
-    """
-    causes = shown_causes(loaded)
-    return [
-        (
-            point.label,
-            f"{sum(point.assessed.slow.values())} of {point.assessed.metrics.ok}",
-            [str(point.assessed.slow.get(cause, 0)) for cause in causes],
-            why_slow(point.assessed),
-        )
-        for point in loaded.points
-    ]
 
-
-def shown_causes(loaded: LoadView) -> list[Cause]:
-    """Return the causes that any point of a load has."""
-    return [
+def _causes(loaded: LoadView) -> Table:
+    """Return a row for each point: slow requests of all, and those of each cause."""
+    causes = [
         cause for cause in CAUSES if any(point.assessed.slow.get(cause) for point in loaded.points)
     ]
+    table = Table(
+        Column(heading=_pace(loaded)),
+        *(Column(heading=heading, is_number=True) for heading in ("slow", *causes)),
+    )
+    for point in loaded.points:
+        slow = point.assessed.slow
+        table.add(
+            point.label,
+            f"{sum(slow.values())} of {point.assessed.metrics.ok}",
+            *(str(slow.get(cause, 0)) for cause in causes),
+        )
+    return table
 
 
-def slow_rows(loaded: LoadView) -> list[SlowRow]:
+def _slow_requests(loaded: LoadView) -> Table:
     """Return the slow requests of all points, the slowest first."""
-    rows = []
+    table = Table(
+        Column(heading=_pace(loaded)),
+        Column(heading="request", is_number=True),
+        Column(heading="cause"),
+        *(
+            Column(heading=heading, is_number=True)
+            for heading in ("due at", "first token", "per token", "end")
+        ),
+        Column(heading="largest parts"),
+    )
+    found = []
     for point in loaded.points:
         records = {record.number: record for record in point.observed.records}
-        for each in point.slow:
-            record = records[each.number]
-            parts = sorted(each.parts, key=lambda part: -part[1])[:3]
-            rows.append(
-                SlowRow(
-                    point=point.label,
-                    number=each.number,
-                    cause=each.cause,
-                    scheduled_s=record.scheduled_s,
-                    first_s=ttft_s(record),
-                    token_s=tpot_s(record),
-                    end_s=e2e_s(record),
-                    parts=", ".join(
-                        f"{KINDS[name][0]} {words.seconds(seconds)}"
-                        for name, seconds in parts
-                        if seconds > 0
-                    ),
-                )
+        found += [(point, each, records[each.number]) for each in point.slow]
+    for point, each, record in sorted(found, key=lambda slow: -e2e_s(slow[2])):
+        parts = sorted(each.parts, key=lambda part: -part[1])[:3]
+        table.add(
+            point.label,
+            Entry(text=str(each.number), number=each.number),
+            each.cause,
+            *(
+                Entry(text=words.seconds(time_s), number=time_s)
+                for time_s in (record.scheduled_s, ttft_s(record), tpot_s(record), e2e_s(record))
+            ),
+            ", ".join(f"{KINDS[name][0]} {words.seconds(s)}" for name, s in parts if s > 0),
+            state=each.cause,
+        )
+    return table
+
+
+def _pace(loaded: LoadView) -> str:
+    return "rate" if loaded.is_open else "clients"
+
+
+def _boards(loaded: LoadView) -> Iterator[Block]:
+    for point in loaded.points:
+        if facts := board_facts(point.assessed.telemetry):
+            yield html("<h3>{}</h3>", point.label)
+            yield Details(facts)
+
+
+def _settings(loaded: LoadView) -> Details:
+    load = loaded.load
+    rows = [
+        ("load", load.id),
+        ("service", load.url),
+        ("board", load.board),
+        ("run", load.run),
+        ("model", load.model),
+        ("SLO", str(loaded.objectives or "none")),
+        ("arrivals", f"{load.arrivals}, seed {load.seed}"),
+        ("requests", load.requests_from),
+        ("dialect", load.dialect),
+        *(
+            (name.replace("_", " "), str(value))
+            for name, value in (load.service or {}).items()
+            if value is not None
+        ),
+        *(
+            (
+                f"clock of the board at {point.label}",
+                f"known within {1000 * point.observed.point.clock.error_s:.1f} ms",
             )
-    return sorted(rows, key=lambda row: -row.end_s)
+            for point in loaded.points
+            if point.observed.point.clock
+        ),
+    ]
+    return Details((label, value) for label, value in rows if value)
 
 
 def board_facts(board: Telemetry) -> list[tuple[str, str]]:

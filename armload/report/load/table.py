@@ -1,4 +1,4 @@
-"""The figures of a load, one line for each rate or concurrency, for a terminal."""
+"""The figures of a load, one row for each rate or concurrency, for a terminal and for a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from armload.analysis.load.quantiles import Distribution, Quantile
 from armload.analysis.wording.loads import why_slow
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
-from armload.report.layout import Column, Prose, Rows
+from armload.report.layout import Column, Entry, Prose, Table
 from armload.report.load.loaded import LoadView, words_of_failed
 
 _OFFERED_OTHERWISE_FROM = 0.25
@@ -63,10 +63,10 @@ def remarks(point: AssessedPoint) -> list[str]:
     return said
 
 
-def _table(points: Sequence[AssessedPoint]) -> Rows:
+def _table(points: Sequence[AssessedPoint]) -> Table:
     has_objectives = any(point.metrics.goodput for point in points)
     is_open = any(point.rate is not None for point in points)
-    table = Rows(
+    table = Table(
         Column(heading="rate" if is_open else "clients", is_number=True),
         Column(heading="ok", is_number=True),
         Column(heading="req/s", is_number=True),
@@ -111,3 +111,51 @@ def _middle_and_slow(found: Distribution | None) -> list[str]:
 
 def _shown(quantile: Quantile | None) -> str:
     return words.seconds(None if quantile is None else quantile.value_s)
+
+
+def point_table(loaded: LoadView) -> Table:
+    """Lay out the points for a page, the lowest rate first; times are from the scheduled time."""
+    has_objectives = loaded.objectives is not None
+    pace_heading, unit = ("rate", "requests/s") if loaded.is_open else ("clients", "")
+    table = Table(
+        Column(heading=pace_heading, unit=unit, is_number=True),
+        Column(heading="answered", unit="of those sent", is_number=True),
+        *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
+        Column(heading="throughput", unit="requests/s", is_number=True),
+        Column(heading="output", unit="tokens/s", is_number=True),
+        *(
+            Column(heading=f"{latency} {percentile}", is_number=True)
+            for latency in ("first token", "per token", "end to end")
+            for percentile in ("p50", "p99")
+        ),
+        Column(heading="verdict"),
+    )
+    for point in loaded.points:
+        metrics = point.assessed.metrics
+        state = "valid" if metrics.valid else "not valid"
+        found = (metrics.from_scheduled.ttft, metrics.tpot, metrics.from_scheduled.e2e)
+        share = metrics.goodput.share if metrics.goodput else 0.0
+        table.add(
+            Entry(text=f"{point.pace:g}", number=point.pace),
+            Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
+            *([Entry(text=percentage(share), number=share)] if has_objectives else []),
+            Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
+            Entry(text=words.rate(metrics.output_tokens_per_s), number=metrics.output_tokens_per_s),
+            *(
+                _time(quantile)
+                for each in found
+                for quantile in ((each.p50, each.p99) if each else (None, None))
+            ),
+            state,
+            state=state,
+        )
+    return table
+
+
+def _time(found: Quantile | None) -> Entry:
+    if found is None:
+        return Entry(text=words.UNKNOWN)
+    interval = ""
+    if found.low_s is not None and found.high_s is not None:
+        interval = f"{words.seconds(found.low_s)} to {words.seconds(found.high_s)}"
+    return Entry(text=words.seconds(found.value_s), number=found.value_s, range=interval)

@@ -6,7 +6,7 @@ from rich.console import Group
 
 from armload.analysis.wording.comparisons import not_comparable
 from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
-from armload.report.layout import Column, Rows
+from armload.report.layout import Column, Table
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
 from armload.tuning.outcome_words import cost_words, speed_words
 from armload.tuning.space import Choice
@@ -51,8 +51,8 @@ def _side(side: TunedSide) -> str:
     )
 
 
-def _choices(compared: TuningComparison) -> Rows:
-    table = Rows(Column(heading="winner's"), Column(heading="A"), Column(heading="B"))
+def _choices(compared: TuningComparison) -> Table:
+    table = Table(Column(heading="winner's"), Column(heading="A"), Column(heading="B"))
     for each in compared.choices:
         table.add(each.option.replace("_", "-"), _choice(each.a), _choice(each.b))
     return table
@@ -62,7 +62,7 @@ def _choice(choice: Choice) -> str:
     return "default" if choice is None else str(choice)
 
 
-def _figures(compared: TuningComparison) -> Rows:
+def _figures(compared: TuningComparison) -> Table:
     table = figures_table()
     for each in compared.measured:
         table.add(

@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from armload.core.errors import UsageError
-from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import counted, format_bytes
 from armload.core.workspace import evaluations_folder, loads_folder, runs_folder
 from armload.report import formatting as words
-from armload.report.figures.figure import Figure
-from armload.report.pages import PAGE_NAME, Report, render, report_place, write_report
+from armload.report.layout import Column, Details, Table
+from armload.report.pages import (
+    Folded,
+    Items,
+    Notice,
+    Page,
+    Report,
+    Section,
+    figure_section,
+    html,
+    paragraphs,
+    report_place,
+    results_section,
+    write_report,
+)
 from armload.report.tuning.effects import effects_figure
-from armload.report.tuning.front import front_figure
-from armload.report.tuning.progress import progress_figure
-from armload.report.tuning.told import SearchStep, TuningView
-from armload.report.tuning.trials import settings_table
+from armload.report.tuning.figures import front_figure, progress_figure
+from armload.report.tuning.table import settings_table
+from armload.report.tuning.told import TuningView
 from armload.tuning.outcome_words import cost_words
-from armload.tuning.record import TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Constraints
-
-TEMPLATE_NAME = "tuning/page.html.j2"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialRow:
-    """A trial, as the table shows it.
-
-    Attributes:
-        rung: how long it was, from 1.
-        evidence: ids of what was run, each with a link; empty where that is gone.
-    """
-
-    number: int
-    words: str
-    rung: int
-    cost: str
-    took: str
-    status: str
-    evidence: tuple[tuple[str, str], ...]
-
-
-def write_page(told: TuningView, tuned: TuningFolder) -> Path:
-    """Write a search's page into its folder, and return its path."""
-    page = tuned.folder / PAGE_NAME
-    write_whole(page, render_page(told, figures_of(told), tuned.folder).encode())
-    return page
 
 
 def write_tuning_report(
@@ -67,18 +51,42 @@ def write_tuning_report(
     if not told.steps:
         raise UsageError(f"{told.tuning.id} has no trials yet.", "Repeat its armload tune command.")
     place = report_place(folder, told.tuning.id)
-    figures = figures_of(told)
-    return write_report(
-        *(place, figures, lambda: render_page(told, figures, place), progress),
+    return write_report(tuning_page(told, place), place, settings_table(told), progress)
+
+
+def tuning_page(told: TuningView, folder: Path) -> Page:
+    """Return the page of a search with at least one trial.
+
+    Args:
+        folder: that the page will lie in, for its links.
+    """
+    tuning, result = told.tuning, told.result
+    trials = counted(len(told.steps), "trial")
+    figures = (progress_figure(told), effects_figure(told), front_figure(told))
+    about = f"{trials} of {tuning.space.size} settings. {words.minute(tuning.started_utc)}."
+    found = (result.sentence, result.ended) if result else (_so_far(told),)
+    violation = _violation(told)
+    runs = Folded(summary=f"{trials}, with links to what was run", blocks=(_trials(told, folder),))
+    return Page(
         headline=headline(told),
-        table=settings_table(told),
+        header=tuple(paragraphs(about, style="soft")),
+        lead=(
+            Notice(lines=found),
+            *([Items(items=(violation,), style="doubts doubtful")] if violation else []),
+        ),
+        sections=(
+            *(figure_section(figure) for figure in figures if figure),
+            *_winner(told),
+            results_section(
+                "All settings",
+                "Costs are estimated from all trials of a setting, with 95% confidence intervals.",
+                settings_table(told),
+            ),
+            Section(title="Trials", blocks=(runs,)),
+            Section(title="What was searched", blocks=(Details(_asked(told)),)),
+        ),
+        version=tuning.armload,
     )
-
-
-def figures_of(told: TuningView) -> list[Figure]:
-    """Return the figures in the order in which a person reads them."""
-    drawn = (progress_figure(told), effects_figure(told), front_figure(told))
-    return [figure for figure in drawn if figure is not None]
 
 
 def headline(told: TuningView) -> str:
@@ -86,33 +94,6 @@ def headline(told: TuningView) -> str:
     tuning = told.tuning
     model = tuning.model.removesuffix(".gguf")
     return f"{model} on {tuning.board}, tuned for {AIMS[tuning.objective].cost}"
-
-
-def render_page(told: TuningView, figures: list[Figure], folder: Path) -> str:
-    """Return the page of a search with at least one trial.
-
-    Args:
-        folder: that the page will lie in, for its links.
-    """
-    winner = told.result.winner if told.result else (told.leader.setting if told.leader else None)
-    values = {
-        "version": told.tuning.armload,
-        "headline": headline(told),
-        "subject": f"{counted(len(told.steps), 'trial')} of {told.tuning.space.size} settings",
-        "tuning": told.tuning,
-        "result": told.result,
-        "found": told.result.sentence if told.result else _so_far(told),
-        "violation": _violation(told),
-        "figures": figures,
-        "winner": [
-            (name, "default" if choice is None else choice)
-            for name, choice in (winner.choices.items() if winner else ())
-        ],
-        "table": settings_table(told),
-        "trials": [_trial_row(told, step, folder) for step in told.steps],
-        "asked": _asked(told),
-    }
-    return render(TEMPLATE_NAME, values, {figure.name: figure.specification for figure in figures})
 
 
 def _so_far(told: TuningView) -> str:
@@ -132,27 +113,45 @@ def _violation(told: TuningView) -> str:
     return f"Faster, but violates a constraint: {setting} ({cost}): {found.reason}"
 
 
-def _trial_row(told: TuningView, step: SearchStep, folder: Path) -> TrialRow:
-    trial, outcome = step.entry.trial, step.entry.outcome
-    reason = f": {outcome.reason}" if outcome.reason else ""
-    return TrialRow(
-        number=trial.number + 1,
-        words=words_of(trial.setting, told.tuning.space.defaults, {}),
-        rung=trial.rung + 1,
-        cost=words.UNKNOWN
-        if outcome.cost is None
-        else cost_words(told.tuning.objective, outcome.cost),
-        took=words.seconds(outcome.took_s),
-        status=f"{outcome.status}{reason}",
-        evidence=tuple((name, _link(name, folder)) for name in outcome.evidence),
-    )
+def _winner(told: TuningView) -> list[Section]:
+    result, leader = told.result, told.leader
+    winner = result.winner if result else leader.setting if leader else None
+    if winner is None:
+        return []
+    rows = [
+        (name, "default" if choice is None else str(choice))
+        for name, choice in winner.choices.items()
+    ]
+    if result and result.plan:
+        rows.append(("plan file", result.plan))
+    title = f"Settings of the {'winner' if result else 'leader so far'}"
+    return [Section(title=title, blocks=(Details(rows),))]
 
 
-def _link(name: str, folder: Path) -> str:
+def _trials(told: TuningView, folder: Path) -> Table:
+    headings = ("trial", "setting", "length", "cost", "took", "status", "runs")
+    table = Table(*(Column(heading=heading) for heading in headings))
+    for step in told.steps:
+        trial, outcome = step.entry.trial, step.entry.outcome
+        cost = outcome.cost
+        table.add(
+            str(trial.number + 1),
+            words_of(trial.setting, told.tuning.space.defaults, {}),
+            str(trial.rung + 1),
+            words.UNKNOWN if cost is None else cost_words(told.tuning.objective, cost),
+            words.seconds(outcome.took_s),
+            f"{outcome.status}{f': {outcome.reason}' if outcome.reason else ''}",
+            Markup(" ").join(_link(name, folder) for name in outcome.evidence),
+        )
+    return table
+
+
+def _link(name: str, folder: Path) -> Markup:
     for root in (runs_folder(), loads_folder(), evaluations_folder()):
         if (root / name).is_dir():
-            return quote(os.path.relpath(root / name, folder)) + "/"
-    return ""
+            target = quote(os.path.relpath(root / name, folder)) + "/"
+            return html('<a href="{}">{}</a>', target, name)
+    return html("{}", name)
 
 
 def _asked(told: TuningView) -> list[tuple[str, str]]:

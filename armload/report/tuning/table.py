@@ -1,23 +1,26 @@
-"""The fastest settings of a search, for a terminal."""
+"""The settings of a search: the fastest for a terminal, all for a page."""
 
 from __future__ import annotations
+
+import math
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.core.values import counted
+from armload.core.values import counted, percentage
 from armload.report import formatting as words
-from armload.report.layout import Column, Prose, Rows
-from armload.report.tuning.told import TuningView
-from armload.report.tuning.trials import interval_words, ordered
+from armload.report.layout import Column, Entry, Prose, Table
+from armload.report.tuning.figures import front_of
+from armload.report.tuning.told import Candidate, TuningView
 from armload.tuning.outcome_words import three_figures
+from armload.tuning.space import Choice
 
 MOST_ROWS = 10
 
 
 def settings_view(told: TuningView) -> Group:
     """Lay out the fastest settings that may win, and count the others."""
-    table = Rows(
+    table = Table(
         Column(heading="setting", is_prose=True),
         Column(heading=told.scale.unit, is_number=True),
         Column(heading="95% CI", is_number=True),
@@ -39,7 +42,7 @@ def settings_view(told: TuningView) -> Group:
             str(each.estimate.trials if each.estimate else 0),
             words.size(each.max_rss_bytes),
         )
-    lines: list[RenderableType] = [] if table.is_empty else [table]
+    lines: list[RenderableType] = [table] if table.rows else []
     if rest := _rest(told, len(able) - len(shown)):
         lines.append(Prose(rest, "dim"))
     return Group(*lines)
@@ -55,3 +58,107 @@ def _rest(told: TuningView, slower: int) -> str:
     ]
     named = ", ".join(filter(None, parts))
     return f"Not shown: {named} of {counted(len(told.candidates), 'setting')}." if named else ""
+
+
+def settings_table(told: TuningView) -> Table:
+    """Lay out the settings for a page: the fastest that may win first, those that failed last."""
+    parameters = told.tuning.space.parameters
+    leader = told.leader.setting.key if told.leader else None
+    front = {each.setting.key for each in front_of(told)}
+    table = Table(
+        *(Column(heading=each.name, is_number=_is_number(each.choices)) for each in parameters),
+        Column(
+            heading="speed" if told.scale.is_rate else "time", unit=told.scale.unit, is_number=True
+        ),
+        Column(heading="trials", is_number=True),
+        Column(heading="memory", unit="at its peak", is_number=True),
+        Column(heading="text", unit="beside the defaults'"),
+        Column(heading="KL divergence", unit="mean, nats", is_number=True),
+        Column(heading="accuracy", unit="and its bound", is_number=True),
+        Column(heading="verdict"),
+    )
+    for each in ordered(told):
+        table.add(
+            *(_choice(each.setting.choices.get(name.name)) for name in parameters),
+            _cost(told, each),
+            _trials(told, each),
+            Entry(text=words.size(each.max_rss_bytes), number=each.max_rss_bytes),
+            *_quality(each),
+            _verdict(told, each, is_on_front=each.setting.key in front),
+            state="failed" if each.status == "failed" else "",
+            is_best=each.setting.key == leader,
+        )
+    return table
+
+
+def ordered(told: TuningView) -> list[Candidate]:
+    """Return the settings: the leader, others that may win, then those that cannot."""
+    ranks = {"measured": 1, "violates": 2, "failed": 3}
+    leader = told.leader.setting.key if told.leader else None
+
+    def place(each: Candidate) -> tuple[int, float]:
+        rank = 0 if each.setting.key == leader else ranks[each.status]
+        return rank, each.estimate.cost if each.estimate else math.inf
+
+    return sorted(told.candidates, key=place)
+
+
+def interval_words(told: TuningView, candidate: Candidate) -> str:
+    """Write where the cost lies with 95% confidence; empty for one that was not measured."""
+    if candidate.estimate is None:
+        return ""
+    interval = candidate.estimate.interval
+    low, high = sorted((told.scale.value(interval.low), told.scale.value(interval.high)))
+    return f"{three_figures(low)} to {three_figures(high)}"
+
+
+def _is_number(choices: tuple[Choice, ...]) -> bool:
+    return any(isinstance(choice, int) for choice in choices)
+
+
+def _choice(choice: Choice) -> Entry:
+    if choice is None:
+        return Entry(text="default")
+    return Entry(text=str(choice), number=choice if isinstance(choice, int | float) else None)
+
+
+def _cost(told: TuningView, candidate: Candidate) -> Entry:
+    if candidate.estimate is None:
+        return Entry(text=words.UNKNOWN)
+    value = told.scale.value(candidate.estimate.cost)
+    return Entry(text=three_figures(value), number=value, range=interval_words(told, candidate))
+
+
+def _trials(told: TuningView, candidate: Candidate) -> Entry:
+    count = sum(step.entry.trial.setting.key == candidate.setting.key for step in told.steps)
+    return Entry(text=str(count), number=count)
+
+
+def _quality(candidate: Candidate) -> tuple[Entry, Entry, Entry]:
+    quality = candidate.quality
+    text = {True: "the same", False: "other", None: words.UNKNOWN}[quality.same_text]
+    kl, share = quality.kl_mean, quality.accuracy
+    surely = (
+        f"at least {percentage(quality.accuracy_low, digits=1)}" if quality.accuracy_low else ""
+    )
+    return (
+        Entry(text=text),
+        Entry(text=words.UNKNOWN if kl is None else f"{kl:.4f}", number=kl),
+        Entry(
+            text=words.UNKNOWN if share is None else percentage(share, digits=1),
+            number=share,
+            range=surely,
+        ),
+    )
+
+
+def _verdict(told: TuningView, candidate: Candidate, *, is_on_front: bool) -> str:
+    if candidate.status != "measured":
+        return f"{candidate.status}: {candidate.reason}"
+    winner = told.result.winner.key if told.result else None
+    notes = [
+        "winner" if candidate.setting.key == winner else "",
+        "defaults" if candidate.setting.key == told.tuning.space.defaults.key else "",
+        "Pareto front" if is_on_front else "",
+    ]
+    return ", ".join(filter(None, notes))

@@ -1,0 +1,184 @@
+"""The time of requests: where it goes, and how it is distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from armload.analysis.load.latency import e2e_s, ttft_s
+from armload.analysis.load.parts import Parts
+from armload.report import formatting as words
+from armload.report.drawing import MOST_LINES, WIDTH_PIXELS, Rows, columns_for, guide, source
+from armload.report.figures.distribution import LOGARITHMIC_FROM
+from armload.report.figures.figure import (
+    Figure,
+    colour_and_shape,
+    drawn,
+    in_panels,
+    thinned,
+    time_unit,
+)
+from armload.report.load.loaded import LoadedPoint, LoadView, labels
+from armload.report.load.rates import FIRST, WHOLE
+
+KINDS: dict[str, tuple[str, str]] = {
+    "own_s": ("own prompt and tokens", "#0072B2"),
+    "sharing_s": ("shared steps", "#56B4E9"),
+    "blocked_s": ("prompts of others", "#E69F00"),
+    "queued_s": ("queued", "#D55E00"),
+    "paging_s": ("paging", "#CC79A7"),
+    "throttling_s": ("throttling", "#F0E442"),
+    "late_s": ("client late", "#000000"),
+    "other_s": ("other", "#999999"),
+}
+"""Names and colours (Okabe and Ito, 2008) of the parts, in the order in which they are stacked."""
+
+LEAST_SHARE = 0.001
+BAR_PIXELS = 34
+
+
+def parts_figure(loaded: LoadView) -> Figure | None:
+    """Draw the mean seconds of each part at each point; none without an answered request."""
+    found = {point.label: means(point) for point in loaded.points}
+    known = {label: parts for label, parts in found.items() if parts is not None}
+    if not known:
+        return None
+    sentence = _parts_sentence(known)
+    return _parts_drawn(loaded, known, sentence)
+
+
+def means(point: LoadedPoint) -> Parts | None:
+    """Return the mean of each part over the answered requests; none without one."""
+    accounts = [account.whole for _, account in point.accounting.answered]
+    if not accounts:
+        return None
+    return Parts(**{name: fmean(getattr(each, name) for each in accounts) for name in KINDS})
+
+
+def _parts_sentence(found: dict[str, Parts]) -> str:
+    label, parts = list(found.items())[-1]
+    largest = sorted(KINDS, key=lambda name: -getattr(parts, name))[:2]
+    each = " and ".join(
+        f"{words.seconds(getattr(parts, name))} {KINDS[name][0]}"
+        for name in largest
+        if getattr(parts, name) > 0
+    )
+    return f"{label}: of {words.seconds(parts.total_s)} per request, {each} (means)."
+
+
+def _parts_drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Figure:
+    import altair as alt
+
+    unit = time_unit(parts.total_s for parts in found.values())
+    total_s = sum(parts.total_s for parts in found.values())
+    shown = {
+        name: label
+        for name, (label, _) in KINDS.items()
+        if sum(getattr(parts, name) for parts in found.values()) >= LEAST_SHARE * total_s
+    }
+    rows: Rows = [
+        {
+            "point": label,
+            "part": shown[name],
+            "order": number,
+            "time": max(0.0, getattr(parts, name)) * unit.per_s,
+        }
+        for label, parts in found.items()
+        for number, name in enumerate(shown)
+    ]
+    colours = [KINDS[name][1] for name in shown]
+    names = list(shown.values())
+    chart = (
+        source("parts")
+        .mark_bar()
+        .encode(
+            alt.X("time:Q").title(f"mean time per request ({unit.name})").axis(format=",.10~g"),
+            alt.Y("point:N").title(None).sort(labels(loaded.points)),
+            alt.Color("part:N").title(None).scale(domain=names, range=colours),
+            order="order:Q",
+            tooltip=["point:N", "part:N", alt.Tooltip("time:Q", format=",.3~g")],
+        )
+        .properties(width=WIDTH_PIXELS, height=BAR_PIXELS * len(found))
+    )
+    return drawn(
+        "parts",
+        "Where the time goes",
+        sentence,
+        chart,
+        {"parts": rows},
+        legend_columns=columns_for(names),
+    )
+
+
+MOST_STEPS = 200
+
+
+def latency_distribution(loaded: LoadView) -> Figure | None:
+    """Draw both latencies of each point; none without an answered request."""
+    answered = [point for point in loaded.points if point.assessed.metrics.ok]
+    if not answered:
+        return None
+    shown = _spread(answered)
+    sentence = _spread_sentence(answered, shown)
+    return _spread_drawn(shown, sentence)
+
+
+def _spread(points: Sequence[LoadedPoint]) -> list[LoadedPoint]:
+    """Return as many points as a chart has room for, from the lowest to the highest pace."""
+    count = min(len(points), MOST_LINES)
+    last = len(points) - 1
+    return [points[round(number * last / max(1, count - 1))] for number in range(count)]
+
+
+def _spread_sentence(answered: Sequence[LoadedPoint], shown: Sequence[LoadedPoint]) -> str:
+    last = answered[-1]
+    found = last.assessed.metrics.from_scheduled.e2e
+    took = "" if found is None else f"the slowest took {words.seconds(found.max_s)}"
+    half = "" if found is None else f"half of the requests took {words.seconds(found.p50.value_s)}"
+    left_out = f" Shown: {len(shown)} of {len(answered)}." if len(shown) < len(answered) else ""
+    return f"{last.label}: {half} or less from the scheduled time to the end, {took}.{left_out}"
+
+
+def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
+    import altair as alt
+
+    names = labels(shown)
+    rows = [row for point in shown for row in _lines(point)]
+    values = [row["time"] for row in rows if row["share"] > 0]
+    is_wide = min(values) > 0 and max(values) > LOGARITHMIC_FROM * min(values)
+    scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=True, nice=False)
+    data = alt.NamedData(name="requests")
+    x = alt.X("time:Q").title("latency (s)").scale(scale).axis(format=",.10~g", tickCount=5)
+    y = alt.Y("share:Q").title("share of requests").scale(domain=(0, 1))
+    y = y.axis(format=".0%", tickCount=5)
+    colour, _ = colour_and_shape("point", names)
+    line = alt.Chart(data).mark_line(interpolate="step-after", strokeWidth=2)
+    layers = (
+        line.encode(x, y, colour, order="share:Q"),
+        guide(alt.Chart(data), alt.Y("mean(half):Q")),
+    )
+    chart = in_panels(layers, data, [FIRST, WHOLE], [1.0, 1.0])
+    return drawn(
+        "distribution",
+        "Distribution of the latencies",
+        sentence,
+        chart,
+        {"requests": rows},
+        note="Dashed: half of the requests.",
+        legend_columns=columns_for(names),
+    )
+
+
+def _lines(point: LoadedPoint) -> Rows:
+    rows: Rows = []
+    ok = [record for record in point.observed.counted if record.outcome == "ok"]
+    for kind, latency in ((FIRST, ttft_s), (WHOLE, e2e_s)):
+        times = sorted(map(latency, ok))
+        steps = [
+            {"cell": kind, "point": point.label, "time": time_s, "share": number / len(times)}
+            for number, time_s in enumerate(times, 1)
+        ]
+        ends = [number in (0, len(steps) - 1) for number in range(len(steps))]
+        start = {"cell": kind, "point": point.label, "time": times[0], "share": 0.0}
+        rows += [start, *thinned(steps, MOST_STEPS, always=ends)]
+    return [{**row, "half": 0.5} for row in rows]

@@ -1,0 +1,244 @@
+"""A search in figures: the best setting over time, and speed against memory and quality."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from armload.core.values import counted, percentage
+from armload.report import formatting as words
+from armload.report.drawing import COLOURS, QUIET, Rows, guide, source
+from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, drawn
+from armload.report.tuning.told import Candidate, TuningView
+
+if TYPE_CHECKING:
+    import altair as alt
+
+ALIKE, SHORT, LONG = "trial", "short trial", "longer trial"
+SAME, OTHER, UNKNOWN = "text of the defaults", "other text", "text not compared"
+BROKEN = "violates a constraint"
+
+_LOOKS = {
+    ALIKE: (COLOURS[5], "circle"),
+    SHORT: (COLOURS[5], "circle"),
+    LONG: (COLOURS[0], "diamond"),
+    SAME: (COLOURS[0], "circle"),
+    OTHER: (COLOURS[4], "diamond"),
+    UNKNOWN: (COLOURS[2], "square"),
+    BROKEN: (DOUBTFUL_COLOUR, DOUBTFUL_SHAPE),
+}
+
+_MINUTE_S = 60
+
+
+def progress_figure(told: TuningView) -> Figure | None:
+    """Draw every trial at its end, and the leader's estimate; none before anything was measured."""
+    if told.leader is None:
+        return None
+    sentence = _progress_sentence(told)
+    return _progress_drawn(told, sentence)
+
+
+def _progress_sentence(told: TuningView) -> str:
+    first = next(
+        step
+        for step in told.steps
+        if step.leader and told.leader and step.leader.setting.key == told.leader.setting.key
+    )
+    failed = sum(step.entry.outcome.status == "failed" for step in told.steps)
+    trials = words.counted(len(told.steps), "trial")
+    settings = words.counted(len(told.candidates), "setting")
+    parts = [
+        f"{trials} of {settings} in {words.duration(told.steps[-1].entry.ended_s)}.",
+        f"The leader first took the lead after {words.duration(first.entry.ended_s)}.",
+        f"{words.counted(failed, 'trial')} failed; not shown." if failed else "",
+        "Solid line: the leader; dashed line: the defaults.",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _progress_drawn(told: TuningView, sentence: str) -> Figure:
+    import altair as alt
+
+    rows, unit_s, unit = _trial_rows(told)
+    x = alt.X("time:Q").title(f"time ({unit})").scale(zero=True)
+    y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
+    trials = (
+        source("trials")
+        .mark_point(filled=True, size=50, opacity=0.9)
+        .encode(
+            x,
+            y,
+            *colour_and_shape(rows),
+            tooltip=[
+                alt.Tooltip("number:Q", title="trial"),
+                alt.Tooltip("words:N", title="setting"),
+                alt.Tooltip("value:Q", title=told.scale.unit, format=",.4~g"),
+                alt.Tooltip("kind:N", title="what"),
+            ],
+        )
+    )
+    best = (
+        source("best")
+        .mark_line(interpolate="step-after", strokeWidth=2, color=COLOURS[1])
+        .encode(x, y)
+    )
+    layers = [trials, best]
+    datasets = {"trials": rows, "best": _best(told, unit_s)}
+    default = told.candidate(told.tuning.space.defaults)
+    if default is not None and default.estimate is not None:
+        rule = source("defaults")
+        layers.append(guide(rule, y))
+        datasets["defaults"] = [{"value": told.scale.value(default.estimate.cost)}]
+    return drawn(
+        "best-so-far",
+        "Best so far",
+        sentence,
+        layers,
+        datasets,
+    )
+
+
+def _trial_rows(told: TuningView) -> tuple[Rows, float, str]:
+    unit_s, unit = (1.0, "s") if told.steps[-1].entry.ended_s < 2 * _MINUTE_S else (60.0, "min")
+    named = {each.setting.key: each.words for each in told.candidates}
+    has_lengths = any(step.entry.trial.rung for step in told.steps)
+    rows = []
+    for step in told.steps:
+        trial, outcome = step.entry.trial, step.entry.outcome
+        if outcome.cost is None:
+            continue
+        kind = (LONG if trial.rung else SHORT) if has_lengths else ALIKE
+        rows.append(
+            {
+                "number": trial.number + 1,
+                "time": step.entry.ended_s / unit_s,
+                "value": told.scale.value(outcome.cost),
+                "kind": BROKEN if outcome.status == "violates" else kind,
+                "words": named[trial.setting.key],
+            }
+        )
+    return rows, unit_s, unit
+
+
+def _best(told: TuningView, unit_s: float) -> Rows:
+    return [
+        {"time": step.entry.ended_s / unit_s, "value": told.scale.value(step.leader.cost)}
+        for step in told.steps
+        if step.leader is not None
+    ]
+
+
+def front_of(told: TuningView) -> list[Candidate]:
+    """Return the settings that may win, and that no other is at least as good as in every respect.
+
+    What counts is the cost, the peak memory, and the quality: the text of the defaults is better
+    than another, and of two that differ the one nearer to the defaults' distribution.
+    """
+    able = [each for each in told.able if each.max_rss_bytes is not None]
+    merits = [_merits(each) for each in able]
+    return [
+        each
+        for each, own in zip(able, merits, strict=True)
+        if not any(
+            other != own and all(a <= b for a, b in zip(other, own, strict=True))
+            for other in merits
+        )
+    ]
+
+
+def front_figure(told: TuningView) -> Figure | None:
+    """Draw all settings that were measured; none where no memory was."""
+    shown = [each for each in told.candidates if each.estimate and each.max_rss_bytes is not None]
+    if not shown:
+        return None
+    front = front_of(told)
+    sentence = (
+        f"{counted(len(front), 'setting')} of {len(shown)} "
+        f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
+        "in speed, memory and nearness to the output of the defaults."
+    )
+    return _front_drawn(told, shown, front, sentence)
+
+
+def _merits(candidate: Candidate) -> tuple[float, float, float, float]:
+    assert candidate.estimate is not None  # noqa: S101 - only those that were measured are asked
+    quality = candidate.quality
+    rank = {True: 0.0, None: 1.0, False: 2.0}[quality.same_text]
+    return (
+        candidate.estimate.cost,
+        float(candidate.max_rss_bytes or 0),
+        rank,
+        quality.kl_mean or 0.0,
+    )
+
+
+def _kind(candidate: Candidate) -> str:
+    if candidate.status != "measured":
+        return BROKEN
+    return {True: SAME, False: OTHER, None: UNKNOWN}[candidate.quality.same_text]
+
+
+def _front_drawn(
+    told: TuningView, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
+) -> Figure:
+    import altair as alt
+
+    rows = _setting_rows(told, shown)
+    data = source("settings")
+    x = alt.X("memory:Q").title("peak memory (MB)").scale(zero=False, padding=12)
+    y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
+    rings = (
+        source("front")
+        .mark_point(filled=False, shape="circle", size=190, color=QUIET, strokeWidth=1.5, opacity=1)
+        .encode(x, y)
+    )
+    marks = data.mark_point(filled=True, size=60, opacity=0.9).encode(
+        x,
+        y,
+        *colour_and_shape(rows),
+        tooltip=[
+            alt.Tooltip("words:N", title="setting"),
+            alt.Tooltip("value:Q", title=told.scale.unit, format=",.4~g"),
+            alt.Tooltip("memory:Q", title="peak memory (MB)", format=",.1f"),
+            alt.Tooltip("kind:N", title="output"),
+            alt.Tooltip("kl:N", title="KL divergence"),
+            alt.Tooltip("accuracy:N", title="accuracy"),
+        ],
+    )
+    return drawn(
+        "pareto",
+        "Speed, memory and quality",
+        sentence,
+        (rings, marks),
+        {"settings": rows, "front": _setting_rows(told, front)},
+    )
+
+
+def _setting_rows(told: TuningView, candidates: Sequence[Candidate]) -> Rows:
+    return [
+        {
+            "words": each.words,
+            "value": told.scale.value(each.estimate.cost),
+            "memory": (each.max_rss_bytes or 0) / 1e6,
+            "kind": _kind(each),
+            "kl": "not measured" if each.quality.kl_mean is None else f"{each.quality.kl_mean:.4f}",
+            "accuracy": "not measured"
+            if each.quality.accuracy is None
+            else percentage(each.quality.accuracy, digits=1),
+        }
+        for each in candidates
+        if each.estimate is not None
+    ]
+
+
+def colour_and_shape(rows: Rows) -> tuple[alt.Color, alt.Shape]:
+    """Return the channels that tell the kinds of rows apart; a row's is under ``kind``."""
+    import altair as alt
+
+    kinds = [kind for kind in _LOOKS if any(row["kind"] == kind for row in rows)]
+    colours, shapes = ([_LOOKS[kind][part] for kind in kinds] for part in (0, 1))
+    return (
+        alt.Color("kind:N").title(None).scale(domain=kinds, range=colours),
+        alt.Shape("kind:N").title(None).scale(domain=kinds, range=shapes),
+    )

@@ -155,8 +155,9 @@ def find_rate(
         if is_the_clients_fault(goodput):
             share = percentage(goodput.share_if_on_time - goodput.share)
             progress.say(
-                f"{rate:g} requests/s shows nothing: {share} of the requests missed the SLO, but "
-                "this machine sent them late. End other programs here."
+                f"Discarded the {rate:g} requests/s result: this client fell behind schedule, and "
+                f"{share} of the requests missed the SLO for that. Stop other programs on this "
+                "machine."
             )
             if once_more:
                 return decide(rate, once_more=False)
@@ -183,7 +184,7 @@ def check_requests(requests: int, warmup: int) -> None:
         raise UsageError(
             f"--requests {requests}{after}: --find-rate needs {FEWEST_REQUESTS} or more at each "
             f"rate{', not counting the warm-up,' if warmup else ''} for 95% confidence.",
-            "More requests find the rate more exactly: 100 by default.",
+            "More requests determine the rate more precisely; the default is 100.",
         )
 
 
@@ -192,7 +193,7 @@ def _decided(rate: float, goodput: Goodput, *, met: bool) -> str:
     if met:
         return f"{share}, sustained."
     if is_sustained(goodput, surely=False):
-        return f"{share}, too few requests to be sure (--requests)."
+        return f"{share}, inconclusive: use more --requests."
     return f"{share}, not sustained."
 
 

@@ -18,7 +18,7 @@ def sentence(compared: TuningComparison) -> str:
     figures = f"{_cost(compared.b, first.b_cost)} against {_cost(compared.a, first.a_cost)}"
     if compared.finding == "not comparable":
         return not_comparable(compared.differences)
-    what = "The same settings won." if not compared.choices else "Different settings won."
+    what = "Different configurations won." if compared.choices else "The same configuration won."
     interval = span(first.ratio.low, first.ratio.high)
     if compared.finding == "no difference":
         return (

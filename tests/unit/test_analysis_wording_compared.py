@@ -1,0 +1,218 @@
+"""What comparisons, loads, repeats and predictions find is written as sentences, one for a kind."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from armload.analysis.comparison_findings import (
+    ComparisonFigures,
+    ConstraintsDiffer,
+    DegenerateOutput,
+    Differs,
+    Disturbed,
+    DoubtfulLoad,
+    Excluded,
+    FailedRequests,
+    ModelUnverified,
+    NothingInCommon,
+    NotInterleaved,
+    OnlyOneSide,
+    OutputDiffers,
+    Remark,
+    RequestsDiffer,
+    SettingDiffers,
+    SpacesDiffer,
+    TooFewRuns,
+)
+from armload.analysis.load.findings import (
+    AnswersCutOff,
+    Cancelled,
+    ClientLate,
+    Incomplete,
+    LoadFigures,
+    NoneSucceeded,
+    TokensUncounted,
+)
+from armload.analysis.repeats import (
+    DisturbedInARow,
+    NothingTimed,
+    NotRepeatable,
+    OutOfTime,
+    PrecisionReached,
+    Stop,
+)
+from armload.analysis.sanity import Departure
+from armload.analysis.wording import comparisons
+from armload.analysis.wording.loads import doubt
+from armload.analysis.wording.prediction_notes import note
+from armload.analysis.wording.repeats import stopped
+from armload.core.values import Value
+from armload.engines.prediction import PredictionNoteKind
+
+DIFFERENCES: tuple[tuple[ComparisonFigures, str], ...] = (
+    (Differs(name="board", a="kitchen", b=None), "board: kitchen / unknown"),
+    (SettingDiffers(name="threads", a=None, b=4), "threads: default / 4"),
+    (SettingDiffers(name="stop at end", a=True, b=False), "stop at end: yes / no"),
+    (OnlyOneSide(side="B"), "only B has runs with this configuration"),
+    (DegenerateOutput(side="A", faults="a1: It loops."), "A: a1: It loops."),
+    (NothingInCommon(what="figure"), "the two sides have no metric in common"),
+    (
+        NothingInCommon(what="load level"),
+        "the loads have no rate or number of clients in common",
+    ),
+    (NothingInCommon(what="answered request"), "no request was answered in both loads"),
+    (RequestsDiffer(), "requests: the content of the file differs"),
+)
+REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
+    (Differs(name="options", a="", b="-b 64"), "Different options: none / -b 64."),
+    (
+        Differs(name="weights repacked", a=True, b=None),
+        (
+            "Weights repacked: yes / unknown, so different kernels ran. armload repacks weights if "
+            "memory allows; to disable it on both sides, use --engine-args --no-repack."
+        ),
+    ),
+    (SettingDiffers(name="slots", a=2, b=4), "Different slots: 2 / 4."),
+    (Excluded(side="A", names=("a1", "a2")), "Disturbed and excluded from A: a1, a2."),
+    (
+        ModelUnverified(a="m.gguf", b=None),
+        "Cannot verify that both sides ran the same model: m.gguf / unknown.",
+    ),
+    (
+        TooFewRuns(needed_runs=4),
+        (
+            "With fewer than 4 runs per side, run-to-run variation is unknown; the interval is "
+            "widened to allow for it."
+        ),
+    ),
+    (
+        OutputDiffers(departure=Departure(reference="a1", kind="same")),
+        "The text matches that of a1.",
+    ),
+    (ConstraintsDiffer(), "The constraints differ."),
+    (SpacesDiffer(options=("threads", "slots")), "The search spaces differ: threads, slots."),
+    (
+        NotInterleaved(side="B", was_disturbed=False),
+        "B had no final comparison: its figures are from its longest trials.",
+    ),
+    (
+        NotInterleaved(side="A", was_disturbed=True),
+        (
+            "A had too many disturbed runs in its final comparison: its figures are from its "
+            "longest trials."
+        ),
+    ),
+    (DoubtfulLoad(side="A", figures=NoneSucceeded()), "A: No request succeeded."),
+    (FailedRequests(side="B", failed=2, requests=9), "B: 2 of 9 requests failed."),
+    (Disturbed(side="B", reason="It was hot."), "B: It was hot."),
+)
+LOADS: tuple[tuple[LoadFigures, str], ...] = (
+    (NoneSucceeded(), "No request succeeded."),
+    (
+        ClientLate(late_s=0.026, allowed_s=0.025),
+        (
+            "The client was late: 1% of the requests began 26 ms or more behind schedule; up to 25 "
+            "ms is acceptable. This machine is too busy, or too slow for this rate."
+        ),
+    ),
+    (
+        Cancelled(cancelled=3, requests=1200),
+        "Ended early: 3 of 1,200 requests were cancelled.",
+    ),
+    (
+        Incomplete(recorded=40, requests=0),
+        (
+            "Incomplete: only 40 requests were recorded. The load is still running, or its command "
+            "was killed."
+        ),
+    ),
+    (
+        AnswersCutOff(cut_off=1, answers=2),
+        (
+            "1 of 2 answers ended before the limit, because prompt and answer filled the context: "
+            "the server generated fewer tokens than requested. Use a larger --context, or shorter "
+            "requests."
+        ),
+    ),
+    (
+        TokensUncounted(uncounted=1, answers=1),
+        (
+            "The service reported no token count for 1 of 1 answer. These have no time per output "
+            "token and count as outside the SLO: remove tpot from --slo."
+        ),
+    ),
+)
+OUT_OF_TIME = OutOfTime(
+    more_runs=1,
+    run_s=13.2,
+    allowed_s=60,
+    needed_s=70,
+    runs=8,
+    disturbed=0,
+    reason="",
+    is_storage_limited=True,
+)
+STOPS: tuple[tuple[Stop, str], ...] = (
+    (PrecisionReached(), "the requested precision was reached."),
+    (NotRepeatable(reason="It crashed."), "repeating would not help: It crashed."),
+    (NothingTimed(), "no output token was timed."),
+    (
+        DisturbedInARow(runs=3, reason="It was hot."),
+        "3 runs in a row were disturbed. It was hot.",
+    ),
+    (
+        OUT_OF_TIME,
+        (
+            "1 more run of about 13 s would be needed, which exceeds the time limit for repeats "
+            "(60 s). To allow it, use --precision-time 70. Tokens wait for storage, whose speed "
+            "varies."
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(("figures", "sentence"), DIFFERENCES)
+def test_each_difference_is_a_part_of_a_sentence(figures: ComparisonFigures, sentence: str) -> None:
+    assert comparisons.differences([figures]) == (Remark(figures=figures, sentence=sentence),)
+    found = comparisons.differences([figures, Differs(name="seed", a=1, b=2)])
+    assert comparisons.not_comparable(found) == f"Not comparable: {sentence}; seed: 1 / 2."
+
+
+@pytest.mark.parametrize(("figures", "sentence"), REMARKS)
+def test_each_remark_has_its_sentence(figures: ComparisonFigures, sentence: str) -> None:
+    (found,) = comparisons.remarks([figures])
+    assert (found.figures, found.sentence) == (figures, sentence)
+    assert Remark.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(("figures", "sentence"), LOADS)
+def test_each_doubt_about_a_load_has_its_sentence(figures: LoadFigures, sentence: str) -> None:
+    assert doubt(figures) == sentence
+
+
+@pytest.mark.parametrize(("figures", "sentence"), STOPS)
+def test_each_reason_to_stop_has_its_words(figures: Stop, sentence: str) -> None:
+    assert stopped(figures) == sentence
+
+
+def test_every_kind_is_written_here() -> None:
+    written = {type(figures) for figures, _ in (*DIFFERENCES, *REMARKS)}
+    assert written == kinds(ComparisonFigures)
+    assert {type(figures) for figures, _ in LOADS} == kinds(LoadFigures)
+    assert {type(figures) for figures, _ in STOPS} == kinds(Stop)
+
+
+@pytest.mark.parametrize("kind", typing.get_args(PredictionNoteKind))
+def test_a_note_on_a_prediction_holds_what_it_is_made_from(kind: PredictionNoteKind) -> None:
+    found = note(kind, subject="kitchen", reason="it is full")
+    assert (found.kind, found.subject, found.reason) == (kind, "kitchen", "it is full")
+    assert found.sentence.endswith(".")
+    if kind in ("slices failed", "not estimated"):
+        assert "kitchen" in found.sentence
+        assert "it is full" in found.sentence
+
+
+def kinds(union: object) -> set[type[Value]]:
+    return set(typing.get_args(typing.get_args(union)[0]))

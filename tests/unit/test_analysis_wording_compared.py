@@ -166,8 +166,8 @@ STOPS: tuple[tuple[Stop, str], ...] = (
         OUT_OF_TIME,
         (
             "1 more run of about 13 s would be needed, which exceeds the time limit for repeats "
-            "(60 s). To allow it, use --precision-time 70. "
-            "Tokens wait for storage, whose speed varies."
+            "(60 s). To allow it, use --precision-time 70. Tokens wait for storage, whose speed "
+            "varies."
         ),
     ),
 )

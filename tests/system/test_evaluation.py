@@ -28,7 +28,7 @@ COVERED = ["armload/evaluation", "armload/engines/scorer.py", "toolchains/native
 def known_on_boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("people") / "ann")
     for name in ("here", "there"):
-        person.add_board(name, f"extends: qemu-user\nworkdir: {person.folder}/{name}-board\n")
+        person.add_emulated(name)
     yield person
     for name in ("here", "there"):
         person.types("board.down", "--board", name)

@@ -38,7 +38,7 @@ CLOCKS_ALIGNED_S = 0.005
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("load") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
-    person.add_board("here", f"extends: qemu-user\nworkdir: {person.folder / 'here-board'}\n")
+    person.add_emulated("here")
     yield person
     for board in ("here", "mine"):
         person.types("board.down", "--board", board)

@@ -25,7 +25,7 @@ pytestmark = [
 @pytest.fixture
 def ann(tmp_path: Path) -> Iterator[Person]:
     person = Person(tmp_path / "ann")
-    person.add_board("loop", "extends: qemu-user\n")
+    person.add_emulated("loop")
     yield person
     person.types("board.down", "--board", "loop")
 

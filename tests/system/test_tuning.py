@@ -37,7 +37,7 @@ TRAP = "--override-kv llama.attention.layer_norm_rms_epsilon=float:1000"
 @pytest.fixture
 def ann(tmp_path: Path) -> Iterator[Person]:
     person = Person(tmp_path / "ann")
-    person.add_board("loop", "extends: qemu-user\n")
+    person.add_emulated("loop")
     yield person
     person.types("board.down", "--board", "loop")
 

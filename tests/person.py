@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from armload.boards.rates import Rates
 from armload.core.workspace import cache_folder
 from tests.command_line import BIN, check_document
 
@@ -28,6 +29,18 @@ SHARED_CACHE = (
     "packages",
     "sources",
     "zig",
+)
+
+
+MEASURED = Rates(
+    memory_bytes_per_s=10_000_000_000,
+    memory_threads=os.cpu_count(),
+    memory_others_cpu=0.0,
+    storage_read_bytes_per_s=1_000_000_000,
+    storage_way="direct",
+    storage_read_bytes=1_000_000,
+    storage_others_cpu=0.0,
+    storage_others_read_bytes=0,
 )
 
 
@@ -61,6 +74,17 @@ class Person:
 
     def add_board(self, name: str, text: str) -> None:
         (self.folder / "boards" / f"{name}.yaml").write_text(text)
+
+    def add_emulated(self, name: str) -> None:
+        """Add this machine as a board that runs ARM programs, its memory and storage measured.
+
+        Tests beside one another keep this machine busy: it would be measured before each run.
+        """
+        folder = self.folder / f"{name}-board"
+        folder.mkdir()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        (folder / f".rates.{boot}").write_text(MEASURED.model_dump_json(exclude_none=True) + "\n")
+        self.add_board(name, f"extends: qemu-user\nworkdir: {folder}\n")
 
     def start(self, *words: str, face: str = "armload") -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -24,8 +24,7 @@ def without_loader(path: Path) -> Path:
     return path
 
 
-MUSL, GLIBC = "aarch64-linux-musl", "aarch64-linux-gnu"
-PLAIN = "int main(void) { return 0; }"
+PLAIN = "int main(int n, char **v) { return n - 1; }"
 DOT = """
 #include <arm_neon.h>
 int main(int n, char **v) {
@@ -51,11 +50,37 @@ def zig_cc(folder: Path, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def compiled(folder: Path, code: str, triple: str, *flags: str) -> Path:
-    """Compile a program of one file."""
-    (folder / "main.c").write_text(code)
-    zig_cc(folder, "-target", triple, "-O2", "-g0", *flags, "main.c", "-o", "program")
+def compiled(folder: Path, code: str, *flags: str, architecture: str = "aarch64") -> Path:
+    """Compile a static program of one file, without symbols.
+
+    It is linked as armload's own programs for boards are: zig compiles the C library once for each
+    set of flags, which takes a minute.
+    """
+    _compiled(folder, code, architecture, *flags, "-c", "-o", "main.o")
+    words = [*any_cpu_compiler(architecture), "main.o", "-o", "program"]
+    subprocess.run(words, cwd=folder, check=True)
     return folder / "program"
+
+
+_START = """
+void _start(void) {
+    register long number __asm__("x8") = 93; /* exit */
+    register long status __asm__("x0") = main(1, 0);
+    __asm__ volatile("svc 0" : : "r"(number), "r"(status));
+    __builtin_unreachable();
+}
+"""
+
+
+def without_library(folder: Path, code: str, *flags: str) -> Path:
+    """Compile a static program of one file, with symbols and without a C library."""
+    _compiled(folder, code + _START, "aarch64", *flags, "-nostdlib", "-static", "-o", "program")
+    return folder / "program"
+
+
+def _compiled(folder: Path, code: str, architecture: str, *flags: str) -> None:
+    (folder / "main.c").write_text(code)
+    zig_cc(folder, "-target", f"{architecture}-linux-musl", "-O2", "-g0", *flags, "main.c")
 
 
 _MAPPED_WEIGHTS = """

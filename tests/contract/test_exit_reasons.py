@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from armload.analysis.conditions_log import storage_was_full
 from armload.boards.host import Host
+from armload.build.target import machine_architecture
 from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import Exit, explain
@@ -56,8 +57,8 @@ int main(int argc, char **argv) {
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A static program of this machine's, which tells its arguments as lines of JSON."""
-    target = f"{os.uname().machine}-linux-musl"
-    return compiled(tmp_path_factory.mktemp("program"), PROGRAM, target, "-static")
+    folder = tmp_path_factory.mktemp("program")
+    return compiled(folder, PROGRAM, architecture=machine_architecture())
 
 
 @pytest.fixture

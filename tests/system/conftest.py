@@ -14,6 +14,7 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.build.target import load_target
+from armload.core.workspace import cache_folder
 from tests.person import Person
 from tests.repositories import Repository
 from tests.servers import openssh
@@ -30,7 +31,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshAddress]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder without keys, agent, password or settings of the person who tests."""
+    """A home folder without keys, agent, password or settings of the person who tests.
+
+    The cache stays the usual one, which has the programs for boards.
+    """
+    monkeypatch.setenv("ARMLOAD_CACHE", str(cache_folder()))
     folder = tmp_path / "home"
     (folder / ".ssh").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(folder))

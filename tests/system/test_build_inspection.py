@@ -17,7 +17,7 @@ from armload.build.builder import strip
 from armload.build.inspection import check, inspect
 from armload.build.target import load_target
 from armload.core.errors import BuildError, DataError, UsageError
-from tests.programs import DOT, MUSL, PLAIN, compiled, zig_cc
+from tests.programs import DOT, PLAIN, compiled, without_library, zig_cc
 from tests.system.engines import emulator
 
 pytestmark = pytest.mark.build
@@ -55,12 +55,8 @@ def test_code_for_the_oldest_cpu_uses_no_feature(tmp_path: Path) -> None:
     assert inspect(_assembled(INSTRUCTIONS["none"], tmp_path)).features == ()
 
 
-def _program(folder: Path, *flags: str, code: str = PLAIN) -> Path:
-    return compiled(folder, code, MUSL, *flags)
-
-
 def test_a_static_program_for_the_target_passes(tmp_path: Path) -> None:
-    program = _program(tmp_path, "-static", "-s", "-mcpu=cortex_a55", code=DOT)
+    program = compiled(tmp_path, DOT, "-mcpu=cortex_a55")
     inspection = inspect(program)
     assert (inspection.architecture, inspection.is_static, inspection.is_stripped) == (
         "aarch64",
@@ -75,7 +71,7 @@ def test_a_feature_that_the_cpu_lacks_is_named_with_address_and_target(tmp_path:
         "vdupq_n_s8((signed char) n)", "vdupq_n_u8((unsigned char) n)"
     )
     code = code.replace("int main", '__attribute__((target("i8mm"))) int main')
-    program = _program(tmp_path, "-static", "-mcpu=cortex_a55", code=code)
+    program = without_library(tmp_path, code, "-mcpu=cortex_a55")
     strip(program, tmp_path / "stripped")
     stripped = inspect(tmp_path / "stripped")
     with pytest.raises(BuildError, match=r"'i8mm', the first at 0x[0-9a-f]+ \(usdot\).*'rk3568'"):
@@ -86,7 +82,7 @@ def test_a_feature_that_the_cpu_lacks_is_named_with_address_and_target(tmp_path:
 
 
 def test_a_program_without_dot_products_counts_as_slow(tmp_path: Path) -> None:
-    program = _program(tmp_path, "-static", "-s")
+    program = compiled(tmp_path, PLAIN)
     with pytest.raises(BuildError, match=r"no instruction uses the CPU feature 'asimddp'"):
         check(inspect(program), RK3568)
 
@@ -100,7 +96,7 @@ def test_a_dynamic_program_is_refused(tmp_path: Path) -> None:
 
 def test_a_program_with_debug_information_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="debug information"):
-        check(inspect(_program(tmp_path, "-static", "-g")), RK3568)
+        check(inspect(without_library(tmp_path, PLAIN, "-g")), RK3568)
 
 
 def test_a_program_for_another_architecture_is_refused() -> None:
@@ -133,6 +129,13 @@ def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
         inspect(tmp_path / "absent")
 
 
+DATA_TOO = """
+int filled[4] = {1, 2, 3, 4}, empty[64];
+const char *words[] = {"none", "some"};
+int main(int n, char **v) { return filled[n] + empty[n] + words[n][0]; }
+"""
+
+
 def _loaded(path: Path) -> list[tuple[int, bytes]]:
     with path.open("rb") as file:
         return [
@@ -144,7 +147,7 @@ def _loaded(path: Path) -> list[tuple[int, bytes]]:
 def test_stripping_takes_symbols_and_debug_information_and_leaves_what_is_loaded(
     tmp_path: Path,
 ) -> None:
-    program = _program(tmp_path, "-static", "-g")
+    program = without_library(tmp_path, DATA_TOO, "-g")
     stripped = tmp_path / "stripped"
     strip(program, stripped)
     assert inspect(stripped).is_stripped

@@ -200,6 +200,19 @@ def test_a_run_that_is_lost_here_is_brought_home_again(
         aside.rename(folder)
 
 
+def test_a_board_without_room_is_refused_and_the_same_command_goes_on(person: Person) -> None:
+    person.on_board(
+        "rm -rf /data/local/tmp/armload/models; set -- $(df -k /data | tail -n 1);"
+        "fallocate -l $(($4 - 30000))k /data/fill"
+    )
+    words = ("deploy", "--board", "mine")
+    refused = person.types(*words, status=7)
+    assert re.search(r"mine: .*(MB|GB)", refused.stderr)
+    person.on_board("rm /data/fill")
+    assert "Put on mine" in person.types(*words).stdout
+    assert "Already on mine" in person.types(*words).stdout
+
+
 def test_ctrl_c_in_a_run_ends_it_on_the_board_and_keeps_what_is_there(person: Person) -> None:
     process = person.start(
         *("bench", "--board", "mine", "-n", "400", "--repeats", "1", "--threads", "1")
@@ -268,19 +281,6 @@ def test_a_killed_workstation_loses_nothing(person: Person) -> None:
     assert pulled not in before
     run = json.loads((person.runs / pulled / "run.json").read_text())
     assert (run["exit"]["status"], len(run["steps"])) == (0, 16)
-
-
-def test_a_board_without_room_is_refused_and_the_same_command_goes_on(person: Person) -> None:
-    person.on_board(
-        "rm -rf /data/local/tmp/armload/models; set -- $(df -k /data | tail -n 1);"
-        "fallocate -l $(($4 - 30000))k /data/fill"
-    )
-    words = ("deploy", "--board", "mine")
-    refused = person.types(*words, status=7)
-    assert re.search(r"mine: .*(MB|GB)", refused.stderr)
-    person.on_board("rm /data/fill")
-    assert "Put on mine" in person.types(*words).stdout
-    assert "Already on mine" in person.types(*words).stdout
 
 
 def test_an_emulated_cpu_that_lacks_what_the_engine_needs_is_told_before_anything_is_copied(

@@ -27,7 +27,7 @@ COVERED = ["armload/evaluation", "armload/engines/scorer.py", "toolchains/native
 def known_on_boards(tmp_path_factory: pytest.TempPathFactory) -> Person:
     person = Person(tmp_path_factory.mktemp("people") / "ann")
     for name in ("here", "there"):
-        person.add_board(name, f"extends: qemu-user\nworkdir: {person.folder}/{name}-board\n")
+        person.add_emulated(name)
     return person
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import command_line
-from tests.programs import DOT, GLIBC, MUSL, PLAIN, compiled
+from tests.programs import DOT, PLAIN, compiled, zig_cc
 
 pytestmark = pytest.mark.build
 
@@ -21,7 +21,7 @@ def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.Comple
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])
 def test_a_program_that_fits_is_shown_with_all_that_it_uses(tmp_path: Path, face: str) -> None:
-    compiled(tmp_path, DOT, MUSL, "-static", "-s", "-mcpu=cortex_a55")
+    compiled(tmp_path, DOT, "-mcpu=cortex_a55")
     done = typed(tmp_path, "program", "--target", "rk3568", face=face)
     assert (done.returncode, done.stderr) == (0, "")
     for word in ("statically", "asimddp", "sdot", "asimdhp", "rk3568", "runs"):
@@ -30,7 +30,7 @@ def test_a_program_that_fits_is_shown_with_all_that_it_uses(tmp_path: Path, face
 
 
 def test_every_target_is_told_apart_and_a_persons_own_is_one(tmp_path: Path) -> None:
-    compiled(tmp_path, DOT, MUSL, "-static", "-s", "-mcpu=cortex_a55")
+    compiled(tmp_path, DOT, "-mcpu=cortex_a55")
     (tmp_path / "toolchains").mkdir()
     (tmp_path / "toolchains" / "mine.yaml").write_text("cpu: generic\nfeatures: [asimdhp]\n")
     (tmp_path / "toolchains" / "broken.yaml").write_text("cpu: [\n")
@@ -50,7 +50,7 @@ def test_every_target_is_told_apart_and_a_persons_own_is_one(tmp_path: Path) -> 
 
 
 def test_a_misfit_is_an_error_after_all_is_shown(tmp_path: Path) -> None:
-    compiled(tmp_path, DOT, MUSL, "-static", "-s", "-mcpu=cortex_a55")
+    compiled(tmp_path, DOT, "-mcpu=cortex_a55")
     done = typed(tmp_path, "program", "--target", "rpi4", "--json")
     assert done.returncode == 5
     assert json.loads(done.stdout)["targets"][0]["verdict"] == "no"
@@ -59,7 +59,8 @@ def test_a_misfit_is_an_error_after_all_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_dynamic_program_is_shown_with_what_it_needs(tmp_path: Path) -> None:
-    compiled(tmp_path, PLAIN, GLIBC)
+    (tmp_path / "main.c").write_text(PLAIN)
+    zig_cc(tmp_path, "-target", "aarch64-linux-gnu", "-O2", "-g0", "main.c", "-o", "program")
     document = json.loads(typed(tmp_path, "program", "--json").stdout)
     assert not document["is_static"]
     assert document["interpreter"] == "/lib/ld-linux-aarch64.so.1"

@@ -22,7 +22,6 @@ from tests.memory_groups import fill_until_gone, limited_group, moved
 from tests.person import Person
 from tests.system.serving import (
     assert_nothing_is_left,
-    board_folder,
     by_ssh,
     holds_lease,
     run_of,
@@ -46,7 +45,7 @@ CLOCKS_ALIGNED_S = 0.005
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("load") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
-    person.add_board("here", f"extends: qemu-user\nworkdir: {board_folder(person)}\n")
+    person.add_emulated("here")
     yield person
     person.types("board.down", "--board", "mine")
 

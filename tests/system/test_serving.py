@@ -45,7 +45,7 @@ FAST = ("--model", MODEL, "--threads", "1", "--slots", "2", "--context", "256")
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     person = Person(tmp_path_factory.mktemp("serving") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
-    person.add_board("here", f"extends: qemu-user\nworkdir: {board_folder(person)}\n")
+    person.add_emulated("here")
     return person
 
 

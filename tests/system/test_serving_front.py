@@ -32,7 +32,7 @@ ASKED: dict[str, Any] = {
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     person = Person(tmp_path_factory.mktemp("front") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
-    person.add_board("here", f"extends: qemu-user\nworkdir: {person.folder / 'here-board'}\n")
+    person.add_emulated("here")
     return person
 
 

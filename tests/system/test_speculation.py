@@ -27,7 +27,7 @@ PROMPT = "One day Tom saw a cat. One day Tom saw a cat. One day Tom"
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     shared("stories260K.gguf")
     person = Person(tmp_path_factory.mktemp("people") / "ann")
-    person.add_board(BOARD, "extends: qemu-user\n")
+    person.add_emulated(BOARD)
     return person
 
 

@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.fixture
 def ann(tmp_path: Path) -> Person:
     person = Person(tmp_path / "ann")
-    person.add_board("loop", "extends: qemu-user\n")
+    person.add_emulated("loop")
     return person
 
 

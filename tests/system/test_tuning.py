@@ -36,7 +36,7 @@ TRAP = "--override-kv llama.attention.layer_norm_rms_epsilon=float:1000"
 @pytest.fixture
 def ann(tmp_path: Path) -> Person:
     person = Person(tmp_path / "ann")
-    person.add_board("loop", "extends: qemu-user\n")
+    person.add_emulated("loop")
     return person
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -200,7 +201,7 @@ def _reason(error: BaseException) -> str:
         if not isinstance(inner, BaseException):
             break
         error = inner
-    text = str(error).rpartition(">: ")[2] or type(error).__name__
+    text = re.sub(r"^(<.*?>|\w+\(.*?\)): ", "", str(error)) or type(error).__name__
     return text.splitlines()[0].rstrip(".")
 
 

@@ -236,7 +236,8 @@ def _named(reference: str, what: str) -> _Repository:
             f"{reference}: this is a piece of a GGUF file that was cut.",
             f"Download all pieces into one folder, join them there, and give the result: {piece}",
         )
-    if match is None or ".." in unquote(reference) or not fits:
+    is_odd = ".." in unquote(reference) or not unquote(reference).isprintable()
+    if match is None or is_odd or not fits:
         name = {"dataset": "a file of a data set", "checkpoint": "a checkpoint"}.get(
             what, "a model"
         )

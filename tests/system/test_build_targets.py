@@ -246,6 +246,8 @@ def test_a_program_is_added_to_a_build_without_compiling_the_rest_again() -> Non
     # Another installation of armload may have compiled the others: its settings go here.
     added.unlink(missing_ok=True)
     build(target, programs=[added.name])
+    first = engine("rk3568")
+    assert {"llama", "qwen3moe"} <= set(first.architectures)
     before = log.read_text()
     added.unlink()
     assert build(target, programs=[added.name, first.program])[0] == first

@@ -52,6 +52,7 @@ def _asked_under_launcher(host: Host, architecture: str, progress: Progress) -> 
     program = helper(CPU_FEATURES, progress, architecture=architecture).path.resolve()
     done = host.run(join([*host.launcher, program]))
     names = tuple(done.text.split())
+    # On x86-64 the bits have other meanings, but the first is that of floating point there, too.
     return names if done.status == 0 and "fp" in names else ()
 
 

@@ -46,7 +46,7 @@ def _as_tuple(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-MODEL = "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, or demo"
+MODEL = "a GGUF file, hf:ORG/REPO/FILE.gguf, like:SHAPE:TYPE, word-problems:TYPE, smollm2, or demo"
 
 FileType = Annotated[str, AfterValidator(file_type)]
 
@@ -85,8 +85,8 @@ class Options(_PlanOptions):
 
     Attributes:
         board: a file in ``boards/``.
-        model: GGUF files, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``
-            or ``demo``.
+        model: GGUF files, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``,
+            ``word-problems:TYPE``, ``smollm2`` or ``demo``.
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
         engine_args: further arguments for the engine, quoted as one text.
         slots: requests that ``serve`` answers at a time; a single run takes no notice of it.

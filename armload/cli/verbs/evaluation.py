@@ -30,7 +30,7 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
     model: Annotated[
         Names,
         Option(
-            "a GGUF file, hf:ORG/REPO/FILE.gguf, or word-problems:TYPE",
+            "a GGUF file, hf:ORG/REPO/FILE.gguf, word-problems:TYPE, or smollm2",
             "MODEL",
             " and ".join(_MODELS),
             "commas",

@@ -121,5 +121,6 @@ def memory_need(plan: Plan, model: Model) -> MemoryNeed:
         context_tokens(plan, model),
         plan.kv_share,
         batch_tokens=min(most_prompt_tokens(plan), plan.micro_batch_tokens or MICRO_BATCH_TOKENS),
+        micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(least_tokens=least_context_tokens(plan)),
     )

@@ -44,7 +44,8 @@ class MemoryNeed(Value):
     Attributes:
         name: of the model.
         weights_bytes: of its file, which the engine maps.
-        kv_bytes: of the KV cache.
+        kv_bytes: of the KV cache, and of the state of recurrent layers.
+        kv_is_exact: the engine allocates that much; else at least as much.
         program_bytes: of the program itself, with its buffers.
         context_tokens: length of the KV cache, for all sequences together.
         sequences: that share it.
@@ -54,6 +55,7 @@ class MemoryNeed(Value):
     name: str
     weights_bytes: int
     kv_bytes: int
+    kv_is_exact: bool = True
     program_bytes: int
     context_tokens: int
     sequences: Sequences = Sequences()

@@ -29,7 +29,7 @@ from armload.engines.llama_cpp import (
     repacks,
 )
 from armload.engines.output import Memory
-from armload.engines.plan import DEFAULT_TIME_LIMIT_S
+from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS
 from armload.engines.prediction import Sequences
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
@@ -182,7 +182,9 @@ def memory_of(
     kv_share: float,
     *,
     batch_tokens: int,
+    micro_batch_tokens: int | None = None,
     sequences: Sequences = _ONE,
+    is_shared: bool = False,
     more_bytes: int = 0,
 ) -> MemoryNeed:
     """Return what a model takes of a board's memory, with a KV cache and the engine's buffers.
@@ -191,14 +193,23 @@ def memory_of(
         context_tokens: of each sequence.
         kv_share: of a cache entry's size in 16 bits.
         batch_tokens: that go through the model at a time, at most.
+        micro_batch_tokens: that the engine is told to compute at a time; none for its own choice.
         sequences: that are computed at a time.
+        is_shared: they share one KV cache.
         more_bytes: of the program, beyond ``working_bytes``.
     """
     all_tokens = context_tokens * sequences.count
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
-        kv_bytes=round(all_tokens * model.kv_bytes_per_token * kv_share),
+        kv_bytes=model.context_memory.size_bytes(
+            context_tokens,
+            sequences=sequences.count,
+            is_shared=is_shared,
+            micro_batch_tokens=micro_batch_tokens or MICRO_BATCH_TOKENS,
+            kv_share=kv_share,
+        ),
+        kv_is_exact=model.context_memory.is_exact,
         program_bytes=working_bytes(model, min(batch_tokens, all_tokens)) + more_bytes,
         context_tokens=all_tokens,
         sequences=sequences,

@@ -129,7 +129,9 @@ class Scoring(ModelEngine[ScoringPlan]):
             plan.context_tokens,
             kv_share(plan.kv_type),
             batch_tokens=plan.micro_batch_tokens or MICRO_BATCH_TOKENS,
+            micro_batch_tokens=plan.micro_batch_tokens,
             sequences=Sequences(count=plan.parallel, kind="question"),
+            is_shared=True,
             more_bytes=MOST_LOGITS_BYTES,
         )
 

@@ -86,12 +86,14 @@ class Speculation(Completion):
         need = super().memory
         if self._draft is None:
             return need
-        cache_bytes = need.context_tokens * self._draft.kv_bytes_per_token
+        draft_memory = self._draft.context_memory
+        cache_bytes = draft_memory.size_bytes(need.context_tokens)
         return need.model_copy(
             update={
                 "name": f"{need.name} with {self._draft.name}",
                 "weights_bytes": need.weights_bytes + self._draft.size_bytes,
                 "kv_bytes": need.kv_bytes + cache_bytes,
+                "kv_is_exact": need.kv_is_exact and draft_memory.is_exact,
                 "program_bytes": need.program_bytes
                 + working_bytes(self._draft, MICRO_BATCH_TOKENS),
             }

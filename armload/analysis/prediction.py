@@ -46,6 +46,12 @@ COLD_READS = 1.0
 """Times that loading reads the file where its pages are not in memory yet."""
 
 
+_LOWER_BOUND = (
+    "The size of this architecture's KV cache is only known to be this large or larger, so the run "
+    "is not refused; it may not fit."
+)
+
+
 class Rate(Value):
     """What storage or memory gives.
 
@@ -115,6 +121,8 @@ def predict(
         is_exact=need.is_exact,
     )
     base = base.model_copy(update={"memory": parts})
+    if parts.least_bytes > parts.available_bytes and not need.kv_is_exact:
+        return base.model_copy(update={"notes": (*base.notes, _LOWER_BOUND)})
     if parts.least_bytes > parts.available_bytes:
         largest = context_that_fits(base, need.sequences.count)
         return base.model_copy(update={"verdict": "cannot run", "largest_context": largest})

@@ -187,6 +187,7 @@ def kv_cache_bytes(job: Job) -> int | None:
         for option, value in pairwise(words)
         if option in _CONTEXT_OPTIONS and value.isdecimal()
     ]
-    if job.plan is None or job.model.kv_bytes_per_token is None or not contexts:
+    memory = job.model.context_memory
+    if job.plan is None or memory is None or not contexts:
         return None
-    return round(int(contexts[-1]) * job.model.kv_bytes_per_token * job.plan.kv_share)
+    return memory.size_bytes(int(contexts[-1]), kv_share=job.plan.kv_share)

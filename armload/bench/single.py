@@ -95,7 +95,7 @@ def bench(
     Args:
         request: where, and with which source.
         model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``,
-            ``word-problems:TYPE`` or ``demo``.
+            ``word-problems:TYPE``, ``smollm2`` or ``demo``.
         reference: a run with the expected output.
 
     Raises:

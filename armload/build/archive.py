@@ -5,18 +5,14 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from armload.build.index import package_index, trusted_certificates, without_login
-from armload.core.errors import BuildError
-from armload.core.files import is_refusal, sha256_of, written_whole
+from armload.core.errors import BuildError, ConnectError, DataError
+from armload.core.files import is_refusal, sha256_of
 from armload.core.locks import locked
-from armload.core.progress import Progress, ProgressStep
-
-if TYPE_CHECKING:
-    from pypi_simple import ProgressTracker
+from armload.core.package_index import IndexFile, fetch
+from armload.core.progress import Progress
 
 
 class Wanted(Protocol):
@@ -61,92 +57,16 @@ def _filled(wanted: Wanted, place: Path, progress: Progress) -> Path:
         return place
     archive = place.parent / f"{wanted.project}-{wanted.version}.tar.gz"
     if not (archive.is_file() and sha256_of(archive) == wanted.sha256):
-        fetch(wanted, archive, progress)
+        file = IndexFile(
+            project=wanted.project, version=wanted.version, kind="sdist", sha256=wanted.sha256
+        )
+        try:
+            fetch(file, archive, progress, instead="use a folder as the source")
+        except (ConnectError, DataError) as error:
+            raise BuildError(error.message, error.remedy) from error
     unpack(archive, wanted.folder, place, progress)
     archive.unlink(missing_ok=True)
     return place
-
-
-def fetch(wanted: Wanted, path: Path, progress: Progress) -> None:
-    """Download the archive to ``path``, whole and with the right checksum, or not at all.
-
-    Raises:
-        BuildError: the index does not have it or does not answer, or the checksum is wrong.
-    """
-    from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError
-    from requests import RequestException
-    from requests.exceptions import InvalidURL
-
-    label = f"{wanted.project} {wanted.version}"
-    index = package_index()
-    try:
-        with PyPISimple(index) if index else PyPISimple() as client:
-            client.s.verify = trusted_certificates() or True
-            page = client.get_project_page(wanted.project, timeout=30)
-            found = [
-                package
-                for package in page.packages
-                if package.version == wanted.version and package.package_type == "sdist"
-            ]
-            if not found:
-                raise BuildError(
-                    f"The package index at {without_login(client.endpoint)} has no source "
-                    f"archive of {label}.",
-                    "Check pip's index-url, or use a folder as the source.",
-                )
-            with (
-                written_whole(path) as beside,
-                progress.step(f"Fetching {label}", unit="B") as step,
-            ):
-                client.download_package(
-                    found[0], beside, verify=False, timeout=30, progress=_shown(step)
-                )
-                _check(beside, wanted, label)
-    except NoSuchProjectError as error:
-        raise BuildError(
-            f"The package index has no project {wanted.project!r}.",
-            "Check pip's index-url, or use a folder as the source.",
-        ) from error
-    except InvalidURL as error:  # whose words may quote half a password
-        raise BuildError(
-            "The package index's address is malformed.",
-            "Check pip's index-url; in a user name or password, write %2F for / and %40 for @.",
-        ) from error
-    except (RequestException, UnsupportedRepoVersionError, ValueError) as error:
-        raise BuildError(
-            f"Cannot fetch {label} from the package index: {without_login(str(error))}.",
-            "Check the network and pip's index-url and cert, then repeat the command.",
-        ) from error
-
-
-def _shown(step: ProgressStep) -> Callable[[int | None], ProgressTracker]:
-    class Tracker:
-        def __init__(self, total: int | None) -> None:
-            self._total = total
-            self._done = 0
-
-        def __enter__(self) -> Tracker:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            pass
-
-        def update(self, increment: int) -> None:
-            self._done += increment
-            step.update(self._done, total=self._total)
-
-    return Tracker
-
-
-def _check(file: Path, wanted: Wanted, label: str) -> None:
-    actual = sha256_of(file)
-    if actual != wanted.sha256:
-        raise BuildError(
-            f"The source archive of {label} has the SHA-256 {actual}, and {wanted.sha256} "
-            "was expected.",
-            "It was changed or damaged in transit and has been deleted. Try again; if it happens "
-            "again, do not use that index.",
-        )
 
 
 def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:

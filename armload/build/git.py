@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from armload.build.index import without_login
 from armload.core.children import end, known
 from armload.core.errors import MissingToolError
+from armload.core.package_index import without_login
 
 PATIENCE_S = 120.0
 """git says every second how far it is; one that is silent for so long waits for a dead server."""

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from armload.build.git import GitAnswer, git
-from armload.build.index import without_login
 from armload.core.errors import ArmloadError, BuildError, UsageError
 from armload.core.files import write_whole
+from armload.core.package_index import without_login
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import cache_folder

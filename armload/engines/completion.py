@@ -126,6 +126,7 @@ def memory_need(plan: Plan, model: Model) -> MemoryNeed:
         context_tokens(plan, model),
         plan.kv_share,
         batch_tokens=_batch_tokens(plan),
+        micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(least_tokens=least_context_tokens(plan)),
     )
 

@@ -17,7 +17,7 @@ from armload.deploy.follow import ProgressUpdate
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.footprint import Footprint, Refused
+from armload.engines.footprint import Footprint
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
 from armload.engines.prediction import Sequences
@@ -45,20 +45,21 @@ class MemoryNeed(Value):
     Attributes:
         name: of the model.
         weights_bytes: of its file, which the engine maps.
-        kv_bytes: of the KV cache.
+        kv_bytes: of the KV cache, and of the state of recurrent layers.
+        kv_is_exact: the engine allocates that much; else at least as much.
         program_bytes: of the program itself, with its buffers.
         context_tokens: length of the KV cache, for all sequences together.
         sequences: that share it.
         bytes_per_token: weights that one decode step reads.
         reserved_bytes: address space of the engine's buffers; only what ``program_bytes`` counts of
             it is touched. None where it is unknown.
-        is_exact: as llama.cpp says it, or so large that llama.cpp could not even simulate it; else
-            estimated from the model's header.
+        is_exact: all of it is llama.cpp's own figure; else it is estimated from the model's header.
     """
 
     name: str
     weights_bytes: int
     kv_bytes: int
+    kv_is_exact: bool = True
     program_bytes: int
     context_tokens: int
     sequences: Sequences = Sequences()
@@ -71,17 +72,16 @@ class MemoryNeed(Value):
         """KV cache and buffers."""
         return self.kv_bytes + self.program_bytes
 
-    def exactly(self, footprint: Footprint | Refused, more_bytes: int) -> MemoryNeed:
-        """Return the need with llama.cpp's own figures, or confirmed as an impossible one.
+    def exactly(self, footprint: Footprint, more_bytes: int) -> MemoryNeed:
+        """Return the need with llama.cpp's own figures.
 
         Args:
             more_bytes: that the program takes besides.
         """
-        if isinstance(footprint, Refused):
-            return self.model_copy(update={"is_exact": True})
         return self.model_copy(
             update={
                 "kv_bytes": footprint.context_bytes,
+                "kv_is_exact": True,
                 "program_bytes": footprint.program_bytes + more_bytes,
                 "reserved_bytes": footprint.reserved_bytes,
                 "is_exact": True,
@@ -187,7 +187,7 @@ class Engine(ABC):
         del site
         return None
 
-    def with_footprint(self, footprint: Footprint | Refused) -> Self:
+    def with_footprint(self, footprint: Footprint) -> Self:
         """Return the same engine, whose need of memory is known exactly."""
         del footprint
         return self

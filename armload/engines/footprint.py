@@ -31,10 +31,6 @@ class Buffers(Value):
     compute_bytes: int
 
 
-class Refused(Value):
-    """The program cannot even simulate the context: a run would end in the same way."""
-
-
 class Footprint(Value):
     """Memory of one program with one model and one context.
 
@@ -79,13 +75,11 @@ class Footprint(Value):
         return self.own_bytes + RUNNING_BYTES + buffers_bytes
 
 
-def read_footprint(output: str) -> Footprint | Refused | None:
+def read_footprint(output: str) -> Footprint | None:
     """Find the answer in what a program has printed; none where it has not answered."""
     for line in reversed(output.splitlines()):
         name, _, document = line.partition(" ")
         if name == FOOTPRINT_VARIABLE:
-            if document == "refused":
-                return Refused()
             try:
                 return Footprint.model_validate_json(document)
             except ValidationError:

@@ -11,6 +11,7 @@ from armload.boards.conditions import Conditions
 from armload.core.values import Value
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.models.context_memory import ContextMemory
 
 RateKind = Literal["declared", "measured"]
 """Whether the board's file says it, or a program of ours found it out in that boot."""
@@ -77,6 +78,7 @@ class ModelRecord(Value):
     Attributes:
         sha256: of the file; of a folder, of its files' names and checksums.
         size_bytes: of the file, or of all files in the folder.
+        context_memory: KV cache and state of recurrent layers.
         experts: of a mixture of experts, in each layer; else 0.
     """
 
@@ -87,7 +89,7 @@ class ModelRecord(Value):
     quantisation: str = ""
     parameters: int | None = None
     bytes_per_token: int | None = None
-    kv_bytes_per_token: int | None = None
+    context_memory: ContextMemory | None = None
     experts: int = 0
 
 

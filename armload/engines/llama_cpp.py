@@ -151,7 +151,7 @@ def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     Rearranged weights are a second copy beside the mapped file, so this pays only where
     both fit.
     """
-    kv_bytes = model.kv_bytes_per_token * context
+    kv_bytes = model.context_memory.size_bytes(context)
     return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
 
 

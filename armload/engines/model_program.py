@@ -19,7 +19,7 @@ from armload.deploy.deployment import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.engine import Engine, MemoryNeed, RunContext, Settings, Simulation
-from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, Refused
+from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint
 from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
@@ -32,7 +32,7 @@ from armload.engines.llama_cpp import (
     repacks,
 )
 from armload.engines.output import Memory
-from armload.engines.plan import DEFAULT_TIME_LIMIT_S
+from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS
 from armload.engines.prediction import Sequences
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
@@ -147,7 +147,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
         check_architecture(binary, model)
         check_options(binary.path, plan)
         super().__init__(plan, binary, model)
-        self.footprint: Footprint | Refused | None = None
+        self.footprint: Footprint | None = None
 
     @property
     def settings(self) -> Settings:
@@ -186,7 +186,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
             batch_tokens=self.batch_tokens,
         )
 
-    def with_footprint(self, footprint: Footprint | Refused) -> Self:
+    def with_footprint(self, footprint: Footprint) -> Self:
         """Return the same engine, whose need of memory is known exactly."""
         known = copy(self)
         known.footprint = footprint
@@ -219,7 +219,9 @@ def memory_of(
     kv_share: float,
     *,
     batch_tokens: int,
+    micro_batch_tokens: int | None = None,
     sequences: Sequences = _ONE,
+    is_shared: bool = False,
     more_bytes: int = 0,
 ) -> MemoryNeed:
     """Return what a model takes of a board's memory, with a KV cache and the engine's buffers.
@@ -228,14 +230,23 @@ def memory_of(
         context_tokens: of each sequence.
         kv_share: of a cache entry's size in 16 bits.
         batch_tokens: that go through the model at a time, at most.
+        micro_batch_tokens: that the engine is told to compute at a time; none for its own choice.
         sequences: that are computed at a time.
+        is_shared: they share one KV cache.
         more_bytes: of the program, beyond ``working_bytes``.
     """
     all_tokens = context_tokens * sequences.count
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
-        kv_bytes=round(all_tokens * model.kv_bytes_per_token * kv_share),
+        kv_bytes=model.context_memory.size_bytes(
+            context_tokens,
+            sequences=sequences.count,
+            is_shared=is_shared,
+            micro_batch_tokens=micro_batch_tokens or MICRO_BATCH_TOKENS,
+            kv_share=kv_share,
+        ),
+        kv_is_exact=model.context_memory.is_exact,
         program_bytes=working_bytes(model, min(batch_tokens, all_tokens)) + more_bytes,
         context_tokens=all_tokens,
         sequences=sequences,

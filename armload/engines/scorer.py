@@ -129,7 +129,9 @@ class Scoring(ModelEngine[ScoringPlan]):
             plan.context_tokens,
             kv_share(plan.kv_type),
             batch_tokens=self.batch_tokens,
+            micro_batch_tokens=plan.micro_batch_tokens,
             sequences=Sequences(count=plan.parallel, kind="question"),
+            is_shared=True,
             more_bytes=self.more_bytes,
         )
 

@@ -64,6 +64,7 @@ def serving_need(plan: ServingPlan, model: Model) -> MemoryNeed:
         plan.context_tokens,
         kv_share(plan.kv_type),
         batch_tokens=plan.micro_batch_tokens,
+        micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(count=plan.slots, kind="slot"),
         more_bytes=plan.prompt_cache_bytes,
     )

@@ -90,6 +90,7 @@ class Speculation(Completion):
             update={
                 "name": f"{need.name} with {self._draft.name}",
                 "weights_bytes": need.weights_bytes + self._draft.size_bytes,
+                "kv_is_exact": need.kv_is_exact and self._draft.context_memory.is_exact,
                 "program_bytes": need.program_bytes + self.more_bytes,
             }
         )
@@ -100,7 +101,7 @@ class Speculation(Completion):
         if self._draft is None:
             return 0
         tokens = super().estimated_memory.context_tokens
-        cache_bytes = tokens * self._draft.kv_bytes_per_token
+        cache_bytes = self._draft.context_memory.size_bytes(tokens)
         return cache_bytes + working_bytes(self._draft, MICRO_BATCH_TOKENS)
 
     def command(self, site: RunContext) -> tuple[str, ...]:

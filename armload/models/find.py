@@ -22,6 +22,7 @@ from armload.core.workspace import cache_folder
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline
 from armload.models.model import Model, check_generates
+from armload.models.packaged import SMOLLM2, SMOLLM2_MODEL
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import Shape, load_shape
 from armload.models.synth import (
@@ -77,20 +78,24 @@ def resolve(reference: str, progress: Progress) -> Path:
     """Return the file of a model.
 
     It is named by a path, ``hf:ORG/REPO`` or ``ms:ORG/REPO`` (with ``:TYPE`` or ``/FILE.gguf``),
-    ``like:SHAPE:TYPE``, ``word-problems:TYPE`` or ``demo``.
+    ``like:SHAPE:TYPE``, ``word-problems:TYPE``, ``smollm2``
+    or ``demo``.
 
-    A model of random weights is made, and a model of the hub downloaded, when it is not there
-    yet. A file that is itself called ``demo`` is ``./demo``.
+    A model of random weights is made, and a model of the hub or of the package index downloaded,
+    when it is not there yet. A file that is itself called ``demo`` is ``./demo``.
 
     Raises:
         UsageError: there is no such file, shape or file type.
-        ConnectError: the hub cannot be reached.
+        ConnectError: the hub or the package index cannot be reached.
         TransferError: length or checksum of a download is wrong.
-        DataError: the file on the hub is none that llama.cpp can run.
+        DataError: the file on the hub is none that llama.cpp can run, or the package index has
+            another file than the expected one.
         DiskError: the file cannot be looked at, or the cache cannot be written.
     """
     if reference == DEMO:
         return demo_model(progress)
+    if reference == SMOLLM2:
+        return SMOLLM2_MODEL.provide(progress)
     if hub.is_reference(reference):
         return hub.fetch(reference, progress)
     if reference.startswith(LIKE):
@@ -103,7 +108,7 @@ def resolve(reference: str, progress: Progress) -> Path:
         "model",
         f"Give a GGUF file, hf:ORG/REPO[:TYPE] or hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
         f"like:SHAPE:TYPE (random weights), "
-        f"{WORD_PROBLEMS}TYPE, or {DEMO}.",
+        f"{WORD_PROBLEMS}TYPE, {SMOLLM2}, or {DEMO}.",
     )
     require_utf_8(path)
     return path
@@ -135,7 +140,8 @@ def model_like(reference: str, progress: Progress) -> Path:
 def header_of(reference: str, progress: Progress) -> Path:
     """Return a file with a model's header; its weights may be missing.
 
-    The arguments and errors are those of ``resolve``, but nothing large is made or downloaded.
+    The arguments and errors are those of ``resolve``, but nothing large is made or downloaded
+    (``smollm2`` is 93 MB).
     """
     if hub.is_reference(reference):
         return hub.fetch_header(reference, progress)
@@ -175,7 +181,7 @@ def model_kinds() -> tuple[CacheKind, ...]:
     return (
         CacheKind(
             name="models",
-            what="models of random weights, and downloads from ModelScope",
+            what="models of random weights, and downloads",
             again="seconds, or a download",
             items=items_of("models"),
         ),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress, Silent
+from armload.models.context_memory import context_memory, layers_without_attention
 from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
 from armload.models.model import Model, ModelPart, cached_sha256, read_headers
@@ -90,10 +91,11 @@ def _model(path: Path, header: Header) -> Model:
         context_length=metadata.number("context_length"),
         vocabulary=metadata.vocabulary,
         bytes_per_token=metadata.bytes_per_token,
-        kv_bytes_per_token=metadata.kv_bytes_per_token,
+        context_memory=context_memory(metadata),
         activation_bytes_per_token=metadata.activation_bytes_per_token,
         experts=metadata.number("expert_count", 0),
-        layers_without_attention=metadata.kv_heads.count(0),
+        layers_without_attention=layers_without_attention(metadata),
+        prediction_layers=metadata.prediction_layers,
         purpose=metadata.purpose,
         sha256="",
     )

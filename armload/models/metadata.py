@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 
 from armload.core.errors import DataError
@@ -84,6 +85,12 @@ class Metadata:
                 f"{path}: {self.architecture}.block_count is 0: this model has no layers.",
                 "Give a whole language model converted with a current llama.cpp.",
             )
+        if self.prediction_layers >= self.layers:
+            raise DataError(
+                f"{path}: {self.architecture}.nextn_predict_layers is {self.prediction_layers}, "
+                f"but there are only {self.layers} layers.",
+                "Give the whole model, not only the layers that predict further tokens.",
+            )
         self._check_layers()
         self._check_heads()
         self._check_experts()
@@ -115,12 +122,18 @@ class Metadata:
 
     @property
     def bytes_per_token(self) -> int:
-        """Every weight is read once per step, except unused experts and lookup tables."""
+        """Every weight is read once per step, except unused experts and lookup tables.
+
+        Nor are the layers that guess further tokens.
+        """
+        idle = tuple(f"blk.{layer}." for layer in range(self.trunk_layers, self.layers))
         experts = self.number("expert_count", 0)
         used = self.number("expert_used_count", 0)
         tied = OUTPUT not in self._tensors
         total = 0
         for tensor in self._tensors.values():
+            if tensor.name.startswith(idle):
+                continue
             if tensor.name == PER_LAYER_EMBEDDING or (tensor.name == EMBEDDING and not tied):
                 total += tensor.size_bytes // max(tensor.shape[-1], 1)
             elif "_exps." in tensor.name and experts:
@@ -130,29 +143,30 @@ class Metadata:
         return total
 
     @property
-    def kv_bytes_per_token(self) -> int:
-        """Keys and values of all layers; latent attention (MLA) is counted as it is stored."""
-        return sum(self.kv_heads) * sum(self.head_widths) * KV_BYTES_PER_VALUE
-
-    @property
     def activation_bytes_per_token(self) -> int:
         """What llama.cpp's compute buffers hold of a token, at most.
 
         Two vectors as wide as the feed-forward layers, and eight as wide as the model, as
         ``armload_reserve.c`` finds them in Llama and Qwen2.
         """
-        inner, width = self.number("feed_forward_length", 0), self.number("embedding_length", 0)
+        inner, width = self._most("feed_forward_length"), self.number("embedding_length", 0)
         return FLOAT_BYTES * (2 * inner + 8 * width)
 
     @property
+    def prediction_layers(self) -> int:
+        """Layers at the end that guess further tokens (MTP), which plain decoding leaves out."""
+        return self.number("nextn_predict_layers", 0)
+
+    @property
+    def trunk_layers(self) -> int:
+        """Layers without those that guess further tokens."""
+        return self.layers - self.prediction_layers
+
+    @cached_property
     def kv_heads(self) -> tuple[int, ...]:
         """Heads for keys and values, of each layer."""
         heads = self._value("attention.head_count", 0)
-        kv_heads = self._metadata.get(f"{self.architecture}.attention.head_count_kv", heads)
-        return tuple(
-            self._at_layer(kv_heads, layer, "attention.head_count_kv")
-            for layer in range(self.layers)
-        )
+        return self._each_layer("attention.head_count_kv", heads)
 
     @property
     def head_widths(self) -> tuple[int, int]:
@@ -163,6 +177,14 @@ class Metadata:
             self.number("attention.key_length", usual),
             self.number("attention.value_length", usual),
         )
+
+    def by_layer(self, key: str, default: int | None = None) -> tuple[int, ...]:
+        """Return the number of each layer; the same for all where the header has only one."""
+        return self._each_layer(key, default)
+
+    def is_list(self, key: str) -> bool:
+        """Say whether a key of the architecture has a value for each layer."""
+        return isinstance(self._metadata.get(f"{self.architecture}.{key}"), Array)
 
     def has(self, key: str) -> bool:
         """Say whether the architecture has a key."""
@@ -239,6 +261,12 @@ class Metadata:
                 "Correct the number of experts per token in the checkpoint's config.json, and "
                 "convert it again.",
             )
+
+    def _each_layer(self, key: str, default: object) -> tuple[int, ...]:
+        value = self._metadata.get(f"{self.architecture}.{key}", default)
+        if value is None:
+            raise self._lacks(f"{self.architecture}.{key}")
+        return tuple(self._at_layer(value, layer, key) for layer in range(self.layers))
 
     def _most(self, key: str) -> int:
         value = self._value(key, 0)

@@ -15,6 +15,7 @@ from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
+from armload.models.context_memory import ContextMemory
 from armload.models.header import (
     MAGIC,
     Header,
@@ -46,11 +47,12 @@ class Model(Value):
         architecture: ``general.architecture``, such as ``llama``.
         quantisation: the tensor type that most weights have, such as ``Q4_0``.
         parameters: number of weights.
-        layers: number of transformer blocks.
+        layers: number of transformer blocks, of which the last ``prediction_layers`` guess further
+            tokens (MTP) and take no part in plain decoding.
         context_length: the longest context the model was trained for, in tokens.
         vocabulary: number of tokens.
         bytes_per_token: weight bytes that one decode step reads.
-        kv_bytes_per_token: KV-cache bytes per token of context, at 16 bits a value.
+        context_memory: KV cache and state of recurrent layers.
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
         experts: of a mixture of experts, in each layer; else 0.
         layers_without_attention: of a recurrent or hybrid model; else 0.
@@ -67,17 +69,23 @@ class Model(Value):
     context_length: int
     vocabulary: int
     bytes_per_token: int
-    kv_bytes_per_token: int
+    context_memory: ContextMemory
     activation_bytes_per_token: int = 0
     experts: int = 0
     layers_without_attention: int = 0
     purpose: str = ""
+    prediction_layers: int = 0
     parts: tuple[ModelPart, ...] = ()
 
     @property
     def name(self) -> str:
         """The file's name."""
         return self.path.name
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """KV-cache bytes of a further token of context, at 16 bits a value."""
+        return self.context_memory.bytes_per_token
 
     @property
     def unlike(self) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from armload.core.values import Value
 from armload.models.header import Header, Tensor
-from armload.models.metadata import Metadata
+from armload.models.metadata import KV_BYTES_PER_VALUE, Metadata
 from armload.models.model import Model
 
 CACHE_TYPES: Mapping[str, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
@@ -38,7 +38,7 @@ class CacheSize(Value):
 
     Attributes:
         type: that keys and values are kept in.
-        bytes_per_token: of all layers.
+        bytes_per_token: that a further token takes, once the windows are full.
         context_bytes: for the longest context.
     """
 
@@ -84,8 +84,6 @@ class ModelSummary(Model):
         heads: for queries.
         kv_heads: for keys and values, of each layer.
         experts_used: of a mixture of experts, for one token; else 0.
-        sliding_window: tokens that some layers look back at most; 0 when all look back to the
-            start.
         tokenizer: what llama.cpp calls it, such as ``gpt2 (llama-bpe)``.
         types: most bytes first.
         cache: empty if it is unknown.
@@ -101,7 +99,6 @@ class ModelSummary(Model):
     heads: int
     kv_heads: tuple[int, ...]
     experts_used: int
-    sliding_window: int
     tokenizer: str
     types: tuple[TypeShare, ...]
     cache: tuple[CacheSize, ...]
@@ -126,12 +123,11 @@ def anatomy_of(model: Model, metadata: Metadata, header: Header) -> ModelSummary
         heads=metadata.number("attention.head_count", 0),
         kv_heads=metadata.kv_heads,
         experts_used=metadata.number("expert_used_count", 0),
-        sliding_window=metadata.number("attention.sliding_window", 0),
         tokenizer=_tokenizer(metadata),
         types=tuple(_types(header.tensors)),
-        cache=tuple(_cache(model, metadata)),
+        cache=tuple(_cache(model, metadata.head_widths)),
         sections=tuple(_sections(header.tensors, whole_bytes)),
-        notes=tuple(_notes(metadata)),
+        notes=tuple(_notes(model)),
     )
 
 
@@ -150,37 +146,29 @@ def _types(tensors: Sequence[Tensor]) -> Iterator[TypeShare]:
         yield TypeShare(type=name, tensors=len(sizes), size_bytes=sum(sizes), share=share)
 
 
-def _has_latent_attention(metadata: Metadata) -> bool:
-    return metadata.has("attention.kv_lora_rank")
-
-
-def _cache(model: Model, metadata: Metadata) -> Iterator[CacheSize]:
-    values = sum(metadata.kv_heads) * sum(metadata.head_widths)
-    if not values or _has_latent_attention(metadata):
+def _cache(model: Model, head_widths: tuple[int, int]) -> Iterator[CacheSize]:
+    memory = model.context_memory
+    if not memory.size_bytes(model.context_length) > memory.state_bytes:
         return
     for name, (block_values, block_bytes) in CACHE_TYPES.items():
         # llama.cpp refuses a type whose blocks do not divide a head.
-        if all(width % block_values == 0 for width in metadata.head_widths):
-            per_token = values // block_values * block_bytes
+        if all(width % block_values == 0 for width in head_widths):
+            share = block_bytes / block_values / KV_BYTES_PER_VALUE
             yield CacheSize(
                 type=name,
-                bytes_per_token=per_token,
-                context_bytes=per_token * model.context_length,
+                bytes_per_token=round(memory.bytes_per_token * share),
+                context_bytes=memory.size_bytes(model.context_length, kv_share=share)
+                - memory.state_bytes,
             )
 
 
-def _notes(metadata: Metadata) -> Iterator[str]:
-    if _has_latent_attention(metadata):
-        yield "The size of the KV cache of latent attention (MLA) is not computed."
-    window = metadata.number("attention.sliding_window", 0)
-    if window and not _has_latent_attention(metadata):
-        yield (
-            f"Some layers use a sliding window of {window:,} tokens: a long context takes less "
-            "KV cache than this."
-        )
-    if metadata.has("ssm.state_size"):
-        yield "The fixed-size state of the recurrent layers is not counted."
-    if metadata.number("expert_count", 0):
+def _notes(model: Model) -> Iterator[str]:
+    memory = model.context_memory
+    if not memory.is_exact:
+        yield f"The KV cache of the architecture {model.architecture!r} may be larger than shown."
+    if model.prediction_layers:
+        yield "Bytes per token leave out the layers that predict further tokens (MTP)."
+    if model.experts:
         yield "Bytes per token count only the experts that are active for a token."
 
 

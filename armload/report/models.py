@@ -12,6 +12,7 @@ from armload.analysis.wording.predictions import FittedModel, per_token
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.quantise import Fallback
 from armload.evaluation.logits.divergence import Divergence
+from armload.models.context_memory import ContextMemory
 from armload.models.model_summary import ModelSummary, Section
 from armload.report import formatting as words
 from armload.report.formatting import UNKNOWN
@@ -41,6 +42,9 @@ def _rows(anatomy: ModelSummary) -> list[tuple[str, str | Text]]:
         ("architecture", anatomy.architecture),
         ("parameters", f"{words.weights(anatomy.parameters)} ({anatomy.parameters:,})"),
         ("layers", f"{anatomy.layers} of width {anatomy.width:,}{_inner(anatomy)}"),
+        ("for MTP", _prediction_layers(anatomy)),
+        ("windows", _windows(anatomy.context_memory)),
+        ("recurrent", _recurrent(anatomy.context_memory)),
         ("heads", _heads(anatomy) if anatomy.heads else ""),
         ("experts", f"{anatomy.experts}, {anatomy.experts_used} used for a token"),
         ("context", f"{anatomy.context_length:,} tokens"),
@@ -55,6 +59,25 @@ def _rows(anatomy: ModelSummary) -> list[tuple[str, str | Text]]:
 
 def _inner(anatomy: ModelSummary) -> str:
     return f", feed-forward {anatomy.feed_forward:,}" if anatomy.feed_forward else ""
+
+
+def _prediction_layers(anatomy: ModelSummary) -> str:
+    count = anatomy.prediction_layers
+    return f"the last {counted(count, 'layer')}, not used for plain decoding" if count else ""
+
+
+def _windows(memory: ContextMemory) -> str:
+    if not memory.window_layers:
+        return ""
+    layers = counted(memory.window_layers, "layer")
+    return f"{layers} look back at most {memory.window_tokens:,} tokens"
+
+
+def _recurrent(memory: ContextMemory) -> str:
+    if not memory.recurrent_layers:
+        return ""
+    layers = counted(memory.recurrent_layers, "layer")
+    return f"{layers} with a state of {format_bytes(memory.state_bytes)} for each sequence"
 
 
 def _heads(anatomy: ModelSummary) -> str:

@@ -242,7 +242,8 @@ def _what_ran(run: Run) -> Details:
             f"{words.size(memory.max_rss_bytes)} resident, {words.size(memory.max_vms_bytes)} "
             "virtual"
         )
-    read, kv = model.bytes_per_token, model.kv_bytes_per_token
+    read = model.bytes_per_token
+    kv = model.context_memory.bytes_per_token if model.context_memory else None
     rows = [
         ("run", run.id),
         ("ended", run.exit.meaning),

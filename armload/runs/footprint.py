@@ -16,14 +16,12 @@ from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine, RunContext, Simulation
-from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, Refused, read_footprint
+from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, read_footprint
 from armload.engines.weights import BoardMemory
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.session import Session
 
 _TIME_LIMIT_S = 60.0
-_KILLED = 128 + 9
-"""By the kernel, for want of memory: the run would end in the same way."""
 
 CERTAIN = 20
 """An estimate that fits so many times needs no confirmation: it is further off for no model."""
@@ -38,8 +36,11 @@ def checked_memory(where: Session, engine: Engine, found: Probe, progress: Progr
     need = engine.memory
     if need is None:
         return engine
+    available_bytes = BoardMemory.of(found.conditions).available_bytes
+    if need.kv_is_exact and need.own_bytes > available_bytes:
+        return engine
     certain_bytes = CERTAIN * (need.weights_bytes + need.own_bytes)
-    if certain_bytes <= BoardMemory.of(found.conditions).available_bytes:
+    if certain_bytes <= available_bytes:
         return engine
     return with_known_memory(where, engine, found, progress)
 
@@ -64,8 +65,7 @@ def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Pr
         footprint = _read(kept) or _answer(where, asked, header, progress)
         if footprint is None:
             return engine
-        if not isinstance(footprint, Refused):
-            write_whole(kept, footprint.model_dump_json().encode())
+        write_whole(kept, footprint.model_dump_json().encode())
     except (ConnectError, BusyError):
         raise
     except (ArmloadError, OSError):
@@ -75,13 +75,11 @@ def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Pr
 
 def _answer(
     where: Session, asked: Simulation, header: WholeHeader, progress: Progress
-) -> Footprint | Refused | None:
+) -> Footprint | None:
     host, board = where.connection.host, where.connection.board
     deploy(host, board, (asked.program,), progress)
     command = f"{FOOTPRINT_VARIABLE}={_question(asked, header)} {join(asked.command)}"
     done = patiently(lambda: host.run(command, stdin=header.content, timeout_s=_TIME_LIMIT_S))
-    if done.status == _KILLED:
-        return Refused()
     return read_footprint(done.text)
 
 

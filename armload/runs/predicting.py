@@ -109,8 +109,8 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
     """Return what predicts a run before its model is copied, and warns or refuses.
 
     Slices that were timed before are used; none is run. What is called raises BoardError where
-    not even the KV cache fits, if that is known exactly. Of a run that guesses tokens, memory alone
-    can be foreseen.
+    not even the KV cache fits, where its size is known exactly. Of a run that guesses tokens,
+    memory alone can be foreseen.
 
     Args:
         plan: of one continuation.
@@ -127,10 +127,8 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
-            if need is not None and need.is_exact:
-                raise BoardError(why, remedy(prediction))
-            progress.say(f"warning: {why} {remedy(prediction)}")
-        elif words := said_beforehand(model.name, board.name, prediction, within):
+            raise BoardError(why, remedy(prediction))
+        if words := said_beforehand(model.name, board.name, prediction, within):
             progress.say(words if plan.speculate is None else f"{words} {_BEFORE_GUESSES}")
         return prediction if plan.speculate is None else None
 

@@ -75,12 +75,7 @@ class Continuations:
         """Say what ``fit`` expects of a setting."""
         plan = self._plan(setting, self.rungs - 1)
         need = memory_need(plan, self._model)
-        return self._foreseeing.prior(
-            plan,
-            need,
-            lambda: self._combination(plan).engine(self._where.binaries),
-            cost=self._expected_cost,
-        )
+        return self._foreseeing.prior(plan, need, cost=self._expected_cost)
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Run a model with a setting once."""

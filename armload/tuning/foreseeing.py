@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 from armload.analysis.wording.predictions import refusal
 from armload.boards.conditions import within_group
-from armload.core.progress import Silent
 from armload.core.values import counted, format_bytes
-from armload.engines.engine import Engine, MemoryNeed
+from armload.engines.engine import MemoryNeed
 from armload.engines.plan import KV_BITS, Plan, cpu_numbers
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
-from armload.runs.footprint import with_known_memory
 from armload.runs.predicting import expected, known_there
 from armload.runs.session import Session
 from armload.tuning.space import Feasibility
@@ -54,7 +52,6 @@ class Foreseeing:
         self,
         plan: Plan,
         need: MemoryNeed,
-        engine: Callable[[], Engine],
         *,
         cost: Callable[[Prediction], float | None] = lambda _: None,
     ) -> Feasibility:
@@ -62,19 +59,12 @@ class Foreseeing:
 
         Args:
             plan: of one continuation with it.
-            need: of memory, by all that is continued at a time, as estimated.
-            engine: makes what would run, which is asked where the estimate does not fit.
+            need: of memory, by all that is continued at a time.
             cost: what is to be small, of a prediction.
         """
         if reason := self._impossible(plan, need):
             return Feasibility(hopeless=reason)
         found = self._predicted(plan, need)
-        if found.verdict == "cannot run":
-            there = self._where.found
-            known = with_known_memory(self._where, engine(), there, Silent()).memory
-            if known is None or not known.is_exact:
-                return Feasibility(cost=cost(found))
-            found = self._predicted(plan, known)
         if found.verdict == "cannot run":
             within = within_group(self._where.found.conditions)
             board = self._where.connection.board.name

@@ -13,7 +13,7 @@ from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.job import SweepPoint
 from armload.engines.model_program import peak_memory
-from armload.engines.server import SERVER, Serving, plan_for, serving_need
+from armload.engines.server import plan_for, serving_need
 from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import read_trace
 from armload.models.model import Model
@@ -90,12 +90,7 @@ class ServiceLoads:
                 "micro_batch_tokens": plan.micro_batch_tokens,
             }
         )
-        binary = self._where.binaries[SERVER]
-        return self._foreseeing.prior(
-            one,
-            serving_need(plan, self._model),
-            lambda: Serving(plan, binary, self._model, api_key=""),
-        )
+        return self._foreseeing.prior(one, serving_need(plan, self._model))
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Serve a model with a setting, and put it under load."""

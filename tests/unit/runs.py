@@ -16,6 +16,7 @@ from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord
 from armload.engines.output import Memory, Output
 from armload.engines.plan import Plan
 from armload.engines.trace import Step, Trace
+from armload.models.context_memory import ContextMemory
 
 START_NS = 41_000_000_000
 TEXT = (
@@ -59,7 +60,7 @@ SMALL_MODEL = ModelRecord(
     quantisation="Q4_0",
     parameters=81_808_128,
     bytes_per_token=44_314_032,
-    kv_bytes_per_token=12_288,
+    context_memory=ContextMemory(key_values=3_072, value_values=3_072),
 )
 LARGE_MODEL = ModelRecord(
     name="Llama-3.1-8B-Instruct-Q2_K.gguf",
@@ -69,7 +70,7 @@ LARGE_MODEL = ModelRecord(
     quantisation="Q2_K",
     parameters=8_030_261_312,
     bytes_per_token=3_006_000_000,
-    kv_bytes_per_token=131_072,
+    context_memory=ContextMemory(key_values=32_768, value_values=32_768),
 )
 
 

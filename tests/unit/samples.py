@@ -14,6 +14,7 @@ from armload.build.binary import Binary, FeatureUse
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
 from armload.engines.plan import Plan
 from armload.engines.trace import Step, Trace
+from armload.models.context_memory import ContextMemory
 from armload.models.model import Model
 
 
@@ -73,7 +74,7 @@ def model_record(size_bytes: int = 40_000_000) -> ModelRecord:
         quantisation="Q4_0",
         parameters=size_bytes * 2,
         bytes_per_token=size_bytes,
-        kv_bytes_per_token=4096,
+        context_memory=ContextMemory(key_values=1_024, value_values=1_024),
     )
 
 
@@ -89,7 +90,7 @@ def model(path: Path = Path("m.gguf"), context_length: int = 2048) -> Model:
         context_length=context_length,
         vocabulary=512,
         bytes_per_token=39_000_000,
-        kv_bytes_per_token=4096,
+        context_memory=ContextMemory(key_values=1_024, value_values=1_024),
     )
 
 

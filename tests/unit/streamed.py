@@ -9,6 +9,7 @@ from armload.analysis.wording import limits
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
 from armload.engines.trace import Step, Weights
+from armload.models.context_memory import ContextMemory
 from tests.unit.runs import BEFORE, BOARD, quick_run
 
 MODEL = ModelRecord(
@@ -19,7 +20,7 @@ MODEL = ModelRecord(
     quantisation="Q4_0",
     parameters=1_900_000_000,
     bytes_per_token=1_100_000_000,
-    kv_bytes_per_token=32_768,
+    context_memory=ContextMemory(key_values=8_192, value_values=8_192),
 )
 HELD = Weights(
     weights="streamed",

@@ -15,6 +15,7 @@ from armload.deploy.exit_reason import Exit
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory, Output
 from armload.engines.trace import Step
+from armload.models.context_memory import ContextMemory
 from tests.unit.runs import planned, quick_run
 
 THREADS = (1, 2, 4, 8)
@@ -29,7 +30,7 @@ Q4 = ModelRecord(
     quantisation="Q4_0",
     parameters=1_235_814_432,
     bytes_per_token=760_000_000,
-    kv_bytes_per_token=32_768,
+    context_memory=ContextMemory(key_values=8_192, value_values=8_192),
 )
 Q8 = Q4.model_copy(
     update={

@@ -19,6 +19,7 @@ from armload.core.workspace import data_names
 from armload.deploy.clean import BoardItem
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
+from armload.models.context_memory import ContextMemory
 from armload.models.model_summary import CacheSize, ModelSummary, Section, TypeShare
 from armload.report.binaries import binaries_table, inspection_table
 from armload.report.boards import boards_table, contents_table, probe_table
@@ -60,7 +61,7 @@ def _anatomy() -> ModelSummary:
         context_length=131_072,
         vocabulary=128_256,
         bytes_per_token=3_006_000_000,
-        kv_bytes_per_token=131_072,
+        context_memory=ContextMemory(key_values=32_768, value_values=32_768),
         title="Meta Llama 3.1 8B Instruct",
         whole_bytes=3_179_131_104,
         missing_bytes=0,
@@ -70,7 +71,6 @@ def _anatomy() -> ModelSummary:
         kv_heads=(8,),
         experts=0,
         experts_used=0,
-        sliding_window=0,
         tokenizer="gpt2 (llama-bpe)",
         types=(TypeShare(type="Q2_K", tensors=129, size_bytes=2_100_000_000, share=0.66),),
         cache=(CacheSize(type="f16", bytes_per_token=131_072, context_bytes=17_179_869_184),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armload.engines.engine import MemoryNeed
-from armload.engines.footprint import RUNNING_BYTES, Footprint, Refused, read_footprint
+from armload.engines.footprint import RUNNING_BYTES, Footprint, read_footprint
 
 LINE = (
     'ARMLOAD_FOOTPRINT {"buffers":['
@@ -49,17 +49,3 @@ def test_the_programs_own_figures_replace_the_estimate() -> None:
     )
     assert exact.is_exact
     assert not need.is_exact
-
-
-def test_a_context_that_cannot_even_be_simulated_is_refused_as_estimated() -> None:
-    refused = read_footprint("ARMLOAD_FOOTPRINT refused")
-    assert isinstance(refused, Refused)
-    need = MemoryNeed(
-        name="m",
-        weights_bytes=900,
-        kv_bytes=1 << 50,
-        program_bytes=1,
-        context_tokens=256,
-        bytes_per_token=800,
-    )
-    assert need.exactly(refused, more_bytes=0) == need.model_copy(update={"is_exact": True})

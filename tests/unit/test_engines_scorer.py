@@ -46,10 +46,12 @@ def test_program_model_and_items_lie_on_the_board(tmp_path: Path) -> None:
 
 
 def test_every_item_at_a_time_has_a_cache_of_its_own(tmp_path: Path) -> None:
-    one, four = (engine(tmp_path, {"parallel": count}).memory for count in (1, 4))
+    one, four = (
+        engine(tmp_path, {"parallel": count, "context_tokens": 512}).memory for count in (1, 4)
+    )
     assert (four.context_tokens, four.kv_bytes) == (4 * one.context_tokens, 4 * one.kv_bytes)
     assert four.sequences == Sequences(count=4, kind="question")
-    halved = engine(tmp_path, {"parallel": 4, "kv_type": "q8_0"}).memory
+    halved = engine(tmp_path, {"parallel": 4, "context_tokens": 512, "kv_type": "q8_0"}).memory
     assert 0.5 < halved.kv_bytes / four.kv_bytes < 0.6
 
 

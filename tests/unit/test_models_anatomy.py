@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -9,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gguf import GGUFReader, GGUFWriter
+from rich.console import Console
 
+from armload.core.errors import DataError
 from armload.core.progress import Silent
 from armload.models.gguf import read_anatomy, read_model
 from armload.models.model import Model
 from armload.models.model_summary import ModelSummary
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
+from armload.report.models import anatomy_table
 from tests.command_line import run
 
 
@@ -41,7 +45,8 @@ def _written(
 ) -> Path:
     writer = GGUFWriter(path, architecture)
     writer.add_block_count(3)
-    writer.add_context_length(1000)
+    if "context_length" not in (numbers or {}):
+        writer.add_context_length(1000)
     writer.add_embedding_length(128)
     writer.add_head_count(4)
     writer.add_head_count_kv(kv_heads)
@@ -60,6 +65,13 @@ def _written(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _shown(anatomy: ModelSummary) -> str:
+    console = Console(width=120, file=io.StringIO())
+    console.print(anatomy_table(anatomy))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
 
 def _runs(anatomy: ModelSummary) -> list[tuple[int | None, int | None]]:
@@ -118,16 +130,16 @@ def test_it_is_the_model_and_more(tmp_path: Path) -> None:
     assert anatomy.kv_heads == (2,) * 9
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma2", "phi3", "mistral3"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "exaone", "phi3", "mistral3"])
 def test_the_cache_is_known_whatever_prefix_the_keys_have(
     architecture: str, tmp_path: Path
 ) -> None:
     anatomy = read_anatomy(_written(tmp_path / "m.gguf", architecture))
     values = 3 * 2 * (32 + 32)
     assert [(each.type, each.bytes_per_token, each.context_bytes) for each in anatomy.cache] == [
-        ("f16", values * 2, values * 2 * 1000),
-        ("q8_0", values // 32 * 34, values // 32 * 34 * 1000),
-        ("q4_0", values // 32 * 18, values // 32 * 18 * 1000),
+        ("f16", values * 2, values * 2 * 1024),
+        ("q8_0", values // 32 * 34, values // 32 * 34 * 1024),
+        ("q4_0", values // 32 * 18, values // 32 * 18 * 1024),
     ]
 
 
@@ -143,18 +155,66 @@ def test_a_cache_type_that_the_engine_refuses_for_these_heads_is_left_out(tmp_pa
     assert [each.type for each in read_anatomy(path).cache] == ["f16"]
 
 
-def test_latent_attention_is_out_of_scope_and_says_so(tmp_path: Path) -> None:
-    path = _written(tmp_path / "m.gguf", "deepseek2", numbers={"attention.kv_lora_rank": 512})
-    anatomy = read_anatomy(path)
-    assert anatomy.cache == ()
-    assert "MLA" in anatomy.notes[0]
+def test_latent_attention_keeps_one_compressed_vector_of_a_token(tmp_path: Path) -> None:
+    widths = {
+        "key_length": 576,
+        "value_length": 512,
+        "key_length_mla": 192,
+        "value_length_mla": 128,
+    }
+    numbers = {f"attention.{key}": value for key, value in widths.items()}
+    path = _written(tmp_path / "m.gguf", "deepseek2", kv_heads=1, numbers=numbers)
+    assert read_anatomy(path).cache[0].bytes_per_token == 3 * 576 * 2
 
 
-def test_a_sliding_window_is_named(tmp_path: Path) -> None:
-    path = _written(tmp_path / "m.gguf", "gemma2", numbers={"attention.sliding_window": 4096})
+def test_layers_with_a_window_take_no_more_for_a_longer_context(tmp_path: Path) -> None:
+    numbers = {"attention.sliding_window": 512, "context_length": 100_096}
+    path = _written(tmp_path / "m.gguf", "gemma2", numbers=numbers)
     anatomy = read_anatomy(path)
-    assert anatomy.sliding_window == 4096
-    assert "4,096 tokens" in anatomy.notes[0]
+    memory, of_a_layer = anatomy.context_memory, 2 * (32 + 32) * 2
+    assert (memory.window_tokens, memory.window_layers) == (512, 2)
+    assert anatomy.cache[0].bytes_per_token == of_a_layer
+    assert anatomy.cache[0].context_bytes == of_a_layer * (100_096 + 2 * (512 + 512))
+    assert "2 layers look back at most 512 tokens" in _shown(anatomy)
+
+
+def test_the_state_of_recurrent_layers_counts_for_each_sequence(tmp_path: Path) -> None:
+    numbers = {"shortconv.l_cache": 3}
+    path = _written(tmp_path / "m.gguf", "lfm2", kv_heads=[0, 2, 0], numbers=numbers)
+    anatomy = read_anatomy(path)
+    memory, state_bytes = anatomy.context_memory, 2 * 128 * 2 * 4
+    assert (memory.recurrent_layers, memory.state_bytes) == (2, state_bytes)
+    assert anatomy.cache[0].bytes_per_token == 2 * (32 + 32) * 2
+    assert memory.size_bytes(512, sequences=4) - memory.size_bytes(2048) == 3 * state_bytes
+    assert "2 layers with a state of" in _shown(anatomy)
+
+
+def test_layers_that_predict_further_tokens_are_read_and_cached_by_nobody(tmp_path: Path) -> None:
+    plain = read_anatomy(_written(tmp_path / "plain.gguf", "qwen3"))
+    numbers = {"nextn_predict_layers": 1}
+    with_mtp = read_anatomy(_written(tmp_path / "mtp.gguf", "qwen3", numbers=numbers))
+    assert plain.bytes_per_token - with_mtp.bytes_per_token == 64 * 128 * 4
+    assert with_mtp.kv_bytes_per_token * 3 == plain.kv_bytes_per_token * 2
+    assert (with_mtp.layers, with_mtp.prediction_layers) == (3, 1)
+    assert "the last 1 layer, not used for plain decoding" in _shown(with_mtp)
+
+
+@pytest.mark.parametrize(
+    ("key", "bytes_per_token"), [("attention.kv_lora_rank", 0), ("attention.alpha", 3 * 256)]
+)
+def test_the_cache_of_an_unknown_architecture_is_a_lower_bound_and_says_so(
+    tmp_path: Path, key: str, bytes_per_token: int
+) -> None:
+    anatomy = read_anatomy(_written(tmp_path / "m.gguf", "newest", numbers={key: 64}))
+    assert anatomy.kv_bytes_per_token == bytes_per_token
+    assert not anatomy.context_memory.is_exact
+    assert "may be larger than shown" in anatomy.notes[0]
+
+
+def test_a_model_that_only_predicts_further_tokens_is_refused(tmp_path: Path) -> None:
+    path = _written(tmp_path / "m.gguf", "qwen3", numbers={"nextn_predict_layers": 3})
+    with pytest.raises(DataError, match="nextn_predict_layers is 3"):
+        read_anatomy(path)
 
 
 def test_experts_are_counted_and_those_of_one_token_are_read(tmp_path: Path) -> None:

@@ -87,9 +87,7 @@ void report(llama_model * model, const llama_context_params & wanted, const char
     const int64_t   own     = own_bytes();
     llama_context * context = llama_init_from_model(model, wanted);
     if (context == nullptr) {
-        printf("\n%s refused\n", VARIABLE);
-        fflush(stdout);
-        _exit(1);
+        give_up("llama.cpp cannot set up a context with these options");
     }
     std::string buffers;
     for (const auto & [type, part] : llama_get_memory_breakdown(context)) {

@@ -30,8 +30,8 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
     model: Annotated[
         Names,
         Option(
-            "a GGUF file, hf:ORG/REPO[:TYPE], hf:ORG/REPO/FILE.gguf (ms: for ModelScope), or "
-            "word-problems:TYPE",
+            "a GGUF file, hf:ORG/REPO[:TYPE], hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
+            "word-problems:TYPE, or smollm2",
             "MODEL",
             " and ".join(_MODELS),
             "commas",

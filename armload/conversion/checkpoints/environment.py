@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from armload.build.index import without_login
 from armload.conversion.checkpoints.proposal import Download, Proposal, read_report
 from armload.core import children
 from armload.core.cache import CacheItem, CacheKind, disk_usage, entries, is_left_over, left_over
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
 from armload.core.files import CACHE_REMEDY, free_space, write_whole, written_in
 from armload.core.locks import locked
+from armload.core.package_index import without_login
 from armload.core.progress import Progress
 from armload.core.values import Value, ValueList, format_bytes
 from armload.core.workspace import cache_folder, data_path

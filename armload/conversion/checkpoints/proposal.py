@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from armload.build.index import trusted_certificates
+from armload.core.package_index import trusted_certificates
 from armload.core.values import Value, format_bytes
 
 _END_BYTES = 1 << 16

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import armload
-from armload.build.index import package_index, without_login
+from armload.core.package_index import package_index, without_login
 
 ADDRESS = "http://127.0.0.1:1/simple"
 
@@ -77,7 +77,7 @@ def test_an_environment_that_was_never_activated_has_its_own_index(home: Path) -
         [
             place / "bin" / "python",
             "-c",
-            "from armload.build.index import *; print(package_index())",
+            "from armload.core.package_index import *; print(package_index())",
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, packages))},
         capture_output=True,

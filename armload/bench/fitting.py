@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -18,12 +19,13 @@ from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
-from armload.models.find import header_of
+from armload.models.find import LIKE, header_of
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model, check_generates
+from armload.models.outline import LISTED_TYPES, listed_shapes, outline_like
 from armload.models.quant_mix import foreseen
-from armload.runs.predicting import predict_from_facts, predict_there
+from armload.runs.predicting import predict_from_facts, predict_there, predict_without_runs
 from armload.runs.request import Request
 from armload.runs.session import Session, session
 
@@ -39,7 +41,7 @@ class Fit(Value):
     Attributes:
         board: its name.
         unreachable: why the facts in its file were used instead of the board; else empty.
-        models: in the order in which they were given.
+        models: in the order in which they were given; current models by speed.
         recommendation: which of them to take.
     """
 
@@ -61,7 +63,8 @@ def fit(
 
     Args:
         request: where, and with which source.
-        model_names: as for ``header_of``.
+        model_names: as for ``header_of``; none for the current models, in the usual types or in
+            ``file_types``. For them no slice runs on the board.
         plan: what each is to run.
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be foreseen from their headers.
@@ -74,6 +77,12 @@ def fit(
     outlined = [
         each for name in model_names for each in _outlined(request, name, file_types, progress)
     ]
+    if not model_names:
+        outlined = [
+            (f"{LIKE}{name}:{each}", *outline_like(name, shape, each))
+            for name, shape in listed_shapes()
+            for each in file_types or LISTED_TYPES
+        ]
     unreachable = ""
     try:
         _check_answers(board, progress)
@@ -81,7 +90,11 @@ def fit(
             models = _predicted(
                 board,
                 outlined,
-                lambda model, header: _predicted_there(where, model, header, plan, progress),
+                lambda model, header: (
+                    _predicted_there(where, model, header, plan, progress)
+                    if model_names
+                    else predict_without_runs(where, model, header, plan)
+                ),
             )
     except ConnectError as error:
         unreachable = error.message
@@ -94,6 +107,8 @@ def fit(
             outlined,
             lambda model, _: predict_from_facts(board, model, plan),
         )
+    if not model_names:
+        models = tuple(sorted(models, key=_slowest_last))
     return Fit(
         board=board.name,
         unreachable=unreachable,
@@ -122,6 +137,11 @@ def _predicted_there(
 ) -> Prediction:
     check_architecture(where.binaries[PROGRAM], model)
     return predict_there(where, model, header, plan, progress)
+
+
+def _slowest_last(model: FittedModel) -> float:
+    token_s = model.prediction.token_s
+    return token_s.value if token_s else math.inf
 
 
 def _check_answers(board: Board, progress: Progress) -> None:

@@ -164,7 +164,7 @@ def _likeness(reference: str) -> tuple[Shape, str, Path]:
         raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")
     file_type = check_file_type(file_type)
     # A person's own shape may change under its name.
-    sizes = shape.model_dump_json(exclude={"name", "description"})
+    sizes = shape.model_dump_json(exclude={"name", "description", "is_listed"})
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:8]
     return shape, file_type, made_file(f"random-{name}-{file_type}-{digest}-seed{DEMO_SEED}.gguf")
 

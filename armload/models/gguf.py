@@ -27,7 +27,7 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
     try:
         header, parts = read_headers(path)
         check_whole(path, header.file_bytes, header.whole_bytes)
-        unnamed = _model(path, header)
+        unnamed = outline_of(path, header)
         return unnamed.model_copy(update=_checksums(path, parts, progress or Silent()))
     except OSError as error:
         raise unreadable(path, error) from error
@@ -44,7 +44,7 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> ModelSummary:
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
         header, parts = read_headers(path)
-        anatomy = anatomy_of(_model(path, header), Metadata(path, header), header)
+        anatomy = anatomy_of(outline_of(path, header), Metadata(path, header), header)
         if anatomy.missing_bytes:
             return anatomy
         return anatomy.model_copy(update=_checksums(path, parts, progress or Silent()))
@@ -66,7 +66,7 @@ def read_outline(path: Path) -> tuple[Model, Header]:
     except OSError as error:
         raise unreadable(path, error) from error
     whole_bytes = max(header.file_bytes, header.whole_bytes)
-    return _model(path, header).model_copy(update={"size_bytes": whole_bytes}), header
+    return outline_of(path, header).model_copy(update={"size_bytes": whole_bytes}), header
 
 
 def _checksums(path: Path, parts: Sequence[Path], progress: Progress) -> dict[str, object]:
@@ -78,8 +78,12 @@ def _checksums(path: Path, parts: Sequence[Path], progress: Progress) -> dict[st
     return {"sha256": hashlib.sha256(sums.encode()).hexdigest(), "parts": read}
 
 
-def _model(path: Path, header: Header) -> Model:
-    """Return the model without its checksum."""
+def outline_of(path: Path, header: Header) -> Model:
+    """Return a model by its header alone, without its checksum.
+
+    Raises:
+        DataError: the header lacks a key or has nonsense for it.
+    """
     metadata = Metadata(path, header)
     return Model(
         path=path,

@@ -88,6 +88,7 @@ class Shape(Value):
     Attributes:
         name: of the shape's file.
         description: for people; whose sizes these are.
+        is_listed: ``armload fit`` without a model includes it.
         architecture: ``qwen2`` has biases on queries, keys and values, ``qwen3`` norms on
             queries and keys.
         layers: transformer blocks.
@@ -107,6 +108,7 @@ class Shape(Value):
 
     name: str = ""
     description: str = ""
+    is_listed: bool = True
     architecture: Literal["llama", "qwen2", "qwen3"] = "llama"
     layers: Count
     width: Count

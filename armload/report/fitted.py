@@ -34,6 +34,33 @@ def fit_view(fit: Fit) -> Group:
     return Group(*lines)
 
 
+def listing_view(fit: Fit) -> Group:
+    """Lay out many models in one table: verdict, memory and times of each, then the choice."""
+    table = Table(
+        Column(heading="model", below=""),
+        Column(heading="verdict"),
+        Column(heading="weights", is_number=True),
+        Column(heading="KV cache\nand program", is_number=True),
+        Column(heading="per token", is_number=True),
+        Column(heading="first\ntoken", is_number=True),
+    )
+    for each in fit.models:
+        found, parts = each.prediction, each.prediction.memory
+        table.add(
+            Text(each.model, style="bold"),
+            Text(found.verdict, style=_STYLES[found.verdict]),
+            format_bytes(each.size_bytes),
+            format_bytes(parts.kv_bytes + parts.program_bytes) if parts else UNKNOWN,
+            per_token(found.token_s) if found.token_s else UNKNOWN,
+            per_token(found.ttft_s) if found.ttft_s else UNKNOWN,
+        )
+    notes = dict.fromkeys(note.sentence for each in fit.models for note in each.prediction.notes)
+    lines: list[RenderableType] = [table]
+    for note in notes:
+        lines += [Text(""), Prose(note)]
+    return Group(*lines, Text(""), Prose(fit.recommendation, "bold"))
+
+
 def _times(fit: Fit) -> Table:
     table = Table(
         Column(heading="model", below=""),

@@ -71,6 +71,19 @@ def predict_there(
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
 
+def predict_without_runs(where: Session, model: Model, header: Header, plan: Plan) -> Prediction:
+    """Predict a run on a board that answers, from what is known of it already.
+
+    Raises:
+        UsageError: the plan does not suit the model.
+    """
+    board, found = where.connection.board, where.found
+    known = known_compute(where, model, header, plan, context_tokens(plan, model))
+    compute, slice_run = known or (None, None)
+    gives = given_by(board, found.conditions, found.rates, slice_run)
+    return expected(plan, model, gives, compute or _roofline(board, model, gives))
+
+
 def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
     """Predict a run on a board that does not answer.
 

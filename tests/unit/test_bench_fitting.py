@@ -9,7 +9,10 @@ import pytest
 from armload.bench.fitting import fit
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
-from armload.models.find import resolve
+from armload.models.find import header_of, resolve
+from armload.models.gguf import read_outline
+from armload.models.outline import outline_like
+from armload.models.shape import load_shape
 from armload.runs.request import Request
 from tests.recurrent import hybrid_model, recurrent_model
 
@@ -56,3 +59,30 @@ def test_the_speed_of_a_model_with_other_layers_than_attention_is_not_predicted(
     assert "recurrent or hybrid (2 of 2 layers without attention)" in recurrent.sentence
     assert "recurrent or hybrid (1 of 2 layers without attention)" in hybrid.sentence
     assert (hybrid.prediction.verdict, hybrid.prediction.token_s) == ("fits", None)
+
+
+def test_without_a_model_current_models_are_listed_the_fastest_first() -> None:
+    found = fit(Request(board="away"), (), Plan(prompt_tokens=128), Silent())
+    names = [each.model for each in found.models]
+    assert len(names) == len(set(names)) >= 36
+    assert {"like:llama-3.2-1b:Q4_0", "like:qwen3-8b:Q8_0"} <= set(names)
+    assert not [name for name in names if "stories260k" in name]
+    times = [each.prediction.token_s.value for each in found.models if each.prediction.token_s]
+    assert times == sorted(times)
+    assert {"fits", "streams"} <= {each.prediction.verdict for each in found.models}
+
+
+def test_a_shape_of_one_s_own_is_listed_and_types_can_be_chosen() -> None:
+    Path("shapes").mkdir()
+    Path("shapes/mine.yaml").write_text("extends: qwen3-0.6b\ndescription: Mine\nlayers: 2\n")
+    found = fit(Request(board="away"), (), Plan(prompt_tokens=128), Silent(), file_types=("Q6_K",))
+    assert found.models[0].model == "like:mine:Q6_K"
+
+
+@pytest.mark.parametrize("reference", ["like:qwen2.5-0.5b:Q4_K_M", "like:llama-3.2-1b:Q8_0"])
+def test_a_listed_model_is_that_of_its_file(reference: str) -> None:
+    _, name, file_type = reference.split(":")
+    listed, _ = outline_like(name, load_shape(name), file_type)
+    made, _ = read_outline(header_of(reference, Silent()))
+    for fact in ("bytes_per_token", "context_memory", "parameters", "vocabulary", "layers"):
+        assert getattr(listed, fact) == getattr(made, fact), fact

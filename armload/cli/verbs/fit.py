@@ -17,7 +17,7 @@ class FitOptions(OnBoard, Waiting, EngineSource, OutputOptions):
 
     heading = "Plan"
 
-    model: Annotated[Names, Option(MODEL, several="files")] = ("demo",)
+    model: Annotated[Names, Option(MODEL, usual="the current models", several="files")] = ()
     type: Annotated[
         FileTypes,
         Option(
@@ -45,14 +45,15 @@ def fit(options: FitOptions) -> None:
     """Predict whether models fit on a board, and how fast they would be there.
 
     No model is uploaded: slices of it run on the board. For models on the hub, only the header is
-    downloaded. If the board does not answer, the facts in its file are used.
+    downloaded. Without --model, current models are listed by speed, and nothing runs on the board.
+    If the board does not answer, the facts in its file are used.
     Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
     """
     from armload.bench.fitting import fit as predict_fit
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.engines.plan import Plan
-    from armload.report.fitted import fit_view
+    from armload.report.fitted import fit_view, listing_view
     from armload.runs.request import Request
 
     found = predict_fit(
@@ -65,4 +66,4 @@ def fit(options: FitOptions) -> None:
     if options.as_json:
         show_document(found)
     else:
-        terminal.show(fit_view(found))
+        terminal.show(fit_view(found) if options.model else listing_view(found))

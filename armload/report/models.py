@@ -70,7 +70,7 @@ def _windows(memory: ContextMemory) -> str:
     if not memory.window_layers:
         return ""
     layers = counted(memory.window_layers, "layer")
-    return f"{layers} look back at most {memory.window_tokens:,} tokens"
+    return f"{layers} limited to the last {memory.window_tokens:,} tokens"
 
 
 def _recurrent(memory: ContextMemory) -> str:

@@ -175,7 +175,7 @@ def test_layers_with_a_window_take_no_more_for_a_longer_context(tmp_path: Path) 
     assert (memory.window_tokens, memory.window_layers) == (512, 2)
     assert anatomy.cache[0].bytes_per_token == of_a_layer
     assert anatomy.cache[0].context_bytes == of_a_layer * (100_096 + 2 * (512 + 512))
-    assert "2 layers look back at most 512 tokens" in _shown(anatomy)
+    assert "2 layers limited to the last 512 tokens" in _shown(anatomy)
 
 
 def test_the_state_of_recurrent_layers_counts_for_each_sequence(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class CacheSize(Value):
     context_bytes: int
 
 
-class Section(Value):
+class FileSection(Value):
     """A part of the file. All sections together are the whole file.
 
     Attributes:
@@ -102,7 +102,7 @@ class ModelSummary(Model):
     tokenizer: str
     types: tuple[TypeShare, ...]
     cache: tuple[CacheSize, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[FileSection, ...]
     notes: tuple[str, ...]
 
 
@@ -172,7 +172,7 @@ def _notes(model: Model) -> Iterator[str]:
         yield "Bytes per token count only the experts that are active for a token."
 
 
-def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[Section]:
+def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[FileSection]:
     parts: dict[str, list[Tensor]] = {"embedding": [], "output": [], "other": []}
     layers: dict[int, list[Tensor]] = {}
     for tensor in tensors:
@@ -182,7 +182,7 @@ def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[Section]:
         else:
             parts[_part(tensor.name)].append(tensor)
     gaps = whole_bytes - sum(tensor.size_bytes for tensor in tensors)
-    yield Section(part="header", tensors=0, size_bytes=gaps)
+    yield FileSection(part="header", tensors=0, size_bytes=gaps)
     yield from _section("embedding", parts["embedding"])
     yield from _runs(layers)
     yield from _section("output", parts["output"])
@@ -195,16 +195,16 @@ def _part(name: str) -> str:
     return "output" if name.startswith("output") else "other"
 
 
-def _section(part: str, tensors: Sequence[Tensor]) -> Iterator[Section]:
+def _section(part: str, tensors: Sequence[Tensor]) -> Iterator[FileSection]:
     if tensors:
         size_bytes = sum(tensor.size_bytes for tensor in tensors)
-        yield Section(part=part, tensors=len(tensors), size_bytes=size_bytes)
+        yield FileSection(part=part, tensors=len(tensors), size_bytes=size_bytes)
 
 
-def _runs(layers: Mapping[int, Sequence[Tensor]]) -> Iterator[Section]:
+def _runs(layers: Mapping[int, Sequence[Tensor]]) -> Iterator[FileSection]:
     for _, run in groupby(sorted(layers.items()), key=lambda item: _build(item[1])):
         equal = list(run)
-        yield Section(
+        yield FileSection(
             part="layers",
             first_layer=equal[0][0],
             last_layer=equal[-1][0],

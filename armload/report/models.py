@@ -13,7 +13,7 @@ from armload.core.values import Value, counted, format_bytes
 from armload.engines.quantise import Fallback
 from armload.evaluation.logits.divergence import Divergence
 from armload.models.context_memory import ContextMemory
-from armload.models.model_summary import ModelSummary, Section
+from armload.models.model_summary import FileSection, ModelSummary
 from armload.report import formatting as words
 from armload.report.formatting import UNKNOWN
 from armload.report.layout import Column, Details, Prose, Table, whole
@@ -128,7 +128,7 @@ def _sections(anatomy: ModelSummary) -> Table:
     return table
 
 
-def _part(section: Section) -> str:
+def _part(section: FileSection) -> str:
     if not section.layers:
         return section.part
     if section.layers == 1:

@@ -20,7 +20,7 @@ from armload.deploy.clean import BoardItem
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
 from armload.models.context_memory import ContextMemory
-from armload.models.model_summary import CacheSize, ModelSummary, Section, TypeShare
+from armload.models.model_summary import CacheSize, FileSection, ModelSummary, TypeShare
 from armload.report.binaries import binaries_table, inspection_table
 from armload.report.boards import boards_table, contents_table, probe_table
 from armload.report.cache import builds_table, kinds_table
@@ -75,8 +75,8 @@ def _anatomy() -> ModelSummary:
         types=(TypeShare(type="Q2_K", tensors=129, size_bytes=2_100_000_000, share=0.66),),
         cache=(CacheSize(type="f16", bytes_per_token=131_072, context_bytes=17_179_869_184),),
         sections=(
-            Section(part="embedding", tensors=1, size_bytes=172_000_000),
-            Section(
+            FileSection(part="embedding", tensors=1, size_bytes=172_000_000),
+            FileSection(
                 part="layers", first_layer=0, last_layer=31, tensors=288, size_bytes=2_600_000_000
             ),
         ),

@@ -9,7 +9,7 @@ from armload.core.workspace import data_names
 from armload.models.gguf import outline_of
 from armload.models.header import Header, Scalar, Tensor
 from armload.models.model import Model
-from armload.models.quant_mix import mixed_types
+from armload.models.quant_mix import check_file_type, mixed_types
 from armload.models.shape import SHAPES, Shape, check_shape, load_shape
 from armload.models.tensors import constants, matrices
 
@@ -33,8 +33,10 @@ def outline_like(name: str, shape: Shape, file_type: str) -> tuple[Model, Header
     """Return what the header of ``like:NAME:TYPE`` says, without its vocabulary.
 
     Raises:
-        UsageError: the model is a mixture of experts.
+        UsageError: the model is a mixture of experts, or there is no such type without an
+            importance matrix.
     """
+    file_type = check_file_type(file_type)
     planned = matrices(shape, range(0))
     types = mixed_types(shape, planned, file_type)
     sizes: list[tuple[str, tuple[int, ...], str]] = [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.bench.fitting import fit
+from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
 from armload.models.find import header_of, resolve
@@ -77,6 +78,11 @@ def test_a_shape_of_one_s_own_is_listed_and_types_can_be_chosen() -> None:
     Path("shapes/mine.yaml").write_text("extends: qwen3-0.6b\ndescription: Mine\nlayers: 2\n")
     found = fit(Request(board="away"), (), Plan(prompt_tokens=128), Silent(), file_types=("Q6_K",))
     assert found.models[0].model == "like:mine:Q6_K"
+
+
+def test_a_type_that_takes_an_importance_matrix_is_refused_for_the_list() -> None:
+    with pytest.raises(UsageError, match="IQ2_XXS"):
+        fit(Request(board="away"), (), Plan(), Silent(), file_types=("IQ2_XXS",))
 
 
 @pytest.mark.parametrize("reference", ["like:qwen2.5-0.5b:Q4_K_M", "like:llama-3.2-1b:Q8_0"])

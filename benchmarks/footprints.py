@@ -51,7 +51,8 @@ def _estimate(path: Path, last: Compared) -> str:
         model = read_model(path, Silent())
     except ArmloadError:
         return "refused"
-    estimated = model.kv_bytes_per_token * last.context
+    context = model.context_memory
+    estimated = context.size_bytes(last.context // last.sequences, sequences=last.sequences)
     actual = last.allocated.context_bytes
     if estimated == actual:
         return "equal"

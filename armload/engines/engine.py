@@ -83,6 +83,7 @@ class MemoryNeed(Value):
                 "kv_bytes": footprint.context_bytes,
                 "kv_is_exact": True,
                 "program_bytes": footprint.program_bytes + more_bytes,
+                "context_tokens": footprint.context_tokens,
                 "reserved_bytes": footprint.reserved_bytes,
                 "is_exact": True,
             }

@@ -11,8 +11,9 @@ from armload.core.values import Value
 
 FOOTPRINT_VARIABLE = "ARMLOAD_FOOTPRINT"
 
-RUNNING_BYTES = 4_000_000
-"""Of code, stacks and samplers that a program first touches when it computes: 2.4 to 5 MB."""
+RUNNING_BYTES = 7_000_000
+"""Of code, stacks and samplers that a program first touches when it computes: 2.4 to 5 MB, and some
+more where the kernel has huge pages for all memory."""
 
 
 class Buffers(Value):

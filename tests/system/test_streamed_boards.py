@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -288,7 +289,8 @@ def test_a_mixture_of_experts_that_exceeds_memory_stays_mapped_and_says_why(ann:
     assert any("in a mixture of experts, a token decides" in note for note in asked.notes)
 
 
-def test_a_model_beyond_the_boards_memory_is_killed_and_told_so(ann: Person) -> None:
-    # Above what is free and below what there is, so that the kernel grants it and then regrets it.
+def test_a_context_of_engine_args_beyond_the_boards_memory_is_refused(ann: Person) -> None:
     words = ("bench", "--board", "mine", "-n", "2", "--engine-args", "-c 12288")
-    assert "out of memory" in ann.types(*words, status=9).stderr
+    refused = ann.types(*words, status=7).stderr
+    assert "with a context of 12288 tokens" in refused
+    assert re.search(r"Use --context \d+ or less", refused)

@@ -70,7 +70,9 @@ def fill_until_gone(group: Path, file: Path, pid: int) -> None:
 
     Args:
         file: on a file system in memory.
+        pid: of the process, which the kernel is told to end first: it may be smaller than others.
     """
+    Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     enter = f'echo $$ >{group / "cgroup.procs"} && exec "$@"'
     words = [sys.executable, "-c", _FILL, str(file), str(pid)]
     subprocess.run(["sh", "-c", enter, "sh", *words], check=True, timeout=120)

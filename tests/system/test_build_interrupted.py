@@ -85,6 +85,7 @@ def _working_in(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line]
 
 
+@pytest.mark.exhaustive(covers=["armload/build"])
 def test_an_interrupted_build_leaves_no_process_and_goes_on_where_it_was(cache: Path) -> None:
     with _building() as first:
         _wait_for_statuses(first, cache, 4)

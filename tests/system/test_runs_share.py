@@ -52,6 +52,7 @@ def test_of_two_workstations_one_runs_and_the_other_waits_and_then_runs(
     board_is_clean(ann)
 
 
+@pytest.mark.exhaustive(covers=["armload/boards", "armload/deploy", "deploy"])
 def test_a_bench_survives_a_server_that_refuses_two_of_three_connections(
     people: tuple[Person, Person],
 ) -> None:

@@ -189,6 +189,7 @@ def test_no_more_is_read_than_is_needed_whatever_the_readahead(
     assert sum(read) <= READ_WITHIN * weights.streamed_bytes * (len(read) + 1)
 
 
+@pytest.mark.exhaustive(covers=["toolchains/native"])
 @as_root
 def test_a_longer_prompt_than_any_before_is_given_memory_of_the_resident_part(
     scorer: Path, wide: Path, tmp_path: Path

@@ -131,7 +131,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault == "cut":
             self._send_part(content, start, to=start + (len(content) - start) // 2)
         elif start >= len(content):
-            self._send(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            refused = {"Content-Range": f"bytes */{len(content)}", "Content-Type": "text/html"}
+            self._send(416, b"<html>Not satisfiable</html>", refused)
         else:
             self._send_part(content, start, to=len(content))
 

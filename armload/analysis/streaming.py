@@ -190,4 +190,4 @@ def kv_cache_bytes(job: Job) -> int | None:
     memory = job.model.context_memory
     if job.plan is None or memory is None or not contexts:
         return None
-    return memory.size_bytes(int(contexts[-1]), kv_share=job.plan.kv_share)
+    return memory.size_bytes(int(contexts[-1]), kv_shares=job.plan.kv_shares)

@@ -87,7 +87,7 @@ def opened(
 ) -> Iterator[Response]:
     """Ask for a file from a byte on, and yield the answer before its body is read.
 
-    A server that does not answer, or is busy, is asked a few times.
+    A server that is busy, or drops the connection, is asked a few times.
 
     Raises:
         ConnectError: it does not answer, or not with a file.
@@ -103,7 +103,7 @@ def opened(
         is_past_end = start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
         if not (answer.ok or is_past_end):
             raise refusal(answer)
-        is_page = answer.headers.get("Content-Type", "").startswith("text/html")
+        is_page = not is_past_end and answer.headers.get("Content-Type", "").startswith("text/html")
         if is_page and not wanted.url.endswith((".html", ".htm")):
             raise ConnectError(
                 f"{wanted.label}: {wanted.host} answered with a web page instead of the file.",
@@ -213,8 +213,11 @@ def _complete(
     failures = 0
     while True:
         have = _bytes_of(begun)
-        if wanted.size_bytes is not None and have >= wanted.size_bytes:
+        if wanted.size_bytes is not None and have == wanted.size_bytes:
             return
+        if wanted.size_bytes is not None and have > wanted.size_bytes:
+            begun.unlink()  # of another version of the file
+            continue
         try:
             with opened(wanted, progress, refusal, start=have) as answer:
                 if have and not _continues(answer, have):

@@ -124,7 +124,7 @@ def memory_need(plan: Plan, model: Model) -> MemoryNeed:
     return memory_of(
         model,
         context_tokens(plan, model),
-        plan.kv_share,
+        plan.kv_shares,
         batch_tokens=_batch_tokens(plan),
         micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(least_tokens=least_context_tokens(plan)),

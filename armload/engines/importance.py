@@ -90,7 +90,9 @@ class Importance(ModelTool[ImportancePlan]):
         """The model's file, a KV cache, and the logits of a chunk."""
         tokens = self.plan.chunk_tokens
         logits_bytes = tokens * self.model.vocabulary * _FLOAT_BYTES
-        return memory_of(self.model, tokens, 1.0, batch_tokens=tokens, more_bytes=logits_bytes)
+        return memory_of(
+            self.model, tokens, (1.0, 1.0), batch_tokens=tokens, more_bytes=logits_bytes
+        )
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-imatrix there."""

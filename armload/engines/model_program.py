@@ -216,7 +216,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
 def memory_of(
     model: Model,
     context_tokens: int,
-    kv_share: float,
+    kv_shares: tuple[float, float],
     *,
     batch_tokens: int,
     micro_batch_tokens: int | None = None,
@@ -228,7 +228,7 @@ def memory_of(
 
     Args:
         context_tokens: of each sequence.
-        kv_share: of a cache entry's size in 16 bits.
+        kv_shares: of the sizes of keys and values in 16 bits.
         batch_tokens: that go through the model at a time, at most.
         micro_batch_tokens: that the engine is told to compute at a time; none for its own choice.
         sequences: that are computed at a time.
@@ -244,7 +244,7 @@ def memory_of(
             sequences=sequences.count,
             is_shared=is_shared,
             micro_batch_tokens=micro_batch_tokens or MICRO_BATCH_TOKENS,
-            kv_share=kv_share,
+            kv_shares=kv_shares,
         ),
         kv_is_exact=model.context_memory.is_exact,
         program_bytes=working_bytes(model, min(batch_tokens, all_tokens)) + more_bytes,

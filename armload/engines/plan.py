@@ -347,9 +347,9 @@ class Plan(Computation):
         return None if self.kv_type is None else kv_halves(self.kv_type)
 
     @property
-    def kv_share(self) -> float:
-        """Size of the KV cache as a share of that of the usual type, ``f16``."""
-        return kv_share(self.kv_type)
+    def kv_shares(self) -> tuple[float, float]:
+        """Sizes of keys and of values as shares of that of the usual type, ``f16``."""
+        return kv_shares(self.kv_type)
 
 
 def kv_halves(kv_type: str) -> tuple[str, str]:
@@ -358,10 +358,10 @@ def kv_halves(kv_type: str) -> tuple[str, str]:
     return keys, values or keys
 
 
-def kv_share(kv_type: str | None) -> float:
-    """Return the size of a KV cache as a share of that of the usual type, ``f16``."""
+def kv_shares(kv_type: str | None) -> tuple[float, float]:
+    """Return the sizes of keys and of values as shares of that of the usual type, ``f16``."""
     keys, values = kv_halves(kv_type or "f16")
-    return (KV_BITS[keys] + KV_BITS[values]) / 2 / KV_BITS["f16"]
+    return KV_BITS[keys] / KV_BITS["f16"], KV_BITS[values] / KV_BITS["f16"]
 
 
 def short_prompt(prompt: str) -> str:

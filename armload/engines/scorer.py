@@ -34,7 +34,7 @@ from armload.engines.plan import (
     Seconds,
     TokenCount,
     kv_halves,
-    kv_share,
+    kv_shares,
 )
 from armload.engines.prediction import Sequences
 from armload.engines.service_plan import ScorerOptions
@@ -127,7 +127,7 @@ class Scoring(ModelEngine[ScoringPlan]):
         return memory_of(
             model,
             plan.context_tokens,
-            kv_share(plan.kv_type),
+            kv_shares(plan.kv_type),
             batch_tokens=self.batch_tokens,
             micro_batch_tokens=plan.micro_batch_tokens,
             sequences=Sequences(count=plan.parallel, kind="question"),

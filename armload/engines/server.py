@@ -22,7 +22,7 @@ from armload.engines.llama_cpp import (
 )
 from armload.engines.model_program import ModelEngine, memory_of
 from armload.engines.output import Output
-from armload.engines.plan import LONGEST_RUN_S, kv_share
+from armload.engines.plan import LONGEST_RUN_S, kv_shares
 from armload.engines.prediction import Sequences
 from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import Step, Weights, read_lines
@@ -62,7 +62,7 @@ def serving_need(plan: ServingPlan, model: Model) -> MemoryNeed:
     return memory_of(
         model,
         plan.context_tokens,
-        kv_share(plan.kv_type),
+        kv_shares(plan.kv_type),
         batch_tokens=plan.micro_batch_tokens,
         micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(count=plan.slots, kind="slot"),

@@ -54,7 +54,7 @@ class ContextMemory(Value):
         sequences: int = 1,
         is_shared: bool = False,
         micro_batch_tokens: int = USUAL_MICRO_BATCH_TOKENS,
-        kv_share: float = 1.0,
+        kv_shares: tuple[float, float] = (1.0, 1.0),
     ) -> int:
         """Return the bytes that the engine allocates.
 
@@ -62,15 +62,16 @@ class ContextMemory(Value):
             context_tokens: of each sequence.
             is_shared: all sequences share one cache (``--kv-unified``).
             micro_batch_tokens: a window has room for one more micro-batch.
-            kv_share: of a cache entry's size in 16 bits.
+            kv_shares: of the sizes of keys and values in 16 bits.
         """
         caches, in_each = (1, sequences) if is_shared else (sequences, 1)
         cells = _rounded(context_tokens * in_each)
         windowed = self.window_tokens * in_each + micro_batch_tokens
         window_cells = _rounded(min(cells, windowed))
-        values = cells * (self.key_values + self.value_values)
-        values += window_cells * (self.window_key_values + self.window_value_values)
-        cache_bytes = round(caches * values * KV_BYTES_PER_VALUE * kv_share)
+        keys = cells * self.key_values + window_cells * self.window_key_values
+        values = cells * self.value_values + window_cells * self.window_value_values
+        in_16_bits = keys * kv_shares[0] + values * kv_shares[1]
+        cache_bytes = round(caches * in_16_bits * KV_BYTES_PER_VALUE)
         return cache_bytes + sequences * self.state_bytes
 
 

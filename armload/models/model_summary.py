@@ -157,7 +157,7 @@ def _cache(model: Model, head_widths: tuple[int, int]) -> Iterator[CacheSize]:
             yield CacheSize(
                 type=name,
                 bytes_per_token=round(memory.bytes_per_token * share),
-                context_bytes=memory.size_bytes(model.context_length, kv_share=share)
+                context_bytes=memory.size_bytes(model.context_length, kv_shares=(share, share))
                 - memory.state_bytes,
             )
 

@@ -10,7 +10,9 @@ from armload.models.header import DEFAULT_ALIGNMENT_BYTES, MAGIC, Header
 from armload.models.model import read_headers
 
 _COUNTS = struct.Struct("<IQQ")
-_SPLIT_COUNT = struct.pack("<Q", len("split.count")) + b"split.count" + struct.pack("<I", 2)
+_SPLIT_COUNT = struct.pack("<Q", len("split.count")) + b"split.count"
+_WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 10: 8, 11: 8}
+"""Bytes of the whole numbers, by GGUF's number of the type."""
 
 
 class WholeHeader(Value):
@@ -49,7 +51,9 @@ def whole_header(path: Path) -> WholeHeader:
 
 def _as_one_part(keys: bytes) -> bytes:
     at = keys.index(_SPLIT_COUNT) + len(_SPLIT_COUNT)
-    return keys[:at] + struct.pack("<H", 1) + keys[at + 2 :]
+    (number_type,) = struct.unpack_from("<I", keys, at)
+    width = _WIDTHS[number_type]
+    return keys[: at + 4] + (1).to_bytes(width, "little") + keys[at + 4 + width :]
 
 
 def _entries(header: Header) -> tuple[bytes, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from armload.boards.probe import Probe
@@ -37,7 +38,7 @@ def checked_memory(where: Session, engine: Engine, found: Probe, progress: Progr
     if need is None:
         return engine
     available_bytes = BoardMemory.of(found.conditions).available_bytes
-    if need.kv_is_exact and need.own_bytes > available_bytes:
+    if need.kv_is_exact and need.kv_bytes > available_bytes:
         return engine
     certain_bytes = CERTAIN * (need.weights_bytes + need.own_bytes)
     if certain_bytes <= available_bytes:
@@ -62,10 +63,13 @@ def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Pr
             return engine
         header = whole_header(asked.model)
         kept = _kept(asked, header, found)
-        footprint = _read(kept) or _answer(where, asked, header, progress)
+        footprint = _read(kept)
         if footprint is None:
-            return engine
-        write_whole(kept, footprint.model_dump_json().encode())
+            footprint = _answer(where, asked, header, progress)
+            if footprint is None:
+                return engine
+            with suppress(OSError):  # what is not kept is asked again
+                write_whole(kept, footprint.model_dump_json().encode())
     except (ConnectError, BusyError):
         raise
     except (ArmloadError, OSError):
@@ -95,8 +99,8 @@ def _read(kept: Path) -> Footprint | None:
 
 
 def _kept(asked: Simulation, header: WholeHeader, found: Probe) -> Path:
-    # Kernels, and with them the layout of weights, follow from the CPU's features.
-    identity = [asked.command, _question(asked, header), found.cpu_features]
+    # The layout of weights follows from the CPU's features, the usual number of threads from cores.
+    identity = [asked.command, _question(asked, header), found.cpu_features, found.cores]
     key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=sorted).encode())
     key.update(header.content)
     return cache_folder() / "footprints" / f"{key.hexdigest()[:16]}.json"

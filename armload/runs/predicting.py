@@ -23,7 +23,7 @@ from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
 from armload.runs.footprint import with_known_memory
-from armload.runs.session import Foresee, Session
+from armload.runs.session import Foresee, Session, leased_board
 from armload.runs.slices import known_compute, measured_compute
 
 ASSUMED_AVAILABLE = 0.8
@@ -51,7 +51,8 @@ def predict_there(
         update={"prompt": "x", "prompt_tokens": None, "context_tokens": context}
     )
     engine = Completion(spoken, where.binaries[PROGRAM], model)
-    need = with_known_memory(where, engine, found, progress).memory
+    with leased_board(where, progress):
+        need = with_known_memory(where, engine, found, progress).memory
     # What cannot run need not be measured.
     first = expected(plan, model, gives, None, need=need)
     if first.verdict == "cannot run":

@@ -105,3 +105,10 @@ def test_a_list_that_is_shorter_than_the_layers_is_refused() -> None:
     short = Array(length=1, items=(2,))
     with pytest.raises(DataError, match="no usable value for layer 1"):
         memory("llama", 3, {"attention.head_count_kv": short})
+
+
+def test_keys_and_values_have_types_of_their_own() -> None:
+    latent = ContextMemory(key_values=64)
+    assert latent.size_bytes(256, kv_shares=(0.5, 0.25)) == 256 * 64 * 2 * 0.5
+    unequal = ContextMemory(key_values=96, value_values=64)
+    assert unequal.size_bytes(256, kv_shares=(0.5, 0.25)) == 256 * 2 * (96 * 0.5 + 64 * 0.25)

@@ -1,9 +1,9 @@
-// What a program would take of memory with the options it was started with. Nothing is loaded or
-// allocated: llama.cpp itself makes the model and its context in simulation, for every
-// architecture that it knows, and says what it would have allocated.
+// What a program would take of memory with the options it was started with. No weights are loaded:
+// llama.cpp itself makes the model and its context in simulation, for every architecture that it
+// knows, and says what it would have allocated. Only a graph's buffers are reserved, and not touched.
 //
 // ARMLOAD_FOOTPRINT holds the size of the model's file, whose header comes on standard input, and,
-// behind a comma, the tokens of the largest micro-batch that will be computed. With the value
+// after a comma, the tokens of the largest micro-batch that will be computed. With the value
 // "loaded" the model that the options name is loaded, and what was allocated is reported.
 
 #include "armload_footprint.h"

@@ -334,7 +334,7 @@ static double share_for(const struct armload_pieces * pieces, int64_t resident_b
 }
 
 static void cut_tensor(struct armload_pieces * pieces, struct armload_tensor * tensor) {
-    struct mapping  mapping;
+    struct mapping  mapping = { 0 };
     const uintptr_t page  = (uintptr_t) sysconf(_SC_PAGESIZE) - 1;
     char * const    first = (char *) (((uintptr_t) tensor->begin + page) & ~page);
     char * const    last  = (char *) ((uintptr_t) (tensor->begin + tensor->bytes) & ~page);

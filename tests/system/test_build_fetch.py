@@ -7,6 +7,7 @@ import http.server
 import io
 import ipaddress
 import os
+import random
 import ssl
 import tarfile
 import threading
@@ -62,11 +63,12 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     project = tmp_path / "index" / "simple" / "llama-cpp-python"
     project.mkdir(parents=True)
     (project / "index.html").write_text(f'<!DOCTYPE html><a href="{FILE}">{FILE}</a>')
-    content = b"header"
+    more = random.Random(1).randbytes(1 << 17)  # than is read at once
     with tarfile.open(project / FILE, "w:gz") as tar:
-        member = tarfile.TarInfo("llama_cpp_python-9.9/vendor/llama.cpp/include/llama.h")
-        member.size = len(content)
-        tar.addfile(member, io.BytesIO(content))
+        for name, content in {"include/llama.h": b"header", "models/vocabulary.bin": more}.items():
+            member = tarfile.TarInfo(f"llama_cpp_python-9.9/vendor/llama.cpp/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with served(tmp_path / "index") as address:
@@ -156,6 +158,30 @@ def test_a_file_with_another_checksum_is_refused_and_thrown_away(index: Path) ->
         _archive().provide(Silent())
     assert sha256_of(index) in caught.value.message
     assert list((cache_folder() / "sources").iterdir()) == []
+
+
+def test_a_connection_that_drops_in_the_middle_is_made_again(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = index.read_bytes()
+    asked: list[str | None] = []
+    really = _Quiet.do_GET
+
+    def dropping(handler: _Quiet) -> None:
+        if not handler.path.endswith(FILE):
+            really(handler)
+            return
+        asked.append(handler.headers["Range"])
+        start = int((asked[-1] or "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+        handler.send_response(206 if start else 200)
+        handler.send_header("Content-Length", str(len(content) - start))
+        handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        handler.end_headers()
+        handler.wfile.write(content[start:] if start else content[: 1 << 16])
+
+    monkeypatch.setattr(_Quiet, "do_GET", dropping)
+    assert (_archive(sha256=sha256_of(index)).provide(Silent()) / "include").is_dir()
+    assert asked == [None, f"bytes={1 << 16}-"]
 
 
 def test_a_damaged_left_over_archive_is_fetched_again(index: Path) -> None:

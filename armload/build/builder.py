@@ -287,7 +287,8 @@ class _Build:
                 raise DataError(
                     f"toolchains/{name}.yaml: cpu: {self._compiler.label} does not support the "
                     f"CPU {cpu!r}.",
-                    f"The end of {order.log} lists those that it supports.",
+                    f"The end of {order.log} lists those that it supports. zig supports the CPUs "
+                    "of all targets that armload brings.",
                 ) from error
             raise
 

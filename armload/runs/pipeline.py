@@ -88,11 +88,18 @@ class Underway:
                     return error.cut
                 except RunError:
                     # A power cut may have taken the folder with it.
-                    if self.job is None or connection.boot_id() == self.job.before.boot_id:
+                    if self.job is None or self._is_same_boot(self.job):
                         raise
                     return "restart"
                 except SwitchedOffError:
                     connection.again()
+
+    def _is_same_boot(self, job: Job) -> bool:
+        while True:
+            try:
+                return self.connection.boot_id() == job.before.boot_id
+            except SwitchedOffError:
+                self.connection.again()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ _RECORD_FILE = "packages.json"
 
 _USERLAND = ("mksh", "toybox", "dropbear-bin")
 _PROGRAMS = ("mksh", "toybox", "dropbear")
-_MODULES = ("virtio_blk", "virtio_net", "virtio_rng", "ext4")
+_MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4")
 _CPIO_MAGIC = b"070701"
 
 

@@ -157,7 +157,7 @@ def _libraries(tree: Path, programs: Iterable[Path]) -> dict[str, Path]:
         path.name: path
         for folder in ("lib", "usr/lib")
         for path in (tree / folder).rglob("*.so*")
-        if path.parent.name in ("lib", "aarch64-linux-gnu")
+        if path.parent.name == "lib" or "-linux-gnu" in path.parent.name
     }
     found: dict[str, Path] = {}
     waiting = list(programs)

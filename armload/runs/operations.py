@@ -23,7 +23,7 @@ from armload.deploy.retry import patiently
 from armload.engines.completion import PROGRAM, Completion, settings_of
 from armload.engines.engine import RunContext, Simulation
 from armload.engines.footprint import FOOTPRINT_VARIABLE
-from armload.engines.llama_cpp import KV_ROUNDING_TOKENS, NO_REPACK, context_tokens, offers
+from armload.engines.llama_cpp import NO_REPACK, context_tokens, offers
 from armload.engines.operations import (
     LIST,
     OPERATIONS_VARIABLE,
@@ -40,6 +40,9 @@ from armload.runs.session import Session
 
 LIMIT_S = 25.0
 """Of timing what a model computes; the rest is timed the next time."""
+
+USUAL_DEPTH = 4096
+"""To which attention is timed at least, so that runs with shorter contexts share their times."""
 
 _TIMEOUT_S = LIMIT_S + 35.0
 
@@ -144,12 +147,9 @@ def known_compute(where: Session, model: Model, plan: Plan) -> tuple[Compute, Ra
 def _computed(
     operations: Operations, times: Mapping[str, Timed], model: Model, plan: Plan, rates: Rates
 ) -> Compute:
-    return from_operations(
-        operations,
-        times,
-        depth=_depth(model, plan),
-        memory_bytes_per_s=rates.memory_bytes_per_s,
-    )
+    # A rate that others made too low would be no bound.
+    memory = rates.memory_bytes_per_s if rates.memory_is_settled else None
+    return from_operations(operations, times, depth=_depth(model, plan), memory_bytes_per_s=memory)
 
 
 def _depth(model: Model, plan: Plan) -> float:
@@ -160,7 +160,7 @@ def _depth(model: Model, plan: Plan) -> float:
 
 def _engine(where: Session, model: Model, plan: Plan) -> Completion:
     """Return a run with the same graphs, whatever its texts are."""
-    context = KV_ROUNDING_TOKENS
+    context = USUAL_DEPTH
     while context < context_tokens(plan, model):
         context *= 2
     usual = Plan(

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -35,10 +36,18 @@ const uint32_t BATCH_TOKENS   = 64;   // kernels for many columns are at their f
 const uint32_t SHALLOW_TOKENS = 256;  // the smallest KV cache that llama.cpp makes
 const size_t   LEAST_BYTES    = 32u << 20, MOST_BYTES = 128u << 20;
 const int      MOST_NODES     = 64;
+const double   SAMPLE_SECONDS = 0.002, ENOUGH_SECONDS = 0.05, LIMIT_SECONDS = 0.3;
+const double   WHOLE_SHARE    = 0.97;
 const unsigned SECONDS_AT_MOST = 10;  // of one operation
-const int64_t  ROWS_AT_A_TIME = 256;  // a multiple of what any layout of weights interleaves
+const int64_t  ROWS_AT_A_TIME = 512;  // a multiple of what any layout of weights interleaves
 
 using Clock = std::chrono::steady_clock;
+
+double cpu_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -279,16 +288,18 @@ uint64_t random_bits() {
     return state;
 }
 
-// Numbers of ordinary size: subnormal ones are slow on some CPUs. Any bits make a quantised block.
+// Numbers of ordinary size: subnormal ones are slow on some CPUs. The bytes of quantised blocks make
+// 16-bit scales from 0.008 to 0.12, which are few: some kernels look such numbers up in a table.
 void fill(std::vector<uint8_t> & data, ggml_type type) {
     const size_t        most    = std::min<size_t>(data.size(), 1u << 20);
     const ggml_type     floats  = type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ? type : GGML_TYPE_F32;
     const size_t        width   = ggml_type_size(floats);
     const bool          is_bits = ggml_is_quantized(type);
     for (size_t at = 0; at + width <= most; at += width) {
-        const uint64_t bits  = random_bits();
+        uint64_t       bits  = random_bits();
         const float    value = static_cast<float>(bits >> 40) / static_cast<float>(1 << 23) - 1.0f;
         if (is_bits) {
+            bits = (bits & 0x0F0F0F0F0F0F0F0Fu) | 0x2020202020202020u;
             std::memcpy(&data[at], &bits, width);
         } else if (floats == GGML_TYPE_F16) {
             const ggml_fp16_t half = ggml_fp32_to_fp16(value);
@@ -317,9 +328,11 @@ class Timing {
         target_bytes_(target_bytes),
         threads_(threads) {
         cut();
-        ggml_init_params params = { ggml_tensor_overhead() * (MOST_NODES + 1) * (GGML_MAX_SRC + 2) +
-                                        ggml_graph_overhead_custom(MOST_NODES, false) * 3,
-                                    nullptr, true };
+        const size_t graphs_bytes =
+            ggml_graph_overhead_custom(MOST_NODES, false) + MOST_NODES * ggml_graph_overhead_custom(1, false);
+        ggml_init_params params = {
+            ggml_tensor_overhead() * (MOST_NODES + 1) * (GGML_MAX_SRC + 1) + 2 * graphs_bytes, nullptr, true
+        };
         context_ = ggml_init(params);
         ggml_threadpool_params pool = ggml_threadpool_params_default(threads);
         pool_                       = ggml_threadpool_new(&pool);
@@ -329,29 +342,25 @@ class Timing {
     double seconds(double & load_s) {
         add_node();
         load_s = load_s_ * scale_;
-        graph_of(1);
-        const double once = std::min({ compute(), compute(), compute() });
-        size_t       size = 1;
+        std::vector<ggml_cgraph *> graphs{ graph_of(0, 1) };
+        const double               once =
+            std::min({ compute(graphs[0]).seconds, compute(graphs[0]).seconds, compute(graphs[0]).seconds });
+        size_t size = 1;
         for (const Operand & source : operation_.sources) {
             size += source.lies_in_memory() ? bytes_of(source) : 0;
         }
-        const int wanted = size > 1 ? static_cast<int>(target_bytes_ / size) + 1 : 32;
-        const int most   = static_cast<int>(0.1 / std::max(once, 1e-7));
-        const int nodes  = std::max(1, std::min({ std::max(wanted, 8), most, MOST_NODES }));
+        const int copies   = std::min(static_cast<int>(target_bytes_ / size) + 1, MOST_NODES);
+        const int at_once  = static_cast<int>(SAMPLE_SECONDS / std::max(once, 1e-8));
+        const int together = std::max(1, std::min(at_once, MOST_NODES));
+        const int nodes    = std::max(std::min(copies, static_cast<int>(LIMIT_SECONDS / once) + 1), together);
         while (static_cast<int>(nodes_.size()) < nodes) {
             add_node();
         }
-        graph_of(nodes);
-        std::vector<double> times;
-        double              sum = 0;
-        compute();
-        while ((times.size() < 8 || sum < 0.05) && (times.size() < 3 || sum < 0.3)) {
-            times.push_back(compute());
-            sum += times.back();
+        graphs.clear();
+        for (int from = 0; from + together <= nodes; from += together) {
+            graphs.push_back(graph_of(from, together));
         }
-        // A thread that is preempted keeps the others waiting, by far longer than most operations take.
-        std::sort(times.begin(), times.end());
-        return times[times.size() / 4] / nodes * scale_;
+        return typical(graphs) / together * scale_;
     }
 
   private:
@@ -363,24 +372,23 @@ class Timing {
         return bytes;
     }
 
-    // Rows and experts are all alike.
+    // Rows and experts are all alike. Small samples are disturbed less often.
     void cut() {
-        Operand &    weight = operation_.sources[0];
-        const size_t bytes  = weight.is_there ? bytes_of(weight) : 0;
-        if (!weight.is_weight || bytes <= target_bytes_) {
+        Operand & weight = operation_.sources[0];
+        if (!weight.is_weight) {
             return;
         }
-        const bool is_matrix = weight.size[2] == 1 && weight.size[3] == 1;
+        const bool   is_matrix = weight.size[2] == 1 && weight.size[3] == 1;
+        const size_t bytes     = bytes_of(weight);
+        const size_t fit_bytes = target_bytes_ / (operation_.tokens > 1 ? 64 : 16);
         if (operation_.op == GGML_OP_GET_ROWS && is_matrix) {
             weight.size[1] = std::min(weight.size[1], ROWS_AT_A_TIME);
         } else if (operation_.op == GGML_OP_MUL_MAT && is_matrix && operation_.result.size[0] == weight.size[1]) {
-            const int64_t fit  = static_cast<int64_t>(target_bytes_ / weight.stride[1]);
-            const int64_t rows = std::max(fit / ROWS_AT_A_TIME, static_cast<int64_t>(1)) * ROWS_AT_A_TIME;
-            if (rows < weight.size[1]) {
-                scale_         = static_cast<double>(weight.size[1]) / static_cast<double>(rows);
-                weight.size[1] = operation_.result.size[0] = rows;
-            }
-        } else if (operation_.op == GGML_OP_MUL_MAT_ID) {
+            const int64_t fit  = static_cast<int64_t>(fit_bytes / weight.stride[1]) / ROWS_AT_A_TIME * ROWS_AT_A_TIME;
+            const int64_t rows = std::min(std::max(fit, ROWS_AT_A_TIME), weight.size[1]);
+            scale_             = static_cast<double>(weight.size[1]) / static_cast<double>(rows);
+            weight.size[1] = operation_.result.size[0] = rows;
+        } else if (operation_.op == GGML_OP_MUL_MAT_ID && bytes > target_bytes_) {
             Operand &     ids  = operation_.sources[2];
             const int64_t fit  = static_cast<int64_t>(target_bytes_ / weight.stride[2]);
             const int64_t kept = std::min(std::max(fit, ids.size[0]), weight.size[2]);
@@ -388,6 +396,8 @@ class Timing {
             scale_             = static_cast<double>(ids.size[1]) / static_cast<double>(now);
             weight.size[2]     = kept;
             ids.size[1] = operation_.sources[1].size[2] = operation_.result.size[2] = now;
+        } else {
+            return;
         }
         packed(weight);
         packed(operation_.result);
@@ -476,9 +486,9 @@ class Timing {
                     data.resize(ggml_nbytes(node->src[i]));
                     fill(data, source.type);
                 }
-                const auto start = Clock::now();
+                const double start = cpu_seconds();
                 ggml_backend_tensor_set(node->src[i], data.data(), 0, data.size());
-                load_s_ = is_laid_out(source) ? seconds_since(start) : load_s_;
+                load_s_ = is_laid_out(source) ? cpu_seconds() - start : load_s_;
             } else {
                 node->src[i] = nodes_.front()->src[i];
             }
@@ -486,22 +496,50 @@ class Timing {
         nodes_.push_back(node);
     }
 
-    void graph_of(int count) {
-        graph_ = ggml_new_graph_custom(context_, MOST_NODES, false);
-        for (int i = 0; i < count; ++i) {
-            ggml_graph_add_node(graph_, nodes_[static_cast<size_t>(i)]);
+    ggml_cgraph * graph_of(int from, int count) {
+        ggml_cgraph * graph = ggml_new_graph_custom(context_, static_cast<size_t>(count), false);
+        for (int i = from; i < from + count; ++i) {
+            ggml_graph_add_node(graph, nodes_[static_cast<size_t>(i)]);
         }
-        plan_ = ggml_graph_plan(graph_, threads_, pool_);
-        work_.resize(plan_.work_size);
+        plan_ = ggml_graph_plan(graph, threads_, pool_);
+        work_.resize(std::max(work_.size(), plan_.work_size));
         plan_.work_data = work_.data();
+        return graph;
     }
 
-    double compute() {
-        const auto start = Clock::now();
-        if (ggml_graph_compute(graph_, &plan_) != GGML_STATUS_SUCCESS) {
+    struct Sample {
+        double seconds;
+        bool   is_whole;  // no thread was preempted: those that wait for others keep their cores busy
+    };
+
+    Sample compute(ggml_cgraph * graph) {
+        const double cpu   = cpu_seconds();
+        const auto   start = Clock::now();
+        if (ggml_graph_compute(graph, &plan_) != GGML_STATUS_SUCCESS) {
             _exit(3);
         }
-        return seconds_since(start);
+        const double took   = seconds_since(start);
+        const double worked = (cpu_seconds() - cpu) / threads_;
+        return { std::min(took, worked), worked > WHOLE_SHARE * took };
+    }
+
+    double typical(const std::vector<ggml_cgraph *> & graphs) {
+        std::vector<double> whole, all;
+        double              sum = 0;
+        for (size_t i = 0; sum < LIMIT_SECONDS && (whole.size() < 8 || sum < ENOUGH_SECONDS); ++i) {
+            const auto   start = Clock::now();
+            const Sample one   = compute(graphs[i % graphs.size()]);
+            sum += seconds_since(start);
+            all.push_back(one.seconds);
+            if (one.is_whole) {
+                whole.push_back(one.seconds);
+            }
+        }
+        if (whole.size() < 3) {
+            return *std::min_element(all.begin(), all.end());
+        }
+        std::sort(whole.begin(), whole.end());
+        return whole[whole.size() / 2];
     }
 
     Operation                           operation_;
@@ -511,7 +549,6 @@ class Timing {
     double                              load_s_ = 0.0;
     ggml_context *                      context_;
     ggml_threadpool *                   pool_;
-    ggml_cgraph *                       graph_ = nullptr;
     ggml_cplan                          plan_{};
     std::vector<uint8_t>                work_;
     std::vector<ggml_tensor *>          nodes_;

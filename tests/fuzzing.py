@@ -270,7 +270,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "type": ("Q8_0", "Q4_K_M", "Q4_K_M,Q2_K", "4", "IQ2_XXS"),
     "url": ADDRESSES,
     "weights": ("mapped", "streamed", "auto"),
-    "what": ("builds", "all", "models,slices"),
+    "what": ("builds", "all", "models,operations"),
 }
 """Values of some options that verbs understand; all others get numbers, texts and paths alone."""
 

@@ -1,27 +1,28 @@
-"""What computing a token takes on a board: from slices of the model, or from the board's facts."""
+"""What computing a token takes on a board: from its operations, or from the board's facts."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
-from armload.analysis.run import Run
-from armload.analysis.summary import generating
 from armload.boards.board import CpuCluster
+from armload.core.errors import DataError
 from armload.core.values import Value
+from armload.engines.operations import Graph, Operations, Timed
 from armload.engines.prediction import Expected, PredictionNoteKind
 from armload.models.model import Model
-from armload.models.slices import Slices
 
-SLICE_DOUBT = 0.08
-"""Of a time that is computed from slices: on either side, beside what they left in doubt."""
-
-UNLIKE_DOUBT = 0.25
-"""The same where the slices lack some of a layer's matrices."""
+OPERATIONS_DOUBT = 0.10
+"""Of a time that is the sum of timed operations, on either side."""
 
 PROMPT_DOUBT = 0.20
-"""Of a prompt's time: longer prompts spend more on attention."""
+"""Of a prompt's time: kernels are a little faster with more columns than those that were timed."""
+
+LOAD_DOUBT = 0.5
+"""Of starting a program, from the time of setting a model up and laying its weights out."""
+
+LEAST_TIMED = 0.9
+"""Share of what operations move that must have been timed."""
 
 ROOFLINE_DOUBT = 2.0
 """Factor on either side of a time that is computed from facts alone."""
@@ -47,82 +48,100 @@ class Compute(Value):
         token_s: per output token.
         prompt_token_s: per token of a prompt.
         load_s: starting the program, and reading header and vocabulary from memory.
-        source: slices that ran there, or its facts.
+        source: operations that were timed there, or its facts.
+        prompt_growth_s: by which each token of a prompt takes longer than the one before it.
         notes: what to know of it.
     """
 
     token_s: Expected
     prompt_token_s: Expected
     load_s: Expected
-    source: Literal["slice", "roofline"]
+    source: Literal["operations", "roofline"]
+    prompt_growth_s: float = 0.0
     notes: tuple[PredictionNoteKind, ...] = ()
 
     def prompt_s(self, tokens: int) -> Expected:
         """Return the time of a prompt, which is no less than that of a token."""
-        return self.token_s.longer(self.prompt_token_s * float(tokens))
+        attention = Expected.within(self.prompt_growth_s * tokens**2 / 2, PROMPT_DOUBT)
+        return self.token_s.longer(self.prompt_token_s * float(tokens) + attention)
 
 
-class SliceTimes(Value):
-    """What one slice took.
+def from_operations(
+    found: Operations,
+    times: Mapping[str, Timed],
+    *,
+    depth: float,
+    memory_bytes_per_s: int | None,
+) -> Compute:
+    """Add up what the operations of a model's graphs take.
 
-    Attributes:
-        token_s: median per output token.
-        prompt_s: of the whole prompt.
-        prompt_tokens: of the prompt.
-        load_s: from the start until the prompt.
+    Args:
+        times: by the operations' keys.
+        depth: tokens that the KV cache holds, where a token's time is asked.
+        memory_bytes_per_s: that all cores together can read; none where it is unknown.
+
+    Raises:
+        DataError: too little was timed.
     """
-
-    token_s: float
-    prompt_s: float
-    prompt_tokens: int
-    load_s: float
-
-
-def times_of(run: Run) -> SliceTimes | None:
-    """Return what a slice's run says; none where it was cut short."""
-    summary = run.summary
-    steps = sorted(step.duration_s for step in generating(run.steps))
-    if not steps or not summary.prefill_s or not summary.prefill_tokens or not summary.ttft_s:
-        return None
-    return SliceTimes(
-        token_s=_quiet_middle(steps),
-        prompt_s=summary.prefill_s,
-        prompt_tokens=summary.prefill_tokens,
-        load_s=max(0.0, summary.ttft_s - summary.prefill_s),
+    tokens = [each for each in found.graphs if each.tokens == 1]
+    prompts = [each for each in found.graphs if each.tokens > 1] or tokens
+    token_s, growth_s = _line(tokens, [_sum_s(found, each, times) for each in tokens])
+    token_s = max(token_s + depth * growth_s, token_s / 2)
+    weights_bytes = sum(
+        count * found.operations[number].weights_bytes for number, count in tokens[0].counts
     )
-
-
-def _quiet_middle(ascending: Sequence[float]) -> float:
-    return ascending[len(ascending) // 2]
-
-
-def from_slices(slices: Slices, layers: SliceTimes, thin: SliceTimes) -> Compute:
-    """Scale what the slices took to the whole model.
-
-    Both have the same output and the same cost per token of the engine, so their difference is
-    what the layers take; it grows with the bytes of the layers that a token reads. The rest
-    grows with the rows of the output.
-    """
-    layers_bytes, thin_bytes = slices.layers.layer_bytes, slices.thin.layer_bytes
-    scale = slices.layer_bytes / (layers_bytes - thin_bytes)
-    layer_s = max(0.0, layers.token_s - thin.token_s) * scale
-    output_bytes = slices.thin.size_bytes - thin_bytes
-    output_s = thin.token_s * output_bytes / (output_bytes + thin_bytes)
-    output_s *= slices.vocabulary / slices.rows
-    prompt_layers_s = max(0.0, layers.prompt_s - thin.prompt_s) * scale / layers.prompt_tokens
-    doubt = SLICE_DOUBT if slices.is_exact else UNLIKE_DOUBT
-    load_s = max(thin.load_s - thin.token_s, 0.0)
+    if memory_bytes_per_s and found.timed_bytes < weights_bytes:
+        token_s = max(token_s, weights_bytes / memory_bytes_per_s)
+    in_tokens = {number for each in tokens for number, _ in each.counts}
+    prompt_s, prompt_growth_s = _line(
+        prompts,
+        [
+            _sum_s(found, each, times, without=in_tokens if each.tokens > 1 else ()) / each.tokens
+            for each in prompts
+        ],
+    )
+    layout_s = sum(
+        count * times[key].load_s
+        for number, count in tokens[0].counts
+        if (key := found.operations[number].key) in times
+    )
     return Compute(
-        token_s=Expected.within(layer_s + output_s, doubt),
-        prompt_token_s=Expected.within(prompt_layers_s, max(doubt, PROMPT_DOUBT)),
-        load_s=Expected(
-            value=load_s * math.sqrt(slices.vocabulary / slices.rows),
-            low=load_s,
-            high=load_s * slices.vocabulary / slices.rows,
-        ),
-        source="slice",
-        notes=() if slices.is_exact else ("scaled from other matrices",),
+        token_s=Expected.within(token_s, OPERATIONS_DOUBT),
+        prompt_token_s=Expected.within(prompt_s, PROMPT_DOUBT),
+        prompt_growth_s=prompt_growth_s,
+        load_s=Expected.within(found.load_s + layout_s + token_s, LOAD_DOUBT),
+        source="operations",
     )
+
+
+def _line(graphs: Sequence[Graph], values: Sequence[float]) -> tuple[float, float]:
+    """Return the value at no depth, and what each further token of depth adds."""
+    first, last = graphs[0], graphs[-1]
+    if first.depth == last.depth:
+        return values[0], 0.0
+    growth = max(0.0, (values[-1] - values[0]) / (last.depth - first.depth))
+    return values[0] - growth * first.depth, growth
+
+
+def _sum_s(
+    found: Operations, graph: Graph, times: Mapping[str, Timed], *, without: Container[int] = ()
+) -> float:
+    """Return what a pass takes; operations that were not timed take as long for each byte."""
+    timed_s, timed_bytes, all_bytes = 0.0, 0, 0
+    for number, count in graph.counts:
+        operation = found.operations[number]
+        if number in without:
+            continue
+        moved = count * (operation.weights_bytes + operation.moved_bytes)
+        all_bytes += moved
+        timed = times.get(operation.key)
+        if timed is not None and timed.time_s is not None:
+            timed_bytes += moved
+            timed_s += count * timed.time_s
+    if timed_bytes < LEAST_TIMED * all_bytes:
+        share = timed_bytes / all_bytes
+        raise DataError(f"only {share:.0%} of what the model computes was timed")
+    return timed_s * all_bytes / timed_bytes if timed_bytes else timed_s
 
 
 def from_facts(

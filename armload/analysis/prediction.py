@@ -260,7 +260,7 @@ class MemoryCurve(Value):
         found = predict(
             self.need,
             gives,
-            Compute(token_s=now, prompt_token_s=now, load_s=now, source="slice"),
+            Compute(token_s=now, prompt_token_s=now, load_s=now, source="operations"),
             prompt_tokens=1,
             streaming=streaming,
         )

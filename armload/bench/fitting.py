@@ -21,10 +21,10 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import LIKE, header_of
 from armload.models.gguf import read_outline
-from armload.models.header import Header
 from armload.models.model import Model, check_generates
 from armload.models.outline import LISTED_TYPES, listed_shapes, outline_like
 from armload.models.quant_mix import foreseen
+from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.predicting import predict_from_facts, predict_there, predict_without_runs
 from armload.runs.request import Request
 from armload.runs.session import Session, session
@@ -32,7 +32,7 @@ from armload.runs.session import Session, session
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
 
-_Outlined = tuple[str, Model, Header]
+_Outlined = tuple[str, Model, WholeHeader | None]
 
 
 class Fit(Value):
@@ -64,7 +64,7 @@ def fit(
     Args:
         request: where, and with which source.
         model_names: as for ``header_of``; none for the current models, in the usual types or in
-            ``file_types``. For them no slice runs on the board.
+            ``file_types``. For them nothing is timed on the board.
         plan: what each is to run.
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be foreseen from their headers.
@@ -79,7 +79,7 @@ def fit(
     ]
     if not model_names:
         outlined = [
-            (f"{LIKE}{name}:{each}", *outline_like(name, shape, each))
+            (f"{LIKE}{name}:{each}", outline_like(name, shape, each)[0], None)
             for name, shape in listed_shapes()
             for each in file_types or LISTED_TYPES
         ]
@@ -92,8 +92,8 @@ def fit(
                 outlined,
                 lambda model, header: (
                     _predicted_there(where, model, header, plan, progress)
-                    if model_names
-                    else predict_without_runs(where, model, header, plan)
+                    if header
+                    else predict_without_runs(where, model, plan)
                 ),
             )
     except ConnectError as error:
@@ -120,20 +120,21 @@ def fit(
 def _outlined(
     request: Request, name: str, file_types: Sequence[str], progress: Progress
 ) -> Iterator[_Outlined]:
-    model, header = read_outline(header_of(name, progress))
+    path = header_of(name, progress)
+    model, header = read_outline(path)
     check_generates(model)
     if not file_types:
-        yield name, model, header
+        yield name, model, whole_header(path)
     for each in file_types:
-        later = foreseen(model, header, each)
-        if later is None:
-            (path,) = quantised_for(request, [name], [each], progress)
-            later = read_outline(Path(path))
-        yield f"{name} {each}", *later
+        if later := foreseen(model, header, each):
+            yield f"{name} {each}", later[0], whole_header(path, later[1])
+        else:
+            (made,) = quantised_for(request, [name], [each], progress)
+            yield f"{name} {each}", read_outline(Path(made))[0], whole_header(Path(made))
 
 
 def _predicted_there(
-    where: Session, model: Model, header: Header, plan: Plan, progress: Progress
+    where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
 ) -> Prediction:
     check_architecture(where.binaries[PROGRAM], model)
     return predict_there(where, model, header, plan, progress)
@@ -154,7 +155,7 @@ def _check_answers(board: Board, progress: Progress) -> None:
 def _predicted(
     board: Board,
     outlined: Sequence[_Outlined],
-    predict: Callable[[Model, Header], Prediction],
+    predict: Callable[[Model, WholeHeader | None], Prediction],
 ) -> tuple[FittedModel, ...]:
     return tuple(
         fitted(name, board.name, model.size_bytes, model.parameters, predict(model, header))

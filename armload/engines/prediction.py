@@ -95,10 +95,9 @@ class Sequences(Value):
 
 
 PredictionNoteKind = Literal[
-    "scaled from other matrices",
     "estimated from facts",
     "storage rate unknown",
-    "slices failed",
+    "operations failed",
     "memory assumed",
     "memory unknown",
     "not estimated",
@@ -137,8 +136,8 @@ class Prediction(Value):
         token_s: per output token.
         storage_bytes_per_token: that each token reads from storage.
         bottleneck: of a token.
-        compute: how the time of computing is known: from slices that ran on the board, from a
-            roofline of its facts, or not.
+        compute: how the time of computing is known: from operations that were timed on the board,
+            from a roofline of its facts, or not.
         largest_context: of each sequence, that would fit where the KV cache does not; 0 where
             none does.
         notes: what a reader should know of these figures.
@@ -154,6 +153,6 @@ class Prediction(Value):
     token_s: Expected | None = None
     storage_bytes_per_token: int = 0
     bottleneck: Bottleneck = "unknown"
-    compute: Literal["slice", "roofline", "unknown"] = "unknown"
+    compute: Literal["operations", "roofline", "unknown"] = "unknown"
     largest_context: int | None = None
     notes: tuple[PredictionNote, ...] = ()

@@ -186,10 +186,10 @@ def model_kinds() -> tuple[CacheKind, ...]:
             items=items_of("models"),
         ),
         CacheKind(
-            name="slices",
-            what="times of slices of models on boards",
-            again="timing the slices again",
-            items=items_of("slices"),
+            name="operations",
+            what="what models compute, and how long it takes on boards",
+            again="timing it on the board again",
+            items=items_of("operations"),
         ),
         CacheKind(
             name="footprints",

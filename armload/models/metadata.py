@@ -14,6 +14,7 @@ KV_BYTES_PER_VALUE, FLOAT_BYTES = 2, 4
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
+POSITION_EMBEDDING = "position_embd.weight"
 
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _BLOCK = re.compile(r"(?:^|\.)blk\.(\d{1,6})\.")
@@ -129,12 +130,14 @@ class Metadata:
         idle = tuple(f"blk.{layer}." for layer in range(self.trunk_layers, self.layers))
         experts = self.number("expert_count", 0)
         used = self.number("expert_used_count", 0)
-        tied = OUTPUT not in self._tensors
+        by_row = {PER_LAYER_EMBEDDING, POSITION_EMBEDDING}
+        if OUTPUT in self._tensors:
+            by_row.add(EMBEDDING)
         total = 0
         for tensor in self._tensors.values():
             if tensor.name.startswith(idle):
                 continue
-            if tensor.name == PER_LAYER_EMBEDDING or (tensor.name == EMBEDDING and not tied):
+            if tensor.name in by_row:
                 total += tensor.size_bytes // max(tensor.shape[-1], 1)
             elif "_exps." in tensor.name and experts:
                 total += tensor.size_bytes * used // experts

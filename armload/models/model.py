@@ -89,7 +89,7 @@ class Model(Value):
 
     @property
     def unlike(self) -> str:
-        """Why no slice and no estimate stands for its layers; empty where they can."""
+        """Why no estimate from a board's facts stands for its layers; empty where one does."""
         missing = self.layers_without_attention
         if not missing:
             return ""

@@ -144,23 +144,6 @@ def header_like(shape: Shape, path: Path, *, file_type: str) -> None:
         _write_header(shape, beside, words, _typed(shape, words, types), file_type)
 
 
-def synthesise_typed(
-    shape: Shape, path: Path, *, types: Mapping[str, str], seed: int, progress: Progress
-) -> None:
-    """Write a GGUF file with random weights whose matrices have the given types.
-
-    Args:
-        path: the file to write; one that exists is replaced.
-        types: of each matrix, by its name; one of ``blocks.TYPES``.
-
-    Raises:
-        UsageError: a shape that cannot be.
-        DiskError: the disk has no room for it.
-    """
-    words = _words(shape)
-    _write_whole(shape, path, words, _typed(shape, words, types), "F16", seed, progress)
-
-
 def _typed(shape: Shape, words: Vocabulary, types: Mapping[str, str]) -> list[_Stored]:
     tensors = [
         *(_Stored(tensor=each) for each in constants(shape)),

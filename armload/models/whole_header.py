@@ -27,8 +27,11 @@ class WholeHeader(Value):
     file_bytes: int
 
 
-def whole_header(path: Path) -> WholeHeader:
+def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
     """Return the header of a model; of one in several parts, that of the file they would be.
+
+    Args:
+        planned: the same model's, with tensors of other types.
 
     Raises:
         DataError: as for ``read_headers``.
@@ -42,7 +45,7 @@ def whole_header(path: Path) -> WholeHeader:
     if parts:
         keys = _as_one_part(keys)
     counts = _COUNTS.pack(header.version, len(header.tensors), key_count)
-    entries, weights_bytes = _entries(header)
+    entries, weights_bytes = _entries(planned or header)
     content = MAGIC + counts + keys + entries
     content += bytes(-len(content) % header.alignment_bytes)
     return WholeHeader(content=content, file_bytes=len(content) + weights_bytes)

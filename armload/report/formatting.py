@@ -25,7 +25,7 @@ _TIMES_FROM = 10
 """Ratio from which a difference is no longer given in percent."""
 
 _SOURCES = {
-    "slice": "computing timed with slices",
+    "operations": "computing timed by operation",
     "roofline": "computing estimated from the board's facts",
     "unknown": "computing unknown",
 }

@@ -7,6 +7,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from armload.boards.failures import SlowCommandError
 from armload.boards.probe import Probe
 from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.files import write_whole
@@ -46,11 +47,21 @@ def checked_memory(where: Session, engine: Engine, found: Probe, progress: Progr
     return with_known_memory(where, engine, found, progress)
 
 
-def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Progress) -> Engine:
+def with_known_memory(
+    where: Session,
+    engine: Engine,
+    found: Probe,
+    progress: Progress,
+    *,
+    header: WholeHeader | None = None,
+) -> Engine:
     """Return an engine that knows what memory it takes, where its program can say so.
 
     The program is put on the board and started there with the model's header. Whatever prevents
     an answer, the engine is returned as it was: its need is then estimated.
+
+    Args:
+        header: of the model; none for its file's.
 
     Raises:
         ConnectError, BusyError: the board does not answer any more, or was taken over.
@@ -61,7 +72,7 @@ def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Pr
         asked = engine.simulation(RunContext(layout=layout, found=found, launcher=host.launcher))
         if asked is None:
             return engine
-        header = whole_header(asked.model)
+        header = header or whole_header(asked.model)
         kept = _kept(asked, header, found)
         footprint = _read(kept)
         if footprint is None:
@@ -70,6 +81,9 @@ def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Pr
                 return engine
             with suppress(OSError):  # what is not kept is asked again
                 write_whole(kept, footprint.model_dump_json().encode())
+    except SlowCommandError as error:
+        progress.say(f"{error.message} The memory that it needs is estimated.")
+        return engine
     except (ConnectError, BusyError):
         raise
     except (ArmloadError, OSError):

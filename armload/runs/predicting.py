@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from armload.analysis.compute import Compute, from_facts
 from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
-from armload.analysis.run import Run
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, within_group
+from armload.boards.failures import SlowCommandError
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
@@ -19,25 +19,23 @@ from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction, PredictionNote
 from armload.engines.weights import BoardMemory
-from armload.models.gguf import read_outline
-from armload.models.header import Header
 from armload.models.model import Model
+from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
+from armload.runs.operations import known_compute, measured_compute
 from armload.runs.session import Foresee, Session, leased_board
-from armload.runs.slices import known_compute, measured_compute
 
 ASSUMED_AVAILABLE = 0.8
 """Share of the installed memory, where the board cannot be asked."""
 
 
 def predict_there(
-    where: Session,
-    model: Model,
-    header: Header,
-    plan: Plan,
-    progress: Progress,
+    where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
 ) -> Prediction:
-    """Predict a run on a board that answers; slices of the model run there first.
+    """Predict a run on a board that answers; what the model computes is timed there first.
+
+    Args:
+        header: of the model, whose file may be missing.
 
     Raises:
         UsageError: the plan does not suit the model.
@@ -51,38 +49,38 @@ def predict_there(
         update={"prompt": "x", "prompt_tokens": None, "context_tokens": context}
     )
     engine = Completion(spoken, where.binaries[PROGRAM], model)
-    with leased_board(where, progress):
-        need = with_known_memory(where, engine, found, progress).memory
-    # What cannot run need not be measured.
-    first = expected(plan, model, gives, None, need=need)
-    if first.verdict == "cannot run":
-        return first
     notes: tuple[PredictionNote, ...] = ()
     compute: Compute | None
-    try:
-        compute, slice_run = measured_compute(where, model, header, plan, context, progress)
-        gives = given_by(board, found.conditions, found.rates, slice_run)
-    except (ConnectError, BusyError):
-        raise
-    except Exception as error:  # noqa: BLE001 - without slices there are still the board's facts
-        why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
-        notes = (note("slices failed", subject=board.name, reason=why),)
-        compute = _roofline(board, model, gives)
+    with leased_board(where, progress):
+        need = with_known_memory(where, engine, found, progress, header=header).memory
+        # What cannot run need not be measured.
+        first = expected(plan, model, gives, None, need=need)
+        if first.verdict == "cannot run":
+            return first
+        try:
+            compute, rates = measured_compute(where, model, header, plan, progress)
+            gives = given_by(board, found.conditions, found.rates, rates)
+        except Exception as error:
+            if isinstance(error, ConnectError | BusyError) and not isinstance(
+                error, SlowCommandError
+            ):
+                raise
+            why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
+            notes = (note("operations failed", subject=board.name, reason=why),)
+            compute = _roofline(board, model, gives)
     found_out = expected(plan, model, gives, compute, need=need)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
 
-def predict_without_runs(where: Session, model: Model, header: Header, plan: Plan) -> Prediction:
-    """Predict a run on a board that answers, from what is known of it already.
+def predict_without_runs(where: Session, model: Model, plan: Plan) -> Prediction:
+    """Predict a run on a board that answers, from what its file and earlier runs say of it.
 
     Raises:
         UsageError: the plan does not suit the model.
     """
     board, found = where.connection.board, where.found
-    known = known_compute(where, model, header, plan, context_tokens(plan, model))
-    compute, slice_run = known or (None, None)
-    gives = given_by(board, found.conditions, found.rates, slice_run)
-    return expected(plan, model, gives, compute or _roofline(board, model, gives))
+    gives = given_by(board, found.conditions, found.rates)
+    return expected(plan, model, gives, _roofline(board, model, gives))
 
 
 def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
@@ -122,7 +120,7 @@ def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee
 def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -> Foresee:
     """Return what predicts a run before its model is copied, and warns or refuses.
 
-    Slices that were timed before are used; none is run. What is called raises BoardError where
+    What was timed before is used; nothing is timed. What is called raises BoardError where
     not even the KV cache fits, where its size is known exactly. Of a run that guesses tokens,
     memory alone can be foreseen.
 
@@ -156,10 +154,10 @@ def known_there(
 
     Both as measured there before, be it in an earlier boot, or as the board's file says.
     """
-    board, (_, header) = where.connection.board, read_outline(model.path)
-    known = known_compute(where, model, header, plan, context_tokens(plan, model))
-    compute, slice_run = known or (None, None)
-    gives = given_by(board, found.conditions, found.rates, slice_run)
+    board = where.connection.board
+    known = known_compute(where, model, plan)
+    compute, rates = known or (None, None)
+    gives = given_by(board, found.conditions, found.rates, rates)
     return gives, compute or _roofline(board, model, gives)
 
 
@@ -186,18 +184,18 @@ def expected(
     )
 
 
-def given_by(board: Board, now: Conditions, rates: Rates, run: Run | None = None) -> BoardGives:
-    """Return what a board gives: as measured in this boot, in a run, or as declared.
+def given_by(
+    board: Board, now: Conditions, rates: Rates, before: Rates | None = None
+) -> BoardGives:
+    """Return what a board gives: as measured in this boot, before, or as declared.
 
     Args:
-        run: one on that board, which measured the rates, too.
+        before: measured when the model's operations were timed there.
     """
     storage, memory = rates.storage_read_bytes_per_s, rates.memory_bytes_per_s
-    if run is not None:
-        if run.board.storage_read_rate == "measured":
-            storage = storage or run.board.storage_read_bytes_per_s
-        if run.board.memory_rate == "measured":
-            memory = memory or run.board.memory_bytes_per_s
+    if before is not None:
+        storage = storage or before.storage_read_bytes_per_s
+        memory = memory or before.memory_bytes_per_s
     return BoardGives(
         memory=BoardMemory.of(now),
         storage=_rate(storage, board.facts.storage_read_bytes_per_s),

@@ -60,17 +60,17 @@ def test_the_text_that_comes_back_is_what_the_models_author_published(
     assert story["exit"]["status"] == 0
 
 
-def test_fit_predicts_the_run_of_a_model_from_slices_that_are_timed_once(
+def test_fit_predicts_the_run_of_a_model_from_operations_that_are_timed_once(
     person: Person, story: dict[str, Any]
 ) -> None:
     model = str(shared("stories260K.gguf"))
-    # As many threads as the runs have: a slice is timed for one number of them.
+    # As many threads as the runs have: operations are timed for one number of them.
     words = ("fit", "--board", "mine", "--model", model, "--threads", "1", "--json")
     before = sorted(person.runs.iterdir())
     done = person.types(*words, "--prompt-tokens", "5")
     (found,) = json.loads(done.stdout)["models"]
     prediction = found["prediction"]
-    assert (prediction["verdict"], prediction["compute"]) == ("fits", "slice")
+    assert (prediction["verdict"], prediction["compute"]) == ("fits", "operations")
     token_s = prediction["token_s"]
     assert 0 < token_s["low"] < token_s["value"] < token_s["high"]
     assert prediction["ttft_s"]["value"] >= prediction["load_s"]["value"]
@@ -81,14 +81,14 @@ def test_fit_predicts_the_run_of_a_model_from_slices_that_are_timed_once(
     )
     assert "stories260K.gguf" in found["sentence"]
     assert sorted(person.runs.iterdir()) == before
-    # The slices' own runs may have measured rates that others had made too low before.
+    # Rates that others had made too low are measured again.
     again, once_more = (person.types(*words, "--prompt-tokens", "5") for _ in range(2))
     assert _but_for_free_memory(again.stdout) == _but_for_free_memory(once_more.stdout)
     assert "Copying" not in again.stderr
-    # The stored runs' figures are used by bench; before, the board's facts were.
+    # The stored times are used by bench; before, the board's facts were.
     assert story["prediction"]["verdict"] == "fits"
     ran = person.benches("--model", model, "-n", "8")
-    assert ran["prediction"]["compute"] == "slice"
+    assert ran["prediction"]["compute"] == "operations"
     assert "predicted" in person.types("show", ran["id"]).stdout
 
 

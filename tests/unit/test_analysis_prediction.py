@@ -60,7 +60,7 @@ def computing(token_s: float, prompt_token_s: float = 0.1) -> Compute:
         token_s=Expected.within(token_s, 0.08),
         prompt_token_s=Expected.within(prompt_token_s, 0.2),
         load_s=Expected.within(0.5, 0.5),
-        source="slice",
+        source="operations",
     )
 
 

@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from gguf import GGUFWriter
 
+from armload.boards.board import load_board
+from armload.engines.plan import Plan
 from armload.models.gguf import read_outline
 from armload.models.quant_mix import foreseen, quantised_name
 from armload.models.shape import load_shape
 from armload.models.synth import header_like
-from tests.unit.test_models_slices import unusual_model
+from armload.runs.predicting import predict_from_facts
+
+
+def unusual_model(path: Path, **changed: Any) -> Path:
+    """Write a model of one layer whose header has other sizes than Llama's."""
+    sizes: dict[str, Any] = {"feed_forward_length": 64, "head_count": 2, "head_count_kv": 2}
+    sizes |= {"tensor": "attn_q", "experts": 0, "tokens": 300} | changed
+    writer = GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(512)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(sizes["feed_forward_length"])
+    writer.add_head_count(sizes["head_count"])
+    writer.add_head_count_kv(sizes["head_count_kv"])
+    writer.add_expert_count(2 * sizes["experts"])
+    writer.add_expert_used_count(sizes["experts"])
+    writer.add_token_list([f"<{number}>" for number in range(sizes["tokens"])])
+    for name in ("token_embd", f"blk.0.{sizes['tensor']}", "output_norm"):
+        shape = (32,) if name.endswith("norm") else (300, 32)
+        writer.add_tensor(f"{name}.weight", np.zeros(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 @pytest.mark.parametrize("shape", ["llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b"])
@@ -45,6 +74,25 @@ def test_a_model_that_lacks_a_part_of_its_first_layer_is_not_foreseen(
 ) -> None:
     model, header = read_outline(unusual_model(tmp_path / "m.gguf", **{lacking: [0]}))
     assert foreseen(model, header, "Q2_K") is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"head_count_kv": 0},
+        {"head_count_kv": [0]},
+        {"head_count": 0, "head_count_kv": 2, "tensor": "time_mix"},
+        {"feed_forward_length": 0},
+        {"feed_forward_length": [0]},
+        {"feed_forward_length": 0, "experts": 4},
+        {"tensor": "attn_q_norm"},
+    ],
+)
+def test_a_model_of_odd_sizes_is_predicted_without_a_board(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
+    model, _ = read_outline(unusual_model(tmp_path / "m.gguf", **changed))
+    assert predict_from_facts(load_board("dayu200"), model, Plan()).verdict == "fits"
 
 
 @pytest.mark.parametrize(

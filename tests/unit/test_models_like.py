@@ -20,8 +20,8 @@ from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import data_names
 from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
-from armload.models.find import resolve
-from armload.models.gguf import read_model
+from armload.models.find import header_of, resolve
+from armload.models.gguf import read_model, read_outline
 from armload.models.header import Array, read_header
 from armload.models.quant_mix import MIXTURES
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
@@ -313,6 +313,26 @@ def test_a_role_of_a_token_that_is_not_there_is_named(tmp_path: Path) -> None:
     tokenizer = shape.tokenizer.model_copy(update={"end": "<|end|>"})
     with pytest.raises(UsageError, match=re.escape("<|end|> must be among")):
         _made(tmp_path / "m.gguf", shape.model_copy(update={"tokenizer": tokenizer}))
+
+
+def test_only_the_header_of_a_made_model_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
+    path = header_of("like:llama-3.1-8b:Q2_K", Silent())
+    assert path.stat().st_size < 20_000_000
+    model, _ = read_outline(path)
+    assert model.size_bytes > 3_000_000_000
+    assert model.bytes_per_token > 2_900_000_000
+
+
+def test_a_header_says_the_same_as_the_whole_file() -> None:
+    header, _ = read_outline(header_of("like:stories260k:Q8_0", Silent()))
+    whole = read_model(resolve("like:stories260k:Q8_0", Silent()))
+    assert header.path != whole.path
+    assert abs(header.size_bytes - whole.size_bytes) < 32  # the end of the last tensor is padded
+    kept = {"path", "sha256", "size_bytes"}
+    assert header.model_dump(exclude=kept) == whole.model_dump(exclude=kept)
 
 
 def test_a_persons_own_shape_extends_a_shipped_one(tmp_path: Path) -> None:

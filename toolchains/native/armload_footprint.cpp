@@ -7,11 +7,13 @@
 // "loaded" the model that the options name is loaded, and what was allocated is reported.
 
 #include "armload_footprint.h"
+#include "armload_operations.h"
 
 #include "ggml-cpu.h"
 #include "llama-ext.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +25,10 @@
 static const char * const VARIABLE = "ARMLOAD_FOOTPRINT";
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point load_start;
 
 [[noreturn]] void give_up(const char * why) {
     fprintf(stderr, "armload: the memory that is needed is unknown: %s\n", why);
@@ -125,6 +131,7 @@ llama_model * armload_model_load_from_file(const char * path, llama_model_params
     params.no_alloc          = true;
     params.load_mode         = LLAMA_LOAD_MODE_NONE;
     params.progress_callback = nullptr;
+    load_start               = Clock::now();
     return llama_model_load_from_file(file_of_header(asked).c_str(), params);
 }
 
@@ -132,6 +139,9 @@ llama_context * armload_init_from_model(llama_model * model, llama_context_param
     const char * asked = getenv(VARIABLE);
     if (asked == nullptr) {
         return llama_init_from_model(model, params);
+    }
+    if (armload_operations_are_asked()) {
+        armload_answer_operations(model, params, std::chrono::duration<double>(Clock::now() - load_start).count());
     }
     report(model, params, asked);
     // What follows would need the weights.

@@ -19,23 +19,18 @@ def note(kind: PredictionNoteKind, *, subject: str = "", reason: str = "") -> Pr
 
 def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
     match kind:
-        case "scaled from other matrices":
-            return (
-                "This architecture's layers contain other matrices than the timed slice, so the "
-                "slice's time is scaled by their size."
-            )
         case "estimated from facts":
             return (
-                "No slice of the model was timed on the board: the compute time is estimated from "
-                "the board's facts, within a factor of two."
+                "The model's operations were not timed on the board: the compute time is estimated "
+                "from the board's facts, within a factor of two."
             )
         case "storage rate unknown":
             return (
                 "The storage's read rate is unknown: set facts.storage_read_bytes_per_s in the "
                 "board's file, or measure it with armload board.probe."
             )
-        case "slices failed":
-            return f"No slice was timed on {subject}: {reason}."
+        case "operations failed":
+            return f"The model's operations were not timed on {subject}: {reason}."
         case "memory assumed":
             return f"{reason} of the installed memory is assumed to be available."
         case "memory unknown":

@@ -1,0 +1,114 @@
+"""What a model computes, and how long that takes: llama.cpp's programs say it of any architecture.
+
+They list the operations of a token and of a part of a prompt, from the model's header alone, and
+time each on the CPU that they run on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from armload.core.values import Count, Value
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+OPERATIONS_VARIABLE = "ARMLOAD_OPERATIONS"
+LIST = "list"
+_TIMED = "ARMLOAD_TIMED"
+
+
+class Operation(Value):
+    """An operation of the graph, on data of certain types and sizes.
+
+    Attributes:
+        key: it with the types and sizes of its result and its sources; ``@`` and the kind of
+            buffer follow those that are weights, ``@cache`` what a context keeps.
+        weights_bytes: that it reads.
+        moved_bytes: of its other sources.
+    """
+
+    key: str
+    weights_bytes: Count
+    moved_bytes: Count
+
+
+class Graph(Value):
+    """What is computed in one pass.
+
+    Attributes:
+        tokens: that go through the model.
+        depth: tokens that the KV cache holds.
+        counts: number of an operation, and how often it is computed.
+    """
+
+    tokens: Annotated[int, Field(ge=1)]
+    depth: Annotated[int, Field(ge=1)]
+    counts: tuple[tuple[Count, Count], ...]
+
+
+class Operations(Value):
+    """What a model computes.
+
+    Attributes:
+        load_s: of setting it up without its weights: header and vocabulary.
+        timed_bytes: of weights that are computed with in turn: more than the CPU's caches hold, or
+            all of a smaller model.
+        graphs: of one token and of several, with an almost empty KV cache and with a full one.
+        operations: of all graphs.
+    """
+
+    load_s: Seconds
+    timed_bytes: Count
+    graphs: Annotated[tuple[Graph, ...], Field(min_length=1)]
+    operations: tuple[Operation, ...]
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        if any(number >= len(self.operations) for each in self.graphs for number, _ in each.counts):
+            raise ValueError("a graph has an operation that is not in the list")
+        return self
+
+
+class Timed(Value):
+    """What an operation takes.
+
+    Attributes:
+        number: in the list.
+        time_s: of one; none where the CPU could not compute it.
+        load_s: of giving its weights the layout that the kernels want.
+        signal: that ended it.
+    """
+
+    number: Count
+    time_s: Seconds | None = None
+    load_s: Seconds = 0.0
+    signal: int | None = None
+
+
+def read_operations(output: str) -> Operations | None:
+    """Find the list in what a program has printed; none where there is none."""
+    for document in _documents(OPERATIONS_VARIABLE, output):
+        try:
+            return Operations.model_validate_json(document)
+        except ValidationError:
+            return None
+    return None
+
+
+def read_timed(output: str) -> Iterator[Timed]:
+    """Find what was timed, up to where the program may have been ended."""
+    for document in _documents(_TIMED, output):
+        try:
+            yield Timed.model_validate_json(document)
+        except ValidationError:
+            return
+
+
+def _documents(wanted: str, output: str) -> Iterator[str]:
+    for line in output.splitlines():
+        name, _, document = line.partition(" ")
+        if name == wanted:
+            yield document

@@ -1,0 +1,251 @@
+"""Timing what a model computes on a board: each operation once for a build and configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from armload.analysis.compute import Compute, from_operations
+from armload.boards.rates import Rates
+from armload.core.errors import BoardError
+from armload.core.files import write_whole
+from armload.core.progress import Progress
+from armload.core.shell import join, quote
+from armload.core.values import Value
+from armload.core.workspace import cache_folder
+from armload.deploy.deployment import deploy
+from armload.deploy.layout import Layout
+from armload.deploy.retry import patiently
+from armload.engines.completion import PROGRAM, Completion, settings_of
+from armload.engines.engine import RunContext, Simulation
+from armload.engines.footprint import FOOTPRINT_VARIABLE
+from armload.engines.llama_cpp import NO_REPACK, context_tokens, offers
+from armload.engines.operations import (
+    LIST,
+    OPERATIONS_VARIABLE,
+    Operations,
+    Timed,
+    read_operations,
+    read_timed,
+)
+from armload.engines.plan import Plan
+from armload.models.model import Model
+from armload.models.whole_header import WholeHeader, whole_header
+from armload.runs.prepare import as_wanted
+from armload.runs.session import Session
+
+LIMIT_S = 25.0
+"""Of timing what a model computes; the rest is timed the next time."""
+
+USUAL_DEPTH = 4096
+"""To which attention is timed at least, so that runs with shorter contexts share their times."""
+
+_TIMEOUT_S = LIMIT_S + 35.0
+
+
+class OperationTimes(Value):
+    """What was timed on one board, with one build and one configuration.
+
+    Attributes:
+        rates: of the board, as measured with them.
+        times: by the operations' keys.
+    """
+
+    rates: Rates
+    times: Mapping[str, Timed]
+
+
+def measured_compute(
+    where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
+) -> tuple[Compute, Rates]:
+    """Return what computing takes with a model, after timing what is not known yet on the board.
+
+    The caller has the board to itself.
+
+    Args:
+        header: of the model, whose file may be missing.
+        plan: a run, whose computing it is.
+
+    Returns:
+        It, and what memory and storage of the board give.
+
+    Raises:
+        ConnectError: the board does not answer.
+        ArmloadError: the program cannot tell, or does not run there; says why.
+    """
+    host, board = where.connection.host, where.connection.board
+    binary = where.binaries[PROGRAM]
+    if not offers(binary.path, OPERATIONS_VARIABLE):
+        raise BoardError(f"{binary.source} cannot list what a model computes")
+    engine = _engine(where, model, plan)
+    program = engine.payload[0]
+    deploy(host, board, (program,), progress)
+    on_board = program.items(Layout(workdir=board.workdir))
+    ready = as_wanted(
+        *(host, board, settings_of(plan), where.request.state),
+        found=where.found,
+        reads=[each.remote for each in on_board],
+        progress=progress,
+    )
+    asked = engine.simulation(_site(where, ready.site.launcher))
+    if asked is None:
+        raise BoardError(f"{binary.source} cannot list what a model computes")
+
+    def answer(question: str) -> str:
+        return _answer(where, asked, header, question)
+
+    listed = _list_path(where, engine, header)
+    operations = _read(Operations, listed)
+    if operations is None:
+        operations = read_operations(answer(LIST))
+        if operations is None:
+            raise BoardError("its program did not list what the model computes")
+        _keep(listed, operations)
+    kept = _times_path(where, plan, operations)
+    known = _read(OperationTimes, kept)
+    times = dict(known.times) if known else {}
+    if missing := _missing(operations, times):
+        label = f"Timing operations of {model.path.name}"
+        with progress.step(label, total=len(missing), unit="operations") as step:
+            text = answer(" ".join(map(str, (LIMIT_S, *missing))))
+            found = list(read_timed(text))
+            step.update(len(found))
+        times |= {
+            operations.operations[one.number].key: one
+            for one in found
+            if one.time_s is not None and one.number < len(operations.operations)
+        }
+    rates = known.rates.better_of(ready.site.found.rates) if known else ready.site.found.rates
+    _keep(kept, OperationTimes(rates=rates, times=times))
+    return _computed(operations, times, model, plan, rates), rates
+
+
+def known_compute(where: Session, model: Model, plan: Plan) -> tuple[Compute, Rates] | None:
+    """Return the same from what was timed there before; none where too little was.
+
+    It was timed with a program that a session of others, such as the scorer, does not have.
+    """
+    if PROGRAM not in where.binaries:
+        return None
+    try:
+        listed = _list_path(where, _engine(where, model, plan), whole_header(model.path))
+        operations = _read(Operations, listed)
+        if operations is None:
+            return None
+        known = _read(OperationTimes, _times_path(where, plan, operations))
+        if known is None:
+            return None
+        return _computed(operations, known.times, model, plan, known.rates), known.rates
+    except Exception:  # noqa: BLE001 - whatever is wrong with a forecast, the run goes on
+        return None
+
+
+def _computed(
+    operations: Operations, times: Mapping[str, Timed], model: Model, plan: Plan, rates: Rates
+) -> Compute:
+    # A rate that others made too low would be no bound.
+    memory = rates.memory_bytes_per_s if rates.memory_is_settled else None
+    return from_operations(operations, times, depth=_depth(model, plan), memory_bytes_per_s=memory)
+
+
+def _depth(model: Model, plan: Plan) -> float:
+    """Return how many tokens the KV cache holds halfway through the output."""
+    prompt = plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
+    return min(prompt + plan.n_predict / 2, context_tokens(plan, model))
+
+
+def _engine(where: Session, model: Model, plan: Plan) -> Completion:
+    """Return a run with the same graphs, whatever its texts are."""
+    context = USUAL_DEPTH
+    while context < context_tokens(plan, model):
+        context *= 2
+    usual = Plan(
+        prompt="x",
+        n_predict=1,
+        context_tokens=min(context, model.context_length),
+        threads=plan.threads,
+        cpus=plan.cpus,
+        batch_tokens=plan.batch_tokens,
+        micro_batch_tokens=plan.micro_batch_tokens,
+        kv_type=plan.kv_type,
+        flash_attention=plan.flash_attention,
+        weights=plan.weights,
+        resident_bytes=plan.resident_bytes,
+        extra=plan.extra,
+    )
+    return Completion(usual, where.binaries[PROGRAM], model)
+
+
+def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
+    """Return the operations that are not known yet, those that count most first."""
+    moved = [each.weights_bytes + each.moved_bytes for each in operations.operations]
+    most: dict[int, int] = {}
+    for graph in operations.graphs:
+        for number, count in graph.counts:
+            most[number] = max(most.get(number, 0), count * moved[number])
+    unknown = [number for number in most if operations.operations[number].key not in times]
+    return sorted(unknown, key=lambda number: -most[number])
+
+
+def _answer(where: Session, asked: Simulation, header: WholeHeader, question: str) -> str:
+    host = where.connection.host
+    size = f"{header.file_bytes},{asked.batch_tokens}"
+    variables = f"{FOOTPRINT_VARIABLE}={size} {OPERATIONS_VARIABLE}={quote(question)}"
+    command = f"{variables} {join(asked.command)}"
+    done = patiently(lambda: host.run(command, stdin=header.content, timeout_s=_TIMEOUT_S))
+    return done.text
+
+
+def _list_path(where: Session, engine: Completion, header: WholeHeader) -> Path:
+    # The layout of weights follows from the CPU's features, the usual number of threads from cores.
+    found = where.found
+    command = engine.command(_site(where))
+    identity = [
+        *(engine.plan.model_dump(mode="json"), NO_REPACK in command, _build_id(where)),
+        *(found.cpu_features, found.cores),
+    ]
+    return _kept("list", identity, header.content)
+
+
+def _times_path(where: Session, plan: Plan, operations: Operations) -> Path:
+    board, found = where.connection.board, where.found
+    identity = [
+        board.model_dump(mode="json", include={"name", "reach", "target"}),
+        *(found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes),
+        *(_build_id(where), plan.threads, plan.cpus, plan.extra, operations.timed_bytes),
+    ]
+    return _kept("times", identity)
+
+
+def _site(where: Session, launcher: tuple[str, ...] = ()) -> RunContext:
+    layout = Layout(workdir=where.connection.board.workdir)
+    return RunContext(layout=layout, found=where.found, launcher=launcher)
+
+
+def _build_id(where: Session) -> str:
+    return where.binaries[PROGRAM].build_id
+
+
+def _kept(name: str, identity: Sequence[object], content: bytes = b"") -> Path:
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=sorted).encode())
+    key.update(content)
+    return cache_folder() / "operations" / f"{name}-{key.hexdigest()[:16]}.json"
+
+
+Kept = TypeVar("Kept", bound=Value)
+
+
+def _read(kind: type[Kept], kept: Path) -> Kept | None:
+    try:
+        return kind.model_validate_json(kept.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _keep(kept: Path, value: Value) -> None:
+    with suppress(OSError):  # what is not kept is found out again
+        write_whole(kept, value.model_dump_json().encode())

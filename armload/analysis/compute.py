@@ -1,4 +1,4 @@
-"""What computing a token takes on a board: from slices of the model, or from the board's facts."""
+"""What computing a token takes on a board, and how it follows from slices of the model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Literal
 
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
-from armload.boards.board import CpuCluster
 from armload.core.values import Value
 from armload.engines.prediction import Expected, PredictionNoteKind
-from armload.models.model import Model
 from armload.models.slices import Slices
 
 SLICE_DOUBT = 0.08
@@ -23,22 +21,6 @@ UNLIKE_DOUBT = 0.25
 PROMPT_DOUBT = 0.20
 """Of a prompt's time: longer prompts spend more on attention."""
 
-ROOFLINE_DOUBT = 2.0
-"""Factor on either side of a time that is computed from facts alone."""
-
-IN_ORDER = ("Cortex-A35", "Cortex-A53", "Cortex-A55", "Cortex-A510", "Cortex-A520")
-WEIGHTS_PER_CYCLE, WEIGHTS_PER_CYCLE_IN_ORDER = 2.0, 0.5
-"""Assumed of a core that decodes quantised weights; the factor of doubt covers the types."""
-
-MEMORY_EFFICIENCY = 0.75
-"""Assumed share of the memory's read bandwidth that decoding reaches at most."""
-
-PROMPT_GAIN = 3.0
-"""Assumed: how much cheaper a token of a prompt is to compute than one of decode."""
-
-LOAD_S = 1.0
-"""Assumed of starting the program and reading the vocabulary, where neither was measured."""
-
 
 class Compute(Value):
     """What computing takes on a board while nothing is read from storage.
@@ -48,6 +30,7 @@ class Compute(Value):
         prompt_token_s: per token of a prompt.
         load_s: starting the program, and reading header and vocabulary from memory.
         source: slices that ran there, or its facts.
+        is_memory_bound: the memory limits a token, not the cores; none where that is not known.
         notes: what to know of it.
     """
 
@@ -55,6 +38,7 @@ class Compute(Value):
     prompt_token_s: Expected
     load_s: Expected
     source: Literal["slice", "roofline"]
+    is_memory_bound: bool | None = None
     notes: tuple[PredictionNoteKind, ...] = ()
 
     def prompt_s(self, tokens: int) -> Expected:
@@ -123,39 +107,3 @@ def from_slices(slices: Slices, layers: SliceTimes, thin: SliceTimes) -> Compute
         source="slice",
         notes=() if slices.is_exact else ("scaled from other matrices",),
     )
-
-
-def from_facts(
-    model: Model, *, clusters: Sequence[CpuCluster], memory_bytes_per_s: int | None
-) -> Compute | None:
-    """Bound a token's time by the CPU's cycles and the memory's bandwidth.
-
-    None without either, and for a model whose layers are unlike those that this was made for.
-    """
-    if model.unlike:
-        return None
-    cycles_per_s = sum(
-        cluster.cores * (cluster.max_mhz or 0) * 1e6 * _weights_per_cycle(cluster.name)
-        for cluster in clusters
-    )
-    bounds = []
-    if cycles_per_s:
-        active = model.parameters * model.bytes_per_token / model.size_bytes
-        bounds.append(active / cycles_per_s)
-    if memory_bytes_per_s:
-        bounds.append(model.bytes_per_token / (MEMORY_EFFICIENCY * memory_bytes_per_s))
-    if not bounds:
-        return None
-    token = Expected.within(max(bounds), ROOFLINE_DOUBT - 1)
-    prompt_s = bounds[0] / PROMPT_GAIN if cycles_per_s else token.value
-    return Compute(
-        token_s=token,
-        prompt_token_s=Expected.within(prompt_s, ROOFLINE_DOUBT - 1),
-        load_s=Expected.within(LOAD_S, ROOFLINE_DOUBT),
-        source="roofline",
-        notes=("estimated from facts",),
-    )
-
-
-def _weights_per_cycle(name: str) -> float:
-    return WEIGHTS_PER_CYCLE_IN_ORDER if name in IN_ORDER else WEIGHTS_PER_CYCLE

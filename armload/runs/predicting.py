@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from armload.analysis.compute import Compute, from_facts
+from armload.analysis.compute import Compute
 from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
+from armload.analysis.roofline import from_facts
 from armload.analysis.run import Run
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
@@ -67,7 +68,7 @@ def predict_there(
     except Exception as error:  # noqa: BLE001 - without slices there are still the board's facts
         why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
         notes = (note("slices failed", subject=board.name, reason=why),)
-        compute = _roofline(board, model, gives)
+        compute = _roofline(board, model, gives, plan)
     found_out = expected(plan, model, gives, compute, need=need)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
@@ -82,7 +83,7 @@ def predict_without_runs(where: Session, model: Model, header: Header, plan: Pla
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
     compute, slice_run = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, slice_run)
-    return expected(plan, model, gives, compute or _roofline(board, model, gives))
+    return expected(plan, model, gives, compute or _roofline(board, model, gives, plan))
 
 
 def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
@@ -100,7 +101,7 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
         storage=_rate(None, facts.storage_read_bytes_per_s),
         memory_rate=_rate(None, facts.memory_bytes_per_s),
     )
-    found = expected(plan, model, gives, _roofline(board, model, gives))
+    found = expected(plan, model, gives, _roofline(board, model, gives, plan))
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         if memory
@@ -137,7 +138,7 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
             gives, compute = known_there(where, found, model, plan)
         else:
             gives = given_by(board, found.conditions, found.rates)
-            compute = _roofline(board, model, gives)
+            compute = _roofline(board, model, gives, plan)
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
@@ -160,7 +161,7 @@ def known_there(
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
     compute, slice_run = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, slice_run)
-    return gives, compute or _roofline(board, model, gives)
+    return gives, compute or _roofline(board, model, gives, plan)
 
 
 def expected(
@@ -211,13 +212,11 @@ def _rate(measured: int | None, declared: int | None) -> Rate | None:
     return Rate(bytes_per_s=declared, kind="declared") if declared else None
 
 
-def _roofline(board: Board, model: Model, gives: BoardGives) -> Compute | None:
-    memory = gives.memory_rate
-    return from_facts(
-        model,
-        clusters=board.facts.clusters,
-        memory_bytes_per_s=memory.bytes_per_s if memory else None,
-    )
+def _roofline(board: Board, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
+    facts = board.facts
+    if gives.memory_rate is not None:
+        facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
+    return from_facts(model, facts, threads=plan.threads)
 
 
 def _prompt_tokens(plan: Plan) -> int:

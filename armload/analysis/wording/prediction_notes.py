@@ -27,7 +27,8 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "estimated from facts":
             return (
                 "No slice of the model was timed on the board: the compute time is estimated from "
-                "the board's facts, within a factor of two."
+                "its cores and memory, and the range in brackets is an 80% interval, from the "
+                "errors of the same estimate for published speeds."
             )
         case "storage rate unknown":
             return (

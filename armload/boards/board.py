@@ -102,7 +102,7 @@ THIS_MACHINE = "this-machine"
 """The name of the board that is this machine, with programs built for its own CPU."""
 
 
-_USUAL_FOLDERS = {
+USUAL_FOLDERS = {
     "ssh": PurePosixPath("/var/tmp/armload"),  # noqa: S108 - on the board, and its owner chose it
     "hdc": PurePosixPath("/data/local/tmp/armload"),
     "virtual": PurePosixPath("/data/local/tmp/armload"),
@@ -179,7 +179,7 @@ class Board(Value):
     def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
         reach = info.data.get("reach")
         if workdir == PurePosixPath():
-            return _USUAL_FOLDERS.get(getattr(reach, "kind", ""), PurePosixPath("board"))
+            return USUAL_FOLDERS.get(getattr(reach, "kind", ""), PurePosixPath("board"))
         if not workdir.is_absolute() and not isinstance(reach, LocalReach):
             raise ValueError(f"'{workdir}' must be an absolute path on the board")
         return workdir

@@ -17,6 +17,9 @@ from armload.core.yamlfile import load_named
 KIND = "hardware"
 
 _SIZE = re.compile(r"(?P<stem>.+)-(?P<count>\d+)(?P<unit>gb|mb)")
+_REVISION = re.compile(r"(\s+(rev|v\d|board|developer kit|engineering).*)?", re.IGNORECASE)
+"""After a device's name; anything else makes it another device: an Orange Pi 5 is no 5 Plus."""
+
 _UNITS = {"gb": 1 << 30, "mb": 1 << 20}
 
 
@@ -99,7 +102,7 @@ class Hardware(Value):
         """By which it is called: one for each size of memory."""
         if len(self.memory_sizes) < 2:
             return (self.name,)
-        return tuple(f"{self.name}-{_size_name(size)}" for size in self.memory_sizes)
+        return tuple(f"{self.name}-{size_name(size)}" for size in self.memory_sizes)
 
     def specs(self, memory: int | None) -> DeclaredSpecs:
         """Return what a board of this hardware has, with so much memory."""
@@ -152,7 +155,7 @@ class ChosenHardware(Value):
 
 
 def load_hardware(name: str) -> ChosenHardware:
-    """Return what ``raspberry-pi-5-8gb`` names.
+    """Return what ``raspberry-pi-5-8gb`` names; any size of what is listed without sizes.
 
     Raises:
         UsageError: there is none, or not with that size; the nearest names are offered.
@@ -163,17 +166,17 @@ def load_hardware(name: str) -> ChosenHardware:
     if name not in known and match and match["stem"] in known:
         hardware = load_named(KIND, match["stem"], Hardware)
         size = int(match["count"]) * _UNITS[match["unit"]]
-        if size in hardware.memory_sizes:
+        if size in hardware.memory_sizes or (size and not hardware.memory_sizes):
             return ChosenHardware(name=name, hardware=hardware, memory=size)
         raise UsageError(
             f"{hardware.description} is not listed with {match['count']} {match['unit'].upper()}.",
             f"Available: {', '.join(hardware.names)}.",
         )
     if name not in known:
-        names = [each.name for each in all_hardware()]
+        alike = [f"{each}-{match['count']}{match['unit']}" for each in known] if match else known
         raise UsageError(
             f"There is no hardware named {name!r}.",
-            f"{did_you_mean(name.lower(), names)}Available: {nearest_first(name, names)}.",
+            f"{did_you_mean(name.lower(), alike)}Available: {nearest_first(name, known)}.",
         )
     hardware = load_named(KIND, name, Hardware)
     if len(hardware.memory_sizes) > 1:
@@ -186,14 +189,22 @@ def load_hardware(name: str) -> ChosenHardware:
     )
 
 
+def catalogue() -> tuple[Hardware, ...]:
+    """Return all entries, sorted by name.
+
+    Raises:
+        DataError: a file is malformed.
+    """
+    return tuple(load_named(KIND, name, Hardware) for name in data_names(KIND))
+
+
 def all_hardware() -> Iterator[ChosenHardware]:
     """Yield all of the catalogue, each size of memory by itself.
 
     Raises:
         DataError: a file is malformed.
     """
-    for each in data_names(KIND):
-        hardware = load_named(KIND, each, Hardware)
+    for hardware in catalogue():
         sizes: tuple[int | None, ...] = hardware.memory_sizes or (None,)
         for name, size in zip(hardware.names, sizes, strict=True):
             yield ChosenHardware(name=name, hardware=hardware, memory=size)
@@ -203,9 +214,9 @@ def recognised(device_model: str, memory_bytes: int) -> ChosenHardware | None:
     """Return the entry of a board that calls itself so and shows so much memory."""
     fitting = [
         (len(prefix), hardware)
-        for hardware in (load_named(KIND, name, Hardware) for name in data_names(KIND))
+        for hardware in catalogue()
         for prefix in hardware.device_models
-        if device_model.startswith(prefix)
+        if device_model.startswith(prefix) and _REVISION.fullmatch(device_model[len(prefix) :])
     ]
     if not fitting:
         return None
@@ -213,5 +224,6 @@ def recognised(device_model: str, memory_bytes: int) -> ChosenHardware | None:
     return load_hardware(hardware.name_with(memory_bytes))
 
 
-def _size_name(size: int) -> str:
+def size_name(size: int) -> str:
+    """Write a size of memory as it ends a name: ``8gb``."""
     return f"{size >> 30}gb" if size % (1 << 30) == 0 else f"{size >> 20}mb"

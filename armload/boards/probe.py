@@ -184,6 +184,7 @@ class Probe(Value):
             programs meet an emulated CPU that could not be asked.
         cores: that are online.
         clusters: the cores by kind.
+        device_model: what it calls itself; empty where it does not.
         max_khz: highest frequency of each core; empty where there is no cpufreq.
         tools: which of the useful tools are there, such as ``dd`` or ``toybox sha256sum``.
         ways: how each thing is done there, and why so; only when it was asked for.
@@ -198,6 +199,7 @@ class Probe(Value):
     cpu_features: tuple[str, ...]
     cores: int
     clusters: tuple[FoundCluster, ...]
+    device_model: str = ""
     max_khz: tuple[int, ...] = ()
     tools: tuple[str, ...] = ()
     workdir_writable: bool
@@ -299,6 +301,7 @@ def _probe(parts: Mapping[str, list[str]]) -> Probe:
         cpu_features=common_features(cores),
         cores=len(cores),
         clusters=_clusters(cores),
+        device_model=" ".join(parts.get("model", ())).replace("\0", "").strip(),
         max_khz=tuple(highest[number] for number in sorted(highest)),
         tools=tuple(parts["tools"]),
         workdir_writable="writable" in parts["workdir"],

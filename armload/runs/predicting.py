@@ -12,6 +12,7 @@ from armload.boards.board import Board
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
+from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need
@@ -68,7 +69,7 @@ def predict_there(
     except Exception as error:  # noqa: BLE001 - without slices there are still the board's facts
         why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
         notes = (note("slices failed", subject=board.name, reason=why),)
-        compute = _roofline(board, model, gives, plan)
+        compute = _roofline(board.facts, model, gives, plan)
     found_out = expected(plan, model, gives, compute, need=need)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
@@ -83,16 +84,15 @@ def predict_without_runs(where: Session, model: Model, header: Header, plan: Pla
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
     compute, slice_run = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, slice_run)
-    return expected(plan, model, gives, compute or _roofline(board, model, gives, plan))
+    return expected(plan, model, gives, compute or _roofline(board.facts, model, gives, plan))
 
 
-def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
-    """Predict a run on a board that does not answer.
+def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
+    """Predict a run on a board that does not answer, or that nobody has.
 
     Raises:
         UsageError: the plan does not suit the model.
     """
-    facts = board.facts
     memory = facts.memory and BoardMemory(
         total_bytes=facts.memory, available_bytes=round(ASSUMED_AVAILABLE * facts.memory)
     )
@@ -101,7 +101,7 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
         storage=_rate(None, facts.storage_read_bytes_per_s),
         memory_rate=_rate(None, facts.memory_bytes_per_s),
     )
-    found = expected(plan, model, gives, _roofline(board, model, gives, plan))
+    found = expected(plan, model, gives, _roofline(facts, model, gives, plan))
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         if memory
@@ -138,7 +138,7 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
             gives, compute = known_there(where, found, model, plan)
         else:
             gives = given_by(board, found.conditions, found.rates)
-            compute = _roofline(board, model, gives, plan)
+            compute = _roofline(board.facts, model, gives, plan)
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
@@ -161,7 +161,7 @@ def known_there(
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
     compute, slice_run = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, slice_run)
-    return gives, compute or _roofline(board, model, gives, plan)
+    return gives, compute or _roofline(board.facts, model, gives, plan)
 
 
 def expected(
@@ -212,8 +212,7 @@ def _rate(measured: int | None, declared: int | None) -> Rate | None:
     return Rate(bytes_per_s=declared, kind="declared") if declared else None
 
 
-def _roofline(board: Board, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
-    facts = board.facts
+def _roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
     if gives.memory_rate is not None:
         facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
     return from_facts(model, facts, threads=plan.threads)

@@ -165,7 +165,7 @@ def test_a_model_without_slices_is_answered_with_the_reason(
     model, header = read_outline(unusual_model(tmp_path / "m.gguf", **changed))
     with pytest.raises(ArmloadError, match=why):
         slices_of(model, header)
-    assert predict_from_facts(load_board("dayu200"), model, Plan()).verdict == "fits"
+    assert predict_from_facts(load_board("dayu200").facts, model, Plan()).verdict == "fits"
 
 
 @pytest.mark.parametrize("tokens", [0, 100_000])

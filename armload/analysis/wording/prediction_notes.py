@@ -40,6 +40,9 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "memory assumed":
             return f"{reason} of the installed memory is assumed to be available."
         case "memory unknown":
-            return "The board's memory is unknown: set facts.memory in its file."
+            return (
+                "The board's memory is unknown: set facts.memory in its file, or add the size to "
+                "the hardware's name (NAME-16gb)."
+            )
         case "not estimated":
             return f"{subject} is not estimated: {reason}."

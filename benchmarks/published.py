@@ -8,8 +8,9 @@ rest, and the rows that were left out are forecast. Rows of ``--rows`` that are 
 ``published.csv`` take no part in any fit. ``--fit`` prints the constants that all rows give, which
 ``armload/analysis/roofline.py`` holds as ``FITTED``; ``--json`` prints the summary.
 
-The columns are those of ``published.csv``: what a source says, as it says it. Rows of clusters, of
-mixtures of experts, and without the size of the model's file are skipped.
+The columns are those of ``published.csv``: what a source says, as it says it. Skipped are rows of
+clusters, of mixtures of experts, of models that did not fit into memory, of accelerators, and those
+without the size of the model's file.
 """
 
 from __future__ import annotations
@@ -35,13 +36,20 @@ from armload.engines.prediction import Expected
 
 ROWS = Path(__file__).with_name("published.csv")
 
-FORKS = ("ik_llama", "T-MAC")
+FORKS = re.compile(r"ik_llama|T-MAC|bitnet\.cpp", re.IGNORECASE)
 """Their kernels are others."""
+
+OWN_ENGINES = re.compile(r"^(?!.*PowerInfer).*(llama\.cpp|ollama|llama-bench)", re.IGNORECASE)
+
+SKIPPED = {
+    "board": re.compile(r"([2-9]|1\d) ?x ", re.IGNORECASE),
+    "model": re.compile(r"\bA\d+B\b|mixtral|moe|sparse|gpt-oss|deepseek-v", re.IGNORECASE),
+    "engine": re.compile(r"CUDA|NPU|Vulkan|OpenCL|rkllm|\bGPU\b", re.IGNORECASE),
+    "notes": re.compile(r"MoE|storage-bound|CUDA|\bNPU\b|Vulkan"),
+}
 
 USES = {"fit": "llama.cpp", "fork": "Forks of llama.cpp", "other engine": "Other engines"}
 """Only llama.cpp's own rows take part in the fit."""
-
-OTHER_ENGINES = ("distributed-llama", "PowerInfer")
 
 QWEN_2_5_3B_OUTPUT_B = 0.311
 """Weights of the one model whose files' sizes a source gives with a second output matrix."""
@@ -52,6 +60,8 @@ REPACKED_SINCE = (
     ("2026-02", ("Q5_K", "Q6_K", "Q8_0", "MXFP4")),
 )
 """Since when, roughly, llama.cpp repacks which types on ARM."""
+
+USUAL_DATE = "2025-06"
 
 CHIPS = (
     ("BCM2712", "raspberry-pi-5-8gb"),
@@ -142,20 +152,18 @@ def read_rows(path: Path) -> list[Row]:
 
 def _row(row: dict[str, str]) -> Row | None:
     size, decode = _number(row["file_gb"]), _number(row["decode_tps"])
-    type_name = _type_name(row)
-    is_cluster = re.match(r"[2-9]\d* x ", row["board"])
-    if not size or not decode or is_cluster or "MoE" in row["notes"] or type_name is None:
+    is_skipped = any(words.search(row[column]) for column, words in SKIPPED.items())
+    type_name = _type_name(row, size or 0.0)
+    if not size or not decode or is_skipped or type_name is None:
         return None
     weights = _number(row["params_b"]) or 8 * size / (1.05 * KERNELS[type_name].bits)
     weights, size = _read_per_token(row, type_name, weights, size)
     hardware, specs = _board(row)
     if not specs.clusters and not specs.memory_peak_bytes_per_s and not specs.memory_bytes_per_s:
         return None
-    use = "fit"
-    if any(name in row["engine"] for name in FORKS):
+    use = "fit" if OWN_ENGINES.search(row["engine"]) else "other engine"
+    if FORKS.search(row["engine"]):
         use = "fork"
-    elif any(name in row["engine"] for name in OTHER_ENGINES):
-        use = "other engine"
     return Row(
         id=row["id"],
         source=row["source"],
@@ -168,11 +176,11 @@ def _row(row: dict[str, str]) -> Row | None:
             size_bytes=size * 1e9,
             layers=round(15 * weights**0.4),
         ),
-        threads=int(number) if (number := _number(row["threads"] or row["cores_used"])) else None,
+        threads=int(_number(row["threads"] or row["cores_used"]) or 0) or None,
         repacked=frozenset(
             name
             for since, names in REPACKED_SINCE
-            if row["engine_date"][:7] >= since
+            if (row["engine_date"][:7] or USUAL_DATE) >= since
             for name in names
         ),
         decode_tps=decode,
@@ -194,18 +202,23 @@ def _read_per_token(
 
 
 def _number(text: str) -> float | None:
-    match = re.match(r"\d+(?:\.\d+)?", text)
+    match = re.search(r"\d+(?:\.\d+)?", text)
     return float(match[0]) if match else None
 
 
-def _type_name(row: dict[str, str]) -> str | None:
+def _type_name(row: dict[str, str], size: float) -> str | None:
+    """Return the type that is named, else one with as many bits per weight."""
     name = row["quant"]
     if name.startswith("ollama"):
         return "Q4_0" if "llama2" in row["model"] else "Q4_K"
     name = name.replace("Q40", "Q4_0").replace("Q80", "Q8_0").replace("IQ2_BN", "TQ2_0")
-    return next(
-        (each for each in sorted(KERNELS, key=len, reverse=True) if name.startswith(each)), None
-    )
+    named = [each for each in KERNELS if each in name]
+    if named:
+        return max(named, key=len)
+    weights = _number(row["params_b"])
+    if not weights or not size:
+        return None
+    return min(KERNELS, key=lambda each: abs(KERNELS[each].bits - 8 * size / weights))
 
 
 def _board(row: dict[str, str]) -> tuple[str, DeclaredSpecs]:
@@ -216,9 +229,8 @@ def _board(row: dict[str, str]) -> tuple[str, DeclaredSpecs]:
     specs = _specs(found) if found else DeclaredSpecs()
     if not found:
         cores = [name for name in CORES if name.removeprefix("Cortex-") in words]
-        count = int(_number(row["cores_used"]) or 4)
-        if cores:
-            name = max(cores, key=len)
+        if count := int(_number(row["cores_used"] or row["threads"]) or 0):
+            name = max(cores, key=len, default="unknown")
             specs = DeclaredSpecs(clusters=(CpuCluster(cores=count, name=name),))
     if clock := _number(row["clock_mhz"]):
         clusters = [each.model_copy(update={"max_mhz": int(clock)}) for each in specs.clusters[:1]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 from armload.analysis.compute import Compute
@@ -322,7 +323,7 @@ def from_facts(model: Model, facts: DeclaredSpecs, *, threads: int | None = None
     )
 
 
-_QUANTILE = 1.2816  # of a normal distribution, which has 80 % between plus and minus this
+_QUANTILE = NormalDist().inv_cdf((1 + INTERVAL_LEVEL) / 2)
 
 
 def _within(value: float, doubt: float) -> Expected:
@@ -338,17 +339,25 @@ def _vectors_per_s(cluster: CpuCluster) -> float:
     return cluster.cores * core.vectors_per_cycle * (cluster.max_mhz or UNKNOWN_MHZ) * 1e6
 
 
-def _instructions(kernel: Kernel, core: Core, *, is_repacked: bool) -> float:
-    if core.generation == PLAIN_GENERATION:
-        return kernel.plain + WITHOUT_SDOT
-    return kernel.repacked if is_repacked and kernel.repacked else kernel.plain
+def _instructions(
+    work: Work, core: Core, repacked: Collection[str], *, is_prompt: bool = False
+) -> float:
+    """Return the vector instructions of a token, or of a token of a prompt."""
+    larger = work.larger_share()
+    per_weight = sum(
+        share * _per_weight(name, core, is_repacked=name in repacked, is_prompt=is_prompt)
+        for name, share in ((work.type_name, 1 - larger), ("Q6_K", larger))
+    )
+    return per_weight * work.weights
 
 
-def _prompt_instructions(kernel: Kernel, core: Core, *, is_repacked: bool) -> float:
+def _per_weight(type_name: str, core: Core, *, is_repacked: bool, is_prompt: bool) -> float:
+    kernel = KERNELS.get(type_name, UNKNOWN_KERNEL)
     if core.generation == PLAIN_GENERATION:
         return kernel.plain + WITHOUT_SDOT
-    prompt = kernel.matrix_prompt if core.generation == MATRIX_GENERATION else kernel.prompt
-    return prompt if is_repacked and prompt else kernel.plain
+    by_generation = kernel.matrix_prompt if core.generation == MATRIX_GENERATION else kernel.prompt
+    repacked = by_generation if is_prompt else kernel.repacked
+    return repacked if is_repacked and repacked else kernel.plain
 
 
 def _cores_s(
@@ -359,12 +368,8 @@ def _cores_s(
     fitted: Fitted,
 ) -> float:
     cluster, threads = pace
-    core, larger = _core(cluster), work.larger_share()
-    instructions = sum(
-        share * _instructions(KERNELS.get(name, UNKNOWN_KERNEL), core, is_repacked=name in repacked)
-        for name, share in ((work.type_name, 1 - larger), ("Q6_K", larger))
-    )
-    one_s = fitted.instructions * instructions * work.weights / _one_core(cluster)
+    instructions = fitted.instructions * _instructions(work, _core(cluster), repacked)
+    one_s = instructions / _one_core(cluster)
     reads = facts.memory_core_bytes_per_s
     if reads is None and facts.memory_copy_bytes_per_s:
         reads = round(CORE_READ_OF_COPY * facts.memory_copy_bytes_per_s)
@@ -377,15 +382,8 @@ def _prompt_s(
     work: Work, pace: tuple[CpuCluster, int], repacked: Collection[str], fitted: Fitted
 ) -> float:
     cluster, threads = pace
-    core, larger = _core(cluster), work.larger_share()
-    instructions = sum(
-        share
-        * _prompt_instructions(
-            KERNELS.get(name, UNKNOWN_KERNEL), core, is_repacked=name in repacked
-        )
-        for name, share in ((work.type_name, 1 - larger), ("Q6_K", larger))
-    )
-    one_s = fitted.prompt_instructions * instructions * work.weights / _one_core(cluster)
+    instructions = _instructions(work, _core(cluster), repacked, is_prompt=True)
+    one_s = fitted.prompt_instructions * instructions / _one_core(cluster)
     return one_s / math.pow(threads, fitted.thread_exponent)
 
 

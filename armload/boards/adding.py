@@ -10,7 +10,7 @@ import yaml
 from armload.boards.board import USUAL_FOLDERS, Board, SshReach, load_board
 from armload.boards.hardware import ChosenHardware, load_hardware, recognised
 from armload.boards.host import Host
-from armload.boards.probe import Probe, probe
+from armload.boards.probe import Probe, clusters_of, probe
 from armload.core.errors import BoardError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
@@ -107,9 +107,5 @@ def write_board(
 
 
 def _facts(found: Probe) -> dict[str, object]:
-    clusters: list[dict[str, object]] = [
-        {"cores": each.cores, "name": each.name} for each in found.clusters
-    ]
-    if len(clusters) == 1 and found.max_khz:
-        clusters[0]["max_mhz"] = max(found.max_khz) // 1000
+    clusters = [each.model_dump(exclude_none=True) for each in clusters_of(found)]
     return {"memory": found.conditions.memory_total_bytes, "clusters": clusters}

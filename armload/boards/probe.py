@@ -10,6 +10,7 @@ from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
 from armload.boards.rates import Rates, read_rates
+from armload.boards.specs import CpuCluster
 from armload.build.helper import CPU_FEATURES, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
@@ -208,6 +209,14 @@ class Probe(Value):
     conditions: Conditions
     rates: Rates = Rates()
     ways: tuple[TransportChoice, ...] = ()
+
+
+def clusters_of(found: Probe) -> tuple[CpuCluster, ...]:
+    """Return the cores that a board shows; with their clock where all are of one kind."""
+    clock = max(found.max_khz) // 1000 if found.max_khz and len(found.clusters) == 1 else None
+    return tuple(
+        CpuCluster(cores=each.cores, name=each.name, max_mhz=clock) for each in found.clusters
+    )
 
 
 def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:

@@ -8,9 +8,9 @@ from armload.analysis.roofline import from_facts
 from armload.analysis.run import Run
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
-from armload.boards.board import Board
+from armload.boards.board import Board, LocalReach, VirtualReach
 from armload.boards.conditions import Conditions, within_group
-from armload.boards.probe import Probe
+from armload.boards.probe import Probe, clusters_of
 from armload.boards.rates import Rates
 from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
@@ -69,7 +69,7 @@ def predict_there(
     except Exception as error:  # noqa: BLE001 - without slices there are still the board's facts
         why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
         notes = (note("slices failed", subject=board.name, reason=why),)
-        compute = _roofline(board.facts, model, gives, plan)
+        compute = _roofline(_facts(board, found), model, gives, plan)
     found_out = expected(plan, model, gives, compute, need=need)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
@@ -84,7 +84,9 @@ def predict_without_runs(where: Session, model: Model, header: Header, plan: Pla
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
     compute, slice_run = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, slice_run)
-    return expected(plan, model, gives, compute or _roofline(board.facts, model, gives, plan))
+    return expected(
+        plan, model, gives, compute or _roofline(_facts(board, found), model, gives, plan)
+    )
 
 
 def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
@@ -138,7 +140,7 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
             gives, compute = known_there(where, found, model, plan)
         else:
             gives = given_by(board, found.conditions, found.rates)
-            compute = _roofline(board.facts, model, gives, plan)
+            compute = _roofline(_facts(board, found), model, gives, plan)
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
@@ -161,7 +163,7 @@ def known_there(
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
     compute, slice_run = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, slice_run)
-    return gives, compute or _roofline(board.facts, model, gives, plan)
+    return gives, compute or _roofline(_facts(board, found), model, gives, plan)
 
 
 def expected(
@@ -210,6 +212,17 @@ def _rate(measured: int | None, declared: int | None) -> Rate | None:
     if measured:
         return Rate(bytes_per_s=measured, kind="measured")
     return Rate(bytes_per_s=declared, kind="declared") if declared else None
+
+
+def _facts(board: Board, found: Probe) -> DeclaredSpecs:
+    """Return a board's facts; its cores as it shows them where they are not declared."""
+    reach, facts = board.reach, board.facts
+    if isinstance(reach, VirtualReach):  # emulated cores are as fast as this machine lets them be
+        return facts.model_copy(update={"clusters": ()})
+    is_emulated = isinstance(reach, LocalReach) and bool(reach.launcher)
+    if facts.clusters or found.machine != "aarch64" or is_emulated:
+        return facts
+    return facts.model_copy(update={"clusters": clusters_of(found)})
 
 
 def _roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:

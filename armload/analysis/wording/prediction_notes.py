@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armload.analysis.roofline import INTERVAL_LEVEL
 from armload.engines.prediction import PredictionNote, PredictionNoteKind
 
 
@@ -27,7 +28,7 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "estimated from facts":
             return (
                 "No slice of the model was timed on the board: the compute time is estimated from "
-                "its cores and memory, and the range in brackets is an 80% interval, from the "
+                f"its cores and memory. The range is an {INTERVAL_LEVEL:.0%} interval, from the "
                 "errors of the same estimate for published speeds."
             )
         case "storage rate unknown":

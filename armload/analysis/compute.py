@@ -1,16 +1,14 @@
-"""What computing a token takes on a board: from its operations, or from the board's facts."""
+"""What computing a token takes on a board: Compute, and how it follows from operations."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
-from armload.boards.board import CpuCluster
 from armload.core.errors import DataError
 from armload.core.values import Value
 from armload.engines.operations import Graph, Operations, Timed
 from armload.engines.prediction import Expected, PredictionNoteKind
-from armload.models.model import Model
 
 OPERATIONS_DOUBT = 0.10
 """Of a time that is the sum of timed operations, on either side."""
@@ -24,22 +22,6 @@ LOAD_DOUBT = 0.5
 LEAST_TIMED = 0.9
 """Share of what operations move that must have been timed."""
 
-ROOFLINE_DOUBT = 2.0
-"""Factor on either side of a time that is computed from facts alone."""
-
-IN_ORDER = ("Cortex-A35", "Cortex-A53", "Cortex-A55", "Cortex-A510", "Cortex-A520")
-WEIGHTS_PER_CYCLE, WEIGHTS_PER_CYCLE_IN_ORDER = 2.0, 0.5
-"""Assumed of a core that decodes quantised weights; the factor of doubt covers the types."""
-
-MEMORY_EFFICIENCY = 0.75
-"""Assumed share of the memory's read bandwidth that decoding reaches at most."""
-
-PROMPT_GAIN = 3.0
-"""Assumed: how much cheaper a token of a prompt is to compute than one of decode."""
-
-LOAD_S = 1.0
-"""Assumed of starting the program and reading the vocabulary, where neither was measured."""
-
 
 class Compute(Value):
     """What computing takes on a board while nothing is read from storage.
@@ -50,6 +32,7 @@ class Compute(Value):
         load_s: starting the program, and reading header and vocabulary from memory.
         source: operations that were timed there, or its facts.
         prompt_growth_s: by which each token of a prompt takes longer than the one before it.
+        is_memory_bound: the memory limits a token, not the cores; none where that is not known.
         notes: what to know of it.
     """
 
@@ -58,6 +41,7 @@ class Compute(Value):
     load_s: Expected
     source: Literal["operations", "roofline"]
     prompt_growth_s: float = 0.0
+    is_memory_bound: bool | None = None
     notes: tuple[PredictionNoteKind, ...] = ()
 
     def prompt_s(self, tokens: int) -> Expected:
@@ -142,39 +126,3 @@ def _sum_s(
         share = timed_bytes / all_bytes
         raise DataError(f"only {share:.0%} of what the model computes was timed")
     return timed_s * all_bytes / timed_bytes if timed_bytes else timed_s
-
-
-def from_facts(
-    model: Model, *, clusters: Sequence[CpuCluster], memory_bytes_per_s: int | None
-) -> Compute | None:
-    """Bound a token's time by the CPU's cycles and the memory's bandwidth.
-
-    None without either, and for a model whose layers are unlike those that this was made for.
-    """
-    if model.unlike:
-        return None
-    cycles_per_s = sum(
-        cluster.cores * (cluster.max_mhz or 0) * 1e6 * _weights_per_cycle(cluster.name)
-        for cluster in clusters
-    )
-    bounds = []
-    if cycles_per_s:
-        active = model.parameters * model.bytes_per_token / model.size_bytes
-        bounds.append(active / cycles_per_s)
-    if memory_bytes_per_s:
-        bounds.append(model.bytes_per_token / (MEMORY_EFFICIENCY * memory_bytes_per_s))
-    if not bounds:
-        return None
-    token = Expected.within(max(bounds), ROOFLINE_DOUBT - 1)
-    prompt_s = bounds[0] / PROMPT_GAIN if cycles_per_s else token.value
-    return Compute(
-        token_s=token,
-        prompt_token_s=Expected.within(prompt_s, ROOFLINE_DOUBT - 1),
-        load_s=Expected.within(LOAD_S, ROOFLINE_DOUBT),
-        source="roofline",
-        notes=("estimated from facts",),
-    )
-
-
-def _weights_per_cycle(name: str) -> float:
-    return WEIGHTS_PER_CYCLE_IN_ORDER if name in IN_ORDER else WEIGHTS_PER_CYCLE

@@ -158,7 +158,9 @@ def _resident(
         cold = gives.storage.time_s(COLD_READS * need.weights_bytes)
         load = Expected(value=load.value + cold.value, low=load.low, high=load.high + cold.high)
     bottleneck: Bottleneck = "unknown" if compute.source == "roofline" else "compute"
-    if gives.memory_rate is not None:
+    if compute.is_memory_bound is not None:
+        bottleneck = "memory bandwidth" if compute.is_memory_bound else "compute"
+    elif gives.memory_rate is not None:
         share = need.bytes_per_token / compute.token_s.value / gives.memory_rate.bytes_per_s
         bottleneck = "memory bandwidth" if share >= BANDWIDTH_LIMITED_FROM else "compute"
     return found | {

@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from armload.analysis.wording.predictions import FittedModel, fitted, recommendation
+from armload.analysis.wording.predictions import (
+    FittedModel,
+    fitted,
+    recommendation,
+    shortlist,
+)
 from armload.boards.board import Board, RealReach, load_board
 from armload.boards.connect import connect
+from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
 from armload.conversion.quantising import quantised_for
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import Retry, patiently
@@ -32,6 +38,9 @@ from armload.runs.session import Session, session
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
 
+EVERY = "all"
+"""In place of names of hardware: the whole catalogue."""
+
 _Outlined = tuple[str, Model, WholeHeader | None]
 
 
@@ -48,6 +57,19 @@ class Fit(Value):
     board: str
     unreachable: str = ""
     models: tuple[FittedModel, ...]
+    recommendation: str
+
+
+class HardwareFit(Value):
+    """What is expected of models on hardware of the catalogue.
+
+    Attributes:
+        boards: by the speed of the first model, the fastest first; ``board`` is the hardware's
+            name.
+        recommendation: which of them to take.
+    """
+
+    boards: tuple[Fit, ...]
     recommendation: str
 
 
@@ -74,21 +96,13 @@ def fit(
         ArmloadError: a model's header cannot be read, or the engine cannot be built.
     """
     board = load_board(request.board)
-    outlined = [
-        each for name in model_names for each in _outlined(request, name, file_types, progress)
-    ]
-    if not model_names:
-        outlined = [
-            (f"{LIKE}{name}:{each}", outline_like(name, shape, each)[0], None)
-            for name, shape in listed_shapes()
-            for each in file_types or LISTED_TYPES
-        ]
+    outlined = _all_outlined(request, model_names, file_types, progress)
     unreachable = ""
     try:
         _check_answers(board, progress)
         with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
             models = _predicted(
-                board,
+                board.name,
                 outlined,
                 lambda model, header: (
                     _predicted_there(where, model, header, plan, progress)
@@ -103,9 +117,9 @@ def fit(
             progress.say(error.remedy)
         progress.say(f"Predicting from the facts in boards/{board.name}.yaml instead.")
         models = _predicted(
-            board,
+            board.name,
             outlined,
-            lambda model, _: predict_from_facts(board, model, plan),
+            lambda model, _: predict_from_facts(board.facts, model, plan),
         )
     if not model_names:
         models = tuple(sorted(models, key=_slowest_last))
@@ -115,6 +129,79 @@ def fit(
         models=models,
         recommendation=recommendation(board.name, models),
     )
+
+
+def fit_hardware(
+    request: Request,
+    hardware_names: Sequence[str],
+    model_names: Sequence[str],
+    plan: Plan,
+    progress: Progress,
+    *,
+    file_types: Sequence[str] = (),
+) -> HardwareFit:
+    """Predict how models would do on hardware of the catalogue; no board is asked.
+
+    Args:
+        request: with which source models are quantised, where that is needed.
+        hardware_names: as for ``load_hardware``, or ``all`` of the catalogue.
+        model_names, plan, file_types: as for ``fit``.
+
+    Raises:
+        UsageError: there is no such hardware, or several were named without a model.
+        ArmloadError: as for ``fit``.
+    """
+    chosen = _chosen(hardware_names)
+    if len(chosen) > 1 and not model_names:
+        raise UsageError(
+            "Several boards are compared for the models that you name.",
+            "Use --model, or name one --hardware to list the current models for it.",
+        )
+    outlined = _all_outlined(request, model_names, file_types, progress)
+    boards = []
+    with progress.step("Predicting", total=len(chosen), unit="boards") as step:
+        for done, each in enumerate(chosen):
+            step.update(done)
+            boards.append(_fit_one(each, outlined, plan, is_listing=not model_names))
+        step.update(len(chosen))
+    boards.sort(key=lambda found: _slowest_last(found.models[0]))
+    advice = (
+        boards[0].recommendation
+        if len(boards) == 1
+        else shortlist(model_names[0], [(found.board, found.models[0]) for found in boards])
+    )
+    return HardwareFit(boards=tuple(boards), recommendation=advice)
+
+
+def _chosen(names: Sequence[str]) -> list[ChosenHardware]:
+    if EVERY in names:
+        return list(all_hardware())
+    return [load_hardware(name) for name in dict.fromkeys(names)]
+
+
+def _fit_one(
+    chosen: ChosenHardware, outlined: Sequence[_Outlined], plan: Plan, *, is_listing: bool
+) -> Fit:
+    models = _predicted(
+        chosen.name, outlined, lambda model, _: predict_from_facts(chosen.specs, model, plan)
+    )
+    if is_listing:
+        models = tuple(sorted(models, key=_slowest_last))
+    return Fit(board=chosen.name, models=models, recommendation=recommendation(chosen.name, models))
+
+
+def _all_outlined(
+    request: Request, model_names: Sequence[str], file_types: Sequence[str], progress: Progress
+) -> list[_Outlined]:
+    if model_names:
+        return [
+            each for name in model_names for each in _outlined(request, name, file_types, progress)
+        ]
+    return [
+        (f"{LIKE}{name}:{each}", outline_like(name, shape, each)[0], None)
+        for name, shape in listed_shapes()
+        for each in file_types or LISTED_TYPES
+    ]
 
 
 def _outlined(
@@ -153,11 +240,11 @@ def _check_answers(board: Board, progress: Progress) -> None:
 
 
 def _predicted(
-    board: Board,
+    board_name: str,
     outlined: Sequence[_Outlined],
     predict: Callable[[Model, WholeHeader | None], Prediction],
 ) -> tuple[FittedModel, ...]:
     return tuple(
-        fitted(name, board.name, model.size_bytes, model.parameters, predict(model, header))
+        fitted(name, board_name, model.size_bytes, model.parameters, predict(model, header))
         for name, model, header in outlined
     )

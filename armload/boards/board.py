@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from armload.boards.hardware import load_hardware
+from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import UsageError
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder, data_names
@@ -100,28 +102,12 @@ THIS_MACHINE = "this-machine"
 """The name of the board that is this machine, with programs built for its own CPU."""
 
 
-class CpuCluster(Value):
-    """Equal cores of a board."""
-
-    cores: int = Field(ge=1)
-    name: str
-    max_mhz: int | None = Field(default=None, gt=0)
-
-
-class DeclaredSpecs(Value):
-    """What is declared about a board; probing finds out the rest.
-
-    Attributes:
-        memory: installed memory.
-        storage_read_bytes_per_s: sequential read rate of the storage.
-        memory_bytes_per_s: read bandwidth of the memory.
-        clusters: its CPU cores.
-    """
-
-    memory: ByteCount | None = Field(default=None, gt=0)
-    storage_read_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
-    memory_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
-    clusters: tuple[CpuCluster, ...] = ()
+USUAL_FOLDERS = {
+    "ssh": PurePosixPath("/var/tmp/armload"),  # noqa: S108 - on the board, and its owner chose it
+    "hdc": PurePosixPath("/data/local/tmp/armload"),
+    "virtual": PurePosixPath("/data/local/tmp/armload"),
+}
+"""Survive a reboot, and can be written by everybody."""
 
 
 class BuildHost(Value):
@@ -146,27 +132,44 @@ class Board(Value):
     Attributes:
         name: the file's name.
         description: one line for people.
-        target: name of the target whose binaries it runs.
+        hardware: what it is, in the catalogue; empty where that is not said.
+        target: name of the target whose binaries it runs; the hardware's when left out.
         reach: how to get there.
         workdir: the folder that armload may use there; made when missing. A board of kind
             ``local`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
-        facts: what is known beforehand. Memory and storage rate of a virtual board are what
-            its machine is made with, whatever a file that it extends declares.
+        facts: what is known beforehand: the hardware's, unless its file gives others. Memory and
+            storage rate of a virtual board are what its machine is made with, whatever a file that
+            it extends declares.
     """
 
     name: str
     description: str = ""
-    target: str
+    hardware: str = ""
+    target: str = Field(default="", validate_default=True)
     reach: Reach
-    workdir: PurePosixPath
+    workdir: PurePosixPath = Field(default=PurePosixPath(), validate_default=True)
     build_host: BuildHost = BuildHost()
     facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 
+    @field_validator("hardware")
+    @classmethod
+    def _is_in_the_catalogue(cls, hardware: str) -> str:
+        try:
+            return load_hardware(hardware).name if hardware else ""
+        except UsageError as error:
+            raise ValueError(f"{error.message} {error.remedy}".strip()) from error
+
     @field_validator("target")
     @classmethod
-    def _is_described(cls, target: str) -> str:
+    def _is_described(cls, target: str, info: ValidationInfo) -> str:
+        if not target and info.data.get("hardware"):
+            return load_hardware(info.data["hardware"]).hardware.target
         names = data_names("toolchains")
+        if not target:
+            raise ValueError(
+                f"give a target ({', '.join(names)}), or 'hardware' from the catalogue"
+            )
         if target not in names:
             raise ValueError(f"there is no target named {target!r}; available: {', '.join(names)}")
         return target
@@ -175,6 +178,8 @@ class Board(Value):
     @classmethod
     def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
         reach = info.data.get("reach")
+        if workdir == PurePosixPath():
+            return USUAL_FOLDERS.get(getattr(reach, "kind", ""), PurePosixPath("board"))
         if not workdir.is_absolute() and not isinstance(reach, LocalReach):
             raise ValueError(f"'{workdir}' must be an absolute path on the board")
         return workdir
@@ -183,6 +188,9 @@ class Board(Value):
     @classmethod
     def _follow_the_machine(cls, facts: DeclaredSpecs, info: ValidationInfo) -> DeclaredSpecs:
         reach = info.data.get("reach")
+        if hardware := info.data.get("hardware"):
+            declared = {name: getattr(facts, name) for name in facts.model_fields_set}
+            facts = load_hardware(hardware).specs.model_copy(update=declared)
         if not isinstance(reach, VirtualReach):
             return facts
         rate = reach.disk_read_bytes_per_s or facts.storage_read_bytes_per_s

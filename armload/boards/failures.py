@@ -50,6 +50,10 @@ class LoginRefusedError(LastingConnectError):
         self.password_would_do = password_would_do
 
 
+class UnknownKeyError(LastingConnectError):
+    """A server shows a host key that nobody has compared yet."""
+
+
 class SlowCommandError(LastingConnectError):
     """A board that answers has not done a command in time: a second one would run beside it."""
 
@@ -278,7 +282,7 @@ def refuse_unknown(
         def missing_host_key(
             self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
         ) -> None:
-            raise LastingConnectError(
+            raise UnknownKeyError(
                 f"{board_name}: the host key of {hostname} is not known yet: {key.fingerprint}"
                 f" ({key.get_name()}).",
                 "Compare it with what ssh-keygen -lf prints there for the host's key, then pin it: "

@@ -10,6 +10,7 @@ from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
 from armload.boards.rates import Rates, read_rates
+from armload.boards.specs import CpuCluster
 from armload.build.helper import CPU_FEATURES, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
@@ -184,6 +185,7 @@ class Probe(Value):
             programs meet an emulated CPU that could not be asked.
         cores: that are online.
         clusters: the cores by kind.
+        device_model: what it calls itself; empty where it does not.
         max_khz: highest frequency of each core; empty where there is no cpufreq.
         tools: which of the useful tools are there, such as ``dd`` or ``toybox sha256sum``.
         ways: how each thing is done there, and why so; only when it was asked for.
@@ -198,6 +200,7 @@ class Probe(Value):
     cpu_features: tuple[str, ...]
     cores: int
     clusters: tuple[FoundCluster, ...]
+    device_model: str = ""
     max_khz: tuple[int, ...] = ()
     tools: tuple[str, ...] = ()
     workdir_writable: bool
@@ -206,6 +209,14 @@ class Probe(Value):
     conditions: Conditions
     rates: Rates = Rates()
     ways: tuple[TransportChoice, ...] = ()
+
+
+def clusters_of(found: Probe) -> tuple[CpuCluster, ...]:
+    """Return the cores that a board shows; with their clock where all are of one kind."""
+    clock = max(found.max_khz) // 1000 if found.max_khz and len(found.clusters) == 1 else None
+    return tuple(
+        CpuCluster(cores=each.cores, name=each.name, max_mhz=clock) for each in found.clusters
+    )
 
 
 def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
@@ -299,6 +310,7 @@ def _probe(parts: Mapping[str, list[str]]) -> Probe:
         cpu_features=common_features(cores),
         cores=len(cores),
         clusters=_clusters(cores),
+        device_model=" ".join(parts.get("model", ())).replace("\0", "").strip(),
         max_khz=tuple(highest[number] for number in sorted(highest)),
         tools=tuple(parts["tools"]),
         workdir_writable="writable" in parts["workdir"],

@@ -18,7 +18,13 @@ import platformdirs
 from armload.core.errors import UsageError
 from armload.core.validation_messages import did_you_mean, nearest_first
 
-_ONE_OF = {"boards": "board", "toolchains": "target", "shapes": "shape", "tasks": "task"}
+_ONE_OF = {
+    "boards": "board",
+    "toolchains": "target",
+    "shapes": "shape",
+    "tasks": "task",
+    "hardware": "hardware",
+}
 
 
 _OWN_KEYS = {

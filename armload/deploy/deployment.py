@@ -16,6 +16,7 @@ from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value
+from armload.core.workspace import data_names
 from armload.deploy.claims import need_board
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
@@ -226,6 +227,16 @@ def lacking_features(binary: Binary, found: Probe) -> tuple[str, ...]:
     """Return the CPU features that a program uses unasked and a board does not have."""
     used = (use.feature for use in binary.features if not use.guarded)
     return tuple(name for name in used if name not in found.cpu_features)
+
+
+def targets_that_suit(board: Board, found: Probe) -> list[str]:
+    """Return the targets whose programs would run on a board, those with most features first."""
+    suiting = [
+        load_target(name)
+        for name in data_names("toolchains")
+        if not misfit_of_target(board.model_copy(update={"target": name}), found)
+    ]
+    return [each.name for each in sorted(suiting, key=lambda each: -len(each.features))]
 
 
 def misfit_of_target(board: Board, found: Probe) -> str:

@@ -137,7 +137,8 @@ class Prediction(Value):
         storage_bytes_per_token: that each token reads from storage.
         bottleneck: of a token.
         compute: how the time of computing is known: from operations that were timed on the board,
-            from a roofline of its facts, or not.
+            from a roofline of its facts (bounds of times are then those of an 80 % interval), or
+            not.
         largest_context: of each sequence, that would fit where the KV cache does not; 0 where
             none does.
         notes: what a reader should know of these figures.

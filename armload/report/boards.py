@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.text import Text
 
 from armload.boards.board import Board, HdcReach, LocalReach, SshReach
 from armload.boards.conditions import Conditions, within_group
+from armload.boards.contradictions import Contradiction, contradictions
+from armload.boards.hardware import Hardware, size_name
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
 from armload.core.values import Value, format_bytes
@@ -27,11 +30,29 @@ class ProbedBoard(Probe):
         target_misfit: why its target does not suit it; empty where it does.
         rates_missing: why there is no rate of memory or storage.
         in_use_by: who uses it.
+        contradictions: what its file declares and it shows otherwise.
     """
 
     target_misfit: str
     rates_missing: Missing
     in_use_by: tuple[Claim, ...]
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+class AddedBoard(Value):
+    """A board that has a file now.
+
+    Attributes:
+        board: what the file says.
+        path: of the file.
+        device_model: what it calls itself; empty where it does not.
+        contradictions: what its hardware declares and it shows otherwise.
+    """
+
+    board: Board
+    path: Path
+    device_model: str
+    contradictions: tuple[Contradiction, ...]
 
 
 class StoppedBoard(Value):
@@ -53,6 +74,40 @@ def boards_table(boards: Sequence[Board]) -> Table:
             Text(board.name, style="bold"), board.target, _reached_by(board), board.description
         )
     return table
+
+
+def hardware_table(entries: Sequence[Hardware]) -> Table:
+    """Lay out the catalogue."""
+    table = Table(
+        Column(heading="hardware", below=""),
+        Column(heading="chip"),
+        Column(heading="cores", is_prose=True, below=""),
+        Column(heading="memory"),
+        Column(heading="one core\ncopies", is_number=True),
+        Column(heading="all cores\nread", is_number=True),
+        Column(heading="target"),
+    )
+    for each in entries:
+        cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in each.clusters)
+        table.add(
+            Text(each.name, style="bold"),
+            each.soc,
+            cores,
+            ", ".join(map(size_name, each.memory_sizes)) or words.UNKNOWN,
+            _rate_or_unknown(each.memory_copy_bytes_per_s),
+            _rate_or_unknown(each.memory_bytes_per_s),
+            each.target,
+        )
+    return table
+
+
+def _rate_or_unknown(rate: int | None) -> str:
+    return f"{format_bytes(rate)}/s" if rate else words.UNKNOWN
+
+
+def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
+    """Say what is declared and what was found instead, a line each."""
+    return [f"{each.fact}: declared {each.declared}, found {each.found}" for each in found]
 
 
 def _reached_by(board: Board) -> str:
@@ -83,7 +138,10 @@ def contents_table(entries: Sequence[BoardItem]) -> Table:
 
 def probe_table(board: Board, found: Probe, missing: Missing, *, in_use: str) -> Details:
     """Lay out what a board answered, why it has no rates, and who uses it."""
-    return Details([*_probe_rows(board, found, missing), ("in use by", in_use or "nobody")])
+    rows = _probe_rows(board, found, missing)
+    if lines := contradiction_lines(contradictions(board, found)):
+        rows.append(("contradictions", "; ".join(lines)))
+    return Details([*rows, ("in use by", in_use or "nobody")])
 
 
 def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str, str]]:
@@ -106,6 +164,8 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     )
     rows = [
         ("board", f"{board.name} (target {board.target})"),
+        ("device", found.device_model or words.UNKNOWN),
+        ("hardware", board.hardware or "not declared"),
         ("machine", f"{found.machine}, Linux {now.kernel}, up {words.duration(now.uptime_s)}"),
         ("cores", cores),
         ("CPU features", " ".join(found.cpu_features)),
@@ -140,6 +200,9 @@ def _memory_rate(board: Board, rates: Rates, why_not: str) -> str:
             f"{words.counted(rates.memory_threads, 'thread')}"
             f"{'' if rates.memory_is_settled else _BESIDE_OTHERS}"
         )
+    copied = board.facts.memory_copy_bytes_per_s
+    if copied and not board.facts.memory_bytes_per_s:
+        return f"{format_bytes(copied)}/s copied by one core, declared"
     return _declared(board.facts.memory_bytes_per_s, why_not)
 
 

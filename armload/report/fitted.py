@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.wording.predictions import memory_source, per_token
-from armload.bench.fitting import Fit
+from armload.bench.fitting import Fit, HardwareFit
 from armload.core.values import format_bytes
 from armload.engines.prediction import Prediction
 from armload.report.formatting import UNKNOWN
@@ -59,6 +59,39 @@ def listing_view(fit: Fit) -> Group:
     for note in notes:
         lines += [Text(""), Prose(note)]
     return Group(*lines, Text(""), Prose(fit.recommendation, "bold"))
+
+
+def hardware_view(found: HardwareFit) -> Group:
+    """Lay out boards in one table, the fastest first; one board as if it were at hand."""
+    if len(found.boards) == 1:
+        (fit,) = found.boards
+        return fit_view(fit)
+    table = Table(
+        Column(heading="hardware", below=""),
+        Column(heading="model", below=""),
+        Column(heading="verdict"),
+        Column(heading="per token", is_number=True),
+        Column(heading="tokens/s", is_number=True),
+        Column(heading="first\ntoken", is_number=True),
+        Column(heading="limited\nby"),
+    )
+    rows = [(fit.board, each) for fit in found.boards for each in fit.models]
+    for name, each in rows:
+        expected, time = each.prediction, each.prediction.token_s
+        table.add(
+            Text(name, style="bold"),
+            each.model,
+            Text(expected.verdict, style=_STYLES[expected.verdict]),
+            per_token(time) if time else UNKNOWN,
+            f"{1 / time.value:.3g}" if time else UNKNOWN,
+            per_token(expected.ttft_s) if expected.ttft_s else UNKNOWN,
+            expected.bottleneck if time else UNKNOWN,
+        )
+    lines: list[RenderableType] = [table]
+    notes = dict.fromkeys(note.sentence for _, each in rows for note in each.prediction.notes)
+    for note in notes:
+        lines += [Text(""), Prose(note)]
+    return Group(*lines, Text(""), Prose(found.recommendation, "bold"))
 
 
 def _times(fit: Fit) -> Table:

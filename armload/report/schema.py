@@ -13,9 +13,10 @@ from pydantic import BaseModel
 from armload.analysis.compare import Comparison
 from armload.analysis.load.comparison import LoadComparison
 from armload.analysis.run import FORMAT, Run
-from armload.bench.fitting import Fit
+from armload.bench.fitting import Fit, HardwareFit
 from armload.bench.options import Options
 from armload.boards.board import Board, SshAddress
+from armload.boards.hardware import Hardware
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
 from armload.build.shelf import ShelvedBuild
@@ -27,7 +28,7 @@ from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
-from armload.report.boards import ProbedBoard, StoppedBoard
+from armload.report.boards import AddedBoard, ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
 from armload.report.failure import DeployedBoard, FailedDocument, FetchedRuns
@@ -123,6 +124,12 @@ DOCUMENTS = (
     ),
     Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),
     Schema(
+        name="hardware-fit",
+        value=HardwareFit,
+        title="what is expected of models on hardware of the catalogue",
+        verbs=("fit",),
+    ),
+    Schema(
         name="evaluation", value=EvaluationDocument, title="graded answers", verbs=("eval", "show")
     ),
     Schema(
@@ -168,6 +175,13 @@ DOCUMENTS = (
         name="converted", value=Converted, title="a converted checkpoint", verbs=("model.convert",)
     ),
     Schema(name="boards", value=ValueList[Board], title="boards", verbs=("board.list",)),
+    Schema(
+        name="hardware",
+        value=ValueList[Hardware],
+        title="the catalogue of hardware",
+        verbs=("board.hardware",),
+    ),
+    Schema(name="added-board", value=AddedBoard, title="an added board", verbs=("board.add",)),
     Schema(name="probe", value=ProbedBoard, title="a probed board", verbs=("board.probe",)),
     Schema(name="pinned-key", value=PinnedKey, title="a pinned host key", verbs=("board.trust",)),
     Schema(name="address", value=SshAddress, title="an SSH address", verbs=("board.up",)),

@@ -22,9 +22,10 @@ from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
 from armload.analysis.verdict import judge
 from armload.analysis.wording import findings, limits
-from armload.boards.board import Board, DeclaredSpecs, RealReach
+from armload.boards.board import Board, RealReach
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
+from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import DataError
 from armload.core.files import file_name_of
 from armload.core.ids import new_id

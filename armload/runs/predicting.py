@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from armload.analysis.compute import Compute, from_facts
+from armload.analysis.compute import Compute
 from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
+from armload.analysis.roofline import from_facts
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
-from armload.boards.board import Board
+from armload.boards.board import Board, LocalReach, VirtualReach
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.failures import SlowCommandError
-from armload.boards.probe import Probe
+from armload.boards.probe import Probe, clusters_of
 from armload.boards.rates import Rates
+from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need
@@ -67,7 +69,7 @@ def predict_there(
                 raise
             why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
             notes = (note("operations failed", subject=board.name, reason=why),)
-            compute = _roofline(board, model, gives)
+            compute = _roofline(_facts(board, found), model, gives, plan)
     found_out = expected(plan, model, gives, compute, need=need)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
@@ -80,16 +82,15 @@ def predict_without_runs(where: Session, model: Model, plan: Plan) -> Prediction
     """
     board, found = where.connection.board, where.found
     gives = given_by(board, found.conditions, found.rates)
-    return expected(plan, model, gives, _roofline(board, model, gives))
+    return expected(plan, model, gives, _roofline(_facts(board, found), model, gives, plan))
 
 
-def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
-    """Predict a run on a board that does not answer.
+def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
+    """Predict a run on a board that does not answer, or that nobody has.
 
     Raises:
         UsageError: the plan does not suit the model.
     """
-    facts = board.facts
     memory = facts.memory and BoardMemory(
         total_bytes=facts.memory, available_bytes=round(ASSUMED_AVAILABLE * facts.memory)
     )
@@ -98,7 +99,7 @@ def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
         storage=_rate(None, facts.storage_read_bytes_per_s),
         memory_rate=_rate(None, facts.memory_bytes_per_s),
     )
-    found = expected(plan, model, gives, _roofline(board, model, gives))
+    found = expected(plan, model, gives, _roofline(facts, model, gives, plan))
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         if memory
@@ -135,7 +136,7 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
             gives, compute = known_there(where, found, model, plan)
         else:
             gives = given_by(board, found.conditions, found.rates)
-            compute = _roofline(board, model, gives)
+            compute = _roofline(_facts(board, found), model, gives, plan)
         prediction = expected(plan, model, gives, compute, need=need)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
@@ -158,7 +159,7 @@ def known_there(
     known = known_compute(where, model, plan)
     compute, rates = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, rates)
-    return gives, compute or _roofline(board, model, gives)
+    return gives, compute or _roofline(_facts(board, found), model, gives, plan)
 
 
 def expected(
@@ -209,13 +210,21 @@ def _rate(measured: int | None, declared: int | None) -> Rate | None:
     return Rate(bytes_per_s=declared, kind="declared") if declared else None
 
 
-def _roofline(board: Board, model: Model, gives: BoardGives) -> Compute | None:
-    memory = gives.memory_rate
-    return from_facts(
-        model,
-        clusters=board.facts.clusters,
-        memory_bytes_per_s=memory.bytes_per_s if memory else None,
-    )
+def _facts(board: Board, found: Probe) -> DeclaredSpecs:
+    """Return a board's facts; its cores as it shows them where they are not declared."""
+    reach, facts = board.reach, board.facts
+    if isinstance(reach, VirtualReach):  # emulated cores are as fast as this machine lets them be
+        return facts.model_copy(update={"clusters": ()})
+    is_emulated = isinstance(reach, LocalReach) and bool(reach.launcher)
+    if facts.clusters or found.machine != "aarch64" or is_emulated:
+        return facts
+    return facts.model_copy(update={"clusters": clusters_of(found)})
+
+
+def _roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
+    if gives.memory_rate is not None:
+        facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
+    return from_facts(model, facts, threads=plan.threads)
 
 
 def _prompt_tokens(plan: Plan) -> int:

@@ -6,8 +6,9 @@ from typing import Literal
 
 import pytest
 
-from armload.analysis.compute import Compute, from_facts
+from armload.analysis.compute import Compute
 from armload.analysis.prediction import BoardGives, Rate, predict
+from armload.analysis.roofline import from_facts
 from armload.analysis.wording.predictions import (
     fitted,
     recommendation,
@@ -86,11 +87,7 @@ def dayu200(sizes: tuple[int, int]) -> Compute:
     weights = model().model_copy(
         update={"size_bytes": sizes[0], "bytes_per_token": sizes[1], "parameters": 8_030_261_312}
     )
-    found = from_facts(
-        weights,
-        clusters=board.facts.clusters,
-        memory_bytes_per_s=board.facts.memory_bytes_per_s,
-    )
+    found = from_facts(weights, board.facts)
     assert found is not None
     return found
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.fitting import fit
+from armload.bench.fitting import HardwareFit, fit, fit_hardware
+from armload.boards.hardware import all_hardware
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
@@ -92,3 +93,73 @@ def test_a_listed_model_is_that_of_its_file(reference: str) -> None:
     made, _ = read_outline(header_of(reference, Silent()))
     for fact in ("bytes_per_token", "context_memory", "parameters", "vocabulary", "layers"):
         assert getattr(listed, fact) == getattr(made, fact), fact
+
+
+MODEL = "like:llama-3.1-8b:Q4_K_M"
+
+
+def compared(*names: str, models: tuple[str, ...] = (MODEL,)) -> HardwareFit:
+    return fit_hardware(Request(board="away"), names, models, Plan(prompt_tokens=128), Silent())
+
+
+def test_hardware_is_compared_the_fastest_first_without_any_board() -> None:
+    found = compared("raspberry-pi-5-8gb", "rock-5b-8gb", "raspberry-pi-5-4gb")
+    assert [each.board for each in found.boards] == [
+        "rock-5b-8gb",
+        "raspberry-pi-5-8gb",
+        "raspberry-pi-5-4gb",
+    ]
+    assert [each.models[0].prediction.verdict for each in found.boards] == [
+        "fits",
+        "fits",
+        "streams",
+    ]
+    assert f"Fastest for {MODEL}: rock-5b-8gb" in found.recommendation
+
+
+def test_the_board_with_the_least_memory_that_holds_the_model_is_named() -> None:
+    found = compared("orange-pi-5-16gb", "raspberry-pi-5-8gb", "raspberry-pi-5-4gb")
+    assert "Fastest for like:llama-3.1-8b:Q4_K_M: orange-pi-5-16gb" in found.recommendation
+    assert "Least memory that holds it: raspberry-pi-5-8gb" in found.recommendation
+
+
+def test_all_hardware_is_compared_and_unknown_speeds_come_last() -> None:
+    found = compared("all")
+    times = [each.models[0].prediction.token_s for each in found.boards]
+    assert len(times) == len(list(all_hardware())) >= 60
+    known = [time.value for time in times if time]
+    assert known == sorted(known)
+    assert all(time is None for time in times[len(known) :])
+
+
+def test_one_hardware_without_a_model_lists_current_models() -> None:
+    found = compared("raspberry-pi-5-8gb", models=())
+    (fitted,) = found.boards
+    assert len(fitted.models) >= 36
+    assert found.recommendation == fitted.recommendation
+
+
+def test_several_without_a_model_are_refused() -> None:
+    with pytest.raises(UsageError, match="models that you name"):
+        compared("raspberry-pi-5-8gb", "rock-5b-8gb", models=())
+
+
+def test_a_model_that_no_board_holds_is_said() -> None:
+    found = compared("raspberry-pi-5-4gb", "raspberry-pi-4-4gb")
+    assert found.recommendation == (f"{MODEL} does not stay in the memory of any of these boards.")
+
+
+def test_threads_count_for_hardware() -> None:
+    names = ("raspberry-pi-5-8gb",)
+    one = fit_hardware(Request(board="away"), names, (MODEL,), Plan(threads=1), Silent())
+    usual = fit_hardware(Request(board="away"), names, (MODEL,), Plan(), Silent())
+    times = [each.boards[0].models[0].prediction.token_s for each in (one, usual)]
+    assert times[0] is not None
+    assert times[1] is not None
+    assert times[0].value > 1.5 * times[1].value
+
+
+def test_a_forecast_from_facts_says_the_level_of_its_interval() -> None:
+    (fitted,) = compared("raspberry-pi-5-8gb").boards
+    notes = [note.sentence for note in fitted.models[0].prediction.notes]
+    assert any("80% interval" in note for note in notes)

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from armload.analysis.repeats import NothingTimed, Precision
 from armload.analysis.run import Run
-from armload.boards.board import SshAddress
+from armload.boards.board import SshAddress, load_board
+from armload.boards.contradictions import Contradiction
 from armload.boards.probe import parse_probe
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
@@ -33,7 +34,7 @@ from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
-from armload.report.boards import ProbedBoard
+from armload.report.boards import AddedBoard, ProbedBoard
 from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
 from armload.report.repeats import RepeatedRun, together_json
 from armload.report.sweep import cell_results, swept_cells
@@ -69,6 +70,8 @@ for line in lines:
 """
 
 PRINTED = {
+    "board.hardware": "board.hardware",
+    "fit --hardware raspberry-pi-5-8gb,rock-5b-8gb --model m.gguf": "fit",
     "show": "show",
     "show latest": "show",
     "show latest-sweep": "show",
@@ -94,6 +97,7 @@ MISTAKEN = {
     "bench --n-predict many": 2,
     "watch": 2,
     "fit --context many": 2,
+    "fit --hardware nothing": 2,
     "eval --budget few": 2,
     "eval --task logits": 2,
     "tradeoff nothing": 2,
@@ -108,6 +112,7 @@ MISTAKEN = {
     "compare nothing nothing": 2,
     "clean --what nothing": 2,
     "board.probe --board nowhere": 2,
+    "board.add here --host a": 2,
     "board.trust": 2,
     "board.up --board here": 2,
     "board.down --board here": 2,
@@ -124,11 +129,13 @@ ON_BOARD = PurePosixPath("/data/local/tmp/armload/bin/0123456789ab/llama-complet
 FAILURE = Failure.of(BoardError("b: no space.", "Free some."))
 KEY = ServerKey(host="b", port=22, line="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
 CLAIM = Claim(token="t", owner=this_process(), run="", held_s=None, left_s=3)
+CONTRADICTION = Contradiction(fact="memory", declared="2.1 GB", found="1.0 GB")
 PROBED = ProbedBoard(
     **dict(parse_probe(output(core(0) + core(1)), "b")),
     target_misfit="",
     rates_missing=Missing(memory="not measured", storage="not measured"),
     in_use_by=(CLAIM,),
+    contradictions=(CONTRADICTION,),
 )
 ENTRY = BoardItem(
     name=PurePosixPath("runs/a"), kind="run", state="collected", size_bytes=None, used_days=None
@@ -204,6 +211,15 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
         ("build", ValueList[Binary](BINARIES)),
         ("deploy", Deployed(program=ON_BOARD, model=ON_BOARD, sent=True)),
         ("board.probe", PROBED),
+        (
+            "board.add",
+            AddedBoard(
+                board=load_board("dayu200"),
+                path=Path("boards/dayu200.yaml"),
+                device_model="",
+                contradictions=(CONTRADICTION,),
+            ),
+        ),
         ("board.trust", PinnedKey(**dict(KEY), replaced_fingerprint=None)),
         ("board.up", SshAddress(host="127.0.0.1", port=2222, user="root", key=Path("key"))),
         ("pull", FetchedRuns(runs=("a",), failed=(UnfetchedRun(run="b", error=FAILURE),))),

@@ -10,9 +10,10 @@ from rich.console import Console, RenderableType
 from armload.analysis.conditions_log import BackgroundProcess, Swapped
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
-from armload.boards.board import DeclaredSpecs, load_board
+from armload.boards.board import load_board
 from armload.boards.conditions import ClusterState, Sensor
 from armload.boards.probe import parse_probe
+from armload.boards.specs import DeclaredSpecs
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
 from armload.report import formatting as words

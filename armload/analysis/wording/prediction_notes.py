@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armload.analysis.roofline import INTERVAL_LEVEL
 from armload.engines.prediction import PredictionNote, PredictionNoteKind
 
 
@@ -22,7 +23,8 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "estimated from facts":
             return (
                 "The model's operations were not timed on the board: the compute time is estimated "
-                "from the board's facts, within a factor of two."
+                f"from its cores and memory. The range is an {INTERVAL_LEVEL:.0%} interval, from the "
+                "errors of the same estimate for published speeds."
             )
         case "storage rate unknown":
             return (
@@ -34,6 +36,9 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "memory assumed":
             return f"{reason} of the installed memory is assumed to be available."
         case "memory unknown":
-            return "The board's memory is unknown: set facts.memory in its file."
+            return (
+                "The board's memory is unknown: set facts.memory in its file, or add the size to "
+                "the hardware's name (NAME-16gb)."
+            )
         case "not estimated":
             return f"{subject} is not estimated: {reason}."

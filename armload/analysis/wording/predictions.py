@@ -114,6 +114,28 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
     )
 
 
+def shortlist(model: str, boards: Sequence[tuple[str, FittedModel]]) -> str:
+    """Say which hardware to take for a model.
+
+    Args:
+        boards: names of hardware, and what is expected of the model there.
+    """
+    resident = [each for each in boards if each[1].prediction.verdict == "fits"]
+    if not resident:
+        return f"{model} does not stay in the memory of any of these boards."
+    name, best = min(resident, key=lambda each: _token_s(each[1]))
+    fastest = f"Fastest for {model}: {name}{_speed(best)}."
+
+    def memory_then_time(each: tuple[str, FittedModel]) -> tuple[int, float]:
+        parts = each[1].prediction.memory
+        return (parts.available_bytes if parts else 0, _token_s(each[1]))
+
+    smallest, found = min(resident, key=memory_then_time)
+    if smallest == name:
+        return fastest
+    return f"{fastest} Least memory that holds it: {smallest}{_speed(found)}."
+
+
 def per_token(time: Expected) -> str:
     """Write a time with its interval: its value, then its bounds in brackets."""
     unit, scale = ("s", 1.0) if time.value >= 1 else ("ms", 1000.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from invoke.collection import Collection
@@ -13,6 +14,8 @@ from armload.cli.verb import verb
 from armload.core.options import MOST, Option, Seconds
 
 if TYPE_CHECKING:
+    from armload.boards.board import Board
+    from armload.boards.ssh_connection import ServerKey
     from armload.deploy.clean import BoardItem
 
 
@@ -56,12 +59,12 @@ def probe(options: BoardOptions) -> None:
     """
     from armload.boards.board import load_board
     from armload.boards.connect import connect
+    from armload.boards.contradictions import contradictions
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.core.workspace import data_names
     from armload.deploy.claims import claims
-    from armload.deploy.deployment import misfit_of_target
+    from armload.deploy.deployment import misfit_of_target, targets_that_suit
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_table
 
@@ -91,6 +94,7 @@ def probe(options: BoardOptions) -> None:
                 target_misfit=misfit,
                 rates_missing=missing,
                 in_use_by=tuple(users),
+                contradictions=contradictions(chosen, found),
             )
         )
     else:
@@ -101,11 +105,7 @@ def probe(options: BoardOptions) -> None:
                 f"{found.workdir_obstacle.words}. {found.workdir_obstacle.remedy(chosen.name)}"
             )
         if misfit:
-            fitting = [
-                name
-                for name in data_names("toolchains")
-                if not misfit_of_target(chosen.model_copy(update={"target": name}), found)
-            ]
+            fitting = targets_that_suit(chosen, found)
             terminal.say(
                 f"{options.board}: {misfit} Targets that suit it: {', '.join(fitting) or 'none'}; "
                 f"set one as 'target' in boards/{options.board}.yaml."
@@ -125,16 +125,31 @@ def trust(options: TrustOptions) -> None:
     Example: armload board.trust --board dayu200
     """
     from armload.boards.board import load_board
-    from armload.boards.trust import PinnedKey, fetch_host_key, pin, pinned_key
+    from armload.boards.trust import PinnedKey
     from armload.cli import terminal
     from armload.cli.streams import show_document
+
+    path, key, replaced = _pinned(load_board(options.board), yes=options.yes)
+    if options.as_json:
+        show_document(PinnedKey(**dict(key), replaced_fingerprint=replaced))
+    terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
+
+
+def _pinned(board: Board, *, yes: bool) -> tuple[Path, ServerKey, str | None]:
+    """Show a board's key, and pin it once a person agrees; return its file and what it replaces.
+
+    Raises:
+        UsageError: a person does not agree, or cannot be asked.
+        ConnectError: the board does not answer.
+    """
+    from armload.boards.trust import fetch_host_key, pin, pinned_key
+    from armload.cli import terminal
     from armload.core.errors import UsageError
 
-    chosen = load_board(options.board)
-    key = fetch_host_key(chosen)
+    key = fetch_host_key(board)
     former = pinned_key(key)
-    is_agreed = options.yes
-    terminal.say(f"{options.board} shows {key.kind} {key.fingerprint}")
+    is_agreed = yes
+    terminal.say(f"{board.name} shows {key.kind} {key.fingerprint}")
     if former is not None and former.line == key.line:
         terminal.say("This key is already pinned.")
         is_agreed = True
@@ -155,9 +170,114 @@ def trust(options: TrustOptions) -> None:
         raise UsageError("Nothing was pinned.")
     path = pin(key)
     replaced = former.fingerprint if former is not None and former.line != key.line else None
+    return path, key, replaced
+
+
+class AddOptions(OutputOptions):
+    """A board that is added, and how it is reached."""
+
+    name: Annotated[str, Option("what to call the board", is_argument=True, heading="Board")]
+    host: Annotated[
+        str,
+        Option("name, address, or alias from ~/.ssh/config, of its SSH server", heading="Board"),
+    ]
+    port: Annotated[
+        Annotated[int, Field(ge=1, le=65535)] | None,
+        Option("of the SSH server", "PORT", "22, or as ~/.ssh/config says", heading="Board"),
+    ] = None
+    user: Annotated[
+        str | None,
+        Option("who logs in", "USER", "as ~/.ssh/config says, or your name", heading="Board"),
+    ] = None
+    key: Annotated[
+        Path | None, Option("a private key file", "FILE", "as ssh does", heading="Board")
+    ] = None
+    hardware: Annotated[
+        str,
+        Option(
+            "what it is, in the catalogue, such as raspberry-pi-5-8gb",
+            "NAME",
+            "as the board calls itself",
+            heading="Board",
+        ),
+    ] = ""
+    yes: Annotated[bool, Option("pin an unknown host key without asking", heading="Board")] = False
+
+
+@verb(AddOptions)
+def add(options: AddOptions) -> None:
+    """Probe a board and write its file to boards/.
+
+    The file names the hardware if the catalogue has it, else what the board shows of itself.
+    Example: armload board.add kitchen --host 192.168.1.50 --user pi
+    """
+    from contextlib import closing
+
+    from armload.boards.adding import check_new, hardware_of, probe_new, unprobed, write_board
+    from armload.boards.board import SshReach
+    from armload.boards.connect import connect
+    from armload.boards.contradictions import contradictions
+    from armload.boards.failures import UnknownKeyError
+    from armload.boards.hardware import load_hardware
+    from armload.cli import terminal
+    from armload.cli.streams import show_document
+    from armload.deploy.deployment import misfit_of_target, targets_that_suit
+    from armload.report.boards import AddedBoard, contradiction_lines
+
+    path = check_new(options.name)
+    if options.hardware:
+        load_hardware(options.hardware)  # a wrong name is reported before the board is asked
+    reach = SshReach(host=options.host, port=options.port, user=options.user, key=options.key)
+    board, progress = unprobed(options.name, reach), terminal.progress()
+    try:
+        with closing(connect(board, progress)) as host:
+            board, found = probe_new(host, board, progress)
+    except UnknownKeyError:
+        _pinned(board, yes=options.yes)
+        with closing(connect(board, progress)) as host:
+            board, found = probe_new(host, board, progress)
+    hardware = hardware_of(found, options.hardware)
+    target = hardware.hardware.target if hardware else board.target
+    if hardware is None or misfit_of_target(board.model_copy(update={"target": target}), found):
+        target = next(iter(targets_that_suit(board, found)), target)
+    added = write_board(path, board, found, hardware, target)
+    others = contradictions(added, found)
     if options.as_json:
-        show_document(PinnedKey(**dict(key), replaced_fingerprint=replaced))
-    terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
+        show_document(
+            AddedBoard(
+                board=added, path=path, device_model=found.device_model, contradictions=others
+            )
+        )
+        return
+    what = found.device_model or "a device without a name"
+    known = f"{added.hardware} of the catalogue" if hardware else "not in the catalogue"
+    terminal.show(f"{options.name} is {what}: {known}, target {added.target}. Written: {path}")
+    for line in contradiction_lines(others):
+        terminal.say(line)
+
+
+class HardwareOptions(OutputOptions):
+    """The catalogue of hardware."""
+
+
+@verb(HardwareOptions)
+def hardware(options: HardwareOptions) -> None:
+    """List the catalogue of hardware, which fit --hardware and boards' files name.
+
+    --json also gives the source of each figure.
+    Example: armload board.hardware
+    """
+    from armload.boards.hardware import Hardware, catalogue
+    from armload.cli import terminal
+    from armload.cli.streams import show_document
+    from armload.core.values import ValueList
+    from armload.report.boards import hardware_table
+
+    entries = catalogue()
+    if options.as_json:
+        show_document(ValueList[Hardware](entries))
+    else:
+        terminal.show(hardware_table(entries))
 
 
 @verb(BoardOptions)
@@ -292,4 +412,4 @@ def clean(options: CleanOptions) -> None:
         terminal.show(f"There is nothing to remove on {options.board}.")
 
 
-collection = Collection("board", list_boards, probe, trust, up, down, release, clean)
+collection = Collection("board", list_boards, hardware, add, probe, trust, up, down, release, clean)

@@ -1,0 +1,111 @@
+"""A new board's file, from what the board shows of itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from armload.boards.board import USUAL_FOLDERS, Board, SshReach, load_board
+from armload.boards.hardware import ChosenHardware, load_hardware, recognised
+from armload.boards.host import Host
+from armload.boards.probe import Probe, clusters_of, probe
+from armload.core.errors import BoardError, UsageError
+from armload.core.files import write_whole
+from armload.core.progress import Progress
+from armload.core.workspace import data_names, workspace
+
+ANY_TARGET = "armv8-generic"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def check_new(name: str) -> Path:
+    """Return the file of a board that there is not yet.
+
+    Raises:
+        UsageError: there is one, or no file can be called so.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"A board cannot be called {name!r}.",
+            "Use letters, digits, dots, dashes and underscores.",
+        )
+    if name in data_names("boards"):
+        raise UsageError(
+            f"There is already a board named {name!r}.",
+            "Choose another name, or edit its file in boards/.",
+        )
+    return workspace() / "boards" / f"{name}.yaml"
+
+
+def unprobed(name: str, reach: SshReach) -> Board:
+    """Return a board of which nothing is known but how it is reached."""
+    return Board(name=name, target=ANY_TARGET, reach=reach)
+
+
+def probe_new(host: Host, board: Board, progress: Progress) -> tuple[Board, Probe]:
+    """Probe a board that has no file yet, and find a work folder there.
+
+    Raises:
+        ConnectError: it does not answer.
+        BoardError: none of the usual folders can be written and executed from.
+    """
+    home = host.run('echo "$HOME"').text.strip()
+    tried = [*dict.fromkeys(USUAL_FOLDERS.values())]
+    if home.startswith("/"):
+        tried.append(PurePosixPath(home, "armload"))
+    for folder in tried:
+        there = board.model_copy(update={"workdir": folder})
+        found = probe(host, there, progress)
+        if found.workdir_writable and found.workdir_executable:
+            return there, found
+    raise BoardError(
+        f"{board.name}: programs cannot be written and run in {', '.join(map(str, tried))}.",
+        f"Write boards/{board.name}.yaml by hand, with a workdir where they can.",
+    )
+
+
+def hardware_of(found: Probe, named: str) -> ChosenHardware | None:
+    """Return what a person named, else what a board is recognised as.
+
+    Raises:
+        UsageError: there is no such hardware.
+    """
+    if named:
+        return load_hardware(named)
+    return recognised(found.device_model, found.conditions.memory_total_bytes)
+
+
+def write_board(
+    path: Path, board: Board, found: Probe, hardware: ChosenHardware | None, target: str
+) -> Board:
+    """Write a board's file, and return what it says.
+
+    Args:
+        target: that suits the board; left out of the file where it is the hardware's.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    title = hardware.hardware.description if hardware else found.device_model or found.machine
+    content: dict[str, object] = {"description": title}
+    if hardware:
+        content["hardware"] = hardware.name
+    if hardware is None or target != hardware.hardware.target:
+        content["target"] = target
+    content["reach"] = board.reach.model_dump(mode="json", exclude_none=True)
+    if board.workdir != USUAL_FOLDERS["ssh"]:
+        content["workdir"] = str(board.workdir)
+    if hardware is None:
+        content["facts"] = _facts(found)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, text.encode())
+    return load_board(path.stem)
+
+
+def _facts(found: Probe) -> dict[str, object]:
+    clusters = [each.model_dump(exclude_none=True) for each in clusters_of(found)]
+    return {"memory": found.conditions.memory_total_bytes, "clusters": clusters}

@@ -1,0 +1,491 @@
+"""What the forecast from facts says of speeds that others have published.
+
+    python benchmarks/published.py [--rows FILE] [--fit | --json]
+
+Prints each row with its forecast and error. Rows of llama.cpp are forecast with constants that were
+fitted without their source: all rows of one source are left out, the constants are fitted to the
+rest, and the rows that were left out are forecast. Rows of ``--rows`` that are not in
+``published.csv`` take no part in any fit. ``--fit`` prints the constants that all rows give, which
+``armload/analysis/roofline.py`` holds as ``FITTED``; ``--json`` prints the summary.
+
+The columns are those of ``published.csv``: what a source says, as it says it. Skipped are rows of
+clusters, of mixtures of experts, of models that did not fit into memory, of accelerators, and those
+without the size of the model's file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from armload.analysis.roofline import CORES, FITTED, KERNELS, Fitted, Times, Work, forecast
+from armload.boards.hardware import Hardware, load_hardware
+from armload.boards.specs import CpuCluster, DeclaredSpecs
+from armload.core.workspace import data_names
+from armload.core.yamlfile import load_named
+from armload.engines.prediction import Expected
+
+ROWS = Path(__file__).with_name("published.csv")
+
+FORKS = re.compile(r"ik_llama|T-MAC|bitnet\.cpp", re.IGNORECASE)
+"""Their kernels are others."""
+
+OWN_ENGINES = re.compile(r"^(?!.*PowerInfer).*(llama\.cpp|ollama|llama-bench)", re.IGNORECASE)
+
+SKIPPED = {
+    "board": re.compile(r"([2-9]|1\d) ?x ", re.IGNORECASE),
+    "model": re.compile(r"\bA\d+B\b|mixtral|moe|sparse|gpt-oss|deepseek-v", re.IGNORECASE),
+    "engine": re.compile(r"CUDA|NPU|Vulkan|OpenCL|rkllm|\bGPU\b", re.IGNORECASE),
+    "notes": re.compile(r"MoE|storage-bound|CUDA|\bNPU\b|Vulkan"),
+}
+
+USES = {"fit": "llama.cpp", "fork": "Forks of llama.cpp", "other engine": "Other engines"}
+"""Only llama.cpp's own rows take part in the fit."""
+
+QWEN_2_5_3B_OUTPUT_B = 0.311
+"""Weights of the one model whose files' sizes a source gives with a second output matrix."""
+
+REPACKED_SINCE = (
+    ("2024-11", ("Q4_0", "IQ4_NL")),
+    ("2025-11", ("Q4_K",)),
+    ("2026-02", ("Q5_K", "Q6_K", "Q8_0", "MXFP4")),
+)
+"""Since when, roughly, llama.cpp repacks which types on ARM."""
+
+USUAL_DATE = "2025-06"
+
+CHIPS = (
+    ("BCM2712", "raspberry-pi-5-8gb"),
+    ("BCM2711", "raspberry-pi-4-8gb"),
+    ("BCM2837", "raspberry-pi-3b-plus"),
+    ("RP3A0", "raspberry-pi-zero-2-w"),
+    ("RK3588", "orange-pi-5-16gb"),
+    ("RK3576", "rock-4d"),
+    ("RK3568", "rock-3a"),
+    ("RK3566", "quartz64-a"),
+    ("RK3399", "rockpro64"),
+    ("CIX", "orion-o6"),
+    ("QCS6490", "rubik-pi-3"),
+    ("H618", "orange-pi-zero-2w-2gb"),
+    ("A311D2", "khadas-vim4"),
+    ("A311D", "khadas-vim3"),
+    ("S922X", "odroid-n2-plus"),
+    ("S905X3", "odroid-c4"),
+    ("8cx", "thinkpad-x13s"),
+    ("AmpereOne", "ampereone-a192-32x"),
+    ("Altra", "ampere-altra-q80-30"),
+    ("Graviton2", "aws-graviton2"),
+    ("Graviton3", "aws-graviton3"),
+    ("Graviton4", "aws-graviton4"),
+    ("Yitian", "yitian710"),
+    ("GB10", "dell-gb10"),
+)
+"""What stands for a board that the catalogue does not name."""
+
+
+EMBEDDINGS_B = (
+    (r"llama-?\s?3(\.1)?[ :-]*8b", 0.525),
+    (r"llama-?\s?3(\.[13])?[ :-]*70b", 1.051),
+    (r"llama-?\s?2[ :-]*7b", 0.131),
+    (r"llama-?\s?2[ :-]*13b", 0.164),
+    (r"llama-?\s?2[ :-]*70b", 0.262),
+    (r"(deepseek-r1:|qwen-?2(\.5)?[ :-]*)14b", 0.779),
+    (r"(deepseek-r1:|qwen-?2(\.5)?[ :-]*)7b", 0.545),
+    (r"(deepseek-r1:|qwen-?2(\.5)?[ :-]*)32b", 0.779),
+    (r"qwen-?3[ :-]*8b", 0.622),
+    (r"qwen-?3[ :-]*14b", 0.778),
+    (r"mistral.*7b", 0.131),
+    (r"tinyllama", 0.066),
+    (r"phi-?3[ -]mini", 0.099),
+    (r"cogito.* 3b", 0.394),
+)
+"""Weights, in billions, of embeddings beside the output matrix, which decoding does not read: the
+vocabulary times the width, as in the models' configurations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A published speed.
+
+    Attributes:
+        hardware: of the catalogue; empty where only the row tells of the board.
+        threads: none for the engine's own choice.
+        repacked: types that the engine's release repacks.
+        use: "fit", or why it takes no part in it.
+    """
+
+    id: str
+    source: str
+    model: str
+    hardware: str
+    specs: DeclaredSpecs
+    work: Work
+    threads: int | None
+    repacked: frozenset[str]
+    decode_tps: float
+    prefill_tps: float | None
+    use: str
+
+    def times(self, fitted: Fitted) -> Times:
+        found = forecast(
+            self.work, self.specs, threads=self.threads, repacked=self.repacked, fitted=fitted
+        )
+        if found is None:
+            raise ValueError(f"{self.id}: nothing is known of this board")
+        return found
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of dense models on one board with a known size of file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [row for each in csv.DictReader(file) if (row := _row(each))]
+
+
+def _row(row: dict[str, str]) -> Row | None:
+    size, decode = _number(row["file_gb"]), _number(row["decode_tps"])
+    is_skipped = any(words.search(row[column]) for column, words in SKIPPED.items())
+    type_name = _type_name(row, size or 0.0)
+    if not size or not decode or is_skipped or type_name is None:
+        return None
+    weights = _number(row["params_b"]) or 8 * size / (1.05 * KERNELS[type_name].bits)
+    weights, size = _read_per_token(row, type_name, weights, size)
+    hardware, specs = _board(row)
+    if not specs.clusters and not specs.memory_peak_bytes_per_s and not specs.memory_bytes_per_s:
+        return None
+    use = "fit" if OWN_ENGINES.search(row["engine"]) else "other engine"
+    if FORKS.search(row["engine"]):
+        use = "fork"
+    return Row(
+        id=row["id"],
+        source=row["source"],
+        model=row["model"],
+        hardware=hardware,
+        specs=specs,
+        work=Work(
+            type_name=type_name,
+            weights=weights * 1e9,
+            size_bytes=size * 1e9,
+            layers=round(15 * weights**0.4),
+        ),
+        threads=int(_number(row["threads"] or row["cores_used"]) or 0) or None,
+        repacked=frozenset(
+            name
+            for since, names in REPACKED_SINCE
+            if (row["engine_date"][:7] or USUAL_DATE) >= since
+            for name in names
+        ),
+        decode_tps=decode,
+        prefill_tps=_number(row["prefill_tps"]),
+        use=use,
+    )
+
+
+def _read_per_token(
+    row: dict[str, str], type_name: str, weights: float, size: float
+) -> tuple[float, float]:
+    """Return billions of weights and of bytes without embeddings that are only looked up."""
+    model = row["model"].lower()
+    rows = next((each for words, each in EMBEDDINGS_B if re.search(words, model)), 0.0)
+    if "duplicated output tensor" in row["notes"]:
+        size -= QWEN_2_5_3B_OUTPUT_B * KERNELS["Q6_K"].bits / 8
+    bits = 32 if "f32 embeddings" in row["notes"] else KERNELS[type_name].bits
+    return weights - rows, size - rows * bits / 8
+
+
+def _number(text: str) -> float | None:
+    match = re.search(r"\d+(?:\.\d+)?", text)
+    return float(match[0]) if match else None
+
+
+def _type_name(row: dict[str, str], size: float) -> str | None:
+    """Return the type that is named, else one with as many bits per weight."""
+    name = row["quant"]
+    if name.startswith("ollama"):
+        return "Q4_0" if "llama2" in row["model"] else "Q4_K"
+    name = name.replace("Q40", "Q4_0").replace("Q80", "Q8_0").replace("IQ2_BN", "TQ2_0")
+    named = [each for each in KERNELS if each in name]
+    if named:
+        return max(named, key=len)
+    weights = _number(row["params_b"])
+    if not weights or not size:
+        return None
+    return min(KERNELS, key=lambda each: abs(KERNELS[each].bits - 8 * size / weights))
+
+
+def _board(row: dict[str, str]) -> tuple[str, DeclaredSpecs]:
+    words = f"{row['board']} {row['soc']}"
+    found = next((_named(each) for each in _by_name(words)), None) or next(
+        (name for chip, name in CHIPS if chip.lower() in words.lower()), ""
+    )
+    specs = _specs(found) if found else DeclaredSpecs()
+    if not found:
+        cores = [name for name in CORES if name.removeprefix("Cortex-") in words]
+        if count := int(_number(row["cores_used"] or row["threads"]) or 0):
+            name = max(cores, key=len, default="unknown")
+            specs = DeclaredSpecs(clusters=(CpuCluster(cores=count, name=name),))
+    if clock := _number(row["clock_mhz"]):
+        clusters = [each.model_copy(update={"max_mhz": int(clock)}) for each in specs.clusters[:1]]
+        specs = specs.model_copy(update={"clusters": (*clusters, *specs.clusters[1:])})
+    return found, specs
+
+
+@cache
+def _catalogue() -> tuple[Hardware, ...]:
+    return tuple(load_named("hardware", name, Hardware) for name in data_names("hardware"))
+
+
+def _by_name(words: str) -> list[Hardware]:
+    """Return the entries whose name occurs, the longest first."""
+    plain = re.sub(r"[^a-z0-9]", "", words.lower())
+    found = [each for each in _catalogue() if each.name.replace("-", "") in plain]
+    return sorted(found, key=lambda each: -len(each.name))
+
+
+@cache
+def _specs(name: str) -> DeclaredSpecs:
+    return load_hardware(name).specs
+
+
+def _named(hardware: Hardware) -> str:
+    return hardware.names[-1]
+
+
+START = Fitted(
+    instructions=1.0,
+    prompt_instructions=1.0,
+    thread_exponent=0.9,
+    of_measured=0.9,
+    of_copy=(0.7, 1.0),
+    of_peak=0.7,
+    doubts=FITTED.doubts,
+)
+"""What one would assume without any row."""
+
+START_DOUBTS = {
+    "instructions": 0.15,
+    "prompt_instructions": 0.15,
+    "thread_exponent": 0.05,
+    "of_measured": 0.1,
+    "of_copy_older": 0.3,
+    "of_copy_newer": 0.3,
+    "of_peak": 0.2,
+}
+"""Standard deviation of each constant's logarithm before any row: few rows change little."""
+
+ASSUMED_DOUBTS = {"instructions": 0.12, "all cores": 0.10, "one core": 0.2, "prompt": 0.3}
+ASSUMED_SOURCES = 2
+"""As many sources as the doubts that are assumed before any row count for."""
+
+PROMPT_SAY = 0.5
+"""Of a prompt's error in the fit: prompts depend on more than is known of a row."""
+
+BEND = 0.1
+"""Errors of logarithms below count by their squares, larger ones by their size."""
+
+
+def fit(rows: Sequence[Row]) -> Fitted:
+    """Fit the constants and what they leave in doubt; sources have nearly equal say."""
+    start = _values(START)
+    counts = Counter(row.source for row in rows)
+
+    def loss(values: dict[str, float]) -> float:
+        fitted = _fitted(values)
+        misfit = math.fsum(
+            (_cost(error) + PROMPT_SAY * _cost(prompt_error)) / math.sqrt(counts[row.source])
+            for row in rows
+            for error, prompt_error in [_errors(row, fitted)]
+        )
+        return misfit + math.fsum(
+            (math.log(values[name] / start[name]) / START_DOUBTS[name]) ** 2 for name in start
+        )
+
+    fitted = _fitted(_minimised(loss, start))
+    return fitted.model_copy(update={"doubts": _doubts(rows, fitted)})
+
+
+def _cost(error: float | None) -> float:
+    return 0.0 if error is None else math.hypot(error, BEND) / BEND - 1
+
+
+def _errors(row: Row, fitted: Fitted) -> tuple[float, float | None]:
+    """Return the logarithms of forecast over published speed, of decode and prefill."""
+    times = row.times(fitted)
+    decode = -math.log(row.decode_tps * times.token_s.value)
+    if not row.prefill_tps or times.prompt_token_s is None:
+        return decode, None
+    return decode, -math.log(row.prefill_tps * times.prompt_token_s.value)
+
+
+def _minimised(
+    loss: Callable[[dict[str, float]], float], start: dict[str, float]
+) -> dict[str, float]:
+    """Minimise along one constant after the other, with ever smaller steps."""
+    values, least, step = dict(start), loss(start), 0.16
+    while step > 0.004:
+        before = least
+        for name in values:
+            for factor in (math.exp(step), math.exp(-step)):
+                moved = values | {name: values[name] * factor}
+                if (found := loss(moved)) < least:
+                    values, least = moved, found
+        if before - least < 1e-4:
+            step /= 2
+    return values
+
+
+def _values(fitted: Fitted) -> dict[str, float]:
+    values = fitted.model_dump(exclude={"of_copy", "doubts"})
+    older, newer = fitted.of_copy
+    return values | {"of_copy_older": older, "of_copy_newer": newer}
+
+
+def _fitted(values: dict[str, float]) -> Fitted:
+    rest = dict(values)
+    of_copy = rest.pop("of_copy_older"), rest.pop("of_copy_newer")
+    return Fitted(**rest, of_copy=of_copy, doubts=FITTED.doubts)
+
+
+def _doubts(rows: Sequence[Row], fitted: Fitted) -> dict[str, float]:
+    """Return what errors the rows leave, by what a forecast follows from."""
+    doubts = dict(FITTED.doubts)
+    for limit, assumed in ASSUMED_DOUBTS.items():
+        squares: dict[str, list[float]] = {}
+        for row in rows:
+            decode, prefill = _errors(row, fitted)
+            error = prefill if limit == "prompt" else decode
+            if error is not None and limit in ("prompt", row.times(fitted).limit):
+                # One row that is far off must not widen the intervals of all.
+                squares.setdefault(row.source, []).append(min(abs(error), 3 * assumed) ** 2)
+        total = math.fsum(map(statistics.fmean, squares.values())) + ASSUMED_SOURCES * assumed**2
+        doubts[limit] = math.sqrt(total / (len(squares) + ASSUMED_SOURCES))
+    return doubts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A row, and what constants say that were fitted without its source."""
+
+    row: Row
+    times: Times
+
+    @property
+    def error(self) -> float:
+        """Of the speed of decode, as a share of the published one."""
+        return 1 / (self.times.token_s.value * self.row.decode_tps) - 1
+
+    @property
+    def holds(self) -> bool:
+        return _holds(self.times.token_s, self.row.decode_tps)
+
+    @property
+    def prefill_error(self) -> float | None:
+        prompt = self.times.prompt_token_s
+        if prompt is None or not self.row.prefill_tps:
+            return None
+        return 1 / (prompt.value * self.row.prefill_tps) - 1
+
+    @property
+    def prefill_holds(self) -> bool:
+        prompt = self.times.prompt_token_s
+        return bool(prompt and self.row.prefill_tps and _holds(prompt, self.row.prefill_tps))
+
+
+def _holds(time: Expected, tps: float) -> bool:
+    return time.low <= 1 / tps <= time.high
+
+
+def forecasts(known: Sequence[Row], rows: Sequence[Row]) -> list[Forecast]:
+    """Forecast rows with what the known rows of other sources give."""
+    found = []
+    for source in dict.fromkeys(row.source for row in rows):
+        fitted = fit([row for row in known if row.use == "fit" and row.source != source])
+        found += [
+            Forecast(row=row, times=row.times(fitted)) for row in rows if row.source == source
+        ]
+    return found
+
+
+def summary(found: Sequence[Forecast]) -> dict[str, float | None]:
+    errors = [abs(each.error) for each in found]
+    prefill = [each for each in found if each.prefill_error is not None]
+    of_prefill = [abs(each.prefill_error or 0.0) for each in prefill]
+    return {
+        "rows": len(found),
+        "sources": len({each.row.source for each in found}),
+        "median_error": statistics.median(errors),
+        "within_30_percent": statistics.fmean(error <= 0.3 for error in errors),
+        "in_80_percent_interval": statistics.fmean(each.holds for each in found),
+        "prefill_rows": len(prefill),
+        "prefill_median_error": statistics.median(of_prefill) if prefill else None,
+        "prefill_in_80_percent_interval": (
+            statistics.fmean(each.prefill_holds for each in prefill) if prefill else None
+        ),
+    }
+
+
+def print_table(found: Sequence[Forecast]) -> None:
+    print("| row | hardware | model | threads | published | forecast (80% interval) | error |")
+    print("|---|---|---|---|---|---|---|")
+    for each in found:
+        row, time = each.row, each.times.token_s
+        speeds = f"{1 / time.value:.3g} ({1 / time.high:.3g} to {1 / time.low:.3g})"
+        outside = "" if each.holds else ", outside"
+        print(
+            f"| {row.id} | {row.hardware or 'unknown'} | {row.model} {row.work.type_name} "
+            f"| {row.threads or 'default'} | {row.decode_tps:g} | {speeds} "
+            f"| {each.error:+.0%}{outside} |"
+        )
+
+
+def print_summary(name: str, found: Sequence[Forecast]) -> None:
+    if not found:
+        return
+    said = summary(found)
+    print(
+        f"\n{name}: {said['rows']} rows of {said['sources']} sources. Decode: median error "
+        f"{said['median_error']:.0%}, {said['within_30_percent']:.0%} within 30%, "
+        f"{said['in_80_percent_interval']:.0%} in the 80% interval."
+    )
+    if said["prefill_rows"]:
+        print(
+            f"Prefill, {said['prefill_rows']} rows: median error "
+            f"{said['prefill_median_error']:.0%}, "
+            f"{said['prefill_in_80_percent_interval']:.0%} in the 80% interval."
+        )
+
+
+def main() -> None:
+    """Print the forecasts of the rows."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--fit", action="store_true")
+    kind.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    known = read_rows(ROWS)
+    if chosen.fit:
+        print(fit([row for row in known if row.use == "fit"]).model_dump_json(indent=1))
+        return
+    found = forecasts(known, read_rows(chosen.rows))
+    uses = {use: [each for each in found if each.row.use == use] for use in USES}
+    if chosen.json:
+        print(json.dumps({use: summary(each) for use, each in uses.items() if each}, indent=1))
+        return
+    for use, name in USES.items():
+        print(f"\n{name}\n")
+        print_table(uses[use])
+    for use, name in USES.items():
+        print_summary(name, uses[use])
+
+
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@ Pure arithmetic: what a board gives and what its CPU takes for a token come from
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from typing import Literal
 
@@ -155,7 +156,9 @@ def _context_that_fits(need: MemoryNeed, room_bytes: int, sequences: int) -> int
     fitting = bisect_right(
         blocks,
         room_bytes,
-        key=lambda block: scale * need.kv_cache.size_bytes(block * KV_ROUNDING_TOKENS, sequences),
+        key=lambda block: math.ceil(
+            scale * need.kv_cache.size_bytes(block * KV_ROUNDING_TOKENS, sequences)
+        ),
     )
     return max(0, fitting - 1) * KV_ROUNDING_TOKENS
 

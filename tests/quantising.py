@@ -19,7 +19,7 @@ _LINE = re.compile(
 
 def said_by_llama_quantize(program: Path, model: Path, file_type: str) -> dict[str, str]:
     """Return the type of every tensor after quantisation; the file may lack its weights."""
-    words = [program, "--dry-run", "--allow-requantize", model, file_type]
+    words = [str(program), "--dry-run", "--allow-requantize", str(model), file_type]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output[-1500:]

@@ -23,7 +23,7 @@ from armload.models.find import LIKE, header_of
 from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model, check_generates
-from armload.models.outline import LISTED_TYPES, listed_shapes, outline_like
+from armload.models.outline import listed_models
 from armload.models.quant_mix import foreseen
 from armload.runs.predicting import predict_from_facts, predict_there, predict_without_runs
 from armload.runs.request import Request
@@ -79,9 +79,8 @@ def fit(
     ]
     if not model_names:
         outlined = [
-            (f"{LIKE}{name}:{each}", *outline_like(name, shape, each))
-            for name, shape in listed_shapes()
-            for each in file_types or LISTED_TYPES
+            (f"{LIKE}{name}", model, header)
+            for name, model, header in listed_models(tuple(file_types))
         ]
     unreachable = ""
     try:

@@ -5,6 +5,8 @@ Pure arithmetic: what a board gives and what its CPU takes for a token come from
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from typing import Literal
 
 from armload.analysis.compute import Compute
@@ -124,8 +126,14 @@ def predict(
     if parts.least_bytes > parts.available_bytes and not need.kv_is_exact:
         return base.model_copy(update={"notes": (*base.notes, _LOWER_BOUND)})
     if parts.least_bytes > parts.available_bytes:
-        largest = context_that_fits(base, need.sequences.count)
-        return base.model_copy(update={"verdict": "cannot run", "largest_context": largest})
+        count = need.sequences.count
+        kv_room = max(0, parts.available_bytes - (parts.least_bytes - parts.kv_bytes))
+        update = {
+            "verdict": "cannot run",
+            "largest_context": _context_that_fits(need, kv_room, count),
+            "largest_alone": _context_that_fits(need, kv_room, 1) if count > 1 else None,
+        }
+        return base.model_copy(update=update)
     if streams:
         room = parts.available_bytes - parts.least_bytes
         wanted = room if resident_bytes is None else resident_bytes
@@ -136,14 +144,23 @@ def predict(
     return base.model_copy(update=_mapped(need, gives, compute, prompt_tokens))
 
 
-def context_that_fits(found: Prediction, sequences: int) -> int:
+def _context_that_fits(need: MemoryNeed, room_bytes: int, sequences: int) -> int:
     """Return the largest context of each of so many sequences, as the engine rounds it."""
-    parts = found.memory
-    if parts is None or not parts.kv_bytes:
+    count = need.sequences.count
+    as_planned = need.kv_cache.size_bytes(need.context_tokens // count, count)
+    if not as_planned:
         return 0
-    left_bytes = max(0, parts.available_bytes - (parts.least_bytes - parts.kv_bytes))
-    tokens = left_bytes * found.context_tokens // parts.kv_bytes // sequences
-    return tokens // KV_ROUNDING_TOKENS * KV_ROUNDING_TOKENS
+    # Where the rules of an architecture give less than the engine allocates, they are scaled.
+    scale = need.kv_bytes / as_planned
+    blocks = range(need.context_tokens // sequences // KV_ROUNDING_TOKENS + 1)
+    fitting = bisect_right(
+        blocks,
+        room_bytes,
+        key=lambda block: math.ceil(
+            scale * need.kv_cache.size_bytes(block * KV_ROUNDING_TOKENS, sequences)
+        ),
+    )
+    return max(0, fitting - 1) * KV_ROUNDING_TOKENS
 
 
 def _resident(

@@ -28,7 +28,7 @@ from armload.engines.prediction import Prediction
 from armload.models.find import LIKE, header_of
 from armload.models.gguf import read_outline
 from armload.models.model import Model, check_generates
-from armload.models.outline import LISTED_TYPES, listed_shapes, outline_like
+from armload.models.outline import listed_models
 from armload.models.quant_mix import foreseen
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.predicting import predict_from_facts, predict_there, predict_without_runs
@@ -197,11 +197,7 @@ def _all_outlined(
         return [
             each for name in model_names for each in _outlined(request, name, file_types, progress)
         ]
-    return [
-        (f"{LIKE}{name}:{each}", outline_like(name, shape, each)[0], None)
-        for name, shape in listed_shapes()
-        for each in file_types or LISTED_TYPES
-    ]
+    return [(f"{LIKE}{name}", model, None) for name, model, _ in listed_models(tuple(file_types))]
 
 
 def _outlined(

@@ -1,6 +1,6 @@
 """Locations on this machine: the data folders, the cache, the runs and their reports.
 
-YAML files of ``boards``, ``toolchains``, ``shapes`` and ``tasks`` are looked up in the workspace
+YAML files of boards, targets, shapes, outlines and tasks are looked up in the workspace
 and then in the installation, so a user's own file overrides a shipped one. What becomes code on a
 board or a compiler's input (``deploy``, and the sources in ``toolchains``) comes from the
 installation alone.
@@ -22,6 +22,7 @@ _ONE_OF = {
     "boards": "board",
     "toolchains": "target",
     "shapes": "shape",
+    "outlines": "outline",
     "tasks": "task",
     "hardware": "hardware",
 }

@@ -21,6 +21,7 @@ from armload.engines.footprint import Footprint
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
 from armload.engines.prediction import Sequences
+from armload.models.context_memory import KvCache
 
 
 class Settings(Value):
@@ -47,6 +48,7 @@ class MemoryNeed(Value):
         weights_bytes: of its file, which the engine maps.
         kv_bytes: of the KV cache, and of the state of recurrent layers.
         kv_is_exact: the engine allocates that much; else at least as much.
+        kv_cache: how it grows with the context.
         program_bytes: of the program itself, with its buffers.
         context_tokens: length of the KV cache, for all sequences together.
         sequences: that share it.
@@ -60,6 +62,7 @@ class MemoryNeed(Value):
     weights_bytes: int
     kv_bytes: int
     kv_is_exact: bool = True
+    kv_cache: KvCache = KvCache()
     program_bytes: int
     context_tokens: int
     sequences: Sequences = Sequences()

@@ -36,6 +36,7 @@ from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS
 from armload.engines.prediction import Sequences
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
+from armload.models.context_memory import KvCache
 from armload.models.model import Model
 
 
@@ -236,17 +237,18 @@ def memory_of(
         more_bytes: of the program, beyond ``working_bytes``.
     """
     all_tokens = context_tokens * sequences.count
+    kv_cache = KvCache(
+        memory=model.context_memory,
+        kv_shares=kv_shares,
+        micro_batch_tokens=micro_batch_tokens or MICRO_BATCH_TOKENS,
+        is_shared=is_shared,
+    )
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
-        kv_bytes=model.context_memory.size_bytes(
-            context_tokens,
-            sequences=sequences.count,
-            is_shared=is_shared,
-            micro_batch_tokens=micro_batch_tokens or MICRO_BATCH_TOKENS,
-            kv_shares=kv_shares,
-        ),
+        kv_bytes=kv_cache.size_bytes(context_tokens, sequences.count),
         kv_is_exact=model.context_memory.is_exact,
+        kv_cache=kv_cache,
         program_bytes=working_bytes(model, min(batch_tokens, all_tokens)) + more_bytes,
         context_tokens=all_tokens,
         sequences=sequences,

@@ -141,6 +141,7 @@ class Prediction(Value):
             not.
         largest_context: of each sequence, that would fit where the KV cache does not; 0 where
             none does.
+        largest_alone: likewise of one sequence, where there are several.
         notes: what a reader should know of these figures.
     """
 
@@ -156,4 +157,5 @@ class Prediction(Value):
     bottleneck: Bottleneck = "unknown"
     compute: Literal["operations", "roofline", "unknown"] = "unknown"
     largest_context: int | None = None
+    largest_alone: int | None = None
     notes: tuple[PredictionNote, ...] = ()

@@ -75,6 +75,30 @@ class ContextMemory(Value):
         return cache_bytes + sequences * self.state_bytes
 
 
+class KvCache(Value):
+    """What a program keeps of the context, by the context's length.
+
+    Attributes:
+        memory: of the model; without it, it grows in proportion to the context.
+        kv_shares, micro_batch_tokens, is_shared: as for ``ContextMemory.size_bytes``.
+    """
+
+    memory: ContextMemory = ContextMemory(key_values=1)
+    kv_shares: tuple[float, float] = (1.0, 1.0)
+    micro_batch_tokens: int = USUAL_MICRO_BATCH_TOKENS
+    is_shared: bool = False
+
+    def size_bytes(self, context_tokens: int, sequences: int = 1) -> int:
+        """Return the bytes for so many sequences, each with such a context."""
+        return self.memory.size_bytes(
+            context_tokens,
+            sequences=sequences,
+            is_shared=self.is_shared,
+            micro_batch_tokens=self.micro_batch_tokens,
+            kv_shares=self.kv_shares,
+        )
+
+
 def _rounded(tokens: int) -> int:
     return -(-tokens // ROUNDING_TOKENS) * ROUNDING_TOKENS
 

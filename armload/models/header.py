@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -247,6 +247,19 @@ class Header:
         """Bytes that a file with all these tensors has at least."""
         ends = (tensor.offset_bytes + tensor.size_bytes for tensor in self.tensors)
         return max(ends, default=0)
+
+
+def block_of(type_name: str) -> tuple[int, int]:
+    """Return the weights in a block of a tensor type, and the bytes that it takes."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    return GGML_QUANT_SIZES[GGMLQuantizationType[type_name]]
+
+
+def tensor_bytes(type_name: str, shape: Sequence[int]) -> int:
+    """Return the bytes of a tensor."""
+    elements, size_bytes = block_of(type_name)
+    return math.prod(shape) // elements * size_bytes
 
 
 def read_header(path: Path, *, strings_of: str = "") -> Header:

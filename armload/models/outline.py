@@ -1,60 +1,142 @@
-"""What is known of a shape's model without a file: its facts and its tensors."""
+"""What is known of a published model without a file: its keys and its tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from armload.core.errors import UsageError
+from armload.core.values import Value
 from armload.core.workspace import data_names
+from armload.models.file_types import TENSOR_TYPES
 from armload.models.gguf import outline_of
-from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Scalar, Tensor
+from armload.models.header import (
+    DEFAULT_ALIGNMENT_BYTES,
+    Array,
+    Header,
+    Scalar,
+    Tensor,
+    tensor_bytes,
+)
+from armload.models.metadata import EMBEDDING, Metadata
 from armload.models.model import Model
-from armload.models.quant_mix import check_file_type, mixed_types
+from armload.models.quant_mix import types_of, with_types
+from armload.models.quant_rules import FILE_TYPES
 from armload.models.shape import SHAPES, Shape, check_shape, load_shape
 from armload.models.tensors import constants, matrices
 
+OUTLINES = "outlines"
+"""The folder of outline files."""
+
 LISTED_TYPES = ("Q4_0", "Q4_K_M", "Q8_0")
 
+Count = Annotated[int, Field(ge=1)]
+Dimensions = Annotated[tuple[Count, ...], Field(min_length=1, max_length=4)]
+Key = bool | int | float | str | tuple[bool, ...] | tuple[int, ...]
 
-def listed_shapes() -> Iterator[tuple[str, Shape]]:
-    """Yield names and shapes of current models, the person's own among them.
+_16_BITS = re.compile(r"laurel|per_layer_model_proj")
+"""Matrices that neither the converter makes 32 bits of nor llama-quantize anything less."""
+
+
+class LayerTensors(Value):
+    """Tensors of some layers.
+
+    Attributes:
+        layers: their numbers; none for all layers.
+        tensors: by the name behind ``blk.N.``.
+    """
+
+    layers: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    tensors: Mapping[str, Dimensions]
+
+
+class Outline(Value):
+    """The header of a model without its vocabulary.
+
+    Attributes:
+        name: of the outline's file.
+        description: for people.
+        is_listed: ``armload fit`` without a model includes it.
+        file_types: in which it is listed.
+        architecture: as llama.cpp calls it.
+        keys: of the GGUF header that memory and speed depend on, without the architecture's name.
+        tensors: that belong to no layer, with their dimensions as in GGUF: a row's length first.
+        layers: the others.
+    """
+
+    name: str = ""
+    description: str = ""
+    is_listed: bool = True
+    file_types: tuple[str, ...] = LISTED_TYPES
+    architecture: str
+    keys: Mapping[str, Key]
+    tensors: Mapping[str, Dimensions]
+    layers: tuple[LayerTensors, ...]
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield name and dimensions of every tensor."""
+        yield from self.tensors.items()
+        blocks = self.keys.get("block_count", 0)
+        for layer in range(blocks if isinstance(blocks, int) else 0):
+            for group in self.layers:
+                if group.layers is None or layer in group.layers:
+                    for name, dimensions in group.tensors.items():
+                        yield f"blk.{layer}.{name}", dimensions
+
+
+def load_outline(name: str) -> Outline:
+    """Read the file ``outlines/NAME.yaml``, the person's own first.
 
     Raises:
-        DataError, UsageError: a shape's file is malformed, or a model of its sizes cannot be.
+        UsageError: there is none; the nearest names are offered.
+        DataError: it is malformed; says file, line and what is allowed.
     """
+    from armload.core.yamlfile import load_named
+
+    return load_named(OUTLINES, name, Outline)
+
+
+def is_outlined(name: str) -> bool:
+    """Say whether only the header of a model is known, and none of random weights can be made."""
+    return name not in data_names(SHAPES) and name in data_names(OUTLINES)
+
+
+def listed_models(file_types: tuple[str, ...] = ()) -> Iterator[tuple[str, Model, Header]]:
+    """Yield name, facts and header of current models, the person's own among them.
+
+    Args:
+        file_types: none for those in which each is usually taken.
+
+    Raises:
+        DataError, UsageError: a file is malformed, or a type is unknown.
+    """
+    for outline in (*_shaped(), *map(load_outline, data_names(OUTLINES))):
+        if outline.is_listed:
+            for file_type in file_types or outline.file_types:
+                yield f"{outline.name}:{file_type}", *outlined(outline, file_type)
+
+
+def _shaped() -> Iterator[Outline]:
     for name in data_names(SHAPES):
         shape = load_shape(name)
         if shape.is_listed:
             check_shape(shape, 1)
-            yield name, shape
+            yield outline_of_shape(name, shape)
 
 
-def outline_like(name: str, shape: Shape, file_type: str) -> tuple[Model, Header]:
-    """Return what the header of ``like:NAME:TYPE`` says, without its vocabulary.
-
-    Raises:
-        UsageError: the model is a mixture of experts, or there is no such type without an
-            importance matrix.
-    """
-    file_type = check_file_type(file_type)
-    planned = matrices(shape, range(0))
-    types = mixed_types(shape, planned, file_type)
-    sizes: list[tuple[str, tuple[int, ...], str]] = [
-        (each.name, (len(each.values),), "F32") for each in constants(shape)
-    ]
-    sizes += [(each.name, (each.columns, each.rows), types[each.name]) for each in planned]
-    tensors, at = [], 0
-    for tensor_name, dimensions, type_name in sizes:
-        tensor = Tensor(
-            name=tensor_name,
-            shape=dimensions,
-            type_name=type_name,
-            size_bytes=_size_bytes(dimensions, type_name),
-            offset_bytes=at,
-        )
-        tensors.append(tensor)
-        at += tensor.size_bytes
-    keys: dict[str, Scalar] = {
+def outline_of_shape(name: str, shape: Shape) -> Outline:
+    """Return the outline of a model of which random weights can be made."""
+    shapes: dict[str, tuple[int, ...]] = {
+        each.name: (len(each.values),) for each in constants(shape)
+    }
+    for matrix in matrices(shape, range(0)):
+        experts = (matrix.experts,) if matrix.experts else ()
+        shapes[matrix.name] = (matrix.columns, matrix.rows, *experts)
+    keys: dict[str, Key] = {
         "block_count": shape.layers,
         "context_length": shape.context_length,
         "embedding_length": shape.width,
@@ -63,27 +145,64 @@ def outline_like(name: str, shape: Shape, file_type: str) -> tuple[Model, Header
         "attention.head_count_kv": shape.kv_heads,
         "attention.key_length": shape.head,
         "attention.value_length": shape.head,
+        "attention.layer_norm_rms_epsilon": shape.norm_epsilon,
+        "rope.dimension_count": shape.head,
     }
-    header = Header(
+    if shape.experts:
+        keys |= {"expert_count": shape.experts, "expert_used_count": shape.experts_used}
+    return Outline(name=name, architecture=shape.architecture, keys=keys, tensors=shapes, layers=())
+
+
+def outlined(outline: Outline, file_type: str) -> tuple[Model, Header]:
+    """Return a model's facts and its header in a file type.
+
+    Raises:
+        UsageError: there is no such type without an importance matrix.
+        DataError: the outline lacks a key or has nonsense for it.
+    """
+    if file_type.upper() not in FILE_TYPES:
+        raise UsageError(
+            f"How llama-quantize mixes {file_type!r} is not known here.",
+            f"Available: {', '.join(FILE_TYPES)}.",
+        )
+    path = Path(f"{outline.name}-{file_type.upper()}.gguf")
+    header = _base(outline)
+    header = with_types(header, types_of(Metadata(path, header), header, file_type.upper()))
+    return outline_of(path, header), header
+
+
+def _base(outline: Outline) -> Header:
+    """Return the header before quantisation."""
+    shapes = dict(outline.shapes())
+    keys = {f"{outline.architecture}.{key}": value for key, value in outline.keys.items()}
+    if EMBEDDING in shapes:
+        keys[f"{outline.architecture}.vocab_size"] = shapes[EMBEDDING][-1]
+    metadata: dict[str, Scalar | Array] = {
+        "general.architecture": outline.architecture,
+        "tokenizer.ggml.model": "none",
+    }
+    metadata |= {
+        key: Array(length=len(value), items=value) if isinstance(value, tuple) else value
+        for key, value in keys.items()
+    }
+    tensors = tuple(_tensor(name, dimensions) for name, dimensions in shapes.items())
+    return Header(
         version=3,
-        metadata={
-            "general.architecture": shape.architecture,
-            **{f"{shape.architecture}.{key}": value for key, value in keys.items()},
-        },
-        tensors=tuple(tensors),
-        file_bytes=at,
+        metadata=metadata,
+        tensors=tensors,
+        file_bytes=0,
         metadata_bytes=0,
         alignment_bytes=DEFAULT_ALIGNMENT_BYTES,
-        end_bytes=at,
+        end_bytes=0,
     )
-    return outline_of(Path(f"{name}-{file_type}.gguf"), header), header
 
 
-def _size_bytes(dimensions: tuple[int, ...], type_name: str) -> int:
-    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    block_elements, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[type_name]]
-    elements = 1
-    for each in dimensions:
-        elements *= each
-    return elements // block_elements * block_bytes
+def _tensor(name: str, dimensions: tuple[int, ...]) -> Tensor:
+    type_name = TENSOR_TYPES["F16"] if _16_BITS.search(name) else "F32"
+    return Tensor(
+        name=name,
+        shape=dimensions,
+        type_name=type_name,
+        size_bytes=tensor_bytes(type_name, dimensions),
+        offset_bytes=0,
+    )

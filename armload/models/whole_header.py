@@ -6,13 +6,15 @@ import struct
 from pathlib import Path
 
 from armload.core.values import Value
-from armload.models.header import MAGIC, Header
+from armload.models.header import MAGIC, Array, Header, Scalar
 from armload.models.model import read_headers
 
 _COUNTS = struct.Struct("<IQQ")
 _SPLIT_COUNT = struct.pack("<Q", len("split.count")) + b"split.count"
 _WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 10: 8, 11: 8}
 """Bytes of the whole numbers, by GGUF's number of the type."""
+
+_ARRAY = 9
 
 
 class WholeHeader(Value):
@@ -49,6 +51,39 @@ def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
     content = MAGIC + counts + keys + entries
     content += bytes(-len(content) % header.alignment_bytes)
     return WholeHeader(content=content, file_bytes=len(content) + weights_bytes)
+
+
+def encoded(header: Header) -> WholeHeader:
+    """Write a header that was not read from a file."""
+    keys = b"".join(_key(name, value) for name, value in header.metadata.items())
+    counts = _COUNTS.pack(header.version, len(header.tensors), len(header.metadata))
+    entries, weights_bytes = _entries(header)
+    content = MAGIC + counts + keys + entries
+    content += bytes(-len(content) % header.alignment_bytes)
+    return WholeHeader(content=content, file_bytes=len(content) + weights_bytes)
+
+
+def _key(name: str, value: Scalar | Array) -> bytes:
+    if not isinstance(value, Array):
+        return _string(name) + struct.pack("<I", _type(value)) + _packed(value)
+    items = b"".join(map(_packed, value.items))
+    kinds = struct.pack("<IIQ", _ARRAY, _type(value.items[0]), value.length)
+    return _string(name) + kinds + items
+
+
+def _type(value: Scalar) -> int:
+    by_type: dict[type, int] = {bool: 7, int: 4, float: 6, str: 8}
+    return by_type[type(value)]
+
+
+def _packed(value: Scalar) -> bytes:
+    if isinstance(value, str):
+        return _string(value)
+    return struct.pack({bool: "<?", int: "<I", float: "<f"}[type(value)], value)
+
+
+def _string(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
 
 
 def _as_one_part(keys: bytes) -> bytes:

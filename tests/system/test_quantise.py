@@ -22,7 +22,10 @@ from armload.models.file_types import TENSOR_TYPES
 from armload.models.find import word_problems_model
 from armload.models.gguf import read_outline
 from armload.models.quant_mix import MIXTURES, foreseen
+from armload.models.quant_rules import FILE_TYPES, OTHER_RULES
+from tests.footprints import architectures
 from tests.person import Person
+from tests.quantising import known_here, said_by_llama_quantize
 from tests.system.engines import shared
 
 pytestmark = [pytest.mark.build, pytest.mark.timeout(1800)]
@@ -128,6 +131,21 @@ def test_every_type_is_as_foreseen_and_known_to_the_program(ann: Person) -> None
     offered = re.findall(r"^ +(?:\d+ +or +)?(\w+) +: ", done.stdout, re.MULTILINE)
     assert set(TENSOR_TYPES) <= set(offered)
     assert set(offered) - set(TENSOR_TYPES) == {"COPY", "Q1_0", "Q2_0", "Q3_K", "Q4_K", "Q5_K"}
+
+
+@exhaustive
+def test_types_are_foreseen_as_llama_quantize_says_for_every_architecture(tmp_path: Path) -> None:
+    (program,) = build(load_target("host"), programs=[PROGRAM])
+    models = [
+        path
+        for path in architectures(tmp_path)
+        if read_outline(path)[0].architecture not in OTHER_RULES
+    ]
+    assert len(models) >= 120
+    for path in models:
+        for file_type in FILE_TYPES:
+            said = said_by_llama_quantize(program.path, path, file_type)
+            assert known_here(path, file_type) == said, (path.stem, file_type)
 
 
 @exhaustive

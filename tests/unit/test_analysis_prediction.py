@@ -21,6 +21,7 @@ from armload.boards.board import load_board
 from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Expected, Prediction, Sequences
 from armload.engines.weights import BoardMemory
+from armload.models.context_memory import ContextMemory, KvCache
 from tests.unit.samples import model
 
 GB = 1_000_000_000
@@ -203,6 +204,41 @@ def test_the_context_that_would_fit_is_that_of_each_sequence(
     )
     assert none_each.largest_context == 0
     assert remedy(none_each) == f"Use {fewer}, or free memory on the board."
+
+
+WINDOWED = ContextMemory(
+    key_values=512,
+    value_values=512,
+    window_tokens=1024,
+    window_key_values=8192,
+    window_value_values=8192,
+    window_layers=20,
+)
+HYBRID = ContextMemory(key_values=2048, value_values=2048, state_bytes=90 * MB, recurrent_layers=30)
+
+
+@pytest.mark.parametrize("memory", [WINDOWED, HYBRID])
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_context_that_fits_follows_windows_and_states(
+    memory: ContextMemory, count: int
+) -> None:
+    kv_cache = KvCache(memory=memory)
+    four = Sequences(count=count, kind="slot")
+    context = 1 << 20
+    large = need(
+        kv_bytes=kv_cache.size_bytes(context, count), context=count * context, sequences=four
+    ).model_copy(update={"kv_cache": kv_cache})
+    given = gives(available=800 * MB)
+    found = predicted(large, given, computing(1.9))
+    for largest, sequences in ((found.largest_context, count), (found.largest_alone, 1)):
+        if largest is None:
+            assert count == 1
+            continue
+        assert largest % 256 == 0
+        for tokens, verdict in ((largest, "reads storage"), (largest + 256, "cannot run")):
+            kv_bytes = kv_cache.size_bytes(tokens, sequences)
+            again = predicted(need(kv_bytes=kv_bytes, context=tokens), given, computing(1.9))
+            assert again.verdict == verdict, (tokens, sequences)
 
 
 def test_no_context_is_advised_that_prompt_and_output_exceed() -> None:

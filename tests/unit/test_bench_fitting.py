@@ -13,7 +13,7 @@ from armload.core.progress import Silent
 from armload.engines.plan import Plan
 from armload.models.find import header_of, resolve
 from armload.models.gguf import read_outline
-from armload.models.outline import outline_like
+from armload.models.outline import outline_of_shape, outlined
 from armload.models.shape import load_shape
 from armload.runs.request import Request
 from tests.recurrent import hybrid_model, recurrent_model
@@ -89,7 +89,7 @@ def test_a_type_that_takes_an_importance_matrix_is_refused_for_the_list() -> Non
 @pytest.mark.parametrize("reference", ["like:qwen2.5-0.5b:Q4_K_M", "like:llama-3.2-1b:Q8_0"])
 def test_a_listed_model_is_that_of_its_file(reference: str) -> None:
     _, name, file_type = reference.split(":")
-    listed, _ = outline_like(name, load_shape(name), file_type)
+    listed, _ = outlined(outline_of_shape(name, load_shape(name)), file_type)
     made, _ = read_outline(header_of(reference, Silent()))
     for fact in ("bytes_per_token", "context_memory", "parameters", "vocabulary", "layers"):
         assert getattr(listed, fact) == getattr(made, fact), fact

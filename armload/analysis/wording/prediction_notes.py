@@ -23,8 +23,8 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "estimated from facts":
             return (
                 "The model's operations were not timed on the board: the compute time is estimated "
-                f"from its cores and memory. The range is an {INTERVAL_LEVEL:.0%} interval, from the "
-                "errors of the same estimate for published speeds."
+                f"from its cores and memory. The range is an {INTERVAL_LEVEL:.0%} interval, from "
+                "the errors of the same estimate for published speeds."
             )
         case "storage rate unknown":
             return (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.limit import ROOM_TO_STAY
-from armload.analysis.prediction import context_that_fits
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.prediction import Bottleneck, Expected, Prediction
 
@@ -67,7 +66,7 @@ def remedy(found: Prediction) -> str:
     if largest >= least:
         each = "" if sequences.count == 1 else f" per {kind}, or {_FEWER[kind]}"
         return f"Use --context {largest} or less{each}."
-    if sequences.count > 1 and context_that_fits(found, 1) >= least:
+    if (found.largest_alone or 0) >= least:
         return f"Use {_FEWER[kind]}, or free memory on the board."
     if largest:
         return (

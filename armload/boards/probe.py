@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, read_conditions, workdir_mount
+from armload.boards.core_names import core_name
 from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
@@ -130,37 +131,6 @@ TOOLS = (
 """Tools that a board is the better for having."""
 
 _SECOND_BEST = ("head", "ls", "openssl", "taskset")
-
-# MIDR_EL1 part numbers of implementer 0x41, as in the Linux kernel's cputype.h.
-_ARM_PARTS = {
-    0xD03: "Cortex-A53",
-    0xD04: "Cortex-A35",
-    0xD05: "Cortex-A55",
-    0xD07: "Cortex-A57",
-    0xD08: "Cortex-A72",
-    0xD09: "Cortex-A73",
-    0xD0A: "Cortex-A75",
-    0xD0B: "Cortex-A76",
-    0xD0C: "Neoverse-N1",
-    0xD0D: "Cortex-A77",
-    0xD40: "Neoverse-V1",
-    0xD41: "Cortex-A78",
-    0xD44: "Cortex-X1",
-    0xD46: "Cortex-A510",
-    0xD47: "Cortex-A710",
-    0xD48: "Cortex-X2",
-    0xD49: "Neoverse-N2",
-    0xD4B: "Cortex-A78C",
-    0xD4D: "Cortex-A715",
-    0xD4E: "Cortex-X3",
-    0xD4F: "Neoverse-V2",
-    0xD80: "Cortex-A520",
-    0xD81: "Cortex-A720",
-    0xD82: "Cortex-X4",
-    0xD84: "Neoverse-V3",
-    0xD8E: "Neoverse-N3",
-}
-_ARM = 0x41
 
 
 class FoundCluster(Value):
@@ -319,15 +289,5 @@ def _obstacle(parts: Mapping[str, list[str]]) -> WriteError | None:
 
 
 def _clusters(cores: list[dict[str, str]]) -> tuple[FoundCluster, ...]:
-    names = [_core_name(core) for core in cores]
+    names = [core_name(core) for core in cores]
     return tuple(FoundCluster(cores=names.count(name), name=name) for name in dict.fromkeys(names))
-
-
-def _core_name(core: Mapping[str, str]) -> str:
-    if "model name" in core and "CPU part" not in core:
-        return core["model name"]
-    implementer = int(core.get("CPU implementer", "0"), 0)
-    part = int(core.get("CPU part", "0"), 0)
-    if implementer == _ARM and part in _ARM_PARTS:
-        return _ARM_PARTS[part]
-    return f"implementer {implementer:#04x} part {part:#05x}"

@@ -101,6 +101,32 @@ def test_unequal_cores_are_told_apart_and_share_only_common_features() -> None:
     assert "i8mm" not in found.cpu_features
 
 
+@pytest.mark.parametrize(
+    ("implementer", "part", "name"),
+    [
+        ("0x41", "0xd42", "Cortex-A78AE"),
+        ("0x41", "0xd85", "Cortex-X925"),
+        ("0x41", "0xd87", "Cortex-A725"),
+        ("0x46", "0x001", "A64FX"),
+        ("0x48", "0xd01", "TaiShan-v110"),
+        ("0x4e", "0x004", "Carmel"),
+        ("0x51", "0x001", "Oryon"),
+        ("0x61", "0x023", "Firestorm-M1"),
+        ("0x6d", "0xd49", "Azure-Cobalt-100"),
+        ("0x70", "0x662", "FTC662"),
+        ("0xc0", "0xac3", "Ampere-1"),
+        ("0x41", "0xfff", "implementer 0x41 part 0xfff"),
+        ("0x99", "0xd05", "implementer 0x99 part 0xd05"),
+    ],
+)
+def test_cores_of_every_implementer_have_their_names(
+    implementer: str, part: str, name: str
+) -> None:
+    named = f"CPU implementer\t: {implementer}"
+    cpuinfo = core(0, part=part).replace("CPU implementer\t: 0x41", named)
+    assert parse_probe(output(cpuinfo), "b").clusters == (FoundCluster(cores=1, name=name),)
+
+
 def test_what_a_board_lacks_is_left_out() -> None:
     found = parse_probe(
         output(core(0) + core(1), policies="", temperatures="", workdir="", df="", place=""), "b"

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.sanity import Departure, TextFault
+from armload.analysis.throttling import ThrottleEvent
 from armload.core.values import Value
 from armload.engines.job import Workstation
 
@@ -19,6 +20,7 @@ FindingName = Literal[
     "output",
     "reference",
     "throttled",
+    "under-voltage",
     "contended",
     "few tokens",
     "unsteady",
@@ -120,6 +122,7 @@ class Swapping(Value):
         out_bytes, in_bytes: moved meanwhile; ``in_bytes`` is none where only the use is known.
         used_before_bytes, used_after_bytes: of swap; after is none where it is not known.
         total_bytes: of swap; 0 where it is not known.
+        zram: what was moved stayed in compressed memory.
     """
 
     name: ClassVar[FindingName] = "swapped"
@@ -129,6 +132,7 @@ class Swapping(Value):
     used_before_bytes: int
     used_after_bytes: int | None
     total_bytes: int
+    zram: bool = False
 
 
 class MoreTokens(Value):
@@ -213,6 +217,28 @@ class Throttled(Value):
     celsius: float | None
 
 
+class UnderVoltage(Value):
+    """The board's supply was too low for a time.
+
+    Attributes:
+        device: the board's own name for itself; empty where it has none.
+    """
+
+    name: ClassVar[FindingName] = "under-voltage"
+    kind: Literal["under-voltage"] = "under-voltage"
+    event: ThrottleEvent
+    device: str
+
+
+class ThrottledByHardware(Value):
+    """Hardware, firmware or the kernel lowered the clock, and say why."""
+
+    name: ClassVar[FindingName] = "throttled"
+    kind: Literal["throttled by hardware"] = "throttled by hardware"
+    event: ThrottleEvent
+    celsius: float | None
+
+
 class SlowedFromOutside(Value):
     """What may have slowed a run down.
 
@@ -289,6 +315,8 @@ Figures = Annotated[
     | WideSpreadOfRepeats
     | ThrottledFromStart
     | Throttled
+    | UnderVoltage
+    | ThrottledByHardware
     | Contended
     | Unsteady
     | StreamedBytes

@@ -127,7 +127,7 @@ def deploy(
     patience = Retry(PATIENCE_S)
     question = probe_script(board) + stored_script(items[:_ASKED_AT_ONCE])
     done = patiently(lambda: host.run(question), patience)
-    shown = parse_probe(done.stdout, board.name, done.stderr)
+    shown = parse_probe(done.stdout, board.name, done.stderr, sensors=board.sensors)
     found = patiently(lambda: as_programs_see_it(host, shown, progress), patience)
     check_folder(board, found)
     stored = list(parse_stored(items[:_ASKED_AT_ONCE], done.stdout))

@@ -14,6 +14,7 @@ from armload.analysis.conditions_log import (
     read_cache,
     read_governor,
     read_swapped,
+    read_throttle_log,
     storage_was_full,
 )
 from armload.analysis.limit import find_limit
@@ -50,6 +51,7 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         name=board.name,
         target=board.target,
         description=board.description,
+        device=probe.device,
         cpu_features=probe.cpu_features,
         cores=probe.cores,
         workstation=None if isinstance(board.reach, RealReach) else _workstation(),
@@ -143,12 +145,13 @@ def assemble(job: Job, folder: Path) -> Run:
     header, steps = output.header, output.steps
     ended = _ended(job, folder)
     around = Around(
-        after=read_after(folder),
+        after=read_after(folder, job.before),
         cache=read_cache(folder),
         governor=read_governor(folder),
         storage_was_full=storage_was_full(folder),
         background=read_background_processes(folder),
         swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
+        throttling=read_throttle_log(folder),
         lease_lost=(folder / "unleased").exists(),
     )
     found = read_departure(job, output.text or "", folder)

@@ -9,6 +9,7 @@ from armload.boards.board import Board
 from armload.boards.cooling import cool_down, need_sensor
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
+from armload.boards.sensors import chosen_zones
 from armload.build.helper import PIN, RATES
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
@@ -105,20 +106,25 @@ def as_wanted(
     evict: tuple[str, ...] = ()
     if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
         evict = _evicting(host, board, found, reads[0], progress)
-    beforehand = Beforehand(cold=settings.cold, evict=evict, governor=state.governor)
     if state.cool_to_celsius is not None:
-        cool_down(host, state.cool_to_celsius, progress)
+        cool_down(host, board, state.cool_to_celsius, progress)
     if state.cool_to_celsius is not None or rates != found.rates:
         # The board is another after minutes of waiting, or a second at full load.
         now = probe(host, board).conditions
         found = found.model_copy(update={"conditions": now, "rates": rates})
+    beforehand = Beforehand(
+        cold=settings.cold,
+        evict=evict,
+        governor=state.governor,
+        zones=chosen_zones(found.conditions.sensors),
+    )
     layout = Layout(workdir=board.workdir)
     return Prepared(
         site=RunContext(layout=layout, found=found, launcher=launcher), beforehand=beforehand
     )
 
 
-def check_state(host: Host, state: BoardState, found: Probe) -> None:
+def check_state(host: Host, board: Board, state: BoardState, found: Probe) -> None:
     """Refuse a state that a board cannot be brought into.
 
     Raises:
@@ -128,7 +134,7 @@ def check_state(host: Host, state: BoardState, found: Probe) -> None:
     if state.governor is not None:
         check_governor(host, state.governor)
     if state.cool_to_celsius is not None:
-        need_sensor(host, found.conditions.sensors)
+        need_sensor(board, found.conditions.sensors)
 
 
 def check_cores(settings: Settings, board: Board, probe: Probe) -> None:

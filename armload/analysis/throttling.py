@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from armload.boards.throttling import (
@@ -44,15 +43,15 @@ def throttle_events(readings: Sequence[ThrottleReading]) -> tuple[ThrottleEvent,
         readings: where something had changed, and at the end.
     """
     found: dict[ThrottleCause, ThrottleEvent] = {}
-    for number, reading in enumerate(readings):
-        before = readings[number - 1] if number else None
-        until_s = readings[number + 1].at_s if number + 1 < len(readings) else reading.at_s
+    # Under-voltage alone also caps the firmware's clock; heat has a bit of its own.
+    hot = SOFT_LIMIT if _was_low(readings) else FREQUENCY_CAPPED | THROTTLED | SOFT_LIMIT
+    following = (*readings[1:], None)
+    for (was, reading), after in zip(_with_former(readings), following, strict=False):
         at_s = reading.at_s - readings[0].at_s
-        lasted_s = until_s - reading.at_s
+        lasted_s = after.at_s - reading.at_s if after else 0.0
         causes: dict[ThrottleCause, tuple[str, bool]] = {}
         for index, state in enumerate(reading.states):
-            was = before.states[index] if before else None
-            for cause, is_now in _causes(state, was):
+            for cause, is_now in _causes(state, was.states[index] if was else None, hot):
                 source, also = causes.get(cause, (state.name, False))
                 causes[cause] = source, is_now or also
         for cause, (source, is_now) in causes.items():
@@ -61,49 +60,43 @@ def throttle_events(readings: Sequence[ThrottleReading]) -> tuple[ThrottleEvent,
             )
             more_s = lasted_s if is_now else 0.0
             found[cause] = known.model_copy(update={"active_s": known.active_s + more_s})
-    if "under-voltage" in found and not _has_own_heat(readings):
-        found.pop("heat", None)
     return tuple(sorted(found.values(), key=lambda event: event.from_s))
 
 
-def _causes(state: ThrottleState, was: ThrottleState | None) -> list[tuple[ThrottleCause, bool]]:
+def _with_former(
+    readings: Sequence[ThrottleReading],
+) -> Iterator[tuple[ThrottleReading | None, ThrottleReading]]:
+    return zip((None, *readings), readings, strict=False)
+
+
+def _was_low(readings: Sequence[ThrottleReading]) -> bool:
+    return any(
+        cause == "under-voltage"
+        for was, reading in _with_former(readings)
+        for index, state in enumerate(reading.states)
+        for cause, _ in _causes(state, was.states[index] if was else None, 0)
+    )
+
+
+def _causes(
+    state: ThrottleState, was: ThrottleState | None, hot: int
+) -> list[tuple[ThrottleCause, bool]]:
     """Return each cause that a source shows, and whether it is active or has just been."""
     if state.kind == "firmware":
-        return _of_firmware(state, was)
+        # A short event shows only in the bits since the boot. The kernel's driver clears those.
+        seen = state.now | (state.since_boot & ~was.since_boot if was else 0)
+        found: list[tuple[ThrottleCause, bool]] = []
+        if seen & UNDER_VOLTAGE:
+            found.append(("under-voltage", bool(state.now & UNDER_VOLTAGE)))
+        if seen & hot:
+            found.append(("heat", bool(state.now & hot)))
+        return found
     if state.kind in ("overcurrent", "events"):
         grew = was is not None and state.since_boot > was.since_boot
         return [("over-current" if state.kind == "overcurrent" else "heat", False)] if grew else []
     if not state.now:
         return []
     return [("under-voltage" if state.kind == "alarm" else "heat", True)]
-
-
-def _of_firmware(
-    state: ThrottleState, was: ThrottleState | None
-) -> list[tuple[ThrottleCause, bool]]:
-    # A short event shows only in the bits since the boot. The kernel's driver clears those.
-    new = state.since_boot & ~was.since_boot if was else 0
-    found: list[tuple[ThrottleCause, bool]] = []
-    if (state.now | new) & UNDER_VOLTAGE:
-        found.append(("under-voltage", bool(state.now & UNDER_VOLTAGE)))
-    hot = FREQUENCY_CAPPED | THROTTLED | SOFT_LIMIT
-    if (state.now | new) & hot:
-        found.append(("heat", bool(state.now & hot)))
-    return found
-
-
-def _has_own_heat(readings: Sequence[ThrottleReading]) -> bool:
-    """Tell whether the board was hot, too: under-voltage alone also caps the firmware's clock."""
-    firmware = [
-        (was, state)
-        for first, second in pairwise((readings[0], *readings))
-        for was, state in zip(first.states, second.states, strict=True)
-    ]
-    return any(
-        (state.kind == "firmware" and (state.now | state.since_boot & ~was.since_boot) & SOFT_LIMIT)
-        or (state.kind == "cooling" and state.now)
-        for was, state in firmware
-    )
 
 
 def since_boot_before(readings: Sequence[ThrottleReading]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
+from armload.analysis.throttling import since_boot_before
 from armload.analysis.verdict import judge
 from armload.analysis.wording import findings, limits
 from armload.boards.board import Board, DeclaredSpecs, RealReach
@@ -187,6 +188,7 @@ def assemble(job: Job, folder: Path) -> Run:
         result=output.result,
         notes=(
             *output.notes,
+            *findings.notes_about_supply(since_boot_before(around.throttling)),
             *map(
                 findings.weights_note,
                 notes_about_weights(header, job.plan, job.model, job.before),

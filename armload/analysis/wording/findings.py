@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.findings import (
@@ -179,6 +179,14 @@ def weights_note(found: WeightsNote) -> str:
                 "The weights were not streamed, although they exceed the free memory: in a mixture "
                 "of experts, a token decides which weights are read."
             )
+
+
+def notes_about_supply(recorded: Sequence[str]) -> list[str]:
+    """Say what the firmware had recorded before a run, which may hide a short event in it."""
+    if not recorded:
+        return []
+    said = f"The firmware had recorded {', '.join(recorded)} since the boot, before this run."
+    return [f"{said} Until the board restarts, an event shorter than a second cannot be seen."]
 
 
 def valid_with_repeats(runs: int, within: float) -> str:

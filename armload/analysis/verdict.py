@@ -123,7 +123,7 @@ def _doubts_about_swap(before: Conditions, around: Around) -> list[Swapping]:
         most = moved.zram_in_bytes if zram else on_disk
         out_bytes, in_bytes = moved.out_bytes, moved.in_bytes
     elif after is not None:
-        most = out_bytes = after.swap_used_bytes - before.swap_used_bytes
+        most = out_bytes = _used_on_disk(after) - _used_on_disk(before)
         in_bytes = None
     else:
         return []
@@ -139,6 +139,10 @@ def _doubts_about_swap(before: Conditions, around: Around) -> list[Swapping]:
             zram=zram,
         )
     ]
+
+
+def _used_on_disk(now: Conditions) -> int:
+    return now.swap_used_bytes - sum(each.used_bytes for each in now.swaps if each.kind == "zram")
 
 
 def _doubts_about_few(job: Job, output: Output) -> list[TooFewTokens]:

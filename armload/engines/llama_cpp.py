@@ -22,7 +22,9 @@ KV_ROUNDING_TOKENS = 256
 
 LEAST_MICRO_BATCH_TOKENS = 16
 _RESERVED_AT_MOST = 0.75
-"""Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one."""
+"""Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one.
+
+It counts zram as swap there: it is memory that is not, but no page of such a buffer is touched."""
 
 
 class EngineSettings(Protocol):

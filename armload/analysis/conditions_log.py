@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from armload.analysis.clocks import MeasuredClock
 from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
 from armload.boards.sensors import chosen_names
@@ -222,6 +223,7 @@ class Around:
     background: tuple[BackgroundProcess, ...] | None = None
     swapped: Swapped | None = None
     throttling: tuple[ThrottleReading, ...] = ()
+    clocks: tuple[MeasuredClock, ...] = ()
     storage_was_full: bool = False
     lease_lost: bool = False
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.sanity import Departure, TextFault
 from armload.analysis.throttling import ThrottleEvent
@@ -239,6 +240,14 @@ class ThrottledByHardware(Value):
     celsius: float | None
 
 
+class SlowerThanShown(Value):
+    """The kernel showed a frequency that a core did not have; at its worst moment."""
+
+    name: ClassVar[FindingName] = "throttled"
+    kind: Literal["slower than shown"] = "slower than shown"
+    clock: MeasuredClock
+
+
 class SlowedFromOutside(Value):
     """What may have slowed a run down.
 
@@ -317,6 +326,7 @@ Figures = Annotated[
     | Throttled
     | UnderVoltage
     | ThrottledByHardware
+    | SlowerThanShown
     | Contended
     | Unsteady
     | StreamedBytes

@@ -19,6 +19,7 @@ from armload.analysis.findings import (
     Contended,
     Figures,
     MoreTokens,
+    SlowerThanShown,
     Throttled,
     ThrottledByHardware,
     ThrottledFromStart,
@@ -75,6 +76,7 @@ def doubts_about_speed(
     cores = cores_of(output.header, job.before, job.plan.cpus if job.plan else None)
     found: list[Figures] = [*_doubts_about_hardware(steps, job.board, around)]
     if not any(isinstance(each, UnderVoltage) for each in found):  # cooling would not help
+        found += _doubts_about_clocks(around)
         found += _doubts_about_frequency(steps, cores)
         if _ARM & set(job.board.cpu_features):  # elsewhere the maximum is that of one core alone
             found += _doubts_from_the_start(steps, job.before, around, cores)
@@ -94,6 +96,13 @@ def _doubts_about_hardware(
         else ThrottledByHardware(event=event, celsius=_hottest(steps))
         for event in throttle_events(around.throttling)
     ]
+
+
+def _doubts_about_clocks(around: Around) -> list[SlowerThanShown]:
+    slower = [each for each in around.clocks if each.is_slower_than_shown]
+    if not slower:
+        return []
+    return [SlowerThanShown(clock=min(slower, key=lambda each: each.khz / each.shown_khz))]
 
 
 def _doubts_from_the_start(

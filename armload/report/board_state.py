@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from armload.analysis.clocks import MeasuredClock
 from armload.boards.conditions import Conditions
 from armload.boards.probe import NumaNode
 from armload.boards.sensors import Sensor
@@ -64,6 +65,15 @@ def _recorded(state: ThrottleState) -> list[str]:
         return []
     kind = "over-current" if state.kind == "overcurrent" else "throttling"
     return [f"{counted(state.since_boot, f'{kind} event')} ({state.name})"]
+
+
+def clocks_line(clocks: Sequence[MeasuredClock]) -> str:
+    """Say each core's real frequency around a run; nothing where it was not measured."""
+    return "; ".join(
+        f"core {each.core} {each.moment}: {each.khz / 1e6:.2f} GHz"
+        + (f", shown {each.shown_khz / 1e6:.2f}" if each.shown_khz else "")
+        for each in clocks
+    )
 
 
 def nodes_line(nodes: Sequence[NumaNode]) -> str:

@@ -14,7 +14,7 @@ from armload.core.files import write_whole
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
 from armload.report import formatting as words
-from armload.report.board_state import clusters_line, sensors_line, throttling_line
+from armload.report.board_state import clocks_line, clusters_line, sensors_line, throttling_line
 from armload.report.cells import cells_of
 from armload.report.drawing import png
 from armload.report.figures.figure import Figure
@@ -217,6 +217,7 @@ def _conditions(run: Run) -> tuple[Block, ...]:
     swapped, board = run.swapped, run.board
     meanwhile = [
         ("conditions set", words.setting_line(run)),
+        ("measured frequencies", clocks_line(run.clocks)),
         ("background processes", words.background_line(run)),
         (
             "swapped during the run",

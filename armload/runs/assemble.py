@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from armload import __version__
+from armload.analysis.clocks import read_clocks
 from armload.analysis.conditions_log import (
     Around,
     read_after,
@@ -153,6 +154,7 @@ def assemble(job: Job, folder: Path) -> Run:
         background=read_background_processes(folder),
         swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
         throttling=read_throttle_log(folder),
+        clocks=read_clocks(folder),
         lease_lost=(folder / "unleased").exists(),
     )
     found = read_departure(job, output.text or "", folder)
@@ -165,6 +167,7 @@ def assemble(job: Job, folder: Path) -> Run:
         governor=around.governor,
         background_processes=around.background,
         swapped=around.swapped,
+        clocks=around.clocks,
         trace=header,
         steps=steps,
         summary=summary,

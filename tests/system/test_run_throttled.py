@@ -15,6 +15,7 @@ from tests.sysfs import show, write_tree
 from tests.waiting import wait_until
 
 FIRMWARE = "devices/platform/soc@107c000000/soc@107c000000:firmware/get_throttled"
+SHOWN = "devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
 CPU = "devices/system/cpu/cpufreq/policy0"
 
 RASPBERRY_PI_5 = {
@@ -31,6 +32,7 @@ RASPBERRY_PI_5 = {
     f"{CPU}/scaling_cur_freq": 2_400_000,
     f"{CPU}/cpuinfo_max_freq": 2_400_000,
     f"{CPU}/scaling_max_freq": 2_400_000,
+    SHOWN: 600_000,
 }
 
 TALKS = 'n=0; until [ -e "$1" ]; do n=$((n + 1)); echo "word $n"; sleep 0.1; done'
@@ -98,12 +100,26 @@ def test_a_supply_that_fails_in_mid_run_makes_it_invalid_with_cause_time_and_rem
     # The hottest zone in the trace is none that was left out.
     assert traced(person, run) == {61.2}
     assert run["before"]["celsius"] == run["after"]["celsius"] == 61.25
+    moments = [(each["moment"], each["core"], each["shown_khz"]) for each in run["clocks"]]
+    assert moments == [("before", 0, 600_000), ("after", 0, 600_000)]
     # Under-voltage since the boot, but not in this run.
     again = json.loads(
         person.types("watch", "--board", "pi", "--json", "--", "sh", "-c", "echo word").stdout
     )
     assert "under-voltage" not in {each["name"] for each in again["verdict"]["findings"]}
     assert any("before this run" in note for note in again["notes"])
+
+
+def test_a_core_that_is_slower_than_the_kernel_shows_is_found_out(
+    person: Person, sysfs: Path
+) -> None:
+    show(sysfs, SHOWN, 9_900_000)
+    words = ("watch", "--board", "pi", "--json", "--", "sh", "-c", "echo word")
+    run = json.loads(person.types(*words).stdout)
+    found = {each["figures"]["kind"]: each["sentence"] for each in run["verdict"]["findings"]}
+    assert "while the kernel showed 9.90" in found["slower than shown"]
+    before, _ = run["clocks"]
+    assert 0.5e9 < 1e9 * before["cycles"] / before["ns"] < 9e9
 
 
 def test_a_probe_lists_all_sensors_and_the_boards_file_chooses(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.findings import (
     Contended,
@@ -17,6 +18,7 @@ from armload.analysis.findings import (
     OutputCount,
     OutputMissing,
     PromptCount,
+    SlowerThanShown,
     StorageFull,
     StreamedBytes,
     Swapping,
@@ -271,6 +273,22 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         (
             "Throttled by an over-current event at 5 s (oc1_event_cnt). Use a stronger supply, or "
             "a lower power mode (nvpmodel)."
+        ),
+    ),
+    (
+        SlowerThanShown(
+            clock=MeasuredClock(
+                moment="after",
+                core=2,
+                cycles=2_097_152,
+                ns=3_495_253,
+                by="loop",
+                shown_khz=1_400_000,
+            )
+        ),
+        (
+            "Throttled: core 2 ran at 0.60 GHz after the run, while the kernel showed 1.40. Check "
+            "the board's supply and cooling."
         ),
     ),
     (

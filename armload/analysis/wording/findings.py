@@ -18,6 +18,7 @@ from armload.analysis.findings import (
     OutputCount,
     OutputMissing,
     PromptCount,
+    SlowerThanShown,
     StorageFull,
     StreamedBytes,
     Swapping,
@@ -113,6 +114,12 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             )
         case ThrottledByHardware():
             return _throttled_by_hardware(found)
+        case SlowerThanShown():
+            return (
+                f"Throttled: core {found.clock.core} ran at {found.clock.khz / 1e6:.2f} GHz "
+                f"{found.clock.moment} the run, while the kernel showed "
+                f"{found.clock.shown_khz / 1e6:.2f}. Check the board's supply and cooling."
+            )
         case Contended():
             return _contended(found)
         case Unsteady():

@@ -248,7 +248,9 @@ tell_policy() {
   look "$policy/scaling_cur_freq"
   khz=$seen
   look "$policy/cpuinfo_max_freq"
-  echo "$cores;$governor;$khz;$seen"
+  max_khz=$seen
+  look "$policy/scaling_max_freq"
+  echo "$cores;$governor;$khz;$max_khz;$seen"
 }
 # Tells of each policy whether its governor can be written, which it has, and which there are.
 tell_governors() { each_policy tell_governor; }
@@ -334,14 +336,71 @@ tell_group() {
   done 2>/dev/null <"$group/memory.stat"
 }
 
-# Prints each sensor that answers: what it shows, and its name.
+# Prints of each thermal zone its number, what it shows ("-" for no answer), and its name.
 tell_temperatures() {
   for zone in /sys/class/thermal/thermal_zone[0-9]*; do
-    look "$zone/temp" || continue
-    shown=$seen
+    [ -d "$zone" ] || continue
+    look "$zone/temp"
+    shown=${seen:--}
     look "$zone/type"
-    echo "$shown ${seen:-${zone##*/}}"
+    echo "${zone##*zone} $shown ${seen:-${zone##*/}}"
   done
+}
+
+# Finds what tells that the hardware is slowed down, or that its supply is too low: prints a kind
+# and a name of each, and leaves their files in $throttles.
+find_throttles() {
+  throttles= noted= changes=0
+  for file in /sys/devices/platform/*firmware/get_throttled /sys/devices/platform/soc*/*firmware/get_throttled; do
+    [ -n "$throttles" ] || find_throttle firmware "$file" get_throttled
+  done
+  if [ -z "$throttles" ] && command -v vcgencmd >/dev/null 2>&1; then
+    throttles=' vcgencmd'
+    echo 'source firmware vcgencmd get_throttled'
+  fi
+  for folder in /sys/class/hwmon/hwmon[0-9]*; do
+    look "$folder/name"
+    case $seen in
+      rpi_volt) find_throttle alarm "$folder/in0_lcrit_alarm" rpi_volt ;;
+      soctherm_oc) for file in "$folder"/oc[0-9]*_event_cnt; do find_throttle overcurrent "$file" "${file##*/}"; done ;;
+    esac
+  done
+  # Those that slow the CPU or the memory: fans, displays and GPUs cost no speed.
+  for folder in /sys/class/thermal/cooling_device[0-9]*; do
+    look "$folder/type"
+    case $seen in
+      *cpufreq* | *cpu-freq* | *cpu_freq* | *cpuidle* | *idle-cpu* | *pause* | *cpu-isolate* | *cpu*throttle* | thermal-budget* | *dmc* | Processor)
+        find_throttle cooling "$folder/cur_state" "$seen" ;;
+    esac
+  done
+  for file in /sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count; do
+    core=${file%/thermal_throttle/*}
+    find_throttle events "$file" "${core##*/}"
+  done
+}
+find_throttle() {
+  [ -r "$2" ] || return
+  throttles="$throttles $2"
+  echo "source $1 $3"
+}
+# Prints what they show, where that has changed; at most so often that the file stays small.
+note_throttles() {
+  [ -n "$throttles" ] && [ "$changes" -lt 20000 ] || return
+  found=
+  for file in $throttles; do
+    case $file in
+      vcgencmd) seen=$(vcgencmd get_throttled 2>/dev/null) ;;
+      *) look "$file" ;;
+    esac
+    seen=${seen#*=}
+    seen=${seen%% *}
+    found="$found ${seen:--}"
+  done
+  [ "$found" = "$noted" ] && return
+  noted=$found
+  changes=$((changes + 1))
+  read -r up_now rest </proc/uptime
+  echo "at $up_now$found"
 }
 tell_storage() {
   tell_part df
@@ -355,11 +414,14 @@ tell_state() {
   uname -rm
   tell_part proc
   echo "$1"
-  cat /proc/uptime /proc/loadavg /proc/meminfo /proc/cpuinfo /proc/mounts
+  cat /proc/uptime /proc/loadavg /proc/meminfo /proc/cpuinfo /proc/mounts /proc/swaps
   tell_part memory
   each_memory_group tell_group 2>/dev/null
   tell_part policies
   each_policy tell_policy
   tell_part temperatures
   tell_temperatures
+  tell_part throttling
+  find_throttles
+  note_throttles
 }

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from armload.analysis.clocks import MeasuredClock
 from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
+from armload.boards.sensors import chosen_names
+from armload.boards.throttling import ThrottleReading, read_throttling
 from armload.core.values import Count, Finite, Value
 from armload.deploy.exit_record import read_exit_record
 from armload.deploy.follow import any_cut
@@ -26,6 +29,7 @@ LEAST_SHARE = 0.01
 """Of one core; what used less is not named."""
 
 _TICKS_PER_S = 100  # Linux shows them so to every program (USER_HZ), whatever the kernel counts in
+_SECTOR_BYTES = 512  # of a block device's stat, whatever the device's own are
 _FIRST = 1
 _KERNEL = 2  # the process that all of the kernel's own threads descend from
 _LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd")
@@ -195,10 +199,18 @@ Cache = Literal["dropped", "evicted", "as found"]
 
 
 class Swapped(Value):
-    """What the board swapped during a run."""
+    """What the board swapped during a run.
+
+    Attributes:
+        in_bytes, out_bytes: in all.
+        zram_in_bytes, zram_out_bytes: of these, from and to compressed memory, which takes CPU
+            time but does not wait for storage.
+    """
 
     in_bytes: Count
     out_bytes: Count
+    zram_in_bytes: Count = 0
+    zram_out_bytes: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,14 +222,20 @@ class Around:
     governor: str | None = None
     background: tuple[BackgroundProcess, ...] | None = None
     swapped: Swapped | None = None
+    throttling: tuple[ThrottleReading, ...] = ()
+    clocks: tuple[MeasuredClock, ...] = ()
     storage_was_full: bool = False
     lease_lost: bool = False
 
 
-def read_after(folder: Path) -> Conditions | None:
-    """Read how the board was when the run had ended; none where its script could not note it."""
+def read_after(folder: Path, before: Conditions) -> Conditions | None:
+    """Read how the board was when the run had ended; none where its script could not note it.
+
+    Args:
+        before: the run, of which the same sensors count.
+    """
     try:
-        return read_state((folder / "after").read_bytes())
+        return read_state((folder / "after").read_bytes(), chosen_names(before.sensors))
     except FileNotFoundError:
         return None
 
@@ -246,10 +264,24 @@ def read_swapped(folder: Path, page_bytes: int) -> Swapped | None:
         before, after = (
             [int(word) for word in line.split()] for line in _text(folder / "swapped").splitlines()
         )
-        pages_in, pages_out = (late - early for early, late in zip(before, after, strict=True))
-        return Swapped(in_bytes=pages_in * page_bytes, out_bytes=pages_out * page_bytes)
+        moved = [late - early for early, late in zip(before, after, strict=True)]
+        in_bytes, out_bytes = (pages * page_bytes for pages in moved[:2])
+        return Swapped(
+            in_bytes=in_bytes,
+            out_bytes=out_bytes,
+            zram_in_bytes=min(in_bytes, sum(moved[2::2]) * _SECTOR_BYTES),
+            zram_out_bytes=min(out_bytes, sum(moved[3::2]) * _SECTOR_BYTES),
+        )
     except ValueError:
         return None
+
+
+def read_throttle_log(folder: Path) -> tuple[ThrottleReading, ...]:
+    """Read what hardware and firmware told during a run; empty where they tell nothing."""
+    try:
+        return read_throttling(_text(folder / "throttling").splitlines())
+    except ValueError:
+        return ()
 
 
 def storage_was_full(folder: Path) -> bool:

@@ -6,8 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.sanity import Departure, TextFault
+from armload.analysis.throttling import ThrottleEvent
 from armload.core.values import Value
 from armload.engines.job import Workstation
 
@@ -19,6 +21,7 @@ FindingName = Literal[
     "output",
     "reference",
     "throttled",
+    "under-voltage",
     "contended",
     "few tokens",
     "unsteady",
@@ -120,6 +123,7 @@ class Swapping(Value):
         out_bytes, in_bytes: moved meanwhile; ``in_bytes`` is none where only the use is known.
         used_before_bytes, used_after_bytes: of swap; after is none where it is not known.
         total_bytes: of swap; 0 where it is not known.
+        zram: what was moved stayed in compressed memory.
     """
 
     name: ClassVar[FindingName] = "swapped"
@@ -129,6 +133,7 @@ class Swapping(Value):
     used_before_bytes: int
     used_after_bytes: int | None
     total_bytes: int
+    zram: bool = False
 
 
 class MoreTokens(Value):
@@ -213,6 +218,36 @@ class Throttled(Value):
     celsius: float | None
 
 
+class UnderVoltage(Value):
+    """The board's supply was too low for a time.
+
+    Attributes:
+        device: the board's own name for itself; empty where it has none.
+    """
+
+    name: ClassVar[FindingName] = "under-voltage"
+    kind: Literal["under-voltage"] = "under-voltage"
+    event: ThrottleEvent
+    device: str
+
+
+class ThrottledByHardware(Value):
+    """Hardware, firmware or the kernel lowered the clock, and say why."""
+
+    name: ClassVar[FindingName] = "throttled"
+    kind: Literal["throttled by hardware"] = "throttled by hardware"
+    event: ThrottleEvent
+    celsius: float | None
+
+
+class SlowerThanShown(Value):
+    """The kernel showed a frequency that a core did not have; at its worst moment."""
+
+    name: ClassVar[FindingName] = "throttled"
+    kind: Literal["slower than shown"] = "slower than shown"
+    clock: MeasuredClock
+
+
 class SlowedFromOutside(Value):
     """What may have slowed a run down.
 
@@ -289,6 +324,9 @@ Figures = Annotated[
     | WideSpreadOfRepeats
     | ThrottledFromStart
     | Throttled
+    | UnderVoltage
+    | ThrottledByHardware
+    | SlowerThanShown
     | Contended
     | Unsteady
     | StreamedBytes

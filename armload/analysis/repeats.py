@@ -24,7 +24,7 @@ from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
 _SPENDS_FROM = 2
 _DISTURBED_IN_A_ROW = 3
-DISTURBANCES = frozenset(("throttled", "contended", "unsteady", "swapped"))
+DISTURBANCES = frozenset(("throttled", "under-voltage", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
 
 _PASSING = DISTURBANCES | {"few tokens"}

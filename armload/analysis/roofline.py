@@ -290,7 +290,7 @@ def forecast(
     if pace is not None:
         token_s += BARRIERS_PER_LAYER * work.layers * BARRIER_S_PER_THREAD * pace[1]
         prompt_s = _prompt_s(work, pace, repacked, fitted)
-        known_core = pace[0].name in CORES and pace[0].max_mhz
+        known_core = _known_core(pace[0].name) and pace[0].max_mhz
         if not known_core:
             doubt = math.hypot(doubt, fitted.doubts["unknown"])
         prompt = _within(prompt_s, fitted.doubts["prompt" if known_core else "unknown"])
@@ -330,8 +330,13 @@ def _within(value: float, doubt: float) -> Expected:
     return Expected.within(value, math.exp(_QUANTILE * doubt) - 1)
 
 
+def _known_core(name: str) -> Core | None:
+    # Apple's have names such as Firestorm-M1-Pro.
+    return CORES.get(name) or CORES.get(name.partition("-")[0])
+
+
 def _core(cluster: CpuCluster) -> Core:
-    return CORES.get(cluster.name, UNKNOWN_CORE)
+    return _known_core(cluster.name) or UNKNOWN_CORE
 
 
 def _vectors_per_s(cluster: CpuCluster) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
 from armload.analysis.findings import Figures, FindingName
 from armload.analysis.limit_figures import LimitCause, LimitFigures
@@ -129,6 +130,8 @@ class Run(Job):
         background_processes: what else used the CPU meanwhile, the busiest first; none where that
             is not known.
         swapped: what the board swapped meanwhile; none where that is not known.
+        clocks: real frequencies before and after it, where those that the kernel shows cannot be
+            trusted.
         reference: how its text compares with a reference run's; none without one.
         without_speculation: how a run with speculation compares with those without; none where
             there was no such run on this machine.
@@ -150,6 +153,7 @@ class Run(Job):
     governor: str | None = None
     background_processes: tuple[BackgroundProcess, ...] | None = None
     swapped: Swapped | None = None
+    clocks: tuple[MeasuredClock, ...] = ()
     reference: Departure | None = None
     without_speculation: WithoutSpeculation | None = None
     result: dict[str, JsonValue] | None = None

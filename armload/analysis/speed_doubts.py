@@ -19,15 +19,19 @@ from armload.analysis.findings import (
     Contended,
     Figures,
     MoreTokens,
+    SlowerThanShown,
     Throttled,
+    ThrottledByHardware,
     ThrottledFromStart,
+    UnderVoltage,
     Unsteady,
     WideSpread,
 )
 from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
 from armload.analysis.streaming import doubts_about_streaming
 from armload.analysis.summary import generating, quantile
-from armload.boards.conditions import Conditions
+from armload.analysis.throttling import throttle_events
+from armload.boards.conditions import ClusterState, Conditions
 from armload.engines.job import BoardRecord, Job
 from armload.engines.output import Output
 from armload.engines.trace import Step, Trace
@@ -70,14 +74,35 @@ def doubts_about_speed(
     steps = output.steps
     process = busiest(around.background or (), share=NAMED_FROM_SHARE)
     cores = cores_of(output.header, job.before, job.plan.cpus if job.plan else None)
-    found: list[Figures] = [*_doubts_about_frequency(steps, cores)]
-    if _ARM & set(job.board.cpu_features):  # elsewhere the maximum is that of one core alone
-        found += _doubts_from_the_start(steps, job.before, around, cores)
+    found: list[Figures] = [*_doubts_about_hardware(steps, job.board, around)]
+    if not any(isinstance(each, UnderVoltage) for each in found):  # cooling would not help
+        found += _doubts_about_clocks(around)
+        found += _doubts_about_frequency(steps, cores)
+        if _ARM & set(job.board.cpu_features):  # elsewhere the maximum is that of one core alone
+            found += _doubts_from_the_start(steps, job.before, around, cores)
     if output.header is not None:
         found += _doubts_about_the_cpu(steps, output.header, process, job.board)
     if measures_tokens:
         found += _doubts_about_spread(job, output, process)
     return [*found, *doubts_about_streaming(output.header, steps)]
+
+
+def _doubts_about_hardware(
+    steps: tuple[Step, ...], board: BoardRecord, around: Around
+) -> list[UnderVoltage | ThrottledByHardware]:
+    return [
+        UnderVoltage(event=event, device=board.device)
+        if event.cause == "under-voltage"
+        else ThrottledByHardware(event=event, celsius=_hottest(steps))
+        for event in throttle_events(around.throttling)
+    ]
+
+
+def _doubts_about_clocks(around: Around) -> list[SlowerThanShown]:
+    slower = [each for each in around.clocks if each.is_slower_than_shown]
+    if not slower:
+        return []
+    return [SlowerThanShown(clock=min(slower, key=lambda each: each.khz / each.shown_khz))]
 
 
 def _doubts_from_the_start(
@@ -91,8 +116,14 @@ def _doubts_from_the_start(
     ]
     if not usable:
         return []
-    fastest = max(cluster.max_khz or 0 for cluster in usable)
-    numbers = {n for each in usable if each.max_khz == fastest for n in each.cores}
+    is_slowed = bool(throttle_events(around.throttling))
+    # A power mode's limit is how the board is set up; the kernel's thermal limit shows as well.
+    highest_of = {
+        each.cores: (each.max_khz or 0) if is_slowed else _allowed_khz(each) for each in usable
+    }
+    fastest = max(highest_of.values())
+    usable = [each for each in usable if highest_of[each.cores] == fastest]
+    numbers = {n for each in usable for n in each.cores}
     if cores.allowed is not None:
         numbers &= cores.allowed
     known = [step for step in generating(steps) if cores.of(numbers, step)]
@@ -101,13 +132,17 @@ def _doubts_from_the_start(
     highest = max(cores.of(numbers, step) for step in known)
     if highest >= BELOW_THE_MAXIMUM * fastest:
         return []
-    had = {each.governor for each in usable if each.max_khz == fastest and each.governor}
+    had = {each.governor for each in usable if each.governor}
     governor = around.governor or (had.pop() if len(had) == 1 else None)
     return [
         ThrottledFromStart(
             highest_khz=highest, maximum_khz=fastest, governor=governor, celsius=_hottest(known)
         )
     ]
+
+
+def _allowed_khz(cluster: ClusterState) -> int:
+    return min(cluster.max_khz or 0, cluster.limit_khz or cluster.max_khz or 0)
 
 
 def _hottest(steps: Sequence[Step]) -> float | None:

@@ -115,11 +115,15 @@ def _doubts_about_the_count(
 
 def _doubts_about_swap(before: Conditions, around: Around) -> list[Swapping]:
     moved, after = around.swapped, around.after
+    zram = False
     if moved is not None:
-        most = max(moved.in_bytes, moved.out_bytes)
+        on_disk = max(moved.in_bytes - moved.zram_in_bytes, moved.out_bytes - moved.zram_out_bytes)
+        # What others have not needed since may stay compressed; what is fetched back was missed.
+        zram = on_disk < SWAPPED_FROM_BYTES
+        most = moved.zram_in_bytes if zram else on_disk
         out_bytes, in_bytes = moved.out_bytes, moved.in_bytes
     elif after is not None:
-        most = out_bytes = after.swap_used_bytes - before.swap_used_bytes
+        most = out_bytes = _used_on_disk(after) - _used_on_disk(before)
         in_bytes = None
     else:
         return []
@@ -132,8 +136,13 @@ def _doubts_about_swap(before: Conditions, around: Around) -> list[Swapping]:
             used_before_bytes=before.swap_used_bytes,
             used_after_bytes=after.swap_used_bytes if after else None,
             total_bytes=after.swap_total_bytes if after else 0,
+            zram=zram,
         )
     ]
+
+
+def _used_on_disk(now: Conditions) -> int:
+    return now.swap_used_bytes - sum(each.used_bytes for each in now.swaps if each.kind == "zram")
 
 
 def _doubts_about_few(job: Job, output: Output) -> list[TooFewTokens]:

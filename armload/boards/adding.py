@@ -75,7 +75,7 @@ def hardware_of(found: Probe, named: str) -> ChosenHardware | None:
     """
     if named:
         return load_hardware(named)
-    return recognised(found.device_model, found.conditions.memory_total_bytes)
+    return recognised(found.device, found.conditions.memory_total_bytes)
 
 
 def write_board(
@@ -89,7 +89,7 @@ def write_board(
     Raises:
         DiskError: it cannot be written.
     """
-    title = hardware.hardware.description if hardware else found.device_model or found.machine
+    title = hardware.hardware.description if hardware else found.device or found.machine
     content: dict[str, object] = {"description": title}
     if hardware:
         content["hardware"] = hardware.name

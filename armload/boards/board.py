@@ -138,6 +138,7 @@ class Board(Value):
         workdir: the folder that armload may use there; made when missing. A board of kind
             ``local`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
+        sensors: names of the thermal zones that tell how hot it is; empty for all that make sense.
         facts: what is known beforehand: the hardware's, unless its file gives others. Memory and
             storage rate of a virtual board are what its machine is made with, whatever a file that
             it extends declares.
@@ -150,6 +151,7 @@ class Board(Value):
     reach: Reach
     workdir: PurePosixPath = Field(default=PurePosixPath(), validate_default=True)
     build_host: BuildHost = BuildHost()
+    sensors: tuple[str, ...] = ()
     facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 
     @field_validator("hardware")

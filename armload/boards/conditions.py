@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Literal
 
-from armload.boards.folder import Mount, free_bytes, mount_of
+from armload.boards.folder import Mount, free_bytes, mount_of, storage_of
+from armload.boards.sensors import Sensor, hottest, read_sensors
+from armload.boards.throttling import ThrottleState, read_throttling
 from armload.core.values import Count, Finite, Value, format_bytes
 
 
@@ -61,19 +64,29 @@ class ClusterState(Value):
         governor: that chooses their frequency.
         khz: their frequency now.
         max_khz: the highest that they have.
+        limit_khz: the highest that they may have now, by a power mode, a user, or the kernel's
+            thermal governor.
     """
 
     cores: tuple[Count, ...]
     governor: str | None = None
     khz: Count | None = None
     max_khz: Count | None = None
+    limit_khz: Count | None = None
 
 
-class Sensor(Value):
-    """One thermal zone, by the kernel's name for it."""
+class SwapDevice(Value):
+    """A line of ``/proc/swaps``.
+
+    Attributes:
+        name: its path.
+        kind: ``zram`` is compressed memory: it adds none.
+    """
 
     name: str
-    celsius: Finite
+    kind: Literal["zram", "disk"]
+    total_bytes: Count
+    used_bytes: Count
 
 
 class Conditions(Value):
@@ -87,14 +100,17 @@ class Conditions(Value):
         memory_total_bytes, swap_used_bytes: from ``/proc/meminfo``.
         memory_available_bytes: likewise, or what a control group leaves, where that is less.
         memory_limit_bytes: of that group; none where no group leaves less.
-        swap_total_bytes: from ``/proc/meminfo``.
+        swap_total_bytes: from ``/proc/meminfo``, with zram.
+        swaps: its devices; empty where the board does not tell.
         workdir_free_bytes: free space for armload's folder; none where no tool says it.
         workdir_filesystem: what that folder lies on, such as ``ext4``; none where the board
             does not say, as in a chroot whose root is no mount point.
+        workdir_in_memory: what is written to that folder takes memory, and a restart deletes it.
         governors: CPU frequency governors in use; empty where there is no cpufreq.
         clusters: the cores by frequency policy.
-        celsius: hottest sensor; none where there is none.
-        sensors: all of them.
+        celsius: hottest sensor that counts; none where there is none.
+        sensors: all thermal zones.
+        throttling: what hardware and firmware tell of slowing the board down.
     """
 
     boot_id: str
@@ -106,25 +122,39 @@ class Conditions(Value):
     swap_used_bytes: int
     memory_limit_bytes: Count | None = None
     swap_total_bytes: Count
+    swaps: tuple[SwapDevice, ...] = ()
     workdir_free_bytes: Count | None
     workdir_filesystem: str | None = None
+    workdir_in_memory: bool = False
     governors: tuple[str, ...] = ()
     clusters: tuple[ClusterState, ...] = ()
     celsius: Finite | None = None
     sensors: tuple[Sensor, ...] = ()
+    throttling: tuple[ThrottleState, ...] = ()
 
     @property
     def memory_and_swap_bytes(self) -> int:
-        """All of the memory and of the swap: what a program can reserve at most."""
+        """All of the memory and of the swap: what a program can reserve at most.
+
+        The kernel counts zram here too, although what is reserved can never all be filled then.
+        """
         return self.memory_total_bytes + self.swap_total_bytes
 
+    @property
+    def zram_total_bytes(self) -> int:
+        """What of the swap is compressed memory."""
+        return sum(each.total_bytes for each in self.swaps if each.kind == "zram")
 
-def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) -> Conditions:
+
+def read_conditions(
+    parts: Mapping[str, Sequence[str]], cores: Sequence[int], sensors: Sequence[str] = ()
+) -> Conditions:
     """Read the parts that the probing script wrote of a board's state.
 
     Args:
         parts: its lines, by part.
         cores: the numbers of the cores that are online.
+        sensors: names of the thermal zones that count; empty for all that make sense.
 
     Raises:
         KeyError, ValueError, IndexError: they lack what Linux always tells.
@@ -137,9 +167,13 @@ def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) ->
     if group is not None and group.left_bytes < available:
         available, limit = group.left_bytes, group.limit_bytes
     clusters = read_clusters(parts["policies"], cores)
-    sensors = read_sensors(parts["temperatures"])
+    found = read_sensors(parts["temperatures"], sensors)
+    warmest = hottest(found)
+    (*_, throttling) = read_throttling(parts.get("throttling", ())) or (None,)
     mount = workdir_mount(parts)
     filesystem = mount.filesystem if mount else None
+    df = parts.get("df", [])
+    in_memory = mount is not None and storage_of(mount, facts, df, memory["MemTotal"]) == "memory"
     return Conditions(
         boot_id=boot_id,
         uptime_s=float(uptime.split()[0]),
@@ -150,12 +184,15 @@ def read_conditions(parts: Mapping[str, Sequence[str]], cores: Sequence[int]) ->
         memory_limit_bytes=limit,
         swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
         swap_total_bytes=memory.get("SwapTotal", 0),
-        workdir_free_bytes=free_bytes(parts.get("df", []), filesystem),
+        swaps=read_swaps(facts),
+        workdir_free_bytes=free_bytes(df, filesystem),
         workdir_filesystem=filesystem,
+        workdir_in_memory=in_memory,
         governors=tuple(sorted({each.governor for each in clusters if each.governor})),
         clusters=clusters,
-        celsius=hottest(sensors),
-        sensors=sensors,
+        celsius=warmest.celsius if warmest else None,
+        sensors=found,
+        throttling=throttling.states if throttling else (),
     )
 
 
@@ -176,10 +213,10 @@ def group_limit(limit_bytes: int | None) -> str:
 
 
 def read_clusters(policies: Sequence[str], cores: Sequence[int]) -> tuple[ClusterState, ...]:
-    """Read lines ``CORES;GOVERNOR;KHZ;MAX_KHZ``; cores that are in none of them come last."""
+    """Read lines ``CORES;GOVERNOR;KHZ;MAX_KHZ;LIMIT_KHZ``; cores in none of them come last."""
     found: dict[tuple[int, ...], ClusterState] = {}
     for line in policies:
-        numbers, governor, khz, max_khz = (field.strip() for field in line.split(";"))
+        numbers, governor, khz, max_khz, limit_khz = (field.strip() for field in line.split(";"))
         its_cores = tuple(sorted(int(number) for number in numbers.split()))
         if its_cores:
             found[its_cores] = ClusterState(
@@ -187,6 +224,7 @@ def read_clusters(policies: Sequence[str], cores: Sequence[int]) -> tuple[Cluste
                 governor=governor or None,
                 khz=_number(khz),
                 max_khz=_number(max_khz),
+                limit_khz=_number(limit_khz),
             )
     named = {core for each in found for core in each}
     rest = tuple(core for core in cores if core not in named)
@@ -194,19 +232,19 @@ def read_clusters(policies: Sequence[str], cores: Sequence[int]) -> tuple[Cluste
     return (*clusters, *((ClusterState(cores=rest),) if rest else ()))
 
 
-def read_sensors(lines: Sequence[str]) -> tuple[Sensor, ...]:
-    """Read lines ``VALUE NAME``; a value that is no number is left out."""
-    found = []
-    for line in lines:
-        value, _, name = line.strip().partition(" ")
-        if re.fullmatch(r"-?\d+(\.\d+)?", value):
-            found.append(Sensor(name=name or "thermal zone", celsius=_celsius(float(value))))
-    return tuple(found)
-
-
-def hottest(sensors: Sequence[Sensor]) -> float | None:
-    """Return the highest temperature; none without sensors."""
-    return max((sensor.celsius for sensor in sensors), default=None)
+def read_swaps(lines: Sequence[str]) -> tuple[SwapDevice, ...]:
+    """Read the lines of ``/proc/swaps``, maybe among others."""
+    matches = (re.fullmatch(r"(/\S+)\s+\w+\s+(\d+)\s+(\d+)\s+-?\d+", line) for line in lines)
+    return tuple(
+        SwapDevice(
+            name=match[1],
+            kind="zram" if "/zram" in match[1] else "disk",
+            total_bytes=int(match[2]) * 1024,
+            used_bytes=int(match[3]) * 1024,
+        )
+        for match in matches
+        if match
+    )
 
 
 def _memory_bytes(meminfo: Sequence[str]) -> dict[str, int]:
@@ -216,8 +254,3 @@ def _memory_bytes(meminfo: Sequence[str]) -> dict[str, int]:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
-
-
-def _celsius(raw: float) -> float:
-    # The kernel gives thousandths; some vendors' drivers give degrees.
-    return raw / 1000 if abs(raw) >= 1000 else raw

@@ -44,11 +44,11 @@ def contradictions(board: Board, found: Probe) -> tuple[Contradiction, ...]:
 
 
 def _hardware(board: Board, found: Probe) -> Contradiction | None:
-    itself = recognised(found.device_model, found.conditions.memory_total_bytes)
+    itself = recognised(found.device, found.conditions.memory_total_bytes)
     if not board.hardware or itself is None or itself.name == board.hardware:
         return None
     return Contradiction(
-        fact="hardware", declared=board.hardware, found=f"{itself.name} ({found.device_model})"
+        fact="hardware", declared=board.hardware, found=f"{itself.name} ({found.device})"
     )
 
 

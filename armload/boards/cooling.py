@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from armload.boards.conditions import Sensor, hottest, read_sensors
+from armload.boards.board import Board
 from armload.boards.host import Host
+from armload.boards.sensors import Sensor, hottest, read_sensors
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.core.shell import call
@@ -14,14 +15,21 @@ from armload.core.shell import call
 LONGEST_WAIT_S = 900.0
 LOOK_EVERY_S = 2.0
 
+CONSTANT_AFTER_S = 60.0
+CONSTANT_WHILE_CELSIUS = 3.0
+"""A zone that still shows the very same after that time, in which another has cooled by so much,
+is taken for a constant."""
+
 
 def cool_down(
     host: Host,
+    board: Board,
     to_celsius: float,
     progress: Progress,
     *,
     limit_s: float = LONGEST_WAIT_S,
     every_s: float = LOOK_EVERY_S,
+    constant_after_s: float = CONSTANT_AFTER_S,
 ) -> float:
     """Wait until a board's hottest sensor shows no more than that; return what it shows then.
 
@@ -29,40 +37,84 @@ def cool_down(
         BoardError: the board has no sensor, or is still hotter after the limit.
         ConnectError: it does not answer.
     """
-    first = now = _hottest(host)
+    sensors = _sensors(host, board)
+    shown = {each.zone: {each.celsius} for each in sensors}
+    constant: set[int] = set()
+    first = now = need_sensor(board, sensors)
     began = time.monotonic()
-    if now <= to_celsius:
-        return now
+    if _celsius(now) <= to_celsius:
+        return _celsius(now)
     label = f"Cooling {host.name} to {to_celsius:g} °C"
-    with progress.step(label, total=first - to_celsius, unit="degrees") as step:
-        while now > to_celsius:
+    with progress.step(label, total=_celsius(first) - to_celsius, unit="degrees") as step:
+        while _celsius(now) > to_celsius:
             waited_s = time.monotonic() - began
-            step.update(max(first - now, 0.0), note=f"{now:.1f} °C, {waited_s:.0f} s")
-            if waited_s >= limit_s:
-                raise BoardError(
-                    f"{host.name} is still at {now:.1f} °C after {limit_s:.0f} s; the target was "
-                    f"{to_celsius:g} °C.",
-                    "End other programs on the board, add a fan, or use a higher --cool-to.",
+            cooled = max(_celsius(first) - _celsius(now), 0.0)
+            step.update(cooled, note=f"{now.celsius:.1f} °C, {waited_s:.0f} s")
+            if waited_s >= constant_after_s and _is_constant(now, shown):
+                constant.add(now.zone)
+                progress.say(
+                    f"{host.name}: ignoring sensor {now.name}, which shows a constant "
+                    f"{now.celsius:g} °C."
                 )
-            time.sleep(every_s)
-            now = _hottest(host)
-    return now
+            elif waited_s >= limit_s:
+                raise BoardError(
+                    f"{host.name} is still at {now.celsius:.1f} °C ({now.name}) after "
+                    f"{limit_s:.0f} s; the target was {to_celsius:g} °C.",
+                    "End other programs on the board, add a fan, or use a higher --cool-to. If "
+                    f"{now.name} is no sensor of the CPU, list others as 'sensors' in "
+                    f"boards/{board.name}.yaml.",
+                )
+            else:
+                time.sleep(every_s)
+            sensors = _sensors(host, board)
+            for each in sensors:
+                shown.setdefault(each.zone, set()).add(each.celsius)
+            now = need_sensor(board, _others(sensors, constant))
+    return _celsius(now)
 
 
-def _hottest(host: Host) -> float:
-    return need_sensor(host, read_sensors(host.run(call("tell_temperatures")).text.splitlines()))
+def _sensors(host: Host, board: Board) -> tuple[Sensor, ...]:
+    return read_sensors(host.run(call("tell_temperatures")).text.splitlines(), board.sensors)
 
 
-def need_sensor(host: Host, sensors: Sequence[Sensor]) -> float:
-    """Return what the hottest of a board's sensors shows.
+def _others(sensors: Sequence[Sensor], constant: Collection[int]) -> tuple[Sensor, ...]:
+    return tuple(each for each in sensors if each.zone not in constant)
+
+
+def _is_constant(sensor: Sensor, shown: dict[int, set[float | None]]) -> bool:
+    if len(shown[sensor.zone]) > 1:
+        return False
+    known = ([c for c in values if c is not None] for values in shown.values())
+    return any(each and max(each) - min(each) >= CONSTANT_WHILE_CELSIUS for each in known)
+
+
+def _celsius(sensor: Sensor) -> float:
+    return sensor.celsius or 0.0
+
+
+def need_sensor(board: Board, sensors: Sequence[Sensor]) -> Sensor:
+    """Return the hottest of a board's sensors that count.
 
     Raises:
         BoardError: there is none, so the board cannot be waited for.
     """
     found = hottest(sensors)
-    if found is None:
+    if found is not None:
+        return found
+    if not sensors:
         raise BoardError(
-            f"{host.name}: its kernel exposes no temperature sensor, so --cool-to cannot work.",
+            f"{board.name}: its kernel exposes no temperature sensor, so --cool-to cannot work.",
             "Omit --cool-to.",
         )
-    return found
+    names = ", ".join(dict.fromkeys(each.name for each in sensors))
+    if board.sensors:
+        raise BoardError(
+            f"{board.name}: none of its sensors is called {' or '.join(board.sensors)}, as "
+            f"'sensors' in boards/{board.name}.yaml says, or they do not answer.",
+            f"Available: {names}.",
+        )
+    raise BoardError(
+        f"{board.name}: none of its temperature sensors shows a plausible value ({names}), so "
+        "--cool-to cannot work.",
+        "Omit --cool-to.",
+    )

@@ -52,6 +52,39 @@ def mount_of(folder: PurePosixPath, lines: Iterable[str]) -> Mount | None:
     return found
 
 
+_IN_MEMORY = ("tmpfs", "ramfs", "rootfs")
+_TMPFS_SHARE = 2  # of memory: the usual size of a tmpfs
+_TMPFS_WITHIN = 0.01
+
+
+def storage_of(
+    mount: Mount, lines: Sequence[str], df: Iterable[str], memory_bytes: int
+) -> Literal["memory", "storage"]:
+    """Tell whether what is written to a mounted file system takes memory.
+
+    An overlay writes to its upper folder. Where that lies on a file system which is out of sight,
+    as with Raspberry Pi OS' overlay, the overlay's size is that of a tmpfs: half of the memory.
+
+    Args:
+        lines: those of ``/proc/mounts``, maybe among others.
+        df: the lines of ``df -k`` for it.
+        memory_bytes: of the board.
+    """
+    if mount.filesystem in _IN_MEMORY:
+        return "memory"
+    if mount.filesystem != "overlay":
+        return "storage"
+    upper = next((each[9:] for each in mount.options if each.startswith("upperdir=/")), None)
+    under = mount_of(PurePosixPath(upper), lines) if upper else None
+    if under is not None and under.filesystem != "overlay":
+        return "memory" if under.filesystem in _IN_MEMORY else "storage"
+    sizes = _sizes(df)
+    if sizes is None:
+        return "storage"
+    off = sizes[0] * 1024 * _TMPFS_SHARE / memory_bytes - 1
+    return "memory" if abs(off) <= _TMPFS_WITHIN else "storage"
+
+
 def free_bytes(df: Iterable[str], filesystem: str | None) -> int | None:
     """Read from ``df -k``'s lines what files can still take; none when they say nothing.
 
@@ -60,17 +93,22 @@ def free_bytes(df: Iterable[str], filesystem: str | None) -> int | None:
         filesystem: what they are about, where known. Some tools, such as toybox for root, count
             what ext4 keeps for itself as available.
     """
-    # The percentage is the one column that can be recognized wherever a name contains spaces.
-    match = re.search(r"\b(\d{1,15})\s+(\d{1,15})\s+(-?\d{1,15})\s+\d+%", " ".join([*df][1:]))
-    if match is None:
+    sizes = _sizes(df)
+    if sizes is None:
         return None
-    total, used, available = (int(number) for number in match.groups())
-    if total == 0:  # a file system that does not count its space
-        return None
+    total, used, available = sizes
     if filesystem == "ext4":
         kept = min(total // _EXT4_SHARE, _EXT4_MOST_KIB)
         available = min(available, total - used - kept)
     return max(available, 0) * 1024
+
+
+def _sizes(df: Iterable[str]) -> tuple[int, int, int] | None:
+    # The percentage is the one column that can be recognized wherever a name contains spaces.
+    match = re.search(r"\b(\d{1,15})\s+(\d{1,15})\s+(-?\d{1,15})\s+\d+%", " ".join([*df][1:]))
+    if match is None or int(match[1]) == 0:  # a file system that does not count its space
+        return None
+    return int(match[1]), int(match[2]), int(match[3])
 
 
 TRIAL_BYTES = 1 << 20

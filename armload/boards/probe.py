@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, read_conditions, workdir_mount
+from armload.boards.core_names import core_name
 from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
@@ -15,7 +16,7 @@ from armload.build.helper import CPU_FEATURES, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join, render
-from armload.core.values import Value
+from armload.core.values import Count, Value
 
 
 def cores_of(lines: Iterable[str]) -> list[dict[str, str]]:
@@ -132,37 +133,6 @@ TOOLS = (
 
 _SECOND_BEST = ("head", "ls", "openssl", "taskset")
 
-# MIDR_EL1 part numbers of implementer 0x41, as in the Linux kernel's cputype.h.
-_ARM_PARTS = {
-    0xD03: "Cortex-A53",
-    0xD04: "Cortex-A35",
-    0xD05: "Cortex-A55",
-    0xD07: "Cortex-A57",
-    0xD08: "Cortex-A72",
-    0xD09: "Cortex-A73",
-    0xD0A: "Cortex-A75",
-    0xD0B: "Cortex-A76",
-    0xD0C: "Neoverse-N1",
-    0xD0D: "Cortex-A77",
-    0xD40: "Neoverse-V1",
-    0xD41: "Cortex-A78",
-    0xD44: "Cortex-X1",
-    0xD46: "Cortex-A510",
-    0xD47: "Cortex-A710",
-    0xD48: "Cortex-X2",
-    0xD49: "Neoverse-N2",
-    0xD4B: "Cortex-A78C",
-    0xD4D: "Cortex-A715",
-    0xD4E: "Cortex-X3",
-    0xD4F: "Neoverse-V2",
-    0xD80: "Cortex-A520",
-    0xD81: "Cortex-A720",
-    0xD82: "Cortex-X4",
-    0xD84: "Neoverse-V3",
-    0xD8E: "Neoverse-N3",
-}
-_ARM = 0x41
-
 
 class FoundCluster(Value):
     """Equal cores that a board shows.
@@ -176,16 +146,24 @@ class FoundCluster(Value):
     name: str
 
 
+class NumaNode(Value):
+    """Memory, and the cores that are nearest to it."""
+
+    cores: tuple[Count, ...]
+    memory_bytes: Count
+
+
 class Probe(Value):
     """What a board is, and its state at the moment of asking.
 
     Attributes:
+        device: the device tree's name of it, or the maker's; empty where nobody says.
         machine: ``uname -m``, such as ``aarch64``; of an emulated CPU where programs meet one.
         cpu_features: in the words of ``/proc/cpuinfo``, those that every core has. Empty where
             programs meet an emulated CPU that could not be asked.
         cores: that are online.
         clusters: the cores by kind.
-        device_model: what it calls itself; empty where it does not.
+        nodes: its NUMA nodes; empty where the kernel knows of no such thing.
         max_khz: highest frequency of each core; empty where there is no cpufreq.
         tools: which of the useful tools are there, such as ``dd`` or ``toybox sha256sum``.
         ways: how each thing is done there, and why so; only when it was asked for.
@@ -196,11 +174,12 @@ class Probe(Value):
         rates: what was measured in its present boot.
     """
 
+    device: str = ""
     machine: str
     cpu_features: tuple[str, ...]
     cores: int
     clusters: tuple[FoundCluster, ...]
-    device_model: str = ""
+    nodes: tuple[NumaNode, ...] = ()
     max_khz: tuple[int, ...] = ()
     tools: tuple[str, ...] = ()
     workdir_writable: bool
@@ -228,7 +207,7 @@ def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
     """
     script = probe_script(board)
     done = host.run(script)
-    shown = parse_probe(done.stdout, board.name, done.stderr)
+    shown = parse_probe(done.stdout, board.name, done.stderr, sensors=board.sensors)
     found = as_programs_see_it(host, shown, progress or Silent())
     # Under a launcher the shell cannot start a program of ours.
     machine = "" if host.launcher else found.machine
@@ -265,8 +244,13 @@ def probe_script(board: Board) -> str:
     return render("board/probe.sh.j2", values)
 
 
-def parse_probe(output: bytes, board_name: str, errors: bytes = b"") -> Probe:
+def parse_probe(
+    output: bytes, board_name: str, errors: bytes = b"", *, sensors: Sequence[str] = ()
+) -> Probe:
     """Read what the probing script wrote, and what its shell complained of.
+
+    Args:
+        sensors: names of the thermal zones that count; empty for all that make sense.
 
     Raises:
         BoardError: the output is cut short, or ``/proc`` lacks what Linux always has.
@@ -278,7 +262,7 @@ def parse_probe(output: bytes, board_name: str, errors: bytes = b"") -> Probe:
             "It needs a POSIX shell and the usual tools: see docs/boards.md.",
         )
     try:
-        return _probe(parts)
+        return _probe(parts, sensors)
     except (KeyError, ValueError, IndexError) as error:
         raise BoardError(
             f"{board_name}: /proc does not look like Linux: {error}.",
@@ -286,31 +270,40 @@ def parse_probe(output: bytes, board_name: str, errors: bytes = b"") -> Probe:
         ) from error
 
 
-def read_state(output: bytes) -> Conditions | None:
-    """Read what a run's script noted of the board's state; none when it is not whole."""
+def read_state(output: bytes, sensors: Sequence[str] = ()) -> Conditions | None:
+    """Read what a run's script noted of the board's state; none when it is not whole.
+
+    Args:
+        sensors: as for ``parse_probe``.
+    """
     parts = parts_of(output.decode("utf-8", "replace"))
     try:
-        return _conditions(parts, cores_of(parts["proc"])) if "end" in parts else None
+        if "end" not in parts:
+            return None
+        return _conditions(parts, cores_of(parts["proc"]), sensors)
     except (KeyError, ValueError, IndexError):
         return None
 
 
-def _conditions(parts: Mapping[str, list[str]], cores: list[dict[str, str]]) -> Conditions:
-    return read_conditions(parts, [int(core["processor"]) for core in cores])
+def _conditions(
+    parts: Mapping[str, list[str]], cores: list[dict[str, str]], sensors: Sequence[str]
+) -> Conditions:
+    return read_conditions(parts, [int(core["processor"]) for core in cores], sensors)
 
 
-def _probe(parts: Mapping[str, list[str]]) -> Probe:
+def _probe(parts: Mapping[str, list[str]], sensors: Sequence[str]) -> Probe:
     _, machine = parts["uname"][0].split()
     cores = cores_of(parts["proc"])
-    now = _conditions(parts, cores)
+    now = _conditions(parts, cores, sensors)
     obstacle = _obstacle(parts)
     highest = {n: each.max_khz for each in now.clusters for n in each.cores if each.max_khz}
     return Probe(
+        device=" ".join(parts.get("device", ())).replace("\0", " ").strip(),
         machine=machine,
         cpu_features=common_features(cores),
         cores=len(cores),
         clusters=_clusters(cores),
-        device_model=" ".join(parts.get("model", ())).replace("\0", "").strip(),
+        nodes=_nodes(parts.get("nodes", ())),
         max_khz=tuple(highest[number] for number in sorted(highest)),
         tools=tuple(parts["tools"]),
         workdir_writable="writable" in parts["workdir"],
@@ -322,6 +315,19 @@ def _probe(parts: Mapping[str, list[str]]) -> Probe:
     )
 
 
+def _nodes(lines: Sequence[str]) -> tuple[NumaNode, ...]:
+    """Read lines ``CORES;MEMORY_KIB``, cores as ``0-3,8``; nodes without cores hold memory only."""
+    nodes = []
+    for line in lines:
+        cores, _, kib = line.partition(";")
+        numbers: list[int] = []
+        for part in filter(None, cores.strip().split(",")):
+            first, _, last = part.partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+        nodes.append(NumaNode(cores=tuple(numbers), memory_bytes=int(kib or 0) * 1024))
+    return tuple(nodes)
+
+
 def _obstacle(parts: Mapping[str, list[str]]) -> WriteError | None:
     found = read_obstacle(parts.get("obstacle", ()), parts["proc"])
     mount = workdir_mount(parts)
@@ -331,15 +337,5 @@ def _obstacle(parts: Mapping[str, list[str]]) -> WriteError | None:
 
 
 def _clusters(cores: list[dict[str, str]]) -> tuple[FoundCluster, ...]:
-    names = [_core_name(core) for core in cores]
+    names = [core_name(core) for core in cores]
     return tuple(FoundCluster(cores=names.count(name), name=name) for name in dict.fromkeys(names))
-
-
-def _core_name(core: Mapping[str, str]) -> str:
-    if "model name" in core and "CPU part" not in core:
-        return core["model name"]
-    implementer = int(core.get("CPU implementer", "0"), 0)
-    part = int(core.get("CPU part", "0"), 0)
-    if implementer == _ARM and part in _ARM_PARTS:
-        return _ARM_PARTS[part]
-    return f"implementer {implementer:#04x} part {part:#05x}"

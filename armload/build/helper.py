@@ -25,6 +25,7 @@ RATES = "rates"
 PIN = "pin"
 WATCH = "watch"
 MONITOR = "monitor"
+CLOCK = "clock"
 
 # They run on every CPU of the architecture. What they use beyond that, they ask for first.
 _ANY_CPU = {

@@ -21,7 +21,7 @@ from armload.deploy.claims import need_board
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.deploy.retry import Retry, patiently
-from armload.deploy.space import need_space
+from armload.deploy.space import need_memory, need_space
 from armload.deploy.transfer import PATIENCE_S, deliver
 from armload.deploy.upload import Stored, Upload, parse_stored, stored_script
 
@@ -128,7 +128,7 @@ def deploy(
     patience = Retry(PATIENCE_S)
     question = probe_script(board) + stored_script(items[:_ASKED_AT_ONCE])
     done = patiently(lambda: host.run(question), patience)
-    shown = parse_probe(done.stdout, board.name, done.stderr)
+    shown = parse_probe(done.stdout, board.name, done.stderr, sensors=board.sensors)
     found = patiently(lambda: as_programs_see_it(host, shown, progress), patience)
     check_folder(board, found)
     stored = list(parse_stored(items[:_ASKED_AT_ONCE], done.stdout))
@@ -140,6 +140,7 @@ def deploy(
     sent = False
     lacking = [pair for pair in zip(items, stored, strict=True) if pair[1].state != "present"]
     if lacking:
+        need_memory(board, items, stored, found.conditions, progress)
         patiently(lambda: need_space(host, items, stored), patience)
         sums = helper_on_board(host, layout, found, progress)
         for item, state in lacking:

@@ -58,11 +58,15 @@ class Beforehand(Value):
         cold: drop the board's page cache first.
         evict: a command that drops the model alone, where the whole cache cannot be dropped.
         governor: of the CPU's frequency, for the time of the run; none leaves it alone.
+        clock: a command that measures the real frequency of cores; it runs afterwards, too.
+        zones: numbers of the thermal zones that programs of ours read; empty for all.
     """
 
     cold: bool = False
     evict: tuple[str, ...] = ()
     governor: str | None = None
+    clock: tuple[str, ...] = ()
+    zones: tuple[int, ...] = ()
 
 
 class ServiceOptions(Value):

@@ -11,10 +11,11 @@ PROGRAM_FOLDER = "files"
 On this machine it has the same name."""
 
 RUN_FILES = (
-    *("after", "beat", "birth", "boot_id", "cache", "collected", "exit", "finished", "full"),
-    *("governors", "limit", "mark", "memory", "oom", "pid", "port", "processes", "restored"),
-    *("run.log", "run.sh", "stderr", "stderr.1", "stdout", "stopped", "swapped", "trace.jsonl"),
-    *("trace.jsonl.1", "unattended", "unleased", "uses", "watched", "wrapper"),
+    *("after", "beat", "birth", "boot_id", "cache", "clock", "collected", "exit", "finished"),
+    *("full", "governors", "limit", "mark", "memory", "oom", "pid", "port", "processes"),
+    *("restored", "run.log", "run.sh", "stderr", "stderr.1", "stdout", "stopped", "swapped"),
+    *("throttling", "trace.jsonl", "trace.jsonl.1", "unattended", "unleased", "uses", "watched"),
+    *("wrapper", "zones"),
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from armload.boards.board import Board
+from armload.boards.conditions import Conditions
 from armload.boards.folder import TRIAL_BYTES, free_bytes, mount_of, obstacle_in, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError
+from armload.core.progress import Progress
 from armload.core.shell import call, render
 from armload.core.values import Value, counted, format_bytes
 from armload.deploy.layout import Layout
@@ -55,6 +58,43 @@ class FreeSpace(Value):
         )
 
 
+def _lacking(uploads: Sequence[Upload], stored: Sequence[Stored]) -> dict[Upload, int]:
+    return {
+        upload: upload.size_bytes - min(state.part_bytes, upload.size_bytes)
+        for upload, state in zip(uploads, stored, strict=True)
+        if state.state in {"part", "absent"}
+    }
+
+
+def need_memory(
+    board: Board,
+    uploads: Sequence[Upload],
+    stored: Sequence[Stored],
+    now: Conditions,
+    progress: Progress,
+) -> None:
+    """Say that a work folder is in memory, and make sure that what is missing fits there.
+
+    Raises:
+        BoardError: it does not.
+    """
+    wanted_bytes = sum(_lacking(uploads, stored).values())
+    if not wanted_bytes or not now.workdir_in_memory:
+        return
+    where = f"{board.name}: {board.workdir} is in memory ({now.workdir_filesystem})"
+    remedy = f"Set a 'workdir' on storage in boards/{board.name}.yaml."
+    if wanted_bytes > now.memory_available_bytes:
+        raise BoardError(
+            f"{where}: {format_bytes(wanted_bytes)} to send, but only "
+            f"{format_bytes(now.memory_available_bytes)} of memory are available.",
+            remedy,
+        )
+    progress.say(
+        f"{where}: the {format_bytes(wanted_bytes)} to send take that much of it, and are lost "
+        f"when the board restarts. {remedy}"
+    )
+
+
 def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) -> None:
     """Make the uploads' folders, and make sure that what is missing of all of them fits.
 
@@ -62,11 +102,7 @@ def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) 
         BoardError: it does not, or a folder cannot be made or written.
         ConnectError: the connection dropped.
     """
-    lacking = {
-        upload: upload.size_bytes - min(state.part_bytes, upload.size_bytes)
-        for upload, state in zip(uploads, stored, strict=True)
-        if state.state in {"part", "absent"}
-    }
+    lacking = _lacking(uploads, stored)
     if not lacking:
         return
     space = ask_space(host, list(dict.fromkeys(upload.remote.parent for upload in lacking)))

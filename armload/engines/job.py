@@ -33,6 +33,7 @@ class BoardRecord(Value):
     """The board as it was at the time of the run.
 
     Attributes:
+        device: its own name for itself, such as that in its device tree.
         storage_read_bytes_per_s: reading in order; what was measured wins over what is declared.
         memory_bytes_per_s: reading, with all cores at once; likewise.
         storage_read_rate, memory_rate: which of the two it is; none without a rate.
@@ -42,6 +43,7 @@ class BoardRecord(Value):
     name: str
     target: str
     description: str = ""
+    device: str = ""
     cpu_features: tuple[str, ...] = ()
     cores: int
     storage_read_bytes_per_s: int | None = None

@@ -11,7 +11,7 @@ from typing import Protocol
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.engines.output import EngineTimes
-from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Plan, cpu_numbers
+from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Numa, Plan, cpu_numbers
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
 from armload.models.tokens import prompt_of
@@ -22,7 +22,9 @@ KV_ROUNDING_TOKENS = 256
 
 LEAST_MICRO_BATCH_TOKENS = 16
 _RESERVED_AT_MOST = 0.75
-"""Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one."""
+"""Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one.
+
+It counts zram as swap there: it is memory that is not, but no page of such a buffer is touched."""
 
 
 class EngineSettings(Protocol):
@@ -35,6 +37,10 @@ class EngineSettings(Protocol):
     @property
     def cpus(self) -> str | None:
         """The cores that it may run on; none for all."""
+
+    @property
+    def numa(self) -> Numa | None:
+        """How threads are placed on several NUMA nodes."""
 
     @property
     def micro_batch_tokens(self) -> int | None:
@@ -125,6 +131,17 @@ def check_options(program: Path, plan: EngineSettings) -> None:
     """
     if plan.flash_attention is not None:
         _flash_attention(program, plan.flash_attention)
+    if moves_threads(plan):
+        raise UsageError(
+            f"--numa {plan.numa} cannot be combined with --cpus: llama.cpp would move its threads "
+            "to other cores.",
+            "Remove one of them, or use --numa numactl.",
+        )
+
+
+def moves_threads(plan: EngineSettings) -> bool:
+    """Tell whether llama.cpp would move its threads away from the cores that they are kept to."""
+    return plan.cpus is not None and plan.numa not in (None, "numactl")
 
 
 def whole_plan(plan: Plan, model: Model) -> Plan:
@@ -254,6 +271,8 @@ def settings_words(plan: EngineSettings, program: Path) -> list[str]:
         threads = len(cpu_numbers(plan.cpus))  # the engine would count all cores
     if threads is not None:
         words += ["-t", str(threads)]
+    if plan.numa is not None:
+        words += ["--numa", plan.numa]
     if plan.micro_batch_tokens is not None:
         words += ["-ub", str(plan.micro_batch_tokens)]
     if plan.kv_types is not None:

@@ -152,6 +152,7 @@ PromptTokens = Annotated[int, Field(ge=2, le=MOST_TOKENS)]
 Cores = Annotated[str, BeforeValidator(_as_text), AfterValidator(_names_cores)]
 KvType = Annotated[str, AfterValidator(_is_known)]
 FlashAttention = Literal["on", "off", "auto"]
+Numa = Literal["distribute", "isolate", "numactl"]
 WeightsMode = Literal["auto", "mapped", "streamed"]
 Resident = Annotated[ByteCount, Field(ge=0)]
 Speculate = Annotated[
@@ -169,6 +170,8 @@ class Computation(OptionGroup):
     Attributes:
         threads: worker threads; none lets the engine choose (its physical cores).
         cpus: the cores that it may run on, such as ``4-7`` or ``0,2``; none for all.
+        numa: how threads are placed on a board with several NUMA nodes: on all of them, on the one
+            that the program starts on, or as ``numactl`` says. None leaves it to the kernel.
         context_tokens: length of the KV cache.
         kv_type: of the cache, such as ``q8_0``, or keys and values apart, ``q8_0/q4_0``.
         flash_attention: the fused attention kernel.
@@ -184,7 +187,24 @@ class Computation(OptionGroup):
     ] = None
     cpus: Annotated[
         Cores | None,
-        Option("run on these cores only, such as 4-7 or 0,2", "CORES", "all cores", "repeat"),
+        Option(
+            "run on these cores only, such as 4-7 or 0,2",
+            "CORES",
+            "all cores",
+            "repeat",
+            heading="Cores",
+        ),
+    ] = None
+    numa: Annotated[
+        Numa | None,
+        Option(
+            "placing of threads on several NUMA nodes: distribute over all, isolate on one, or "
+            "numactl for what that was told",
+            "DISTRIBUTE|ISOLATE|NUMACTL",
+            "left to the kernel",
+            "commas",
+            heading="Cores",
+        ),
     ] = None
     context_tokens: Annotated[
         TokenCount | None,

@@ -71,7 +71,19 @@ TokenCount = Annotated[Count, Field(le=1 << 24)]
 _MOST_OUTPUT_TOKENS = 1 << 24
 
 
-class Step(Value):
+class Sensed(Value):
+    """What ``toolchains/native/armload_sensors.h`` shows of a board at one moment.
+
+    Attributes:
+        cpu_khz: frequency of each core that reports one.
+        celsius: of the hottest sensor that counts; none where there is none.
+    """
+
+    cpu_khz: tuple[Count, ...] = ()
+    celsius: Finite | None = None
+
+
+class Step(Sensed):
     """One call into the engine, timed on the board.
 
     Attributes:
@@ -92,8 +104,7 @@ class Step(Value):
         cpu_ns: CPU time of all threads in this step.
         involuntary_switches: times that a thread was made to give way in this step; none where
             counting them would have cost too much.
-        cpu_khz: frequency of each core that reports one, at the end of the step.
-        celsius: hottest sensor at the end of the step; none where there is none.
+        cpu_khz, celsius: at the end of the step.
         storage_wait_ns: time that the computation waited for streamed weights; none without.
         locked_bytes: memory that the process had locked (``VmLck``) at the end of the step, with
             streamed weights.
@@ -114,8 +125,6 @@ class Step(Value):
     rss_bytes: Count
     cpu_ns: Count
     involuntary_switches: Count | None = None
-    cpu_khz: tuple[Count, ...] = ()
-    celsius: Finite | None = None
     storage_wait_ns: Count | None = None
     locked_bytes: Count | None = None
 

@@ -87,7 +87,8 @@ def are_streamed(
     """
     mode = plan.weights
     if mode == "auto" and plan.resident_bytes is None:
-        exceeds = not BoardMemory.of(now).holds(need)
+        # What lies in memory already is there for every token.
+        exceeds = not BoardMemory.of(now).holds(need) and not now.workdir_in_memory
         return exceeds and not model.experts and offers(program, MODE_VARIABLE)
     if mode == "mapped":
         return False

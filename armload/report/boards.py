@@ -18,6 +18,7 @@ from armload.deploy.claims import Claim
 from armload.deploy.clean import BoardItem
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
+from armload.report.board_state import clusters_line, nodes_line, sensors_line, throttling_line
 from armload.report.layout import Column, Details, Table, whole
 
 _BESIDE_OTHERS = ", while other programs were busy: may be too low"
@@ -45,13 +46,13 @@ class AddedBoard(Value):
     Attributes:
         board: what the file says.
         path: of the file.
-        device_model: what it calls itself; empty where it does not.
+        device: what it calls itself; empty where it does not.
         contradictions: what its hardware declares and it shows otherwise.
     """
 
     board: Board
     path: Path
-    device_model: str
+    device: str
     contradictions: tuple[Contradiction, ...]
 
 
@@ -149,7 +150,9 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
-    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes)}"
+    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes)} swapped"
+    if now.zram_total_bytes:
+        swap += f" ({format_bytes(now.zram_total_bytes)} of it zram: compressed memory)"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:
@@ -160,14 +163,15 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         folder += f" ({found.workdir_obstacle.words})"
     memory = (
         f"{format_bytes(now.memory_available_bytes)} available of "
-        f"{format_bytes(now.memory_total_bytes)}{within_group(now)}, {swap} swapped"
+        f"{format_bytes(now.memory_total_bytes)}{within_group(now)}, {swap}"
     )
     rows = [
         ("board", f"{board.name} (target {board.target})"),
-        ("device", found.device_model or words.UNKNOWN),
+        ("device", found.device or words.UNKNOWN),
         ("hardware", board.hardware or "not declared"),
         ("machine", f"{found.machine}, Linux {now.kernel}, up {words.duration(now.uptime_s)}"),
         ("cores", cores),
+        *([("NUMA nodes", nodes_line(found.nodes))] if len(found.nodes) > 1 else []),
         ("CPU features", " ".join(found.cpu_features)),
         ("memory", memory),
         ("memory bandwidth", _memory_rate(board, found.rates, missing.memory)),
@@ -178,10 +182,15 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         ("storage bandwidth", _storage_rate(board, found.rates, missing.storage)),
         ("load", f"{now.load_1min:.2f}"),
     ]
-    if words.clusters_line(now):
-        rows.append(("frequencies", words.clusters_line(now)))
+    if clusters_line(now):
+        rows.append(("frequencies", clusters_line(now)))
     if now.sensors:
-        rows.append(("temperature", words.sensors_line(now)))
+        rows.append(("temperature", sensors_line(now)))
+    absent = [name for name in board.sensors if name not in {each.name for each in now.sensors}]
+    if absent:
+        rows.append(("sensors not found", ", ".join(absent)))
+    if throttling_line(now):
+        rows.append(("throttling", throttling_line(now)))
     rows.append(("missing tools", ", ".join(lacking) if lacking else "none"))
     rows += [(way.purpose, f"{way.chosen} ({way.reason})") for way in found.ways]
     return rows
@@ -190,7 +199,9 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
 def _free_space(now: Conditions) -> str:
     free = now.workdir_free_bytes
     room = "free space unknown" if free is None else f"{format_bytes(free)} free"
-    return f"{room} ({now.workdir_filesystem or 'unknown file system'})"
+    system = now.workdir_filesystem or "unknown file system"
+    in_memory = ": in memory, and lost on a restart" if now.workdir_in_memory else ""
+    return f"{room} ({system}{in_memory})"
 
 
 def _memory_rate(board: Board, rates: Rates, why_not: str) -> str:

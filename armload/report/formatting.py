@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.columns import Cores, cores_of
@@ -11,7 +10,6 @@ from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.analysis.wording.findings import departure as departure_sentence
 from armload.analysis.wording.predictions import per_token
-from armload.boards.conditions import Conditions
 from armload.core import values
 from armload.core.shell import join
 from armload.core.values import format_bytes
@@ -286,36 +284,6 @@ def _repacking(run: Run) -> str:
 def known_rate(count: int | None, kind: RateKind | None) -> str:
     """Write what memory or storage gives, and how that is known; nothing where it is not."""
     return "" if count is None else f"{size(count)}/s{f' ({kind})' if kind else ''}"
-
-
-def clusters_line(conditions: Conditions) -> str:
-    """Say each cluster's cores, governor and frequency; nothing where the kernel shows none."""
-    return "; ".join(
-        f"cores {_range(cluster.cores)}: "
-        + " ".join(
-            [
-                *([cluster.governor] if cluster.governor else []),
-                f"{_ghz(cluster.khz)} of {_ghz(cluster.max_khz)} GHz",
-            ]
-        )
-        for cluster in conditions.clusters
-        if cluster.governor or cluster.khz or cluster.max_khz
-    )
-
-
-def sensors_line(conditions: Conditions) -> str:
-    """Say what each sensor shows."""
-    return ", ".join(f"{each.name} {each.celsius:.0f} °C" for each in conditions.sensors)
-
-
-def _range(cores: Sequence[int]) -> str:
-    if len(cores) > 1 and cores[-1] - cores[0] == len(cores) - 1:
-        return f"{cores[0]}-{cores[-1]}"
-    return ",".join(str(core) for core in cores)
-
-
-def _ghz(khz: int | None) -> str:
-    return UNKNOWN if khz is None else f"{khz / 1e6:.2f}"
 
 
 def reference_line(run: Run) -> str:

@@ -14,6 +14,7 @@ from armload.core.files import write_whole
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
 from armload.report import formatting as words
+from armload.report.board_state import clocks_line, clusters_line, sensors_line, throttling_line
 from armload.report.cells import cells_of
 from armload.report.drawing import png
 from armload.report.figures.figure import Figure
@@ -205,15 +206,18 @@ def _conditions(run: Run) -> tuple[Block, ...]:
         warmth = (each.celsius for each in found)
         table.add("hottest sensor", *(unknown if c is None else f"{c:.0f} °C" for c in warmth))
     if len(before.sensors) > 1:
-        table.add("sensors", *(words.sensors_line(each) or unknown for each in found))
-    if words.clusters_line(before):
-        table.add("frequencies", *(words.clusters_line(each) or unknown for each in found))
+        table.add("sensors", *(sensors_line(each) or unknown for each in found))
+    if before.throttling:
+        table.add("throttling", *(throttling_line(each) or unknown for each in found))
+    if clusters_line(before):
+        table.add("frequencies", *(clusters_line(each) or unknown for each in found))
     elif before.governors:
         table.add("governor", *(", ".join(each.governors) for each in found))
     table.add("kernel", *(each.kernel for each in found))
     swapped, board = run.swapped, run.board
     meanwhile = [
         ("conditions set", words.setting_line(run)),
+        ("measured frequencies", clocks_line(run.clocks)),
         ("background processes", words.background_line(run)),
         (
             "swapped during the run",

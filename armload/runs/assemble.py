@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from armload import __version__
+from armload.analysis.clocks import read_clocks
 from armload.analysis.conditions_log import (
     Around,
     read_after,
@@ -14,12 +15,14 @@ from armload.analysis.conditions_log import (
     read_cache,
     read_governor,
     read_swapped,
+    read_throttle_log,
     storage_was_full,
 )
 from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import summarise
+from armload.analysis.throttling import since_boot_before
 from armload.analysis.verdict import judge
 from armload.analysis.wording import findings, limits
 from armload.boards.board import Board, RealReach
@@ -51,6 +54,7 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         name=board.name,
         target=board.target,
         description=board.description,
+        device=probe.device,
         cpu_features=probe.cpu_features,
         cores=probe.cores,
         workstation=None if isinstance(board.reach, RealReach) else _workstation(),
@@ -144,12 +148,14 @@ def assemble(job: Job, folder: Path) -> Run:
     header, steps = output.header, output.steps
     ended = _ended(job, folder)
     around = Around(
-        after=read_after(folder),
+        after=read_after(folder, job.before),
         cache=read_cache(folder),
         governor=read_governor(folder),
         storage_was_full=storage_was_full(folder),
         background=read_background_processes(folder),
         swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
+        throttling=read_throttle_log(folder),
+        clocks=read_clocks(folder),
         lease_lost=(folder / "unleased").exists(),
     )
     found = read_departure(job, output.text or "", folder)
@@ -162,6 +168,7 @@ def assemble(job: Job, folder: Path) -> Run:
         governor=around.governor,
         background_processes=around.background,
         swapped=around.swapped,
+        clocks=around.clocks,
         trace=header,
         steps=steps,
         summary=summary,
@@ -185,6 +192,7 @@ def assemble(job: Job, folder: Path) -> Run:
         result=output.result,
         notes=(
             *output.notes,
+            *findings.notes_about_supply(since_boot_before(around.throttling)),
             *map(
                 findings.weights_note,
                 notes_about_weights(header, job.plan, job.model, job.before),

@@ -9,7 +9,8 @@ from armload.boards.board import Board
 from armload.boards.cooling import cool_down, need_sensor
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
-from armload.build.helper import PIN, RATES
+from armload.boards.sensors import chosen_zones
+from armload.build.helper import CLOCK, PIN, RATES
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
@@ -105,20 +106,26 @@ def as_wanted(
     evict: tuple[str, ...] = ()
     if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
         evict = _evicting(host, board, found, reads[0], progress)
-    beforehand = Beforehand(cold=settings.cold, evict=evict, governor=state.governor)
     if state.cool_to_celsius is not None:
-        cool_down(host, state.cool_to_celsius, progress)
+        cool_down(host, board, state.cool_to_celsius, progress)
     if state.cool_to_celsius is not None or rates != found.rates:
         # The board is another after minutes of waiting, or a second at full load.
         now = probe(host, board).conditions
         found = found.model_copy(update={"conditions": now, "rates": rates})
+    beforehand = Beforehand(
+        cold=settings.cold,
+        evict=evict,
+        governor=state.governor,
+        clock=_clock(host, board, settings, found, progress),
+        zones=chosen_zones(found.conditions.sensors),
+    )
     layout = Layout(workdir=board.workdir)
     return Prepared(
         site=RunContext(layout=layout, found=found, launcher=launcher), beforehand=beforehand
     )
 
 
-def check_state(host: Host, state: BoardState, found: Probe) -> None:
+def check_state(host: Host, board: Board, state: BoardState, found: Probe) -> None:
     """Refuse a state that a board cannot be brought into.
 
     Raises:
@@ -128,7 +135,7 @@ def check_state(host: Host, state: BoardState, found: Probe) -> None:
     if state.governor is not None:
         check_governor(host, state.governor)
     if state.cool_to_celsius is not None:
-        need_sensor(host, found.conditions.sensors)
+        need_sensor(board, found.conditions.sensors)
 
 
 def check_cores(settings: Settings, board: Board, probe: Probe) -> None:
@@ -175,14 +182,41 @@ def _pinning(
     return (*program, mask)
 
 
+_HIDES_ITS_CLOCK = "Raspberry Pi"
+"""The beginning of a device's name: its kernel shows the frequency that it asked for."""
+
+
+def _clock(
+    host: Host, board: Board, settings: Settings, found: Probe, progress: Progress
+) -> tuple[str, ...]:
+    """Return the command that measures the clock of one core of each cluster that is used."""
+    if not found.device.startswith(_HIDES_ITS_CLOCK):
+        return ()
+    program = _own_or_none(host, board, CLOCK, found, progress, "measure the real frequency")
+    used = None if settings.cpus is None else {*cpu_numbers(settings.cpus)}
+    each_cluster = (
+        [core for core in cluster.cores if used is None or core in used]
+        for cluster in found.conditions.clusters
+    )
+    cores = [str(its[0]) for its in each_cluster if its]
+    return (*program, *cores) if program and cores else ()
+
+
 def _evicting(
     host: Host, board: Board, found: Probe, model: PurePosixPath, progress: Progress
 ) -> tuple[str, ...]:
+    purpose = "evict the model from the page cache"
+    program = _own_or_none(host, board, RATES, found, progress, purpose)
+    return (*program, "evict", str(model)) if program else ()
+
+
+def _own_or_none(
+    host: Host, board: Board, name: str, found: Probe, progress: Progress, purpose: str
+) -> tuple[str, ...]:
     try:
-        program = own_program(host, Layout(workdir=board.workdir), RATES, found, progress)
+        return own_program(host, Layout(workdir=board.workdir), name, found, progress) or ()
     except ConnectError:
         raise
     except ArmloadError as error:
-        progress.say(f"{board.name}: cannot evict the model from the page cache: {error.message}")
+        progress.say(f"{board.name}: cannot {purpose}: {error.message}")
         return ()
-    return () if program is None else (*program, "evict", str(model))

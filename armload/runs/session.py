@@ -113,7 +113,7 @@ def session(
         connection = stack.enter_context(closing(Connection(board, progress)))
         # Minutes of compiling are no time to learn what the board says at once.
         found = patiently(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
-        check_state(connection.host, request.state, found)
+        check_state(connection.host, connection.board, request.state, found)
         for each in settings:
             check_cores(each, board, found)
         binaries = (

@@ -19,6 +19,7 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.shell import render
 from armload.core.values import parse_json
 from armload.deploy.heartbeat import Attention, attend
+from armload.engines.trace import Sensed
 
 EVERY_S = 4.0
 UNREACHABLE_AFTER_S = 30.0
@@ -157,10 +158,11 @@ class Monitor:
         found: dict[str, Any] = {"at_s": shown["at_ns"] / 1e9}
         if "memory_available_bytes" in shown:
             found["memory_available_bytes"] = shown["memory_available_bytes"]
-        if shown.get("cpu_khz"):
-            found["frequency_khz"] = shown["cpu_khz"]
-        if shown.get("celsius") is not None:
-            found["temperature_celsius"] = shown["celsius"]
+        try:
+            known = {key: shown[key] for key in Sensed.model_fields if key in shown}
+            found.update(Sensed.model_validate(known).model_dump(exclude_defaults=True))
+        except ValueError as error:
+            raise BoardError(f"The board's monitor gave no valid answer: {error}.") from error
         return found
 
     def close(self) -> None:

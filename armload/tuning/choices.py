@@ -16,9 +16,9 @@ from armload.tuning.settings import NO_REPACKING
 from armload.tuning.space import Choice, Feasibility, Parameter, Setting, Space
 from armload.tuning.wanted import SERVED, Objective
 
-_CONTINUING = ("threads", "cpus", "kv_type", "flash_attention", "engine_args", "resident")
+_CONTINUING = ("threads", "cpus", "numa", "kv_type", "flash_attention", "engine_args", "resident")
 _SERVING = (
-    *("slots", "context", "threads", "cpus", "batch", "micro_batch"),
+    *("slots", "context", "threads", "cpus", "numa", "batch", "micro_batch"),
     *("kv_type", "flash_attention", "resident"),
 )
 SEARCHED: dict[Objective, tuple[str, ...]] = {
@@ -47,6 +47,7 @@ class AvailableChoices(Value):
 
     Attributes:
         clusters: of the board's cores.
+        nodes: of its memory (NUMA).
         context_length: that the model was trained for.
         prompt_tokens: of the work.
         repacks: the engine rearranges the weights, and can be told not to.
@@ -54,6 +55,7 @@ class AvailableChoices(Value):
     """
 
     clusters: tuple[ClusterState, ...]
+    nodes: int = 1
     context_length: int
     prompt_tokens: int
     repacks: bool
@@ -163,6 +165,7 @@ def _offered(objective: Objective, offer: AvailableChoices) -> dict[str, tuple[C
     offered: dict[str, tuple[Choice, ...]] = {
         "threads": _threads(cores),
         "cpus": (None, *core_sets(offer.clusters)),
+        "numa": (None, "distribute", "isolate") if offer.nodes > 1 else (),
         "kv_type": _KV_TYPES,
         "flash_attention": (None, "off"),
         "engine_args": (None, NO_REPACKING) if offer.repacks else (),

@@ -8,6 +8,7 @@ from armload.analysis.wording.predictions import refusal
 from armload.boards.conditions import within_group
 from armload.core.values import counted, format_bytes
 from armload.engines.engine import MemoryNeed
+from armload.engines.llama_cpp import moves_threads
 from armload.engines.plan import KV_BITS, Plan, cpu_numbers
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
@@ -27,6 +28,8 @@ def contradiction(plan: Plan) -> str:
     _, values = plan.kv_types or (None, "f16")
     if plan.flash_attention == "off" and KV_BITS[values] < KV_BITS["f16"]:
         return "a quantised V cache requires flash attention"
+    if moves_threads(plan):
+        return "with --numa, llama.cpp would move its threads off the chosen cores"
     return ""
 
 

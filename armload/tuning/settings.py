@@ -30,7 +30,7 @@ _BY_ITSELF: dict[str, Choice] = {
 }
 """What happens where an option is left out."""
 
-_KEEPS_TEXT = frozenset(("threads", "cpus", "resident"))
+_KEEPS_TEXT = frozenset(("threads", "cpus", "numa", "resident"))
 """Options that must not change a single token. The others choose other kernels, of which one may
 round a near tie to another token."""
 

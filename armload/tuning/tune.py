@@ -158,6 +158,7 @@ def offer_of(where: Session, model: Model, wish: TuningRequest) -> AvailableChoi
     memory = BoardMemory.of(now)
     return AvailableChoices(
         clusters=now.clusters,
+        nodes=len(where.found.nodes),
         context_length=model.context_length,
         prompt_tokens=prompt_tokens,
         repacks=offers(program, NO_REPACK) and not is_streamed,

@@ -118,8 +118,15 @@ def test_storage_that_is_mounted_anew_is_looked_at_anew(
             place(emulated, board, probe(emulated, board), binary, model, SILENT)
         return caught.value
 
+    said: list[str] = []
+
+    class Saying(Silent):
+        def say(self, message: str) -> None:
+            said.append(message)
+
     with storage(emulated, board.workdir) as remount:
-        place(emulated, board, probe(emulated, board), binary, model, SILENT)
+        place(emulated, board, probe(emulated, board), binary, model, Saying())
+        assert f"{board.workdir} is in memory (tmpfs): the 3.0 MB to send" in said[0]
         remount("noexec")
         error = refused()
         assert error.message.endswith(f"{board.workdir} (tmpfs) is mounted noexec.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.findings import (
     Contended,
@@ -17,20 +18,24 @@ from armload.analysis.findings import (
     OutputCount,
     OutputMissing,
     PromptCount,
+    SlowerThanShown,
     StorageFull,
     StreamedBytes,
     Swapping,
     TextDiffers,
     Throttled,
+    ThrottledByHardware,
     ThrottledFromStart,
     TooFewRepeats,
     TooFewTokens,
+    UnderVoltage,
     Unsteady,
     WideSpread,
     WideSpreadOfRepeats,
 )
 from armload.analysis.run import Finding
 from armload.analysis.sanity import Departure, TextFault
+from armload.analysis.throttling import ThrottleEvent
 from armload.engines.job import Workstation
 
 CC1 = BackgroundProcess(name="cc1", processes=1, cpu_s=9.3, share=0.93)
@@ -41,6 +46,9 @@ USE_MORE = MoreTokens(wanted_tokens=9, answer_tokens=None, has_plan=True, has_co
 ENDED = MoreTokens(wanted_tokens=9, answer_tokens=8, has_plan=True, has_count=True)
 OTHER_ENDED = MoreTokens(wanted_tokens=9, answer_tokens=1, has_plan=False, has_count=True)
 UNCOUNTED = MoreTokens(wanted_tokens=9, answer_tokens=None, has_plan=False, has_count=False)
+
+LOW = ThrottleEvent(cause="under-voltage", source="get_throttled", from_s=31.2, active_s=12)
+HOT = ThrottleEvent(cause="heat", source="thermal-cpufreq-0", from_s=5, active_s=0.4)
 
 SENTENCES: tuple[tuple[Figures, str], ...] = (
     (Failed(status=132, meaning="ended by SIGILL"), "ended by SIGILL"),
@@ -134,6 +142,21 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         "The board swapped 50.0 MB out during the run.",
     ),
     (
+        Swapping(
+            out_bytes=163_000_000,
+            in_bytes=43_000_000,
+            used_before_bytes=10_000_000,
+            used_after_bytes=None,
+            total_bytes=0,
+            zram=True,
+        ),
+        (
+            "The board moved 163.0 MB out and 43.0 MB in of compressed memory (zram) during the "
+            "run: that takes CPU time. Use a smaller model or context, or stop other programs on "
+            "the board."
+        ),
+    ),
+    (
         TooFewTokens(timed_tokens=7, needed_tokens=8, more=USE_MORE),
         (
             "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
@@ -218,6 +241,54 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
             "Throttled: for 48% of the time, none of the run's cores exceeded 1.89 GHz; they fell "
             "from 1.99 to 1.42 GHz, at up to 86 °C. Let the board cool first (--cool-to), or use "
             "--governor performance."
+        ),
+    ),
+    (
+        UnderVoltage(event=LOW, device="Raspberry Pi 5 Model B Rev 1.0"),
+        (
+            "Under-voltage at 31 s, for 12 s (get_throttled): the board's supply was too low, and "
+            "its clock was lowered. Use a 5 V 5 A supply with a short cable, then restart the "
+            "board."
+        ),
+    ),
+    (
+        UnderVoltage(event=LOW.model_copy(update={"from_s": 0, "active_s": 0}), device=""),
+        (
+            "Under-voltage from the start (get_throttled): the board's supply was too low, and its "
+            "clock was lowered. Use a stronger supply and a shorter cable."
+        ),
+    ),
+    (
+        ThrottledByHardware(event=HOT, celsius=84.4),
+        (
+            "Throttled at 5 s (thermal-cpufreq-0): the board lowered its clock because of heat, at "
+            "up to 84 °C. Let it cool first (--cool-to), or add a heat sink or a fan."
+        ),
+    ),
+    (
+        ThrottledByHardware(
+            event=HOT.model_copy(update={"cause": "over-current", "source": "oc1_event_cnt"}),
+            celsius=None,
+        ),
+        (
+            "Throttled by an over-current event at 5 s (oc1_event_cnt). Use a stronger supply, or "
+            "a lower power mode (nvpmodel)."
+        ),
+    ),
+    (
+        SlowerThanShown(
+            clock=MeasuredClock(
+                moment="after",
+                core=2,
+                cycles=2_097_152,
+                ns=3_495_253,
+                by="loop",
+                shown_khz=1_400_000,
+            )
+        ),
+        (
+            "Throttled: core 2 ran at 0.60 GHz after the run, while the kernel showed 1.40. Check "
+            "the board's supply and cooling."
         ),
     ),
     (

@@ -122,8 +122,8 @@ class Simulated:
             yield BoardSample(
                 at_s=BEGAN_CLIENT_S + BOARD_MINUS_CLIENT_S + second,
                 memory_available_bytes=1_500_000_000 - 1_000_000 * second,
-                frequency_khz=(self.khz(second), self.khz(second)),
-                temperature_celsius=50.0 + min(30.0, second / 4),
+                cpu_khz=(self.khz(second), self.khz(second)),
+                celsius=50.0 + min(30.0, second / 4),
             )
 
 

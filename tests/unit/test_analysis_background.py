@@ -170,6 +170,12 @@ def test_swapped_pages_are_counted_in_bytes(tmp_path: Path) -> None:
     assert read_swapped(tmp_path, 4096) is None
     (tmp_path / "swapped").write_text("5000000000 7\n5000000100 1031\n")
     assert read_swapped(tmp_path, 4096) == Swapped(in_bytes=409_600, out_bytes=4 << 20)
+    (tmp_path / "swapped").write_text("0 0 8 16 0 0\n100 200 80 160 8 16\n")
+    assert read_swapped(tmp_path, 4096) == Swapped(
+        in_bytes=409_600, out_bytes=819_200, zram_in_bytes=80 * 512, zram_out_bytes=160 * 512
+    )
+    (tmp_path / "swapped").write_text("0 0\n100 200 80 160\n")
+    assert read_swapped(tmp_path, 4096) is None
     (tmp_path / "swapped").write_text(" \n \n")
     assert read_swapped(tmp_path, 4096) is None
     (tmp_path / "swapped").write_text("1 2\n")

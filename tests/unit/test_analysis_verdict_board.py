@@ -15,7 +15,7 @@ from armload.analysis.findings import (
     Unsteady,
 )
 from armload.analysis.verdict import judge
-from armload.boards.conditions import ClusterState, Conditions
+from armload.boards.conditions import ClusterState, Conditions, SwapDevice
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Workstation
 from armload.engines.output import Output
@@ -239,6 +239,42 @@ def test_swapping_is_told_in_figures() -> None:
     little = Swapped(in_bytes=4096, out_bytes=0)
     quiet = Around(after=conditions(swap_used=2 << 20), swapped=little)
     assert reasons(steps, quiet) == []
+
+
+@pytest.mark.parametrize(
+    ("in_bytes", "out_bytes", "zram_in", "zram_out", "device"),
+    [
+        # What others do not need may be compressed once and stay so.
+        (0, 60_000_000, 0, 60_000_000, None),
+        (4096, 60_000_000, 4096, 60_000_000, None),
+        (9_000_000, 60_000_000, 9_000_000, 60_000_000, "zram"),
+        (0, 60_000_000, 0, 50_000_000, "disk"),
+        (9_000_000, 60_000_000, 0, 60_000_000, "disk"),
+    ],
+)
+def test_swapping_is_judged_by_its_device(
+    in_bytes: int, out_bytes: int, zram_in: int, zram_out: int, device: str | None
+) -> None:
+    swapped = Swapped(
+        in_bytes=in_bytes, out_bytes=out_bytes, zram_in_bytes=zram_in, zram_out_bytes=zram_out
+    )
+    found = reasons(steps_with_prompt([0.1] * 8), Around(swapped=swapped))
+    assert [isinstance(each, Swapping) and each.zram for each in found] == (
+        [] if device is None else [device == "zram"]
+    )
+
+
+def test_where_swapping_is_not_counted_the_use_of_disks_tells() -> None:
+    zram = SwapDevice(name="/dev/zram0", kind="zram", total_bytes=10**9, used_bytes=50_000_000)
+    after = conditions(swap_used=50_000_000).model_copy(update={"swaps": (zram,)})
+    assert reasons(steps_with_prompt([0.1] * 8), Around(after=after)) == []
+    disk = zram.model_copy(update={"kind": "disk"})
+    (found,) = reasons(
+        steps_with_prompt([0.1] * 8),
+        Around(after=after.model_copy(update={"swaps": (disk,)})),
+    )
+    assert isinstance(found, Swapping)
+    assert found.out_bytes == 50_000_000
 
 
 @pytest.mark.parametrize(

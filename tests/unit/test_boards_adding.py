@@ -33,7 +33,7 @@ def probed(model: str, *parts: str, memory_kib: int = 8_254_000, khz: int = 2_40
     """A board that calls itself so, with these cores."""
     cpuinfo = "".join(core(number, part=part) for number, part in enumerate(parts))
     numbers = " ".join(str(number) for number in range(len(parts)))
-    shown = output(cpuinfo, policies=f"{numbers};ondemand;1500000;{khz}\n", model=f"{model}\0\n")
+    shown = output(cpuinfo, policies=f"{numbers};ondemand;1500000;{khz}\n", device=f"{model}\0\n")
     return parse_probe(shown.replace(b"1999652", str(memory_kib).encode()), "b")
 
 
@@ -46,7 +46,7 @@ def added(found: Probe, named: str = "") -> Board:
 
 def test_a_board_that_the_catalogue_knows_is_written_in_three_lines(workspace: Path) -> None:
     found = probed("Raspberry Pi 5 Model B Rev 1.0", *[A76] * 4)
-    assert found.device_model == "Raspberry Pi 5 Model B Rev 1.0"
+    assert found.device == "Raspberry Pi 5 Model B Rev 1.0"
     board = added(found)
     assert yaml.safe_load((workspace / "boards" / "kitchen.yaml").read_text()) == {
         "description": "Raspberry Pi 5",
@@ -132,4 +132,4 @@ def test_a_fact_that_is_declared_beside_the_hardware_is_compared() -> None:
 
 
 def test_a_board_that_says_no_name_has_none() -> None:
-    assert parse_probe(output(core(0, features=A55)), "b").device_model == ""
+    assert parse_probe(output(core(0, features=A55)), "b").device == ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from armload.boards.conditions import ClusterState, Sensor
+from armload.boards.conditions import ClusterState
 from armload.boards.folder import free_bytes
 from armload.boards.probe import FoundCluster, parse_probe
 from armload.boards.rates import Rates
+from armload.boards.sensors import Sensor
 from armload.core.errors import BoardError
 
 A55 = "fp asimd aes pmull sha1 sha2 crc32 atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp"
@@ -43,8 +44,8 @@ def output(cpuinfo: str, **changed: str) -> bytes:
         "MemAvailable:    1433116 kB\nSwapTotal:       1048576 kB\nSwapFree:        1040384 kB\n"
         + cpuinfo
         + MOUNTS,
-        "policies": "0 1;schedutil;408000;1992000\n",
-        "temperatures": "41875 soc-thermal\n43125 gpu-thermal\n",
+        "policies": "0 1;schedutil;408000;1992000;1992000\n",
+        "temperatures": "0 41875 soc-thermal\n1 43125 gpu-thermal\n",
         "tools": "cat\ntail\n",
         "end": "",
         **changed,
@@ -79,13 +80,19 @@ def test_a_boards_answer_is_read() -> None:
     assert conditions.swap_total_bytes == 1048576 * 1024
     assert conditions.workdir_filesystem == "f2fs"
     assert conditions.clusters == (
-        ClusterState(cores=(0, 1), governor="schedutil", khz=408_000, max_khz=1_992_000),
+        ClusterState(
+            cores=(0, 1),
+            governor="schedutil",
+            khz=408_000,
+            max_khz=1_992_000,
+            limit_khz=1_992_000,
+        ),
     )
     assert found.max_khz == (1_992_000, 1_992_000)
     assert conditions.celsius == pytest.approx(43.125)
     assert conditions.sensors == (
         Sensor(name="soc-thermal", celsius=41.875),
-        Sensor(name="gpu-thermal", celsius=43.125),
+        Sensor(zone=1, name="gpu-thermal", celsius=43.125),
     )
     assert (conditions.uptime_s, conditions.load_1min) == (812.31, 0.52)
 
@@ -99,6 +106,32 @@ def test_unequal_cores_are_told_apart_and_share_only_common_features() -> None:
         "implementer 0x41 part 0xfff",
     ]
     assert "i8mm" not in found.cpu_features
+
+
+@pytest.mark.parametrize(
+    ("implementer", "part", "name"),
+    [
+        ("0x41", "0xd42", "Cortex-A78AE"),
+        ("0x41", "0xd85", "Cortex-X925"),
+        ("0x41", "0xd87", "Cortex-A725"),
+        ("0x46", "0x001", "A64FX"),
+        ("0x48", "0xd01", "TaiShan-v110"),
+        ("0x4e", "0x004", "Carmel"),
+        ("0x51", "0x001", "Oryon"),
+        ("0x61", "0x023", "Firestorm-M1"),
+        ("0x6d", "0xd49", "Azure-Cobalt-100"),
+        ("0x70", "0x662", "FTC662"),
+        ("0xc0", "0xac3", "Ampere-1"),
+        ("0x41", "0xfff", "implementer 0x41 part 0xfff"),
+        ("0x99", "0xd05", "implementer 0x99 part 0xd05"),
+    ],
+)
+def test_cores_of_every_implementer_have_their_names(
+    implementer: str, part: str, name: str
+) -> None:
+    named = f"CPU implementer\t: {implementer}"
+    cpuinfo = core(0, part=part).replace("CPU implementer\t: 0x41", named)
+    assert parse_probe(output(cpuinfo), "b").clusters == (FoundCluster(cores=1, name=name),)
 
 
 def test_what_a_board_lacks_is_left_out() -> None:
@@ -119,8 +152,8 @@ def test_what_a_board_lacks_is_left_out() -> None:
 def test_clusters_of_unequal_cores_are_told_apart_even_where_each_core_shows_its_policy() -> None:
     cores = "".join(core(number) for number in range(4))
     policies = (
-        "2 3;performance;2400000;2400000\n0;schedutil;408000;1800000\n"
-        "0;schedutil;408000;1800000\n;;;\n"
+        "2 3;performance;2400000;2400000;\n0;schedutil;408000;1800000;\n"
+        "0;schedutil;408000;1800000;\n;;;;\n"
     )
     found = parse_probe(output(cores, policies=policies), "b")
     assert found.conditions.clusters == (
@@ -133,7 +166,7 @@ def test_clusters_of_unequal_cores_are_told_apart_even_where_each_core_shows_its
 
 
 def test_a_frequency_that_the_kernel_does_not_know_is_left_out() -> None:
-    found = parse_probe(output(core(0), policies="0;userspace;<unknown>;1992000\n"), "b")
+    found = parse_probe(output(core(0), policies="0;userspace;<unknown>;1992000;\n"), "b")
     (cluster,) = found.conditions.clusters
     assert (cluster.khz, cluster.max_khz) == (None, 1_992_000)
 
@@ -182,10 +215,14 @@ def test_of_rates_that_were_measured_beside_others_the_best_counts(
 
 
 def test_degrees_without_thousandths_are_understood() -> None:
-    lines = "47 battery\nno number\n\n-5 outside\n40 \n"
+    lines = "0 47 battery\nno number\n\n1 -5 outside\n12 40\n"
     conditions = parse_probe(output(core(0), temperatures=lines), "b").conditions
     assert conditions.celsius == 47
-    assert [sensor.name for sensor in conditions.sensors] == ["battery", "outside", "thermal zone"]
+    assert [sensor.name for sensor in conditions.sensors] == [
+        "battery",
+        "outside",
+        "thermal_zone12",
+    ]
 
 
 @pytest.mark.parametrize("cut", [b"#armload end", b"#armload proc"])

@@ -216,7 +216,7 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
             AddedBoard(
                 board=load_board("dayu200"),
                 path=Path("boards/dayu200.yaml"),
-                device_model="",
+                device="",
                 contradictions=(CONTRADICTION,),
             ),
         ),

@@ -6,9 +6,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError
-from armload.deploy.space import FreeSpace, ask_space
+from armload.core.progress import Silent
+from armload.deploy.space import FreeSpace, ask_space, need_memory
+from armload.deploy.upload import Stored, Upload
+from tests.unit.samples import conditions
 
 HOST = LocalHost("kitchen")
 
@@ -35,3 +39,36 @@ def test_only_folders_that_free_something_are_proposed(tmp_path: Path) -> None:
     advice = ask_space(HOST, folders).advice
     assert f"{large} (2.1 MB)" in advice
     assert "small" not in advice
+
+
+def test_what_is_sent_to_a_folder_in_memory_is_said_and_must_fit_there(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Saying(Silent):
+        def say(self, message: str) -> None:
+            said.append(message)
+
+    board = Board.model_validate(
+        {"name": "pi", "target": "rpi5", "reach": {"kind": "local"}, "workdir": "/tmp/armload"}
+    )
+    remote = PurePosixPath("/tmp/armload/models/0/m.gguf")
+    upload = Upload(local=tmp_path / "m", remote=remote, sha256="0" * 64, executable=False)
+    with upload.local.open("wb") as sparse:
+        sparse.truncate(800_000_000)
+    on_storage = conditions()
+    there, absent = Stored(state="present"), Stored(state="absent")
+    need_memory(board, [upload], [absent], on_storage, Saying())
+    in_memory = on_storage.model_copy(
+        update={"workdir_in_memory": True, "workdir_filesystem": "tmpfs"}
+    )
+    need_memory(board, [upload], [there], in_memory, Saying())
+    assert said == []
+    need_memory(board, [upload], [absent], in_memory, Saying())
+    (sentence,) = said
+    assert sentence == (
+        "pi: /tmp/armload is in memory (tmpfs): the 800.0 MB to send take that much of it, and are "
+        "lost when the board restarts. Set a 'workdir' on storage in boards/pi.yaml."
+    )
+    short = in_memory.model_copy(update={"memory_available_bytes": 700_000_000})
+    with pytest.raises(BoardError, match=r"800\.0 MB to send, but only 700\.0 MB of memory"):
+        need_memory(board, [upload], [absent], short, Saying())

@@ -10,6 +10,7 @@ from armload.core.errors import UsageError
 from armload.engines.llama_cpp import (
     MAX_PROMPT_BYTES,
     check_architecture,
+    check_options,
     command,
     context_tokens,
     engine_times,
@@ -115,6 +116,11 @@ def test_the_engine_is_given_what_the_plan_says(program: Path) -> None:
     assert " -fa on" not in line
     program.write_bytes(program.read_bytes() + b"[on|off|auto]\0")
     assert " -fa on" in " ".join(words(plan, program))
+    assert " --numa distribute " in " ".join(words(Plan(numa="distribute"), program))
+    assert "--numa" not in words(Plan(), program)
+    with pytest.raises(UsageError, match="--numa isolate cannot be combined with --cpus"):
+        check_options(program, Plan(numa="isolate", cpus="0-3"))
+    check_options(program, Plan(numa="numactl", cpus="0-3"))
 
 
 def test_flash_attention_was_a_flag_before_it_had_values(program: Path) -> None:

@@ -11,8 +11,9 @@ from armload.analysis.conditions_log import BackgroundProcess, Swapped
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.boards.board import load_board
-from armload.boards.conditions import ClusterState, Sensor
+from armload.boards.conditions import ClusterState
 from armload.boards.probe import parse_probe
+from armload.boards.sensors import Sensor
 from armload.boards.specs import DeclaredSpecs
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan

@@ -64,6 +64,17 @@ def setting(**given: Choice) -> Setting:
     return Setting(choices=given)
 
 
+def test_placing_of_threads_is_searched_on_a_board_with_several_numa_nodes() -> None:
+    two = offer().model_copy(update={"nodes": 2})
+    for objective in SEARCHED:
+        assert "numa" not in choices(space_of(objective, offer(), None))
+        found = choices(space_of(objective, two, None))
+        assert found["numa"] == (None, "distribute", "isolate")
+    alone, spread = setting(numa=None), setting(numa="distribute")
+    assert words_of(spread, alone, {}) == "numa distribute"
+    assert keeps_text(spread, alone)
+
+
 def test_cores_are_offered_by_cluster_and_threads_up_to_the_cores() -> None:
     found = choices(space_of("decode", offer(), None))
     assert found["cpus"] == (None, "0-3", "4-7")
@@ -206,6 +217,9 @@ def test_costs_are_said_as_rates_where_people_do() -> None:
         ({"flash_attention": "off", "kv_type": "q4_0/f16"}, ""),
         ({"flash_attention": "off", "kv_type": "bf16"}, ""),
         ({"flash_attention": "off"}, ""),
+        ({"numa": "distribute", "cpus": "0-63"}, "--numa"),
+        ({"numa": "numactl", "cpus": "0-63"}, ""),
+        ({"numa": "isolate"}, ""),
         ({"kv_type": "q8_0"}, ""),
     ],
 )

@@ -1,4 +1,5 @@
-// The clock, the frequency of each core, and the temperature of the hottest zone.
+// The clock, the frequency of each core, and the temperature of the hottest zone of those that
+// ARMLOAD_ZONES lists; of all where it is not set.
 
 #pragma once
 
@@ -21,6 +22,8 @@ enum {
     ARMLOAD_SENSE_EVERY_NS  = 100 * 1000 * 1000,
     ARMLOAD_SHARE           = 400, // what is slow to read may take one part in so many of the time
     ARMLOAD_NO_TEMPERATURE  = -1000000,
+    ARMLOAD_COLDEST_CELSIUS = -40, // no zone that works reaches these
+    ARMLOAD_HOTTEST_CELSIUS = 150,
 };
 
 static struct {
@@ -59,6 +62,22 @@ static inline bool armload_read_number(int file, long * number) {
     return end != text;
 }
 
+// Tells whether a list such as "0,2" names a zone; NULL names all.
+static inline bool armload_is_in(const char * zones, long zone) {
+    if (zones == NULL) {
+        return true;
+    }
+    for (char * end; *zones != '\0'; zones = *end == ',' ? end + 1 : end) {
+        if (strtol(zones, &end, 10) == zone && end != zones) {
+            return true;
+        }
+        if (end == zones) {
+            return false;
+        }
+    }
+    return false;
+}
+
 static inline void armload_open_sensors(void) {
     char path[128];
     CPU_ZERO(&armload_sensors.core_numbers);
@@ -71,13 +90,15 @@ static inline void armload_open_sensors(void) {
             CPU_SET(core, &armload_sensors.core_numbers);
         }
     }
-    DIR * folder = opendir("/sys/class/thermal");
+    const char * zones  = getenv("ARMLOAD_ZONES");
+    DIR *        folder = opendir("/sys/class/thermal");
     if (folder == NULL) {
         return;
     }
     const struct dirent * entry;
     while ((entry = readdir(folder)) != NULL && armload_sensors.zone_count < ARMLOAD_MAX_ZONES) {
-        if (strncmp(entry->d_name, "thermal_zone", 12) != 0) {
+        if (strncmp(entry->d_name, "thermal_zone", 12) != 0
+            || !armload_is_in(zones, strtol(entry->d_name + 12, NULL, 10))) {
             continue;
         }
         snprintf(path, sizeof(path), "/sys/class/thermal/%.32s/temp", entry->d_name);
@@ -103,8 +124,15 @@ static inline void armload_sense(int64_t now_ns) {
     armload_sensors.millicelsius = ARMLOAD_NO_TEMPERATURE;
     for (int zone = 0; zone < armload_sensors.zone_count; zone++) {
         long value;
-        if (armload_read_number(armload_sensors.zones[zone], &value)
-            && value > armload_sensors.millicelsius) {
+        if (!armload_read_number(armload_sensors.zones[zone], &value)) {
+            continue;
+        }
+        if (labs(value) < 1000) { // some vendors' drivers give degrees
+            value *= 1000;
+        }
+        const bool makes_sense
+            = value != 0 && value > ARMLOAD_COLDEST_CELSIUS * 1000 && value < ARMLOAD_HOTTEST_CELSIUS * 1000;
+        if (makes_sense && value > armload_sensors.millicelsius) {
             armload_sensors.millicelsius = value;
         }
     }

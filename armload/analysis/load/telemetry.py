@@ -16,23 +16,19 @@ from armload.analysis.load.latency import phases_of
 from armload.analysis.load.records import LoadPoint, RequestRecord
 from armload.analysis.summary import generating
 from armload.core.values import Value
-from armload.engines.trace import Step, Trace
+from armload.engines.trace import Sensed, Step, Trace
 
 
-class BoardSample(Value):
+class BoardSample(Sensed):
     """The board at one moment of a load; what it does not tell is none, or empty.
 
     Attributes:
         at_s: on the board's monotonic clock.
-        frequency_khz: of each core that reports one.
-        temperature_celsius: of the hottest sensor.
         requests_processing, requests_deferred: that were in a slot, and that waited for one.
     """
 
     at_s: float
     memory_available_bytes: int | None = None
-    frequency_khz: tuple[int, ...] = ()
-    temperature_celsius: float | None = None
     requests_processing: int | None = None
     requests_deferred: int | None = None
 
@@ -141,7 +137,7 @@ def telemetry_of(observed: ObservedPoint) -> Telemetry:
         if slots is not None:
             full_s = sum(end - start for start, end, count in busy if count >= slots)
             known["all_busy_share"] = full_s / length_s
-    warm = [sample.temperature_celsius for sample in observed.samples]
+    warm = [sample.celsius for sample in observed.samples]
     warm += [step.celsius for step in steps]
     free = [sample.memory_available_bytes for sample in observed.samples]
     known["celsius_max"] = max((each for each in warm if each is not None), default=None)

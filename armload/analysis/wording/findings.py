@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.findings import (
@@ -18,14 +18,17 @@ from armload.analysis.findings import (
     OutputCount,
     OutputMissing,
     PromptCount,
+    SlowerThanShown,
     StorageFull,
     StreamedBytes,
     Swapping,
     TextDiffers,
     Throttled,
+    ThrottledByHardware,
     ThrottledFromStart,
     TooFewRepeats,
     TooFewTokens,
+    UnderVoltage,
     Unsteady,
     WideSpread,
     WideSpreadOfRepeats,
@@ -33,6 +36,7 @@ from armload.analysis.findings import (
 from armload.analysis.run import Finding, Verdict
 from armload.analysis.sanity import Departure, TextFault
 from armload.analysis.streaming import WeightsNote
+from armload.analysis.throttling import ThrottleEvent
 from armload.core.values import counted, format_bytes
 from armload.engines.job import Workstation
 
@@ -103,6 +107,19 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
                 f"{_heat(found.celsius)}. Let the board cool first (--cool-to), or use "
                 "--governor performance."
             )
+        case UnderVoltage():
+            return (
+                f"Under-voltage {_when(found.event)}: the board's supply was too low, and its "
+                f"clock was lowered. {_supply(found.device)}"
+            )
+        case ThrottledByHardware():
+            return _throttled_by_hardware(found)
+        case SlowerThanShown():
+            return (
+                f"Throttled: core {found.clock.core} ran at {found.clock.khz / 1e6:.2f} GHz "
+                f"{found.clock.moment} the run, while the kernel showed "
+                f"{found.clock.shown_khz / 1e6:.2f}. Check the board's supply and cooling."
+            )
         case Contended():
             return _contended(found)
         case Unsteady():
@@ -171,6 +188,14 @@ def weights_note(found: WeightsNote) -> str:
             )
 
 
+def notes_about_supply(recorded: Sequence[str]) -> list[str]:
+    """Say what the firmware had recorded before a run, which may hide a short event in it."""
+    if not recorded:
+        return []
+    said = f"The firmware had recorded {', '.join(recorded)} since the boot, before this run."
+    return [f"{said} Until the board restarts, an event shorter than a second cannot be seen."]
+
+
 def valid_with_repeats(runs: int, within: float) -> str:
     """Say that a run of few tokens is valid together with its repeats."""
     return f"Valid with its repeats: the median of {runs} runs is known within {within:.1%}."
@@ -199,6 +224,11 @@ def _swapping(found: Swapping) -> str:
             f" ({format_bytes(found.used_before_bytes)} were in use before, "
             f"{format_bytes(found.used_after_bytes)}{of_all} after)"
         )
+    if found.zram:
+        return (
+            f"The board moved {moved} of compressed memory (zram) during the run{used}: that "
+            "takes CPU time. Use a smaller model or context, or stop other programs on the board."
+        )
     return f"The board swapped {moved} during the run{used}."
 
 
@@ -225,6 +255,43 @@ def _more(found: MoreTokens) -> str:
     if not found.has_count:
         return f"Let the program generate {found.wanted_tokens} tokens or more"
     return f"Use -n {found.wanted_tokens} or more"
+
+
+_SUPPLIES = {
+    "Raspberry Pi 5": "a 5 V 5 A supply",
+    "Raspberry Pi Compute Module 5": "a 5 V 5 A supply",
+    "Raspberry Pi 4": "a 5 V 3 A supply",
+    "Raspberry Pi Compute Module 4": "a 5 V 3 A supply",
+    "Raspberry Pi 3": "a 5 V 2.5 A supply",
+}
+"""What Raspberry Pi's documentation recommends."""
+
+
+def _supply(device: str) -> str:
+    for name, supply in _SUPPLIES.items():
+        if device.startswith(name):
+            return f"Use {supply} with a short cable, then restart the board."
+    return "Use a stronger supply and a shorter cable."
+
+
+def _when(event: ThrottleEvent) -> str:
+    """Say when something was seen, how long, and by whom."""
+    began = f"at {event.from_s:.0f} s" if event.from_s else "from the start"
+    lasted = f", for {event.active_s:.0f} s" if event.active_s >= 1 else ""
+    return f"{began}{lasted} ({event.source})"
+
+
+def _throttled_by_hardware(found: ThrottledByHardware) -> str:
+    when = _when(found.event)
+    if found.event.cause == "over-current":
+        return (
+            f"Throttled by an over-current event {when}. Use a stronger supply, or a lower power "
+            "mode (nvpmodel)."
+        )
+    return (
+        f"Throttled {when}: the board lowered its clock because of heat{_heat(found.celsius)}. "
+        "Let it cool first (--cool-to), or add a heat sink or a fan."
+    )
 
 
 def _heat(celsius: float | None) -> str:

@@ -244,12 +244,10 @@ def add(options: AddOptions) -> None:
     others = contradictions(added, found)
     if options.as_json:
         show_document(
-            AddedBoard(
-                board=added, path=path, device_model=found.device_model, contradictions=others
-            )
+            AddedBoard(board=added, path=path, device=found.device, contradictions=others)
         )
         return
-    what = found.device_model or "a device without a name"
+    what = found.device or "a device without a name"
     known = f"{added.hardware} of the catalogue" if hardware else "not in the catalogue"
     terminal.show(f"{options.name} is {what}: {known}, target {added.target}. Written: {path}")
     for line in contradiction_lines(others):

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from armload.core.files import content
-from armload.core.values import Count, Finite, Value, counted
+from armload.core.values import Count, Value, counted
 from armload.engines.job import Watched
 from armload.engines.output import EngineTimes, Memory, Output, Reported
-from armload.engines.trace import Step, Trace, read_lines
+from armload.engines.trace import Sensed, Step, Trace, read_lines
 from armload.engines.watched.output import EngineOutput, read_output
 
 
-class Write(Value):
+class Write(Sensed):
     """One write of a program to its standard output.
 
     Attributes:
@@ -38,8 +38,6 @@ class Write(Value):
     rss_bytes: Count
     cpu_ns: Count | None
     involuntary_switches: Count | None
-    cpu_khz: tuple[Count, ...] = ()
-    celsius: Finite | None = None
 
 
 class Look(Value):

@@ -202,7 +202,7 @@ def _bars(record: RequestRecord) -> Rows:
 def _warmth(point: LoadedPoint, from_s: float, to_s: float) -> Rows:
     zero_s = point.observed.board_at_zero_s
     return [
-        {"at": sample.at_s - zero_s, "celsius": sample.temperature_celsius}
+        {"at": sample.at_s - zero_s, "celsius": sample.celsius}
         for sample in point.observed.samples
-        if sample.temperature_celsius is not None and from_s <= sample.at_s - zero_s <= to_s
+        if sample.celsius is not None and from_s <= sample.at_s - zero_s <= to_s
     ]

@@ -30,7 +30,7 @@ def prepared(
     return as_wanted(host, board, settings, state, found=found, reads=[model], progress=Silent())
 
 
-def test_a_hot_board_is_waited_for(host: Host, kernel: Kernel) -> None:
+def test_a_hot_board_is_waited_for(host: Host, board: Board, kernel: Kernel) -> None:
     kernel.shows(0, "soc-thermal", "61000\n")
     kernel.shows(1, "ddr", "40000\n")
     notes: list[str] = []
@@ -49,20 +49,20 @@ def test_a_hot_board_is_waited_for(host: Host, kernel: Kernel) -> None:
             notes.append(f"{completed:g} {note.partition(',')[0]}")
             kernel.shows(0, "soc-thermal", "58000\n" if completed == 0 else "55000\n")
 
-    assert cool_down(host, 55, Shown(), every_s=0.01) == 55
+    assert cool_down(host, board, 55, Shown(), every_s=0.01) == 55
     assert notes == ["Cooling bench-board to 55 °C", "0 61.0 °C", "3 58.0 °C"]
-    assert cool_down(host, 55, Shown(), every_s=0.01) == 55
+    assert cool_down(host, board, 55, Shown(), every_s=0.01) == 55
     assert len(notes) == 3
 
 
 def test_a_board_that_stays_hot_or_has_no_sensor_is_told_in_words(
-    host: Host, kernel: Kernel
+    host: Host, board: Board, kernel: Kernel
 ) -> None:
     with pytest.raises(BoardError, match="exposes no temperature sensor"):
-        cool_down(host, 55, Silent())
+        cool_down(host, board, 55, Silent())
     kernel.shows(0, "soc-thermal", "61000\n")
-    with pytest.raises(BoardError, match=r"still at 61\.0 °C after 0 s") as caught:
-        cool_down(host, 55, Silent(), limit_s=0.1, every_s=0.05)
+    with pytest.raises(BoardError, match=r"still at 61\.0 °C \(soc-thermal\) after 0 s") as caught:
+        cool_down(host, board, 55, Silent(), limit_s=0.1, every_s=0.05)
     assert "--cool-to" in caught.value.remedy
 
 

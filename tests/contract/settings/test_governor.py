@@ -10,9 +10,10 @@ import pytest
 
 from armload.analysis.conditions_log import read_governor
 from armload.boards.board import Board
-from armload.boards.conditions import ClusterState, Sensor
+from armload.boards.conditions import ClusterState
 from armload.boards.host import Host
 from armload.boards.probe import probe
+from armload.boards.sensors import Sensor
 from armload.core.errors import BoardError
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import Beforehand, check_governor
@@ -34,9 +35,10 @@ def test_clusters_and_sensors_are_read(host: Host, board: Board, kernel: Kernel)
         ClusterState(cores=(2,), governor="powersave", khz=600_000, max_khz=2_400_000),
     )
     assert set(now.sensors) == {
-        Sensor(name="soc-thermal", celsius=41.875),
-        Sensor(name="gpu thermal", celsius=43.125),
-        Sensor(name="package", celsius=39),
+        Sensor(zone=0, name="soc-thermal", celsius=41.875),
+        Sensor(zone=1, name="gpu thermal", celsius=43.125),
+        Sensor(zone=2, name="dead", celsius=None, left_out="no answer"),
+        Sensor(zone=10, name="package", celsius=39),
     }
     assert now.celsius == 43.125
 

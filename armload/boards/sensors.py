@@ -1,0 +1,95 @@
+"""A board's thermal zones, and which of them tell how hot it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from armload.core.values import Count, Finite, Value
+
+LeftOut = Literal["no answer", "implausible", "constant", "not chosen"]
+"""Why a zone does not count: some drivers return an error, some a value that no board survives,
+some always the same one; and the board's file may name those that count."""
+
+COLDEST_CELSIUS, HOTTEST_CELSIUS = -40.0, 150.0
+"""No zone that works reaches these; as in ``toolchains/native/armload_sensors.h``."""
+
+_CONSTANTS = {"PMIC-Die": 100.0, "PMIC-die": 100.0}
+"""Zones that a vendor's driver fills in: those of NVIDIA's Jetson boards."""
+
+
+class Sensor(Value):
+    """One thermal zone.
+
+    Attributes:
+        name: the kernel's.
+        celsius: what it shows; none where it does not answer.
+        zone: number of its folder.
+        left_out: why it does not count; none where it does.
+    """
+
+    name: str
+    celsius: Finite | None
+    zone: Count = 0
+    left_out: LeftOut | None = None
+
+
+def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sensor, ...]:
+    """Read lines ``ZONE VALUE NAME``.
+
+    Args:
+        chosen: names of the zones that count; empty for all that make sense.
+    """
+    found = []
+    for line in lines:
+        words = line.strip().split(" ", 2)
+        if len(words) < 2 or not words[0].isdecimal():
+            continue
+        name = words[2] if len(words) == 3 else f"thermal_zone{words[0]}"
+        is_number = re.fullmatch(r"-?\d+(\.\d+)?", words[1])
+        celsius = _celsius(float(words[1])) if is_number else None
+        found.append(
+            Sensor(
+                zone=int(words[0]),
+                name=name,
+                celsius=celsius,
+                left_out=_why_left_out(name, celsius, chosen),
+            )
+        )
+    return tuple(found)
+
+
+def _why_left_out(name: str, celsius: float | None, chosen: Sequence[str]) -> LeftOut | None:
+    if celsius is None:
+        return "no answer"
+    if chosen:
+        return None if name in chosen else "not chosen"
+    if celsius == 0 or not COLDEST_CELSIUS < celsius < HOTTEST_CELSIUS:
+        return "implausible"
+    return "constant" if celsius == _CONSTANTS.get(name) else None
+
+
+def _celsius(raw: float) -> float:
+    # The kernel gives thousandths; some vendors' drivers give degrees.
+    return raw / 1000 if abs(raw) >= 1000 else raw
+
+
+def hottest(sensors: Sequence[Sensor]) -> Sensor | None:
+    """Return the hottest of those that count; none without one."""
+    counting = [each for each in sensors if each.left_out is None]
+    return max(counting, key=lambda each: each.celsius or 0.0, default=None)
+
+
+def chosen_names(sensors: Sequence[Sensor]) -> tuple[str, ...]:
+    """Return the names that the board's file chose; empty where it left that to armload."""
+    if all(each.left_out != "not chosen" for each in sensors):
+        return ()
+    return tuple(each.name for each in sensors if each.left_out != "not chosen")
+
+
+def chosen_zones(sensors: Sequence[Sensor]) -> tuple[int, ...]:
+    """Return the numbers of the zones that a program is to read; empty for all."""
+    if all(each.left_out in (None, "no answer", "implausible") for each in sensors):
+        return ()
+    return tuple(each.zone for each in sensors if each.left_out is None)

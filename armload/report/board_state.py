@@ -1,0 +1,95 @@
+"""A board's state in words: frequencies, sensors, throttling, NUMA nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armload.analysis.clocks import MeasuredClock
+from armload.boards.conditions import Conditions
+from armload.boards.probe import NumaNode
+from armload.boards.sensors import Sensor
+from armload.boards.throttling import FIRMWARE_BITS, ThrottleState
+from armload.core.values import counted, format_bytes
+from armload.report.formatting import UNKNOWN
+
+
+def clusters_line(conditions: Conditions) -> str:
+    """Say each cluster's cores, governor and frequency; nothing where the kernel shows none."""
+    return "; ".join(
+        f"cores {_range(cluster.cores)}: "
+        + " ".join(
+            [
+                *([cluster.governor] if cluster.governor else []),
+                f"{_ghz(cluster.khz)} of {_ghz(cluster.max_khz)} GHz",
+            ]
+        )
+        for cluster in conditions.clusters
+        if cluster.governor or cluster.khz or cluster.max_khz
+    )
+
+
+def sensors_line(conditions: Conditions) -> str:
+    """Say what each sensor shows that counts, and which are left out, and why."""
+    counting = [_shown(each) for each in conditions.sensors if each.left_out is None]
+    left_out = [f"{_shown(each)} ({each.left_out})" for each in conditions.sensors if each.left_out]
+    return "; left out: ".join(", ".join(each) for each in (counting, left_out) if each)
+
+
+def _shown(sensor: Sensor) -> str:
+    return sensor.name if sensor.celsius is None else f"{sensor.name} {sensor.celsius:.0f} °C"
+
+
+def throttling_line(conditions: Conditions) -> str:
+    """Say what slows the board, and what the firmware has recorded; nothing where no source is."""
+    states = conditions.throttling
+    if not states:
+        return ""
+    now = [words for each in states for words in _active(each)]
+    recorded = [words for each in states for words in _recorded(each)]
+    line = f"now: {', '.join(now) or 'none'}"
+    return f"{line}; since boot: {', '.join(recorded)}" if recorded else line
+
+
+def _active(state: ThrottleState) -> list[str]:
+    if state.kind == "firmware":
+        return [name for bit, name in FIRMWARE_BITS.items() if state.now & bit]
+    if not state.now:
+        return []
+    return ["under-voltage"] if state.kind == "alarm" else [f"{state.name} at state {state.now}"]
+
+
+def _recorded(state: ThrottleState) -> list[str]:
+    if state.kind == "firmware":
+        return [name for bit, name in FIRMWARE_BITS.items() if state.since_boot & bit]
+    if not state.since_boot:
+        return []
+    kind = "over-current" if state.kind == "overcurrent" else "throttling"
+    return [f"{counted(state.since_boot, f'{kind} event')} ({state.name})"]
+
+
+def clocks_line(clocks: Sequence[MeasuredClock]) -> str:
+    """Say each core's real frequency around a run; nothing where it was not measured."""
+    return "; ".join(
+        f"core {each.core} {each.moment}: {each.khz / 1e6:.2f} GHz"
+        + (f", shown {each.shown_khz / 1e6:.2f}" if each.shown_khz else "")
+        for each in clocks
+    )
+
+
+def nodes_line(nodes: Sequence[NumaNode]) -> str:
+    """Say each NUMA node's cores and memory."""
+    return "; ".join(
+        f"{f'cores {_range(node.cores)}' if node.cores else 'no cores'}: "
+        f"{format_bytes(node.memory_bytes)}"
+        for node in nodes
+    )
+
+
+def _range(cores: Sequence[int]) -> str:
+    if len(cores) > 1 and cores[-1] - cores[0] == len(cores) - 1:
+        return f"{cores[0]}-{cores[-1]}"
+    return ",".join(str(core) for core in cores)
+
+
+def _ghz(khz: int | None) -> str:
+    return UNKNOWN if khz is None else f"{khz / 1e6:.2f}"

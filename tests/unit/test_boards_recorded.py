@@ -1,0 +1,108 @@
+"""Real boards, as public dumps show them: the probe's facts are right, and nothing is doubted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.analysis.conditions_log import Around
+from armload.analysis.throttling import throttle_events
+from armload.boards.probe import Probe
+from armload.boards.throttling import ThrottleReading
+from armload.deploy.deployment import check_folder, misfit_of_target
+from armload.deploy.rates import Missing
+from armload.engines.plan import Plan
+from armload.engines.weights import BoardMemory
+from armload.report.boards import probe_table
+from armload.runs.assemble import board_record
+from tests.recorded_boards import RECORDED, board_of, numbers, probed
+from tests.unit.test_analysis_verdict_board import at_khz, reasons
+
+SHELLS = ("dash", "mksh", "busybox")
+
+
+@pytest.fixture(params=sorted(RECORDED))
+def name(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_tells_the_facts_of_every_board(name: str, shell: str, tmp_path: Path) -> None:
+    found, recorded = probed(name, tmp_path, shell), RECORDED[name]
+    now, expected = found.conditions, recorded["expected"]
+    assert f"{now.kernel} {found.machine}" == recorded["kernel"]
+    assert found.device == recorded["device"]
+    names = ", ".join(f"{each.cores} {each.name}" for each in found.clusters)
+    assert names == expected["clusters"]
+    assert found.cores == sum(core["count"] for core in recorded["cores"])
+    assert found.cpu_features == tuple(recorded["features"].split())
+    assert found.max_khz == tuple(highest_khz(recorded))
+    assert sum(len(each.cores) for each in now.clusters) == found.cores
+    assert now.zram_total_bytes == expected.get("zram_kib", 0) * 1024
+    assert {each.name: each.value for each in now.throttling} == expected.get("throttling", {})
+    sensors = recorded.get("sensors", {})
+    left_out = {each.name: each.left_out for each in now.sensors if each.left_out}
+    assert left_out == expected.get("left_out", {})
+    counting = {each.name: each.celsius or 0 for each in now.sensors if not each.left_out}
+    assert counting == {n: c for n, c in sensors.items() if n not in left_out}
+    assert now.celsius == max(counting.values(), default=None)
+    assert [len(node.cores) for node in found.nodes] == expected.get("nodes", [])
+    assert now.workdir_filesystem == "ext4"
+    assert not now.workdir_in_memory
+    memory = BoardMemory.of(now)
+    assert 0 < memory.available_bytes < memory.total_bytes
+
+
+def highest_khz(recorded: dict[str, object]) -> list[int]:
+    policies = recorded.get("policies", [])
+    assert isinstance(policies, list)
+    return [
+        policy["max"] * 1000
+        for policy in policies
+        for _ in numbers(policy.get("cores") or policy["each"])
+    ]
+
+
+def run_at(khz: tuple[int, ...], found: Probe, board_name: str, work: Path) -> list[str]:
+    """Return what is doubted of a run in which the cores had these frequencies all the time."""
+    now = found.conditions
+    readings = tuple(ThrottleReading(at_s=at, states=now.throttling) for at in (10.0, 70.0))
+    figures = reasons(
+        at_khz(*khz, celsius=now.celsius),
+        Around(after=now, throttling=readings),
+        before=now,
+        plan=Plan(n_predict=22),
+        board=board_record(board_of(board_name, work), found),
+    )
+    return [figure.kind for figure in figures]
+
+
+def test_a_run_at_full_speed_is_not_doubted_on_any_board(name: str, tmp_path: Path) -> None:
+    found, recorded = probed(name, tmp_path, "dash"), RECORDED[name]
+    board = board_of(name, tmp_path)
+    check_folder(board, found)
+    doubts = run_at(found.max_khz[:128], found, name, tmp_path)
+    if "under-voltage" in name:
+        assert doubts == ["under-voltage"]
+        assert "kernel is armv7l" in misfit_of_target(board, found)
+    else:
+        assert doubts == []
+        assert throttle_events([ThrottleReading(at_s=1, states=found.conditions.throttling)]) == ()
+        assert misfit_of_target(board, found) == ""
+    missing = Missing(memory="not measured", storage="not measured")
+    labels = [label for label, _ in probe_table(board, found, missing, in_use="").rows]
+    assert ("throttling" in labels) == bool(recorded["expected"].get("throttling"))
+    assert ("temperature" in labels) == bool(recorded.get("sensors"))
+    assert ("NUMA nodes" in labels) == (len(found.nodes) > 1)
+
+
+def test_a_run_below_the_full_speed_is(name: str, tmp_path: Path) -> None:
+    found = probed(name, tmp_path, "dash")
+    half = tuple(khz // 2 for khz in found.max_khz[:128])
+    doubts = run_at(half, found, name, tmp_path)
+    if "under-voltage" in name:
+        assert doubts == ["under-voltage"]
+    else:
+        assert doubts == (["throttled from the start"] if half else [])

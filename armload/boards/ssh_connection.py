@@ -8,13 +8,16 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from armload.boards.board import SshAddress
+from armload.boards.bulk import NotBegunError
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
+    FORBIDDEN_FORWARDING,
     PASSWORD_VARIABLE,
     HungUpError,
+    UnableClientError,
     explained,
     refuse_unknown,
     translated,
@@ -24,8 +27,10 @@ from armload.boards.known_keys import (
     load_keys,
     persons_key_files,
     pinned_keys_file,
+    pinned_line,
 )
-from armload.boards.ssh_config import JumpHost, SshSettings, settings_of
+from armload.boards.ssh_config import JumpHost, SshSettings, config_words, settings_of
+from armload.boards.ssh_master import MasterConnection
 from armload.boards.transport import TransportMaker
 from armload.core.errors import BoardError, ConnectError, DataError, LastingConnectError
 from armload.core.shell import join
@@ -137,15 +142,32 @@ class SshConnection:
                     raise BoardError(
                         f"{self._board_name}: the board's SSH server forbids port forwarding "
                         f"({error.text}).",
-                        "Allow it there: AllowTcpForwarding yes in OpenSSH's sshd_config, "
-                        "no option -j for dropbear, no restrict or no-port-forwarding before "
-                        "the key in authorized_keys.",
+                        FORBIDDEN_FORWARDING,
                     ) from error
                 # Of several threads that are refused at once, only one gets the reason.
                 if not self.alive:
                     raise
                 return None
             return channel
+
+    def check(self) -> None:
+        """Return if the board answers.
+
+        Raises:
+            ConnectError: it does not.
+        """
+        self.channel().close()
+
+    def check_forwarding(self, port: int) -> None:
+        """Return if the server lets a port of the board's loopback be reached.
+
+        Raises:
+            BoardError: it forbids that.
+            ConnectError: the connection has dropped.
+        """
+        channel = self.channel_to_port(port)
+        if channel is not None:
+            channel.close()
 
     def close(self) -> None:
         """End the connection, and those to the hosts it jumps over."""
@@ -157,7 +179,14 @@ class SshConnection:
                 _end_command(transport)
 
 
-def open_connection(address: SshAddress, board_name: str) -> SshConnection:
+AnyConnection = SshConnection | MasterConnection
+"""By Python's client, or by the system's ``ssh`` where that client cannot log in."""
+
+# Asking these again would only count as another refused login there.
+_beyond_python: dict[SshAddress, str] = {}
+
+
+def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
     """Connect, check the server's key, and log in; a server that hangs up is tried again.
 
     Raises:
@@ -166,7 +195,40 @@ def open_connection(address: SshAddress, board_name: str) -> SshConnection:
         LoginRefusedError: the keys at hand do not open it.
         ConnectError: anything else; says which.
     """
-    return _insistently(lambda: _opened(address, board_name))
+    if address in _beyond_python:
+        with contextlib.suppress(NotBegunError):
+            return _by_system_ssh(address, board_name, _beyond_python[address])
+    try:
+        return _insistently(lambda: _opened(address, board_name))
+    except UnableClientError as error:
+        try:
+            connection = _by_system_ssh(address, board_name, error.message)
+        except NotBegunError as refusal:
+            if "Permission denied" not in str(refusal):
+                error.remedy += f"\nThe system's ssh cannot log in either: {refusal}."
+            raise error from refusal
+        _beyond_python[address] = error.message
+        return connection
+
+
+def _by_system_ssh(address: SshAddress, board_name: str, why: str) -> MasterConnection:
+    hop = _prepared(address, board_name)
+    options = config_words()
+    if options and "userknownhostsfile" not in hop.ssh_config:
+        options += ["-o", f"UserKnownHostsFile={Path.home()}/.ssh/known_hosts"]
+    if address.key is not None:
+        options += ["-i", str(address.key.expanduser())]
+    return MasterConnection(
+        (*options, "-p", str(hop.port), "-l", hop.user, "--", hop.original_host),
+        address.host_key or pinned_line(hop.host, hop.port),
+        _secret(),
+        board_name,
+        why,
+    )
+
+
+def _secret() -> str | None:
+    return _typed_password or os.environ.get(PASSWORD_VARIABLE)
 
 
 def shown_key(address: SshAddress, board_name: str) -> ServerKey:
@@ -257,7 +319,7 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
         )
     named = JumpHost(host=address.host, port=address.port, user=address.user)
     connection = _routed(named, board_name, ())
-    connection.connect_kwargs["password"] = _typed_password or os.environ.get(PASSWORD_VARIABLE)
+    connection.connect_kwargs["password"] = _secret()
     for hop in (connection, *_hops(connection)):
         policy = refuse_unknown(hop, board_name, is_board=hop is connection)
         hop.client.set_missing_host_key_policy(policy)
@@ -303,6 +365,16 @@ def _routed(
                 [os.environ.get("SHELL", "/bin/sh"), "-c", f"exec {settings.proxy_command}"]
             )
 
+    class Client(paramiko.SSHClient):
+        def _auth(self, username: str, *ways: Any) -> None:
+            # Some servers know who comes by other means, such as Tailscale's.
+            transport = self.get_transport()
+            with contextlib.suppress(paramiko.BadAuthenticationType):
+                if transport is not None:
+                    transport.auth_none(username)
+                    return
+            super()._auth(username, *ways)  # type: ignore[misc] # has no public way before it
+
     class Read(paramiko.SSHConfig):
         def lookup(self, _hostname: str) -> paramiko.SSHConfigDict:
             said = {
@@ -311,6 +383,7 @@ def _routed(
                 "user": settings.user,
                 "proxycommand": settings.proxy_command,
                 "connecttimeout": settings.connect_timeout_s,
+                "userknownhostsfile": settings.known_hosts,
             }
             return paramiko.SSHConfigDict(
                 {key: str(value) for key, value in said.items() if value is not None}
@@ -325,6 +398,7 @@ def _routed(
         gateway=gateway,
         connect_kwargs={"password": None},
     )
+    connection.client = Client()
     _set_keys(connection, settings, board_name)
     return connection
 

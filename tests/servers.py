@@ -206,6 +206,7 @@ def dropbear(
     tools: str,
     without: frozenset[str] = frozenset(),
     password: str = "",
+    asks_nothing: bool = False,
     extra: str = "",
     over: Mapping[str, Path] = MappingProxyType({}),
     read_only: bool = False,
@@ -221,6 +222,7 @@ def dropbear(
         tools: a program that is many, such as toybox.
         without: tools that are left out.
         password: that lets its root in, besides the key; none when it is empty.
+        asks_nothing: it lets its root in without any proof.
         extra: more options of its command line.
         over: what its commands see in place of other files and folders.
         read_only: they cannot be written there.
@@ -262,9 +264,10 @@ def dropbear(
     login_shell.chmod(0o755)
     (folder / "shells").write_text(f"{login_shell}\n")
     (folder / "passwd").write_text(f"root:x:0:0::{home}:{login_shell}\n")
-    (folder / "shadow").write_text(f"root:{hashed(password) if password else '*'}:20000::::::\n")
+    secret = hashed(password) if password else "" if asks_nothing else "*"
+    (folder / "shadow").write_text(f"root:{secret}:20000::::::\n")
     port = free_port()
-    options = f"-m {extra}" if password else f"-s -m {extra}"
+    options = f"{'-B' if asks_nothing else '' if password else '-s'} -m {extra}"
     script = (
         f"{_seen(over, read_only=read_only)}mount --bind {folder}/passwd /etc/passwd && "
         f"mount --bind {folder}/shadow /etc/shadow && "

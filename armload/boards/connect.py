@@ -36,9 +36,22 @@ def connect(board: Board, progress: Progress) -> Host:
     from armload.boards.ssh import SshHost
 
     if isinstance(board.reach, SshReach):
+        _mention_ignored(progress)
         return SshHost(ssh_address(board), board.name)
     address = _address(board, progress)
     return SshHost(address, board.name, lambda: _went_off(board, address))
+
+
+_mentioned: set[str] = set()
+
+
+def _mention_ignored(progress: Progress) -> None:
+    from armload.boards.ssh_config import ignored_lines
+
+    for line in ignored_lines():
+        if line not in _mentioned:
+            _mentioned.add(line)
+            progress.say(f"{line} (ignored: only OpenSSH's ssh reads that, and it is not in PATH)")
 
 
 def start(board: Board, progress: Progress) -> SshAddress:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 PASSWORD_VARIABLE = "ARMLOAD_SSH_PASSWORD"  # noqa: S105 - the variable's name
 CONNECT_TIMEOUT_S = 10.0
 
+FORBIDDEN_FORWARDING = (
+    "Allow it there: AllowTcpForwarding yes in OpenSSH's sshd_config, no option -j for dropbear, "
+    "no restrict or no-port-forwarding before the key in authorized_keys."
+)
+
 # What paramiko says when its time-outs pass; other reasons follow the first one's words.
 _SILENT = ("Error reading SSH protocol banner", "No existing session")
 # The first line of one that works, and of OpenSSH's before 9.8 and since, when it has too many.
@@ -38,7 +43,11 @@ class HungUpError(ConnectError):
     """
 
 
-class LoginRefusedError(LastingConnectError):
+class UnableClientError(LastingConnectError):
+    """Python's client cannot log in; the system's ``ssh``, which knows more ways, might."""
+
+
+class LoginRefusedError(UnableClientError):
     """The server is the right one and lets nobody in with the keys at hand.
 
     Attributes:
@@ -50,7 +59,7 @@ class LoginRefusedError(LastingConnectError):
         self.password_would_do = password_would_do
 
 
-class UnknownKeyError(LastingConnectError):
+class UnknownKeyError(UnableClientError):
     """A server shows a host key that nobody has compared yet."""
 
 
@@ -129,11 +138,9 @@ def _about_ssh(
 ) -> ConnectError:
     import paramiko
 
-    if isinstance(error, paramiko.PasswordRequiredException):
-        return LastingConnectError(
-            f"{where}: the private key is protected by a passphrase.",
-            f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
-        )
+    unable = _about_client(error, where)
+    if unable is not None:
+        return unable
     if str(error) == _LOGIN_CUT:
         return HungUpError(
             f"{where}: the server closed the connection during login.",
@@ -178,6 +185,22 @@ def _about_ssh(
             f"The board may still be booting, or be overloaded. {_check(board_name)}",
         )
     return ConnectError(f"{where}: SSH failed: {error}.", _check(board_name))
+
+
+def _about_client(error: paramiko.SSHException, where: str) -> UnableClientError | None:
+    import paramiko
+
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return UnableClientError(
+            f"{where}: the private key is protected by a passphrase.",
+            f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
+        )
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return UnableClientError(
+            f"{where}: the server and Python's SSH client have no algorithm in common: {error}.",
+            "Update the server, or install OpenSSH's client here.",
+        )
+    return None
 
 
 def _first_line(connection: fabric.Connection) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,7 +70,10 @@ def load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
     import paramiko
 
     try:
-        load(str(path))
+        with tempfile.NamedTemporaryFile(prefix="armload-known-") as plain:
+            plain.write(_plain_lines(path.read_bytes()))
+            plain.flush()
+            load(plain.name)
     except OSError as error:
         raise unreadable(path, error) from error
     except paramiko.hostkeys.InvalidHostKey as error:
@@ -77,6 +82,16 @@ def load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
         raise _spoilt(path, number, board_name) from error
     except UnicodeDecodeError as error:
         raise _spoilt(path, _first_undecodable(path), board_name) from error
+
+
+def _plain_lines(content: bytes) -> bytes:
+    """Return a file's lines, those blank that only OpenSSH understands and keys that it revokes."""
+    lines = content.split(b"\n")
+    revoked = {line.split()[3] for line in lines if re.match(rb"\s*@revoked(\s+\S+){3}", line)}
+    return b"\n".join(
+        b"" if line.lstrip().startswith(b"@") or not revoked.isdisjoint(line.split()) else line
+        for line in lines
+    )
 
 
 def _first_undecodable(path: Path) -> int:

@@ -19,6 +19,8 @@ from armload.boards.ssh_commands import (
     output_of,
     sent_to,
 )
+from armload.boards.ssh_connection import AnyConnection
+from armload.boards.ssh_master import MasterConnection
 from armload.boards.system_ssh import SystemSsh, open_passage
 from armload.boards.transport import CipherChoice, choose_ciphers, features_here, features_in
 from armload.core.errors import BoardError
@@ -53,23 +55,39 @@ class SshHost(SshCommands):
             "the system's ssh",
             "it can log in the same way, and encrypts faster than Python",
         )
-        if not by_system_ssh:
-            negotiated = self._connected().cipher
+        connection = self._connected()
+        commands = TransportChoice(
+            purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"
+        )
+        if isinstance(connection, MasterConnection):
+            why = f"Python's SSH client cannot log in: {connection.why.rstrip('.')}"
+            commands = TransportChoice(
+                purpose="commands", chosen="sessions of the system's ssh", reason=why
+            )
+        elif not by_system_ssh:
+            negotiated = connection.cipher
             chosen = "a channel of the same connection"
             why = f"the system's ssh cannot be used: {self._why_no_system_ssh}"
         return (
-            TransportChoice(
-                purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"
-            ),
+            commands,
             TransportChoice(
                 purpose="long commands",
                 chosen="a shell's standard input",
                 reason=f"small servers take no command longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
             TransportChoice(purpose="bulk data", chosen=chosen, reason=why),
-            self._ciphers().way(negotiated, by_program=by_system_ssh),
+            self._encryption_way(connection, negotiated, by_program=by_system_ssh),
             self._forwarding_way(chosen, why),
         )
+
+    def _encryption_way(
+        self, connection: AnyConnection, negotiated: str, *, by_program: bool
+    ) -> TransportChoice:
+        if isinstance(connection, MasterConnection):
+            return TransportChoice(
+                purpose="encryption", chosen=negotiated, reason="as ssh and its configuration say"
+            )
+        return self._ciphers().way(negotiated, by_program=by_program)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
         """Yield the file's bytes."""
@@ -156,7 +174,7 @@ class SshHost(SshCommands):
     def _forwarding_way(self, chosen: str, why: str) -> TransportChoice:
         try:
             with self._watched():
-                self._connected().channel_to_port(_NOBODYS_PORT)
+                self._connected().check_forwarding(_NOBODYS_PORT)
         except BoardError as error:
             chosen, why = "none", error.message
         return TransportChoice(purpose="port forwarding", chosen=chosen, reason=why)
@@ -170,7 +188,7 @@ class SshHost(SshCommands):
                 return False
             try:
                 if self._system_ssh is None:
-                    self._system_ssh = SystemSsh(connection.hosts, self._name, ciphers)
+                    self._system_ssh = SystemSsh(connection, self._name, ciphers)
                 carry(self._system_ssh)
             except NotBegunError as error:
                 self._why_no_system_ssh = str(error)

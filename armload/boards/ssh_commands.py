@@ -21,29 +21,32 @@ from armload.boards.framing import (
     to_be_read,
 )
 from armload.boards.host import Completed, Piece
-from armload.boards.ssh_connection import SshConnection, open_connection
+from armload.boards.ssh_connection import AnyConnection, open_connection
+from armload.boards.ssh_master import MasterChannel
 from armload.core.errors import BoardError, ConnectError
 
 if TYPE_CHECKING:
     import paramiko
 
+    Channel = paramiko.Channel | MasterChannel
 
-def output_of(channel: paramiko.Channel) -> Iterator[bytes]:
+
+def output_of(channel: Channel) -> Iterator[bytes]:
     """Yield what the command itself writes to standard output, to its end."""
     return after_mark(blocks_of(channel))
 
 
-def blocks_of(channel: paramiko.Channel) -> Iterator[bytes]:
+def blocks_of(channel: Channel) -> Iterator[bytes]:
     """Yield all of standard output, what the login shell writes included."""
     return iter(lambda: channel.recv(PIECE_BYTES), b"")
 
 
-def errors_of(channel: paramiko.Channel) -> Iterator[bytes]:
+def errors_of(channel: Channel) -> Iterator[bytes]:
     """Yield standard error to its end."""
     return iter(lambda: channel.recv_stderr(PIECE_BYTES), b"")
 
 
-def sent_to(channel: paramiko.Channel, chunk: bytes) -> bool:
+def sent_to(channel: Channel, chunk: bytes) -> bool:
     """Write to standard input; return False where nobody reads it any more.
 
     Raises:
@@ -59,7 +62,7 @@ def sent_to(channel: paramiko.Channel, chunk: bytes) -> bool:
     return True
 
 
-def feed(channel: paramiko.Channel, stdin: bytes) -> None:
+def feed(channel: Channel, stdin: bytes) -> None:
     """Write all of standard input and close it."""
     # A command need not read its input to the end, and a break shows on the reading side.
     with contextlib.suppress(OSError, EOFError):
@@ -97,7 +100,7 @@ class SshCommands:
         self._address = address
         self._name = board_name
         self._went_off = went_off
-        self._connection: SshConnection | None = None
+        self._connection: AnyConnection | None = None
 
     @property
     def name(self) -> str:
@@ -151,17 +154,17 @@ class SshCommands:
         """Say whether the connection that is open still reaches the board."""
         with contextlib.suppress(ConnectError):
             if self._connection is not None:
-                self._connection.channel().close()
+                self._connection.check()
                 return True
         return False
 
-    def _connected(self) -> SshConnection:
+    def _connected(self) -> AnyConnection:
         if self._connection is None or not self._connection.alive:
             self.close()
             self._connection = open_connection(self._address, self._name)
         return self._connection
 
-    def _new_channel(self) -> paramiko.Channel:
+    def _new_channel(self) -> Channel:
         if self._connection is not None and self._connection.alive:
             with contextlib.suppress(ConnectError):
                 return self._connection.channel()
@@ -169,7 +172,7 @@ class SshCommands:
         return self._connected().channel()
 
     @contextlib.contextmanager
-    def _started(self, command: str, stdin: bytes | None) -> Iterator[paramiko.Channel]:
+    def _started(self, command: str, stdin: bytes | None) -> Iterator[Channel]:
         script = marked(command)
         line = shell_line(script)
         beforehand = b""
@@ -212,12 +215,12 @@ class SshCommands:
                 raise
             raise went_off from error
 
-    def _status(self, channel: paramiko.Channel, timeout_s: float) -> int:
+    def _status(self, channel: Channel, timeout_s: float) -> int:
         if not channel.status_event.wait(timeout_s) or channel.exit_status < 0:
             raise ConnectError(f"{self._name}: the connection dropped during a command.")
         return channel.exit_status
 
-    def _check_done(self, channel: paramiko.Channel, complaint: str) -> None:
+    def _check_done(self, channel: Channel, complaint: str) -> None:
         stderr = b"".join(errors_of(channel))
         if self._status(channel, TRANSFER_SILENCE_S) != 0:
             raise BoardError(f"{self._name}: {complaint}: {reason(stderr)}.")

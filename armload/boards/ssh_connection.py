@@ -8,13 +8,16 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from armload.boards.board import SshAddress
+from armload.boards.bulk import NotBegunError
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
+    FORBIDDEN_FORWARDING,
     PASSWORD_VARIABLE,
     HungUpError,
+    UnableClientError,
     explained,
     refuse_unknown,
     translated,
@@ -24,10 +27,13 @@ from armload.boards.known_keys import (
     load_keys,
     persons_key_files,
     pinned_keys_file,
+    pinned_line,
 )
+from armload.boards.ssh_config import JumpHost, SshSettings, config_words, settings_of
+from armload.boards.ssh_master import MasterConnection
 from armload.boards.transport import TransportMaker
 from armload.core.errors import BoardError, ConnectError, DataError, LastingConnectError
-from armload.core.files import unreadable
+from armload.core.shell import join
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -136,15 +142,32 @@ class SshConnection:
                     raise BoardError(
                         f"{self._board_name}: the board's SSH server forbids port forwarding "
                         f"({error.text}).",
-                        "Allow it there: AllowTcpForwarding yes in OpenSSH's sshd_config, "
-                        "no option -j for dropbear, no restrict or no-port-forwarding before "
-                        "the key in authorized_keys.",
+                        FORBIDDEN_FORWARDING,
                     ) from error
                 # Of several threads that are refused at once, only one gets the reason.
                 if not self.alive:
                     raise
                 return None
             return channel
+
+    def check(self) -> None:
+        """Return if the board answers.
+
+        Raises:
+            ConnectError: it does not.
+        """
+        self.channel().close()
+
+    def check_forwarding(self, port: int) -> None:
+        """Return if the server lets a port of the board's loopback be reached.
+
+        Raises:
+            BoardError: it forbids that.
+            ConnectError: the connection has dropped.
+        """
+        channel = self.channel_to_port(port)
+        if channel is not None:
+            channel.close()
 
     def close(self) -> None:
         """End the connection, and those to the hosts it jumps over."""
@@ -156,7 +179,14 @@ class SshConnection:
                 _end_command(transport)
 
 
-def open_connection(address: SshAddress, board_name: str) -> SshConnection:
+AnyConnection = SshConnection | MasterConnection
+"""By Python's client, or by the system's ``ssh`` where that client cannot log in."""
+
+# Asking these again would only count as another refused login there.
+_beyond_python: dict[SshAddress, str] = {}
+
+
+def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
     """Connect, check the server's key, and log in; a server that hangs up is tried again.
 
     Raises:
@@ -165,7 +195,40 @@ def open_connection(address: SshAddress, board_name: str) -> SshConnection:
         LoginRefusedError: the keys at hand do not open it.
         ConnectError: anything else; says which.
     """
-    return _insistently(lambda: _opened(address, board_name))
+    if address in _beyond_python:
+        with contextlib.suppress(NotBegunError):
+            return _by_system_ssh(address, board_name, _beyond_python[address])
+    try:
+        return _insistently(lambda: _opened(address, board_name))
+    except UnableClientError as error:
+        try:
+            connection = _by_system_ssh(address, board_name, error.message)
+        except NotBegunError as refusal:
+            if "Permission denied" not in str(refusal):
+                error.remedy += f"\nThe system's ssh cannot log in either: {refusal}."
+            raise error from refusal
+        _beyond_python[address] = error.message
+        return connection
+
+
+def _by_system_ssh(address: SshAddress, board_name: str, why: str) -> MasterConnection:
+    hop = _prepared(address, board_name)
+    options = config_words()
+    if options and "userknownhostsfile" not in hop.ssh_config:
+        options += ["-o", f"UserKnownHostsFile={Path.home()}/.ssh/known_hosts"]
+    if address.key is not None:
+        options += ["-i", str(address.key.expanduser())]
+    return MasterConnection(
+        (*options, "-p", str(hop.port), "-l", hop.user, "--", hop.original_host),
+        address.host_key or pinned_line(hop.host, hop.port),
+        _secret(),
+        board_name,
+        why,
+    )
+
+
+def _secret() -> str | None:
+    return _typed_password or os.environ.get(PASSWORD_VARIABLE)
 
 
 def shown_key(address: SshAddress, board_name: str) -> ServerKey:
@@ -249,35 +312,17 @@ def _hops(connection: fabric.Connection) -> Iterator[fabric.Connection]:
 
 
 def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
-    import fabric
-    import paramiko
-
     if address.key is not None and not address.key.expanduser().is_file():
         raise DataError(
             f"{board_name}: no key file {address.key}.",
             f"Correct 'key' under 'reach' in boards/{board_name}.yaml.",
         )
-    try:
-        config = fabric.Config(lazy=True)  # SSH's files alone: Fabric's own have no say here
-        config.load_ssh_config()
-        connection = fabric.Connection(
-            address.host,
-            user=address.user,
-            port=address.port,
-            config=config,
-            connect_kwargs={"password": _typed_password or os.environ.get(PASSWORD_VARIABLE)},
-        )
-    except OSError as error:
-        raise unreadable(Path(error.filename or "~/.ssh/config"), error) from error
-    except (paramiko.SSHException, ValueError) as error:
-        raise DataError(
-            f"{board_name}: the SSH configuration cannot be used: {error}.",
-            "Correct ~/.ssh/config.",
-        ) from error
+    named = JumpHost(host=address.host, port=address.port, user=address.user)
+    connection = _routed(named, board_name, ())
+    connection.connect_kwargs["password"] = _secret()
     for hop in (connection, *_hops(connection)):
         policy = refuse_unknown(hop, board_name, is_board=hop is connection)
         hop.client.set_missing_host_key_policy(policy)
-        _set_keys(hop, board_name)
     if address.key is not None:
         connection.connect_kwargs["key_filename"].insert(0, str(address.key.expanduser()))
     if address.host_key is not None:
@@ -286,21 +331,98 @@ def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     return connection
 
 
-def _set_keys(hop: fabric.Connection, board_name: str) -> None:
+def _routed(
+    place: JumpHost,
+    board_name: str,
+    on_the_way: tuple[str, ...],
+    gateway: fabric.Connection | str | None = None,
+) -> fabric.Connection:
+    """Return what will connect to a host, over those on the way that the configuration names.
+
+    Args:
+        on_the_way: the hosts that this one is to lead to.
+        gateway: what leads to it, if that is decided.
+    """
+    import fabric
+    import paramiko
+
+    short = fabric.connection.derive_shorthand(place.host)
+    user, port = place.user or short["user"], place.port or short["port"]
+    name: str = short["host"] or place.host
+    settings = settings_of(name, port, user, board_name)
+    if gateway is None:
+        # The wildcard that leads everything over a host holds for that host, too.
+        for jump in (one for one in settings.jumps if one.host not in (name, settings.host)):
+            if jump.host in on_the_way:
+                raise DataError(
+                    f"{board_name}: the SSH configuration cannot be used: ProxyJump leads from "
+                    f"{name} to {jump.host} and back.",
+                    "Correct ~/.ssh/config.",
+                )
+            gateway = _routed(jump, board_name, (name, *on_the_way), gateway)
+        if gateway is None and settings.proxy_command is not None:
+            gateway = join(
+                [os.environ.get("SHELL", "/bin/sh"), "-c", f"exec {settings.proxy_command}"]
+            )
+
+    class Client(paramiko.SSHClient):
+        def _auth(self, username: str, *ways: Any) -> None:
+            # Some servers know who comes by other means, such as Tailscale's.
+            transport = self.get_transport()
+            with contextlib.suppress(paramiko.BadAuthenticationType):
+                if transport is not None:
+                    transport.auth_none(username)
+                    return
+            super()._auth(username, *ways)  # type: ignore[misc] # has no public way before it
+
+    class Read(paramiko.SSHConfig):
+        def lookup(self, _hostname: str) -> paramiko.SSHConfigDict:
+            said = {
+                "hostname": settings.host,
+                "port": settings.port,
+                "user": settings.user,
+                "proxycommand": settings.proxy_command,
+                "connecttimeout": settings.connect_timeout_s,
+                "userknownhostsfile": settings.known_hosts,
+            }
+            return paramiko.SSHConfigDict(
+                {key: str(value) for key, value in said.items() if value is not None}
+            )
+
+    connection = fabric.Connection(
+        name,
+        user=user,
+        port=port,
+        # SSH's files alone: Fabric's own have no say here.
+        config=fabric.Config(lazy=True, ssh_config=Read()),
+        gateway=gateway,
+        connect_kwargs={"password": None},
+    )
+    connection.client = Client()
+    _set_keys(connection, settings, board_name)
+    return connection
+
+
+def _set_keys(hop: fabric.Connection, settings: SshSettings, board_name: str) -> None:
     hop.connect_timeout = hop.connect_timeout or CONNECT_TIMEOUT_S
     hop.connect_kwargs["banner_timeout"] = CONNECT_TIMEOUT_S
     hop.connect_kwargs["auth_timeout"] = CONNECT_TIMEOUT_S
     hop.connect_kwargs["transport_factory"] = TransportMaker()
-    given = hop.connect_kwargs.get("key_filename") or []
-    existing = [name for name in given if Path(name).expanduser().is_file()]
-    hop.connect_kwargs["key_filename"] = [str(Path(name).expanduser()) for name in existing]
-    hop.connect_kwargs["allow_agent"] = hop.ssh_config.get("identitiesonly", "no") != "yes"
+    existing = [name for name in settings.identity_files if Path(name).is_file()]
+    hop.connect_kwargs["key_filename"] = existing
+    hop.connect_kwargs["allow_agent"] = not (settings.identities_only or settings.other_agent)
     # What armload pinned comes first: the person asked for it later.
     pinned = pinned_keys_file()
     if pinned.is_file():
         load_keys(hop.client.load_system_host_keys, pinned, board_name)
-    for path in persons_key_files(hop.ssh_config.get("userknownhostsfile")):
-        load_keys(hop.client.get_host_keys().load, path, board_name)
+    keys = hop.client.get_host_keys()
+    for path in persons_key_files(settings.known_hosts):
+        load_keys(keys.load, path, board_name)
+    if settings.host_key_alias is not None:
+        own = dict(keys.lookup(settings.host_key_alias) or {})
+        keys.clear()
+        for kind, key in own.items():
+            keys.add(known_keys_name(hop.host, hop.port), kind, key)
 
 
 def _drop_keys(connection: fabric.Connection) -> None:
@@ -332,8 +454,12 @@ def _end_command(transport: paramiko.Transport) -> None:
     if isinstance(sock, paramiko.ProxyCommand):
         transport.join(CONNECT_TIMEOUT_S)
         sock.process.kill()
-        with contextlib.suppress(OSError, ValueError):
-            sock.process.communicate()
+        # What a shell started for it may live on, and ends with its input.
+        for pipe in (sock.process.stdin, sock.process.stdout, sock.process.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+        sock.process.wait()
 
 
 def _notice_silence(sock: object) -> None:

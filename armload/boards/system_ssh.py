@@ -2,7 +2,8 @@
 
 It encrypts two to three times as fast as Python does. It gets a configuration and a file of host
 keys that are made from an open connection: the same hosts, users and keys, and of each host only
-the very key that was checked then. It never asks.
+the very key that was checked then. It never asks. Where ``ssh`` itself holds the connection, these
+are sessions of that.
 
 It listens on a socket file, not on the local port: that stays with armload, whoever waits for it
 while ``ssh`` logs in anew.
@@ -11,7 +12,6 @@ while ``ssh`` logs in anew.
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import socket
 import subprocess
@@ -25,7 +25,8 @@ from armload.boards.bulk import NotBegunError, StreamProcess
 from armload.boards.failures import CONNECT_TIMEOUT_S, translated
 from armload.boards.forward import Endpoint, Tunnel
 from armload.boards.framing import marked, shell_line
-from armload.boards.ssh_connection import SshConnection, open_connection
+from armload.boards.ssh_connection import AnyConnection, SshConnection, open_connection
+from armload.boards.ssh_master import NAME, MasterConnection, cipher_in
 from armload.core.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 
 _BROKEN = 255
-_CIPHER = re.compile(rb"debug1: kex: client->server cipher: (\S+)")
 _FOR_ALL = """Host *
   BatchMode yes
   Ciphers {ciphers}
@@ -59,7 +59,6 @@ class SystemSsh:
     """``ssh`` to where an open connection leads.
 
     Args:
-        hosts: the open connections: to the board, then to the hosts on the way, nearest first.
         ciphers: for the board itself, in order of preference. The whole list, because clients
             before 8.0 know no way to only put one in front.
 
@@ -68,19 +67,23 @@ class SystemSsh:
         ConnectError: one of the connections has broken.
     """
 
-    def __init__(
-        self, hosts: Sequence[fabric.Connection], board_name: str, ciphers: Sequence[str]
-    ) -> None:
+    def __init__(self, connection: AnyConnection, board_name: str, ciphers: Sequence[str]) -> None:
         program = shutil.which("ssh")
         if program is None:
             raise NotBegunError("no ssh in PATH")
-        self._program = program
         self._board_name = board_name
+        self._connection = connection
+        if isinstance(connection, MasterConnection):
+            self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
+            self._words, self._name = connection.words, NAME
+            return
+        hosts = connection.hosts
         with translated(board_name):
             host_parts, known = "".join(_host_parts(hosts)), "".join(_known_lines(hosts))
         self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
         folder = Path(self._folder.name)
-        self._config = folder / "config"
+        config = folder / "config"
+        self._words, self._name = (program, "-F", str(config)), _alias(0)
         known_hosts = folder / "known_hosts"
         known_hosts.write_text(known, encoding="ascii")
         shared = _FOR_ALL.format(
@@ -88,7 +91,7 @@ class SystemSsh:
             timeout_s=CONNECT_TIMEOUT_S,
             known_hosts=_path(str(known_hosts)),
         )
-        self._config.write_text(host_parts + shared, encoding="utf-8")
+        config.write_text(host_parts + shared, encoding="utf-8")
 
     def carrier(self, command: str) -> StreamProcess:
         """Return what carries bytes to or from a command on the board."""
@@ -99,7 +102,7 @@ class SystemSsh:
 
         It does so while its command runs, which ends when its standard input does.
         """
-        path = self._config.with_name("forward")
+        path = Path(self._folder.name, "forward")
         options = ("ClearAllForwardings=no", "ExitOnForwardFailure=yes")
         words = [word for option in options for word in ("-o", option)]
         return path, self._carrier("exec cat", *words, "-L", f"{path}:127.0.0.1:{port}")
@@ -111,13 +114,14 @@ class SystemSsh:
             NotBegunError: it cannot log in.
         """
         debug = self._carrier("true", "-o", "LogLevel=DEBUG1").check()
-        found = _CIPHER.findall(debug)
-        return found[-1].decode() if found else ""
+        if isinstance(self._connection, MasterConnection):
+            return self._connection.cipher
+        return cipher_in(debug)
 
     def _carrier(self, command: str, *options: str) -> StreamProcess:
         line = shell_line(marked(command))
         return StreamProcess(
-            [self._program, "-F", str(self._config), *options, "-T", _alias(0), line],
+            [*self._words, *options, "-T", self._name, line],
             self._board_name,
             begin_within_s=2 * CONNECT_TIMEOUT_S,
             broken_status=_BROKEN,
@@ -192,14 +196,17 @@ def open_passage(address: SshAddress, board_name: str, port: int, ciphers: Seque
         connection = open_connection(address, board_name)
         stack.callback(connection.close)
         # Only this tells that it is forbidden: ssh says so to each client, not to us.
-        trial = connection.channel_to_port(port)
-        if trial is not None:
-            trial.close()
+        connection.check_forwarding(port)
         try:
-            return _BySystemSsh(connection, board_name, port, ciphers)
-        except NotBegunError:
+            passage = _BySystemSsh(connection, board_name, port, ciphers)
+        except NotBegunError as error:
+            if isinstance(connection, MasterConnection):
+                raise ConnectError(f"{board_name}: ssh cannot forward a port: {error}.") from error
             stack.pop_all()
             return _ByConnection(connection, port)
+        if isinstance(connection, MasterConnection):
+            passage.keep(stack.pop_all())
+        return passage
 
 
 class _ByConnection:
@@ -216,16 +223,21 @@ class _ByConnection:
 
 class _BySystemSsh:
     def __init__(
-        self, connection: SshConnection, board_name: str, port: int, ciphers: Sequence[str]
+        self, connection: AnyConnection, board_name: str, port: int, ciphers: Sequence[str]
     ) -> None:
         self._name = board_name
+        self._kept = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
-            ssh = SystemSsh(connection.hosts, board_name, ciphers)
+            ssh = SystemSsh(connection, board_name, ciphers)
             stack.callback(ssh.close)
             self._path, carrier = ssh.forwarder(port)
             # With its own input it also ends when armload is killed.
             stack.enter_context(carrier.started(subprocess.PIPE))
             self._started = stack.pop_all()
+
+    def keep(self, connection: contextlib.ExitStack) -> None:
+        """Close a connection that this is a part of when this is closed."""
+        self._kept = connection
 
     def dial(self) -> Endpoint | None:
         end = socket.socket(socket.AF_UNIX)
@@ -238,3 +250,4 @@ class _BySystemSsh:
 
     def close(self) -> None:
         self._started.close()
+        self._kept.close()

@@ -33,12 +33,13 @@ def server(tmp_path: Path) -> Iterator[SshAddress]:
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that has a line for each call of the real ``ssh``."""
+    """A file that has a line for each login with the real ``ssh``."""
     log, folder = tmp_path / "calls", tmp_path / "bin"
     folder.mkdir()
     log.touch()
     (folder / "ssh").write_text(
-        f'#!/bin/sh\necho called >>{log}\nexec {shutil.which("ssh")} "$@"\n'
+        f'#!/bin/sh\ncase " $* " in *" -G "*) ;; *) echo called >>{log};; esac\n'
+        f'exec {shutil.which("ssh")} "$@"\n'
     )
     (folder / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

@@ -21,7 +21,7 @@ from armload.boards.board import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
-from armload.core.errors import BoardError, ConnectError
+from armload.core.errors import BoardError, ConnectError, LastingConnectError
 from tests.command_line import BIN
 from tests.faults import Relay
 from tests.servers import dropbear, make_key, openssh
@@ -116,44 +116,94 @@ def test_a_wrong_password_is_refused_and_named(
     assert not caught.value.password_would_do
 
 
-def test_a_person_at_a_terminal_is_asked_for_the_password(
-    takes_passwords: SshAddress, tmp_path: Path, home: Path
-) -> None:
-    (home / ".ssh" / "known_hosts").write_text(
-        f"[127.0.0.1]:{takes_passwords.port} {takes_passwords.host_key}\n"
-    )
-    (tmp_path / "boards").mkdir()
-    (tmp_path / "boards" / "mine.yaml").write_text(
+def probed_at_a_terminal(folder: Path, address: SshAddress, prompt: bytes, answer: str) -> bytes:
+    """Run board.probe at a terminal, answer its question, and return what it printed as result."""
+    known = Path.home() / ".ssh" / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{address.port} {address.host_key}\n")
+    key = "" if address.key is None else f", key: {address.key}"
+    (folder / "boards").mkdir()
+    (folder / "boards" / "mine.yaml").write_text(
         "target: rk3568\n"
-        f"reach: {{kind: ssh, host: 127.0.0.1, port: {takes_passwords.port}, user: root}}\n"
-        f"workdir: {tmp_path}/work\n"
+        f"reach: {{kind: ssh, host: 127.0.0.1, port: {address.port}, user: root{key}}}\n"
+        f"workdir: {folder}/work\n"
     )
     controller, terminal = pty.openpty()
-    result = tmp_path / "result"
+    result = folder / "result"
     with result.open("wb") as output:
         process = subprocess.Popen(
-            [str(BIN / "armload"), "board.probe", "--board", "mine", "--json"],
-            cwd=tmp_path,
+            [
+                "setsid",
+                "-w",
+                "-c",
+                str(BIN / "armload"),
+                "board.probe",
+                "--board",
+                "mine",
+                "--json",
+            ],
+            cwd=folder,
             stdin=terminal,
             stdout=output,
             stderr=terminal,
-            start_new_session=True,
         )
     os.close(terminal)
     said = b""
-    while b"Password: " not in said:
+    while prompt not in said:
         ready, _, _ = select.select([controller], [], [], 60)
         assert ready, said
         said += os.read(controller, 4096)
-    os.write(controller, PASSWORD.encode() + b"\n")
+    os.write(controller, answer.encode() + b"\n")
     while process.poll() is None:  # who does not read what it shows makes it wait
         if select.select([controller], [], [], 0.1)[0]:
             with suppress(OSError):
                 said += os.read(controller, 4096)
     assert process.returncode == 0, said
     os.close(controller)
-    assert json.loads(result.read_bytes())["workdir_writable"] is True
-    assert PASSWORD.encode() not in said
+    assert answer.encode() not in said
+    return result.read_bytes()
+
+
+def test_a_person_at_a_terminal_is_asked_for_the_password(
+    takes_passwords: SshAddress, tmp_path: Path
+) -> None:
+    result = probed_at_a_terminal(tmp_path, takes_passwords, b"Password: ", PASSWORD)
+    assert json.loads(result)["workdir_writable"] is True
+
+
+def test_a_person_at_a_terminal_is_asked_for_a_keys_passphrase_by_ssh(
+    server: SshAddress, tmp_path: Path
+) -> None:
+    key = protected_key(server, tmp_path)
+    address = server.model_copy(update={"key": key})
+    result = json.loads(
+        probed_at_a_terminal(tmp_path, address, b"Enter passphrase for key", PASSWORD)
+    )
+    assert result["workdir_writable"] is True
+    assert "sessions of the system's ssh" in {way["chosen"] for way in result["ways"]}
+
+
+def protected_key(server: SshAddress, folder: Path) -> Path:
+    key = folder / "protected"
+    assert server.key is not None
+    shutil.copy(server.key, key)
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", PASSWORD, "-f", str(key)], check=True)
+    return key
+
+
+def test_a_passphrase_in_the_environment_opens_a_key(
+    server: SshAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.model_copy(update={"key": protected_key(server, tmp_path)})
+    with pytest.raises(LastingConnectError, match="protected by a passphrase") as caught:
+        says(address)
+    assert "put the passphrase in ARMLOAD_SSH_PASSWORD" in caught.value.remedy
+    monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", PASSWORD)
+    assert says(address) == "in"
+
+
+def test_a_server_that_asks_for_nothing_lets_in(tmp_path: Path) -> None:
+    with dropbear(tmp_path / "server", shell="mksh", tools="toybox", asks_nothing=True) as address:
+        assert says(address.model_copy(update={"key": None})) == "in"
 
 
 def test_a_host_between_that_refuses_the_login_is_named(tmp_path: Path, home: Path) -> None:

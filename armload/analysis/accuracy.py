@@ -18,6 +18,7 @@ DRAWS = 2000
 """Resamples of a bootstrap."""
 
 _SEED = 20260101
+_DEVIATIONS = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2)
 
 
 class Accuracy(Value):
@@ -64,12 +65,15 @@ def accuracy_of(correct: Sequence[bool]) -> Accuracy:
     return Accuracy(correct=count, questions=questions, interval=wilson(count, questions))
 
 
-def wilson(correct: int, questions: int) -> Interval:
+def wilson(correct: float, questions: float, deviations: float = _DEVIATIONS) -> Interval:
     """Return the score interval of a share (Wilson 1927), for at least one question.
 
     It stays within 0 and 1 and holds for few questions, too, unlike the usual standard error.
+
+    Args:
+        deviations: half its width in standard deviations.
     """
-    z2 = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2) ** 2
+    z2 = deviations**2
     share = correct / questions
     middle = share + z2 / (2 * questions)
     half = math.sqrt(z2 * (share * (1 - share) / questions + z2 / (4 * questions**2)))

@@ -170,7 +170,7 @@ def assess(
     return AssessedPoint(
         rate=observed.point.rate,
         concurrency=observed.point.concurrency,
-        metrics=metrics_of(observed.point, observed.records, objectives),
+        metrics=metrics_of(observed.point, observed.records, objectives, slots=observed.slots),
         telemetry=telemetry_of(observed),
         slow=dict(tally(slow)),
         limit=_limit(observed, job),

@@ -125,16 +125,17 @@ def phases_of(record: RequestRecord) -> Phases | None:
     """Return the phases of a request; none for one that was never sent.
 
     llama-server sends the headers of a stream when a slot begins with its prompt. Of a server that
-    sends them at once, the time in its queue cannot be told from that of the prompt.
+    does not, the time in its queue cannot be told from that of the prompt, and counts as that.
     """
     if record.sent_s is None:
         return None
     is_taken = record.status is None or record.status < HTTPStatus.BAD_REQUEST
+    is_known = record.timings is not None or record.outcome != "ok"
     return Phases(
         scheduled_s=record.scheduled_s,
         begun_s=record.sent_s if record.begun_s is None else record.begun_s,
         sent_s=record.sent_s,
-        slot_s=record.header_s if is_taken else None,
+        slot_s=(record.header_s if is_known else record.sent_s) if is_taken else None,
         first_s=record.chunks[0][0] if record.chunks else None,
         end_s=record.end_s,
     )

@@ -5,11 +5,9 @@ Each is defined in docs/load-metrics.md.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from armload.analysis.accuracy import wilson
 from armload.analysis.load import latency
 from armload.analysis.load.findings import (
     AnswersCutOff,
@@ -21,8 +19,9 @@ from armload.analysis.load.findings import (
     NoneSucceeded,
     TokensUncounted,
 )
-from armload.analysis.load.quantiles import Distribution, design_effect, distribution
+from armload.analysis.load.quantiles import Distribution, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RequestRecord
+from armload.analysis.load.steady import SteadyState, steady_state
 from armload.analysis.statistics import Interval
 from armload.analysis.wording.loads import doubt
 from armload.core.values import Value
@@ -31,7 +30,7 @@ MOST_LATENESS_S = 0.010
 """What a client may be late for 99% of its requests without a doubt about the figures..."""
 
 MOST_LATENESS_SHARE = 0.05
-"""...or as a share of the median time to first token, where that is more."""
+"""...or as a share of the median time from sending to the first token, where that is more."""
 
 
 class Latencies(Value):
@@ -49,7 +48,7 @@ class Goodput(Value):
         good: requests that did.
         share: of all after the warm-up, failures and those without a record included.
         share_if_on_time: the share if those that the client sent late were within them, too.
-        interval: of the share, with 95% confidence; none of no request.
+        interval: of the share, with 95% confidence; none of too few requests.
         requests_per_s: of the good ones.
     """
 
@@ -87,6 +86,9 @@ class Metrics(Value):
         queue: waiting for a slot.
         lateness: of the client.
         goodput: under the objectives, where there are any.
+        steady: whether an open loop reached a steady state; none in a closed loop.
+        independent: observations that the requests are worth, since those that queue together
+            are alike.
         cut_short: the load was ended before all requests had an answer or a failure of their own.
         valid: whether the figures describe the service.
         findings: why not.
@@ -112,28 +114,45 @@ class Metrics(Value):
     queue: Distribution | None
     lateness: Distribution | None
     goodput: Goodput | None = None
+    steady: SteadyState | None = None
+    independent: float = 0.0
     cut_short: bool = False
     valid: bool
     findings: tuple[LoadFinding, ...] = ()
 
 
 def metrics_of(
-    point: LoadPoint, records: Sequence[RequestRecord], objectives: Objectives | None = None
+    point: LoadPoint,
+    records: Sequence[RequestRecord],
+    objectives: Objectives | None = None,
+    *,
+    slots: int | None = None,
 ) -> Metrics:
     """Compute the figures of a point.
 
     Args:
         records: of its requests, in the order of their schedule.
+        slots: of the server; none where they are not known.
     """
     measured = [record for record in records if not record.is_warmup]
     ok = [record for record in measured if record.outcome == "ok"]
     failed = Counter(record.outcome for record in measured if record.outcome != "ok")
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
-    lateness = _distribution(measured, latency.lateness_s)
-    ttft = _distribution(ok, latency.ttft_s)
+    steady = steady_state(point, measured, slots)
+    independent = _independent(point, measured, steady)
+
+    def summary(
+        records: Sequence[RequestRecord], figure: Callable[[RequestRecord], float | None]
+    ) -> Distribution | None:
+        known = [each for each in map(figure, records) if each is not None]
+        return distribution(known, independent)
+
+    lateness = summary(measured, latency.lateness_s)
+    ttft = summary(ok, latency.ttft_s)
+    ttft_from_sent = summary(ok, lambda record: _since_sent(record, latency.first_token_s(record)))
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
-    doubts = _about_lateness(lateness, ttft)
+    doubts = _about_lateness(lateness, ttft_from_sent)
     if cut_short:
         doubts.append(
             Cancelled(cancelled=failed["cancelled"], requests=point.requests)
@@ -160,20 +179,27 @@ def metrics_of(
         output_tokens_per_s=None if output is None else _per_s(output, duration_s),
         prompt_tokens=_sum(ok, lambda record: record.prompt_tokens),
         output_tokens=output,
-        from_scheduled=Latencies(e2e=_distribution(ok, latency.e2e_s), ttft=ttft),
+        from_scheduled=Latencies(e2e=summary(ok, latency.e2e_s), ttft=ttft),
         from_sent=Latencies(
-            e2e=_distribution(ok, lambda record: _since_sent(record, record.end_s)),
-            ttft=_distribution(
-                ok, lambda record: _since_sent(record, latency.first_token_s(record))
-            ),
+            e2e=summary(ok, lambda record: _since_sent(record, record.end_s)),
+            ttft=ttft_from_sent,
         ),
-        tpot=_distribution(ok, latency.tpot_s),
-        itl=distribution([gap for record in ok for gap in latency.gaps_s(record)]),
-        queue=_distribution(ok, latency.queue_s),
+        tpot=summary(ok, latency.tpot_s),
+        itl=distribution([gap for record in ok for gap in latency.gaps_s(record)], independent),
+        queue=summary(ok, latency.queue_s),
         lateness=lateness,
         goodput=None
         if objectives is None
-        else _goodput(measured, unknown, objectives, duration_s, _most_lateness_s(ttft)),
+        else _goodput(
+            measured,
+            unknown,
+            objectives,
+            duration_s,
+            _most_lateness_s(ttft_from_sent),
+            independent,
+        ),
+        steady=steady,
+        independent=independent,
         cut_short=cut_short,
         valid=not doubts,
         findings=tuple(LoadFinding(figures=each, sentence=doubt(each)) for each in doubts),
@@ -200,6 +226,7 @@ def _goodput(
     objectives: Objectives,
     duration_s: float,
     most_lateness_s: float,
+    independent: float,
 ) -> Goodput:
     are_good = [latency.is_good(record, objectives) for record in measured] + [False] * unknown
     good = sum(are_good)
@@ -213,17 +240,18 @@ def _goodput(
         good=good,
         share=good / len(are_good) if are_good else 0.0,
         share_if_on_time=(good + late) / len(are_good) if are_good else 0.0,
-        interval=_share_interval(are_good),
+        interval=share_interval(are_good, independent),
         requests_per_s=_per_s(good, duration_s),
     )
 
 
-def _share_interval(are_good: Sequence[bool]) -> Interval | None:
-    """Return Wilson's interval for as many independent requests as have the same variance."""
-    if not are_good:
-        return None
-    independent = max(1, round(len(are_good) / design_effect(are_good)))
-    return wilson(math.floor(sum(are_good) / len(are_good) * independent), independent)
+def _independent(
+    point: LoadPoint, measured: Sequence[RequestRecord], steady: SteadyState | None
+) -> float:
+    if steady is not None:
+        return min(steady.independent, float(len(measured)))
+    # Those that are in a service at the same time slow each other down.
+    return len(measured) / point.concurrency if point.concurrency else 0.0
 
 
 def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:
@@ -246,12 +274,6 @@ def _span(
 
 def _per_s(count: float, duration_s: float) -> float:
     return count / duration_s if duration_s > 0 else 0.0
-
-
-def _distribution(
-    records: Sequence[RequestRecord], figure: Callable[[RequestRecord], float | None]
-) -> Distribution | None:
-    return distribution([each for each in map(figure, records) if each is not None])
 
 
 def _sum(

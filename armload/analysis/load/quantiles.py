@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import pairwise
 
-from armload.analysis.statistics import CONFIDENCE
+from armload.analysis.accuracy import wilson
+from armload.analysis.statistics import (
+    CONFIDENCE,
+    COSINES,
+    Interval,
+    long_run_variance,
+    t_quantile,
+)
 from armload.core.values import Value
 
-_MOST_ALIKE = 0.95
-"""Beyond this the correlation of neighbours cannot be told from a trend."""
+FEWEST_INDEPENDENT = 16.0
+"""Independent observations, of fewer of which there is no interval..."""
+
+FEWEST_BEYOND = 2.2
+"""...nor of fewer beyond the percentile..."""
+
+FEWEST_SAMPLES_BEYOND = 8
+"""...nor of fewer samples there, dependent or not."""
+
+_FROM_RANKS = 0.7
+"""Share of the tail up to which an upper bound is read from the samples' ranks. Beyond, the
+samples are too few, and the tail is taken to be exponential, as that of a queue is."""
+
+_HIGH_WIDENED, _LOW_WIDENED = 7.0, 0.5
+"""By how much a bound is widened, divided by the observations beyond the percentile: in a sample
+with too little congestion its variance is too low as well. Fitted to simulated queues."""
 
 
 class Quantile(Value):
@@ -20,7 +39,7 @@ class Quantile(Value):
     Attributes:
         value_s: such that so many of the samples are not above it.
         low_s, high_s: where that of the service lies with 95% confidence; none where there are
-            too few samples to say.
+            too few independent samples to say.
     """
 
     value_s: float
@@ -40,8 +59,12 @@ class Distribution(Value):
     max_s: float
 
 
-def distribution(samples: Sequence[float]) -> Distribution | None:
-    """Summarise samples, given in the order of their requests; none of no samples."""
+def distribution(samples: Sequence[float], independent: float) -> Distribution | None:
+    """Summarise samples, given in the order of their requests; none of no samples.
+
+    Args:
+        independent: how many independent observations they are worth.
+    """
     if not samples:
         return None
     count = len(samples)
@@ -51,76 +74,95 @@ def distribution(samples: Sequence[float]) -> Distribution | None:
         count=count,
         mean_s=mean,
         std_s=math.sqrt(spread),
-        p50=quantile(samples, 0.5),
-        p90=quantile(samples, 0.9),
-        p99=quantile(samples, 0.99),
+        p50=quantile(samples, 0.5, independent),
+        p90=quantile(samples, 0.9, independent),
+        p99=quantile(samples, 0.99, independent),
         max_s=max(samples),
     )
 
 
-def quantile(samples: Sequence[float], share: float) -> Quantile:
+def quantile(samples: Sequence[float], share: float, independent: float) -> Quantile:
     """Return a percentile with its interval.
 
-    The value is the smallest sample that a share of the samples is not above. The interval has
-    no assumption on the distribution: it lies between the samples whose ranks a binomial
-    count would reach, as for independent samples. Requests that queue are alike, so as many
-    independent ones are assumed as have the same variance (Woodruff, "Confidence Intervals for
-    Medians and Other Position Measures", 1952, with the design effect of an autocorrelation).
+    The value is the smallest sample that a share of the samples is not above. The share of the
+    samples that lie below the service's own percentile is that share but for an error that is
+    estimated from the samples' long-run variance; the interval lies between the samples of those
+    ranks (Woodruff, "Confidence Intervals for Medians and Other Position Measures", 1952).
 
     Args:
         samples: in the order of their requests, at least one.
         share: 0.5 for the median.
+        independent: how many independent observations the samples are worth.
     """
-    ordered = sorted(samples)
-    count = len(ordered)
-    value = ordered[max(0, math.ceil(share * count) - 1)]
-    below = [each <= value for each in samples]
-    independent = max(1, round(count / design_effect(below)))
-    low, high = _ranks(independent, share)
-    scale = count / independent
-    return Quantile(
-        value_s=value,
-        low_s=None if low is None else ordered[max(0, math.ceil(low * scale) - 1)],
-        high_s=None if high is None else ordered[min(count, math.ceil(high * scale)) - 1],
-    )
+    found = _Tail(samples, share, independent)
+    level = (1 - CONFIDENCE) / 2
+    if not found.is_enough:
+        return Quantile(value_s=found.value, low_s=None, high_s=None)
+    return Quantile(value_s=found.value, low_s=found.low(level), high_s=found.high(level))
 
 
-def design_effect(below: Sequence[bool]) -> float:
-    """Return by how much a share's variance exceeds that of independent samples.
+def highest(samples: Sequence[float], share: float, independent: float, level: float) -> float:
+    """Return what a percentile exceeds with the probability ``level``; infinity if none can say."""
+    found = _Tail(samples, share, independent)
+    return found.high(level) if found.is_enough and math.isfinite(found.value) else math.inf
 
-    It is that of a series whose correlation falls by the same factor with each step.
+
+def lowest(samples: Sequence[float], share: float, independent: float, level: float) -> float:
+    """Return what a percentile is below with the probability ``level``; 0 if none can say."""
+    found = _Tail(samples, share, independent)
+    low = found.low(level) if found.is_enough else None
+    return 0.0 if low is None else low
+
+
+def share_interval(holds: Sequence[bool], independent: float) -> Interval | None:
+    """Return the interval of a share: Wilson's, for as many samples as are independent.
 
     Args:
-        below: whether each sample counts into the share, in the order of their requests.
+        holds: whether each sample counts, in the order of their requests.
+        independent: how many observations they are worth at least.
     """
-    share = sum(below) / len(below)
+    count = len(holds)
+    if not count or independent < 1:
+        return None
+    share = sum(holds) / count
     variance = share * (1 - share)
-    if variance == 0 or len(below) < 3:
-        return 1.0
-    together = math.fsum((a - share) * (b - share) for a, b in pairwise(below)) / (len(below) - 1)
-    alike = min(_MOST_ALIKE, max(0.0, together / variance))
-    return (1 + alike) / (1 - alike)
+    worth = independent
+    if variance > 0:
+        worth = min(float(count), count * variance / max(long_run_variance(holds), 1e-12))
+    worth = max(1.0, min(float(count), worth))
+    return wilson(share * worth, worth, t_quantile((1 + CONFIDENCE) / 2, COSINES))
 
 
-@lru_cache(maxsize=256)
-def _ranks(count: int, share: float) -> tuple[int | None, int | None]:
-    # The samples of rank low and high (from 1) enclose the percentile unless fewer than low, or
-    # at least high, of the samples are below it.
-    tail = (1 - CONFIDENCE) / 2
-    below = 0.0
-    low = high = None
-    for successes in range(count + 1):
-        log_probability = (
-            math.lgamma(count + 1)
-            - math.lgamma(successes + 1)
-            - math.lgamma(count - successes + 1)
-            + successes * math.log(share)
-            + (count - successes) * math.log1p(-share)
+class _Tail:
+    """The bounds of one percentile of a series."""
+
+    def __init__(self, samples: Sequence[float], share: float, independent: float) -> None:
+        self._ordered = sorted(samples)
+        self._share = share
+        self.value = self._ordered[max(0, math.ceil(share * len(samples)) - 1)]
+        self._beyond = (1 - share) * min(independent, float(len(samples)))
+        self.is_enough = (
+            independent >= FEWEST_INDEPENDENT
+            and self._beyond >= FEWEST_BEYOND
+            and (1 - share) * len(samples) >= FEWEST_SAMPLES_BEYOND
         )
-        below += math.exp(log_probability)  # P(at most so many samples are below it)
-        if below <= tail:
-            low = successes + 1
-        if below >= 1 - tail and successes < count:
-            high = successes + 1
-            break
-    return low, high
+        if self.is_enough:
+            variance = long_run_variance([each <= self.value for each in samples])
+            # The cosines may miss what little variance independent samples have.
+            self._error = math.sqrt(max(variance, share * (1 - share) / 2) / len(samples))
+
+    def low(self, level: float) -> float | None:
+        widened = 1 + _LOW_WIDENED / self._beyond
+        rank = self._share - t_quantile(1 - level, COSINES) * self._error * widened
+        place = math.floor(rank * len(self._ordered)) - 1
+        return self._ordered[place] if place >= 0 else None
+
+    def high(self, level: float) -> float:
+        widened = 1 + _HIGH_WIDENED / self._beyond
+        reach = t_quantile(1 - level, COSINES) * self._error * widened
+        if reach <= _FROM_RANKS * (1 - self._share):
+            place = math.ceil((self._share + reach) * len(self._ordered)) - 1
+            return self._ordered[min(place, len(self._ordered) - 1)]
+        above = [each - self.value for each in self._ordered if each > self.value]
+        excess = math.fsum(above) / len(above) if above else 0.0
+        return self.value + excess * reach / (1 - self._share)

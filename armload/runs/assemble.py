@@ -186,7 +186,7 @@ def assemble(job: Job, folder: Path) -> Run:
             *output.notes,
             *map(
                 findings.weights_note,
-                notes_about_weights(header, job.plan, job.model, job.before),
+                notes_about_weights(header),
             ),
         ),
     )

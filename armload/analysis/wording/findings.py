@@ -164,11 +164,6 @@ def weights_note(found: WeightsNote) -> str:
                 f"Memory ran short during the run: {format_bytes(found.weights_bytes)} of resident "
                 "weights were released, and streamed from then on."
             )
-        case "experts":
-            return (
-                "The weights were not streamed, although they exceed the free memory: in a mixture "
-                "of experts, a token decides which weights are read."
-            )
 
 
 def valid_with_repeats(runs: int, within: float) -> str:

@@ -269,7 +269,11 @@ def test_a_kernel_that_cannot_share_memory_leaves_a_mixture_mapped(
 ) -> None:
     trace = tmp_path / "trace.jsonl"
     launcher = without_calls("memfd_create")
-    text_of(starts(binary, mixture, trace, some(0.5, mixture), "-n", "2", "--no-repack", launcher=launcher))
+    text_of(
+        starts(
+            binary, mixture, trace, some(0.5, mixture), "-n", "2", "--no-repack", launcher=launcher
+        )
+    )
     (weights,) = traced(trace)[0].weights
     assert weights.weights == "mapped"
     assert "cannot share memory between mappings" in weights.reason

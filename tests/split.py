@@ -11,7 +11,8 @@ def in_two_parts(model: Path, folder: Path) -> Path:
     """Write a model as two files, as llama-gguf-split does; return the first."""
     whole = GGUFReader(model)
     half = -(-len(whole.tensors) // 2)
-    parts = GGUFWriter(folder / "parts.gguf", "llama", split_max_tensors=half)
+    architecture = whole.fields["general.architecture"].contents()
+    parts = GGUFWriter(folder / "parts.gguf", architecture, split_max_tensors=half)
     for field in whole.fields.values():
         if not field.name.startswith("GGUF.") and field.name != "general.architecture":
             kind, *inner = field.types

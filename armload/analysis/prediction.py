@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import Literal
 
 from armload.analysis.compute import Compute
@@ -19,6 +20,7 @@ from armload.engines.plan import MICRO_BATCH_TOKENS
 from armload.engines.prediction import (
     Bottleneck,
     Expected,
+    HitRate,
     MemoryParts,
     Prediction,
     PredictionNote,
@@ -89,6 +91,7 @@ def predict(
     prompt_tokens: int,
     streaming: Streaming,
     resident_bytes: int | None = None,
+    hit_rate: float | None = None,
 ) -> Prediction:
     """Predict a run.
 
@@ -99,6 +102,7 @@ def predict(
         prompt_tokens: of the prompt.
         streaming: whether weights are streamed, or left to the page cache.
         resident_bytes: of streamed weights, that stay in memory; none for what fits.
+        hit_rate: of streamed experts, where it was measured.
     """
     base = Prediction(
         verdict="unknown",
@@ -112,11 +116,12 @@ def predict(
         return base
     exceeds = not gives.memory.holds(need)
     streams = streaming == "always" or (exceeds and streaming == "if needed")
+    held = _held(need, gives.memory, resident_bytes)
     parts = MemoryParts(
         weights_bytes=need.weights_bytes,
         kv_bytes=need.kv_bytes,
         program_bytes=need.program_bytes,
-        window_bytes=gives.memory.window_bytes if streams else 0,
+        window_bytes=held.window_bytes if streams else 0,
         reserve_bytes=gives.memory.reserve_bytes,
         available_bytes=gives.memory.available_bytes,
         reserved_bytes=need.reserved_bytes,
@@ -135,10 +140,9 @@ def predict(
         }
         return base.model_copy(update=update)
     if streams:
-        room = parts.available_bytes - parts.least_bytes
-        wanted = room if resident_bytes is None else resident_bytes
-        resident = min(room, need.bytes_per_token, wanted)
-        return base.model_copy(update=_streamed(need, resident, gives, compute, prompt_tokens))
+        return base.model_copy(
+            update=_streamed(need, held, gives, compute, prompt_tokens, hit_rate)
+        )
     if not exceeds:
         return base.model_copy(update=_resident(need, gives, compute, prompt_tokens))
     return base.model_copy(update=_mapped(need, gives, compute, prompt_tokens))
@@ -188,29 +192,71 @@ def _resident(
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """What stays in memory of streamed weights: of experts, and of all others, which come first."""
+
+    dense_bytes: int
+    expert_bytes: int
+    window_bytes: int
+
+
+def _held(need: MemoryNeed, memory: BoardMemory, wanted_bytes: int | None) -> _Held:
+    free = memory.available_bytes - need.own_bytes - memory.reserve_bytes
+    dense = need.bytes_per_token - need.expert_bytes_per_token
+    layer, window = need.expert_layer_bytes, memory.window_bytes
+    if not need.expert_bytes or dense + layer > free:
+        room = free - window - layer
+        kept = max(0, min(room, dense, room if wanted_bytes is None else wanted_bytes))
+        return _Held(dense_bytes=kept, expert_bytes=0, window_bytes=window + layer)
+    # The experts of a layer that have no slot share a window.
+    passing = layer / need.expert_bytes
+    slots = min(need.expert_bytes, (free - dense - layer) / max(1 - passing, passing))
+    if wanted_bytes is not None:
+        dense, slots = min(dense, wanted_bytes), max(0, min(slots, wanted_bytes - dense))
+    window = round(layer * (1 - slots / need.expert_bytes))
+    return _Held(dense_bytes=dense, expert_bytes=round(slots), window_bytes=window)
+
+
 def _streamed(
     need: MemoryNeed,
-    resident: int,
+    held: _Held,
     gives: BoardGives,
     compute: Compute | None,
     prompt_tokens: int,
+    measured_hit_rate: float | None,
 ) -> dict[str, object]:
-    """A part of the weights stays in memory; the rest is read ahead of computing."""
-    streamed = need.bytes_per_token - resident
-    found: dict[str, object] = {"verdict": "streams", "storage_bytes_per_token": streamed}
+    """A part of the weights stays in memory; the rest is read ahead of computing.
+
+    Experts are read when a token has chosen them, while computing waits; those of a prompt, which
+    uses nearly all, ahead of it.
+    """
+    used, experts = need.expert_bytes_per_token, need.expert_bytes
+    dense = need.bytes_per_token - used
+    share = held.expert_bytes / experts if experts else 0.0
+    hits = share if measured_hit_rate is None else measured_hit_rate
+    missed = round((1 - hits) * used)
+    streamed = dense - held.dense_bytes
+    found: dict[str, object] = {"verdict": "streams", "storage_bytes_per_token": streamed + missed}
+    if experts:
+        kind = "assumed" if measured_hit_rate is None else "measured"
+        found["hit_rate"] = HitRate(value=hits, kind=kind)
     if gives.storage is None:
         return found | {"notes": (*_notes(compute), note("storage rate unknown"))}
-    reading = gives.storage.time_s(streamed)
+    reading, waiting = gives.storage.time_s(streamed), gives.storage.time_s(missed)
     computing = compute.token_s * READER_SLOWDOWN if compute else Expected.nothing()
     further = -(-prompt_tokens // MICRO_BATCH_TOKENS) - 1
-    first = gives.storage.time_s(need.bytes_per_token + further * streamed)
+    touched = experts * (1 - (1 - used / experts) ** prompt_tokens) if experts else 0.0
+    again = further * (streamed + (1 - share) * touched)
+    first = gives.storage.time_s(dense + touched + again)
     prompt = compute.prompt_s(prompt_tokens) * READER_SLOWDOWN if compute else Expected.nothing()
     load = compute.load_s if compute else Expected.nothing()
+    token_s = computing.longer(reading) + waiting
     return found | {
         "load_s": load,
         "ttft_s": load + prompt.longer(first) * STREAMING_OVERHEAD,
-        "token_s": computing.longer(reading) * STREAMING_OVERHEAD,
-        "bottleneck": "storage" if reading.value >= computing.value else "compute",
+        "token_s": token_s * STREAMING_OVERHEAD,
+        "bottleneck": "storage" if reading.value + waiting.value >= computing.value else "compute",
     }
 
 

@@ -38,6 +38,22 @@ class TokenTimes(Value):
     p50_high: float | None = None
 
 
+class ExpertReads(Value):
+    """How streamed experts were used by the steps that generated.
+
+    Attributes:
+        hit_rate: share of the bytes used that were in memory already.
+        bytes_per_token: of experts, that a token uses.
+        missed_bytes_per_token: of these, read from storage.
+        wait_s_per_token: that computing waited for storage.
+    """
+
+    hit_rate: float
+    bytes_per_token: float
+    missed_bytes_per_token: float
+    wait_s_per_token: float
+
+
 class Summary(Value):
     """Figures that are computed from the steps.
 
@@ -53,6 +69,7 @@ class Summary(Value):
         prefill_tokens, decode_tokens: tokens that went through the model in them; the first
             output token comes out of prefill, so decode is one fewer than was written.
         speculation: what guessed tokens gave; none where none were to be guessed.
+        experts: how streamed experts were used; none of other weights.
     """
 
     ttft_s: float | None
@@ -65,6 +82,7 @@ class Summary(Value):
     decode_s: float | None = None
     decode_tokens: int | None = None
     speculation: SpeculationResult | None = None
+    experts: ExpertReads | None = None
 
 
 class Limit(Value):

@@ -9,13 +9,11 @@ from typing import Literal
 
 from armload.analysis.findings import LockedBytes, StreamedBytes
 from armload.analysis.summary import generating
-from armload.boards.conditions import Conditions
 from armload.core.values import Value
-from armload.engines.job import Job, ModelRecord
+from armload.engines.job import Job
 from armload.engines.trace import Step, Trace, Weights
-from armload.engines.weights import BoardMemory, WeightsSettings
 
-WeightsNoteKind = Literal["not streamed", "lock refused", "memory ran short", "experts"]
+WeightsNoteKind = Literal["not streamed", "lock refused", "memory ran short"]
 
 
 class WeightsNote(Value):
@@ -63,10 +61,12 @@ def doubts_about_streaming(
 
 
 def _about_bytes_read(weights: Weights, steps: Sequence[Step]) -> list[StreamedBytes]:
-    counted = [step.read_bytes for step in steps if step.read_bytes is not None]
+    counted = [step for step in steps if step.read_bytes is not None]
     if not counted:
         return []
-    read, streamed = median(counted), weights.streamed_bytes
+    read = median(step.read_bytes or 0 for step in counted)
+    missed = median(step.missed_bytes or 0 for step in counted)
+    streamed = weights.streamed_bytes + round(missed)
     if abs(read - streamed) <= max(READ_WITHIN * streamed, ROOM_BYTES):
         return []
     return [
@@ -89,18 +89,11 @@ def _about_locking(weights: Weights, steps: Sequence[Step]) -> list[LockedBytes]
 
 
 def notes_about_weights(
-    header: Trace | None, settings: WeightsSettings | None, model: ModelRecord, before: Conditions
+    header: Trace | None,
 ) -> tuple[WeightsNote, ...]:
-    """Return what a reader of the figures should know of how the weights were held.
-
-    Args:
-        settings: how they were to be held; none of a program that has no choice.
-        before: the board before the run.
-    """
-    if header is None:
+    """Return what a reader of the figures should know of how the weights were held."""
+    if header is None or not header.weights:
         return ()
-    if not header.weights:
-        return _about_experts(settings, model, before)
     last = header.weights[-1]
     if last.weights == "mapped":
         return (WeightsNote(kind="not streamed", reason=last.reason),)
@@ -116,16 +109,6 @@ def notes_about_weights(
     if last.released_bytes:
         notes.append(WeightsNote(kind="memory ran short", weights_bytes=last.released_bytes))
     return tuple(notes)
-
-
-def _about_experts(
-    settings: WeightsSettings | None, model: ModelRecord, before: Conditions
-) -> tuple[WeightsNote, ...]:
-    memory = BoardMemory.of(before)
-    fits = (model.size_bytes or 0) + memory.reserve_bytes <= memory.available_bytes
-    if fits or not model.experts or settings is None or settings.weights != "auto":
-        return ()
-    return (WeightsNote(kind="experts"),)
 
 
 _CONTEXT_OPTIONS = ("-c", "--ctx-size")

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armload.analysis.run import Summary, TokenTimes
+from armload.analysis.run import ExpertReads, Summary, TokenTimes
 from armload.analysis.speculation import SpeculationResult
 from armload.analysis.statistics import median_interval
 from armload.engines.output import Reported
@@ -119,6 +119,22 @@ def summarise(
         decode_s=decode_s if decode else None,
         decode_tokens=decode_tokens if decode else None,
         speculation=_speculation(header, steps, decode) if speculates and decode else None,
+        experts=_experts(decode),
+    )
+
+
+def _experts(decode: Sequence[Pass]) -> ExpertReads | None:
+    counted = [each for each in decode if each.step.expert_bytes]
+    if not counted:
+        return None
+    tokens = sum(each.tokens for each in counted)
+    used = sum(each.step.expert_bytes or 0 for each in counted)
+    missed = sum(each.step.missed_bytes or 0 for each in counted)
+    return ExpertReads(
+        hit_rate=max(0.0, 1 - missed / used),
+        bytes_per_token=used / tokens,
+        missed_bytes_per_token=missed / tokens,
+        wait_s_per_token=sum(each.step.storage_wait_ns or 0 for each in counted) / 1e9 / tokens,
     )
 
 

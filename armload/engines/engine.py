@@ -53,6 +53,9 @@ class MemoryNeed(Value):
         context_tokens: length of the KV cache, for all sequences together.
         sequences: that share it.
         bytes_per_token: weights that one decode step reads.
+        expert_bytes: of the weights, of all experts of a mixture.
+        expert_bytes_per_token: of the experts, what one decode step reads.
+        expert_layer_bytes: of one layer's experts.
         reserved_bytes: address space of the engine's buffers; only what ``program_bytes`` counts of
             it is touched. None where it is unknown.
         is_exact: all of it is llama.cpp's own figure; else it is estimated from the model's header.
@@ -67,6 +70,9 @@ class MemoryNeed(Value):
     context_tokens: int
     sequences: Sequences = Sequences()
     bytes_per_token: int
+    expert_bytes: int = 0
+    expert_bytes_per_token: int = 0
+    expert_layer_bytes: int = 0
     reserved_bytes: int | None = None
     is_exact: bool = False
 

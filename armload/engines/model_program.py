@@ -211,7 +211,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     def _are_streamed(self, site: RunContext) -> bool:
         now = site.found.conditions
-        return are_streamed(self.plan, self._binary.path, self.model, self.memory, now)
+        return are_streamed(self.plan, self._binary.path, self.memory, now)
 
 
 def memory_of(
@@ -253,6 +253,9 @@ def memory_of(
         context_tokens=all_tokens,
         sequences=sequences,
         bytes_per_token=model.bytes_per_token,
+        expert_bytes=model.expert_bytes,
+        expert_bytes_per_token=model.expert_bytes_per_token,
+        expert_layer_bytes=model.expert_bytes // max(1, model.layers - model.prediction_layers),
     )
 
 

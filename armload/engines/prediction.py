@@ -121,6 +121,18 @@ class PredictionNote(Value):
     sentence: str
 
 
+class HitRate(Value):
+    """Share of the experts that a token uses, in bytes, that are in memory already.
+
+    Attributes:
+        kind: ``assumed`` that all experts are used alike, so that it is the share that stays in
+            memory; ``measured`` in an earlier run.
+    """
+
+    value: float
+    kind: Literal["assumed", "measured"]
+
+
 class Prediction(Value):
     """What is expected of a run.
 
@@ -135,6 +147,7 @@ class Prediction(Value):
         ttft_s: to the end of the prompt, loading included.
         token_s: per output token.
         storage_bytes_per_token: that each token reads from storage.
+        hit_rate: of streamed experts; none of other weights.
         bottleneck: of a token.
         compute: how the time of computing is known: from operations that were timed on the board,
             from a roofline of its facts (bounds of times are then those of an 80 % interval), or
@@ -154,6 +167,7 @@ class Prediction(Value):
     ttft_s: Expected | None = None
     token_s: Expected | None = None
     storage_bytes_per_token: int = 0
+    hit_rate: HitRate | None = None
     bottleneck: Bottleneck = "unknown"
     compute: Literal["operations", "roofline", "unknown"] = "unknown"
     largest_context: int | None = None

@@ -29,6 +29,10 @@ class Weights(Value):
         cached_bytes: of these, left in the page cache, because of swap neither was possible.
         released_bytes: given up because memory ran short.
         window_bytes: read ahead of the computation at most.
+        expert_bytes: of ``weights_bytes``, of all experts of a mixture; a token uses a few of them.
+        expert_slot_bytes: of these, that stay in memory when all slots are filled.
+        expert_held_bytes: of slots, that are filled.
+        expert_window_bytes: through which the other experts pass.
         lock_refused: ``RLIMIT_MEMLOCK``, or a kernel that cannot lock, stopped the locking.
         reads: ``direct`` into the program's own memory, or ``buffered`` by the page cache; ``both``
             while the program compares them.
@@ -48,6 +52,10 @@ class Weights(Value):
     cached_bytes: Count = 0
     released_bytes: Count = 0
     window_bytes: Count = 0
+    expert_bytes: Count = 0
+    expert_slot_bytes: Count = 0
+    expert_held_bytes: Count = 0
+    expert_window_bytes: Count = 0
     lock_refused: bool = False
     reads: Literal["direct", "buffered", "both"] = "both"
     reads_because: str = ""
@@ -61,8 +69,11 @@ class Weights(Value):
 
     @property
     def streamed_bytes(self) -> int:
-        """Return how much one pass over the model reads from storage."""
-        return self.weights_bytes - self.held_bytes if self.weights == "streamed" else 0
+        """Return how much one pass over the model reads from storage, without experts."""
+        if self.weights == "mapped":
+            return 0
+        dense = self.weights_bytes - self.expert_bytes
+        return max(0, dense - (self.held_bytes - self.expert_held_bytes))
 
 
 TokenCount = Annotated[Count, Field(le=1 << 24)]
@@ -108,6 +119,8 @@ class Step(Sensed):
         storage_wait_ns: time that the computation waited for streamed weights; none without.
         locked_bytes: memory that the process had locked (``VmLck``) at the end of the step, with
             streamed weights.
+        expert_bytes: of streamed experts, that this step used; each counts once.
+        missed_bytes: of experts, that it read from storage.
     """
 
     step: Count
@@ -127,6 +140,8 @@ class Step(Sensed):
     involuntary_switches: Count | None = None
     storage_wait_ns: Count | None = None
     locked_bytes: Count | None = None
+    expert_bytes: Count | None = None
+    missed_bytes: Count | None = None
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

@@ -11,7 +11,6 @@ from armload.core.values import Value
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import offers
 from armload.engines.plan import WeightsMode
-from armload.models.model import Model
 
 MODE_VARIABLE = "ARMLOAD_WEIGHTS"
 RESIDENT_VARIABLE = "ARMLOAD_RESIDENT"
@@ -73,9 +72,7 @@ class WeightsSettings(Protocol):
         """Of streamed weights, that stay in memory; none for what fits."""
 
 
-def are_streamed(
-    plan: WeightsSettings, program: Path, model: Model, need: MemoryNeed, now: Conditions
-) -> bool:
+def are_streamed(plan: WeightsSettings, program: Path, need: MemoryNeed, now: Conditions) -> bool:
     """Tell whether a program is to stream its weights.
 
     Args:
@@ -89,7 +86,7 @@ def are_streamed(
     if mode == "auto" and plan.resident_bytes is None:
         # What lies in memory already is there for every token.
         exceeds = not BoardMemory.of(now).holds(need) and not now.workdir_in_memory
-        return exceeds and not model.experts and offers(program, MODE_VARIABLE)
+        return exceeds and offers(program, MODE_VARIABLE)
     if mode == "mapped":
         return False
     if not offers(program, MODE_VARIABLE):

@@ -38,6 +38,8 @@ def describe(
     if shape.experts:
         writer.add_expert_count(shape.experts)
         writer.add_expert_used_count(shape.experts_used)
+    if shape.expert_feed_forward is not None:
+        writer.add_expert_feed_forward_length(shape.expert_feed_forward)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
     if shape.head_width is not None:

@@ -98,6 +98,8 @@ def outline_of(path: Path, header: Header) -> Model:
         context_memory=context_memory(metadata),
         activation_bytes_per_token=metadata.activation_bytes_per_token,
         experts=metadata.number("expert_count", 0),
+        expert_bytes=metadata.expert_bytes,
+        expert_bytes_per_token=metadata.expert_bytes_per_token,
         layers_without_attention=layers_without_attention(metadata),
         prediction_layers=metadata.prediction_layers,
         purpose=metadata.purpose,

@@ -146,6 +146,22 @@ class Metadata:
         return total
 
     @property
+    def expert_bytes(self) -> int:
+        """Of all experts' matrices, in the layers that plain decoding runs."""
+        trunk = tuple(f"blk.{layer}." for layer in range(self.trunk_layers))
+        return sum(
+            tensor.size_bytes
+            for tensor in self._tensors.values()
+            if tensor.name.startswith(trunk) and tensor.name.endswith("_exps.weight")
+        )
+
+    @property
+    def expert_bytes_per_token(self) -> int:
+        """Of ``bytes_per_token``, what is of experts."""
+        experts = self.number("expert_count", 0)
+        return self.expert_bytes * self.number("expert_used_count", 0) // max(experts, 1)
+
+    @property
     def activation_bytes_per_token(self) -> int:
         """What llama.cpp's compute buffers hold of a token, at most.
 

@@ -55,6 +55,8 @@ class Model(Value):
         context_memory: KV cache and state of recurrent layers.
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
         experts: of a mixture of experts, in each layer; else 0.
+        expert_bytes: of all of them.
+        expert_bytes_per_token: of ``bytes_per_token``, what is of experts.
         layers_without_attention: of a recurrent or hybrid model; else 0.
         purpose: what it does instead of generating text; empty where it generates.
     """
@@ -72,6 +74,8 @@ class Model(Value):
     context_memory: ContextMemory
     activation_bytes_per_token: int = 0
     experts: int = 0
+    expert_bytes: int = 0
+    expert_bytes_per_token: int = 0
     layers_without_attention: int = 0
     purpose: str = ""
     prediction_layers: int = 0

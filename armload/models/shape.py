@@ -90,7 +90,7 @@ class Shape(Value):
         description: for people; whose sizes these are.
         is_listed: ``armload fit`` without a model includes it.
         architecture: ``qwen2`` has biases on queries, keys and values, ``qwen3`` norms on
-            queries and keys.
+            queries and keys, ``qwen3moe`` these and experts.
         layers: transformer blocks.
         width: of the residual stream.
         feed_forward: inner width of the gated feed-forward layers.
@@ -103,13 +103,17 @@ class Shape(Value):
         rope_base: of the rotary positions' frequencies, where the model's file states it.
         rope_scaling: of Llama 3.
         experts, experts_used: of a mixture of experts, in each layer and for one token; else 0.
+        expert_feed_forward: inner width of an expert, where the model's file states it apart; else
+            ``feed_forward``.
+        planted_router: words of a generated text favour few experts, and others as it goes on; of
+            random weights, all experts are used alike.
         tokenizer: what kind of vocabulary.
     """
 
     name: str = ""
     description: str = ""
     is_listed: bool = True
-    architecture: Literal["llama", "qwen2", "qwen3"] = "llama"
+    architecture: Literal["llama", "qwen2", "qwen3", "qwen3moe"] = "llama"
     layers: Count
     width: Count
     feed_forward: Count
@@ -124,6 +128,8 @@ class Shape(Value):
     rope_scaling: RopeScaling | None = None
     experts: Annotated[int, Field(ge=0)] = 0
     experts_used: Annotated[int, Field(ge=0)] = 0
+    expert_feed_forward: Count | None = None
+    planted_router: bool = False
     tokenizer: Annotated[SentencePieces | BytePairs, Field(discriminator="kind")] = SentencePieces()
 
     @property
@@ -166,8 +172,20 @@ def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
             "experts_used must be from 1 to experts",
         ),
         (
-            shape.experts and shape.architecture != "llama",
-            "only the architecture llama can be a mixture of experts",
+            shape.experts and shape.architecture not in ("llama", "qwen3moe"),
+            "only the architectures llama and qwen3moe can be mixtures of experts",
+        ),
+        (
+            (shape.expert_feed_forward is None) != (shape.architecture != "qwen3moe"),
+            "expert_feed_forward is given for the architecture qwen3moe, and for no other",
+        ),
+        (
+            shape.architecture == "qwen3moe" and not shape.experts,
+            "the architecture qwen3moe needs experts",
+        ),
+        (
+            shape.planted_router and (not shape.experts or shape.tied),
+            "planted_router needs experts, and an output matrix of its own",
         ),
         (
             is_of_pieces and shape.vocabulary < smallest_vocabulary,

@@ -18,7 +18,14 @@ from armload.models.byte_pairs import byte_pairs_vocabulary, smallest_text
 from armload.models.describe import describe
 from armload.models.quant_mix import check_file_type, mixed_types
 from armload.models.shape import BytePairs, SentencePieces, Shape, check_shape
-from armload.models.tensors import ROUTER, Constant, Matrix, constants, matrices
+from armload.models.tensors import (
+    HARMONICS,
+    ROUTER,
+    Constant,
+    Matrix,
+    constants,
+    matrices,
+)
 from armload.models.vocabulary import Vocabulary, smallest_vocabulary, vocabulary
 
 if TYPE_CHECKING:
@@ -75,7 +82,9 @@ class _Stored:
 def synthesise(
     shape: Shape, path: Path, *, quantisation: str, seed: int, progress: Progress
 ) -> None:
-    """Write a GGUF file with random weights, all matrices of one type, but those of routers in F32.
+    """Write a GGUF file with random weights, all matrices of one type.
+
+    Those of routers, and those in which something is planted, are in F32.
 
     The text that such a model writes consists of English words without sense. Activations
     keep their size from layer to layer (weights have a variance of one over the number of
@@ -102,7 +111,7 @@ def synthesise(
         *(
             _Stored(
                 tensor=each,
-                type_name="F32" if each.role == ROUTER else quantisation,
+                type_name="F32" if each.role == ROUTER or each.places else quantisation,
                 number=number,
             )
             for number, each in enumerate(planned)
@@ -280,4 +289,20 @@ def _parts(stored: _Stored, seed: int) -> Iterator[NDArray[np.uint8]]:
     step = max(1, CHUNK_WEIGHTS // matrix.columns)
     for start in range(0, matrix.all_rows, step):
         part = deviations[start : start + step]
-        yield random_rows(stored.type_name, matrix.columns, part, random)
+        weights = random_rows(stored.type_name, matrix.columns, part, random)
+        if matrix.places:
+            _plant(weights, matrix, start)
+        yield weights
+
+
+def _plant(stored: NDArray[np.uint8], matrix: Matrix, start: int) -> None:
+    """Add the part that rows of neighbouring places have in common: waves around the ring."""
+    import numpy as np
+
+    rows = stored.view("<f4")
+    places = np.array(matrix.places[start : start + len(rows)])
+    angles = 2 * np.pi * places[:, np.newaxis] * np.arange(1, HARMONICS + 1)
+    waves = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    planted = waves * (matrix.place_size / HARMONICS**0.5)
+    planted[~rows.any(axis=1)] = 0.0  # what is never said
+    rows[:, : 2 * HARMONICS] += planted.astype("<f4")

@@ -22,6 +22,16 @@ QUIET = 0.25
 
 DEFAULT_ROPE_BASE = 10_000.0
 
+HARMONICS = 8
+"""Of planted places: rows whose places differ by more than 1 in so many have little in common."""
+
+TOKEN_PLACE, ROUTER_PLACE, OUTPUT_PLACE = 0.5, 4.0, 24.0
+"""Size of the planted part of a row: of a token, beside a random part of 1; of routers and of the
+output, so that it adds up to half of that to a number whose random part deviates by 1 and 3."""
+
+PLANTED_DEVIATION = 0.2
+"""Of what layers add to the residual stream, so that the token's planted part outweighs it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
@@ -34,6 +44,9 @@ class Matrix:
         rows, columns: its size; a row is contiguous.
         deviation: standard deviation of the weights.
         gains: factors on the weights of some rows.
+        places: of the rows on a ring of length 1, where neighbours have a part in common; empty
+            where all is random.
+        place_size: of that part, of a row of length 1.
     """
 
     layer: int | None = None
@@ -43,6 +56,8 @@ class Matrix:
     columns: int
     deviation: float
     gains: tuple[tuple[range, float], ...] = ()
+    places: tuple[float, ...] = ()
+    place_size: float = 0.0
 
     @property
     def name(self) -> str:
@@ -81,7 +96,7 @@ def constants(shape: Shape) -> list[Constant]:
         found.append(Constant(name="rope_freqs.weight", values=factors))
     for layer in range(shape.layers):
         vectors = [("attn_norm", "weight", ones), ("ffn_norm", "weight", ones)]
-        if shape.architecture == "qwen3":
+        if shape.architecture in ("qwen3", "qwen3moe"):
             sharp = (SHARPNESS,) * shape.head
             vectors += [("attn_q_norm", "weight", sharp), ("attn_k_norm", "weight", sharp)]
         if shape.architecture == "qwen2":
@@ -136,6 +151,8 @@ def matrices(shape: Shape, words: range) -> list[Matrix]:
             columns=width,
             deviation=LOGIT_DEVIATION * width**-0.5 if shape.tied else 1.0,
             gains=gains if shape.tied else (),
+            places=_places(shape.vocabulary) if shape.planted_router else (),
+            place_size=TOKEN_PLACE * width**0.5,
         )
     ]
     for layer in range(shape.layers):
@@ -148,23 +165,33 @@ def matrices(shape: Shape, words: range) -> list[Matrix]:
         columns=width,
         deviation=LOGIT_DEVIATION * width**-0.5,
         gains=tuple((rows, 0.0) for rows, _ in gains),
+        places=_places(shape.vocabulary) if shape.planted_router else (),
+        place_size=OUTPUT_PLACE * width**-0.5,
     )
     return [*found, output]
+
+
+def _places(rows: int) -> tuple[float, ...]:
+    """Return places that are spread evenly, however many of the first rows are taken."""
+    golden = (5**0.5 - 1) / 2
+    return tuple(row * golden % 1.0 for row in range(rows))
 
 
 def _layer(shape: Shape, layer: int) -> list[Matrix]:
     width, inner = shape.width, shape.feed_forward
     q_width, kv_width = shape.head * shape.heads, shape.head * shape.kv_heads
     of_experts = "_exps" if shape.experts else ""
+    inner = shape.expert_feed_forward or inner
+    added = PLANTED_DEVIATION if shape.planted_router else 1.0
     sizes: Sequence[tuple[str, int, int, float]] = (
         ("attn_q", q_width, width, SHARPNESS),
         ("attn_k", kv_width, width, SHARPNESS),
         ("attn_v", kv_width, width, 1.0),
-        ("attn_output", width, q_width, 1.0),
+        ("attn_output", width, q_width, added),
         *([(ROUTER, shape.experts, width, 1.0)] if shape.experts else []),
         (f"ffn_gate{of_experts}", inner, width, 1.0),
         (f"ffn_up{of_experts}", inner, width, 1.0),
-        (f"ffn_down{of_experts}", width, inner, 1.0),
+        (f"ffn_down{of_experts}", width, inner, added),
     )
     return [
         Matrix(
@@ -174,6 +201,8 @@ def _layer(shape: Shape, layer: int) -> list[Matrix]:
             rows=rows,
             columns=columns,
             deviation=factor * columns**-0.5,
+            places=_places(rows) if role == ROUTER and shape.planted_router else (),
+            place_size=ROUTER_PLACE * columns**-0.5,
         )
         for role, rows, columns, factor in sizes
     ]

@@ -29,7 +29,8 @@ def weights_line(run: Run) -> str:
         return f"mapped: {last.reason}"
     parts = [
         *_held(run, last),
-        f"{words.size(last.streamed_bytes)} streamed per token{_read(run, last)}",
+        *_experts(run, last),
+        f"{words.size(_streamed_bytes(run, last))} streamed per token{_read(run, last)}",
         "direct and buffered reads" if last.reads == "both" else f"{last.reads} reads",
         f"window {words.size(last.window_bytes)}",
         _faults(run),
@@ -51,6 +52,22 @@ def _held(run: Run, last: Weights) -> list[str]:
         f"{words.size(last.locked_bytes)} locked{kernel}",
         *(f"{words.size(count)} {what}" for count, what in kinds if count),
     ]
+
+
+def _experts(run: Run, last: Weights) -> list[str]:
+    found = run.summary.experts
+    if not last.expert_bytes or found is None:
+        return []
+    return [
+        f"{words.size(last.expert_slot_bytes)} of {words.size(last.expert_bytes)} for experts",
+        f"{found.hit_rate:.0%} hits",
+        f"{words.seconds(found.wait_s_per_token)} waiting per token",
+    ]
+
+
+def _streamed_bytes(run: Run, last: Weights) -> int:
+    missed = run.summary.experts.missed_bytes_per_token if run.summary.experts else 0.0
+    return last.streamed_bytes + round(missed)
 
 
 def _read(run: Run, last: Weights) -> str:

@@ -195,7 +195,7 @@ def assemble(job: Job, folder: Path) -> Run:
             *findings.notes_about_supply(since_boot_before(around.throttling)),
             *map(
                 findings.weights_note,
-                notes_about_weights(header, job.plan, job.model, job.before),
+                notes_about_weights(header),
             ),
         ),
     )

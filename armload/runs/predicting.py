@@ -180,7 +180,7 @@ def expected(
         gives,
         compute,
         prompt_tokens=_prompt_tokens(plan),
-        streaming=_streaming(plan, model),
+        streaming=_streaming(plan),
         resident_bytes=plan.resident_bytes,
     )
 
@@ -232,8 +232,8 @@ def _prompt_tokens(plan: Plan) -> int:
     return plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
 
 
-def _streaming(plan: Plan, model: Model) -> Streaming:
-    if plan.weights == "mapped" or model.experts:  # which experts are needed is not known ahead
+def _streaming(plan: Plan) -> Streaming:
+    if plan.weights == "mapped":
         return "never"
     if plan.weights == "streamed" or plan.resident_bytes is not None:
         return "always"

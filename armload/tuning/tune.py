@@ -150,11 +150,11 @@ def offer_of(where: Session, model: Model, wish: TuningRequest) -> AvailableChoi
     prompt_tokens = 0
     if wish.requests is None:
         (plan,) = wish.work.plans()
-        is_streamed = are_streamed(plan, program, model, memory_need(plan, model), now)
+        is_streamed = are_streamed(plan, program, memory_need(plan, model), now)
         prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
     else:
         usual = plan_for(model)
-        is_streamed = are_streamed(usual, program, model, serving_need(usual, model), now)
+        is_streamed = are_streamed(usual, program, serving_need(usual, model), now)
     memory = BoardMemory.of(now)
     return AvailableChoices(
         clusters=now.clusters,

@@ -276,17 +276,27 @@ def test_a_model_in_parts_is_copied_and_streamed_from_all_of_them(ann: Person) -
 
 
 @pytest.mark.exhaustive(covers=COVERED)
-def test_a_mixture_of_experts_that_exceeds_memory_stays_mapped_and_says_why(ann: Person) -> None:
+def test_a_mixture_of_experts_that_exceeds_memory_is_streamed_and_shows_its_hits(
+    ann: Person,
+) -> None:
     shape = LARGE.model_copy(update={**EXPERTS, "layers": 6})
     synthesise(shape, ann.folder / "experts.gguf", quantisation="Q8_0", seed=1, progress=Silent())
-    words = ("--model", "experts.gguf", "-n", "3")
+    words = ("--model", "experts.gguf", "-n", "6")
+    mapped = Run.model_validate(ann.benches(*words, "--weights", "mapped"))
     run = Run.model_validate(ann.benches(*words))
-    assert run.environment == {}
+    assert run.environment["ARMLOAD_WEIGHTS"] == "streamed"
+    assert run.text == mapped.text
     assert run.model.experts == EXPERTS["experts"]
-    assert any("in a mixture of experts, a token decides" in note for note in run.notes)
-    asked = Run.model_validate(ann.benches(*words, "--weights", "streamed"))
-    assert asked.text == run.text
-    assert any("in a mixture of experts, a token decides" in note for note in asked.notes)
+    weights, reads = streamed_weights(run.trace), run.summary.experts
+    assert weights is not None
+    assert reads is not None
+    assert weights.released_bytes == 0
+    assert weights.expert_slot_bytes > 0.2 * weights.expert_bytes
+    assert reads.hit_rate > 0.15
+    assert "streaming" not in {finding.name for finding in run.verdict.findings}
+    assert run.prediction is not None
+    assert run.prediction.hit_rate is not None
+    assert run.prediction.hit_rate.kind == "assumed"
 
 
 def test_a_context_of_engine_args_beyond_the_boards_memory_is_refused(ann: Person) -> None:

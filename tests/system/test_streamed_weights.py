@@ -21,7 +21,6 @@ from tests.system.lacking import with_meminfo, without_calls
 from tests.system.scoring import generated, score
 from tests.system.streaming import (
     COVERED,
-    EXPERTS,
     WIDE,
     starts,
     streamed,
@@ -315,19 +314,6 @@ def test_repacked_weights_in_parts_are_in_memory_already_and_the_trace_says_so(
     synthesise(WIDE, q4, quantisation="Q4_0", seed=1, progress=Silent())
     text_of(starts(binary, in_two_parts(q4, tmp_path), trace, streamed(), "-n", "2"))
     assert "copied them into memory" in traced(trace)[0].weights[-1].reason
-
-
-def test_a_mixture_of_experts_stays_mapped_and_the_trace_says_why(
-    binary: Binary, tmp_path: Path
-) -> None:
-    model, trace = tmp_path / "experts.gguf", tmp_path / "trace.jsonl"
-    shape = WIDE.model_copy(update={**EXPERTS, "layers": 2, "feed_forward": 1024})
-    synthesise(shape, model, quantisation="Q8_0", seed=1, progress=Silent())
-    expected = text_of(starts(binary, model, tmp_path / "mapped", {}, *WORDS))
-    assert text_of(starts(binary, model, trace, streamed(), *WORDS)) == expected
-    (weights,) = traced(trace)[0].weights
-    assert weights.weights == "mapped"
-    assert weights.reason == "in a mixture of experts, a token decides which weights are read"
 
 
 def test_a_kernel_that_cannot_lock_holds_the_resident_part_in_anonymous_memory(

@@ -277,13 +277,6 @@ def _kinds(union: object) -> set[type[Value]]:
                 "streamed from then on."
             ),
         ),
-        (
-            WeightsNote(kind="experts"),
-            (
-                "The weights were not streamed, although they exceed the free memory: in a "
-                "mixture of experts, a token decides which weights are read."
-            ),
-        ),
     ],
 )
 def test_each_note_on_weights_has_its_sentence(note: WeightsNote, sentence: str) -> None:

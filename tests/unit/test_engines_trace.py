@@ -156,6 +156,7 @@ def test_a_run_that_never_decoded_has_no_figures() -> None:
             "decode_s",
             "decode_tokens",
             "speculation",
+            "experts",
         )
     )
 

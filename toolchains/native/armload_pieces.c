@@ -186,22 +186,23 @@ static void add(struct armload_pieces * pieces, const struct ggml_tensor * tenso
     };
 }
 
-enum armload_unfit armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces) {
+// Experts are no such weights.
+static bool are_experts(const struct ggml_tensor * node, int source) {
+    return node->op == GGML_OP_MUL_MAT_ID && source == 0;
+}
+
+bool armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces) {
     struct mapping mapping;
     for (int index = 0; index < ggml_graph_n_nodes(graph); index++) {
         const struct ggml_tensor * node = ggml_graph_node(graph, index);
         for (int source = 0; source < GGML_MAX_SRC; source++) {
             const struct ggml_tensor * tensor = weight_of(node, source);
-            if (tensor == NULL || !find_mapping(tensor->data, &mapping)) {
-                continue;
+            if (tensor != NULL && !are_experts(node, source) && find_mapping(tensor->data, &mapping)) {
+                add(pieces, tensor, index);
             }
-            if (node->op == GGML_OP_MUL_MAT_ID && source == 0) {
-                return ARMLOAD_UNFIT_EXPERTS;
-            }
-            add(pieces, tensor, index);
         }
     }
-    return pieces->tensor_count > 0 ? ARMLOAD_FIT : ARMLOAD_UNFIT_UNMAPPED;
+    return pieces->tensor_count > 0;
 }
 
 // What stays of a tensor is its beginning.
@@ -331,6 +332,17 @@ static double share_for(const struct armload_pieces * pieces, int64_t resident_b
         }
     }
     return low;
+}
+
+bool armload_find_in_file(const char * begin, struct armload_piece * piece) {
+    struct mapping mapping;
+    if (!find_mapping(begin, &mapping)) {
+        return false;
+    }
+    piece->offset = begin - mapping.base;
+    piece->file   = mapping.file;
+    piece->direct = mapping.direct;
+    return true;
 }
 
 static void cut_tensor(struct armload_pieces * pieces, struct armload_tensor * tensor) {
@@ -474,21 +486,17 @@ void armload_cut(struct armload_pieces * pieces, int64_t resident_bytes, int64_t
     choose_resident(pieces, share_for(pieces, resident_bytes, most_bytes), most_bytes);
 }
 
-bool armload_is_truncated(const struct armload_pieces * pieces) {
-    struct mapping mapping;
-    struct stat    status;
-    const char *   base = NULL;
-    for (int index = 0; index < pieces->tensor_count; index++) {
-        const char * const begin = pieces->tensors[index].begin;
-        if (!find_mapping(begin, &mapping) || mapping.base == base) {
-            continue;
-        }
-        base = mapping.base;
-        if (fstat(mapping.file, &status) == 0 && status.st_size < mapping.file_bytes) {
-            return true;
-        }
+bool armload_is_truncated(bool (*is_used)(const char * begin, const char * end)) {
+    struct stat status;
+    bool        truncated = false;
+    pthread_mutex_lock(&mappings.lock);
+    for (int index = 0; index < mappings.count && !truncated; index++) {
+        const struct mapping * each = &mappings.each[index];
+        truncated = is_used(each->begin, each->end) && fstat(each->file, &status) == 0
+            && status.st_size < each->file_bytes;
     }
-    return false;
+    pthread_mutex_unlock(&mappings.lock);
+    return truncated;
 }
 
 void armload_free_pieces(struct armload_pieces * pieces) {

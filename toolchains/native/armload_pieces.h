@@ -63,8 +63,6 @@ struct armload_pieces {
     int64_t                  resident_bytes;
 };
 
-enum armload_unfit { ARMLOAD_FIT, ARMLOAD_UNFIT_EXPERTS, ARMLOAD_UNFIT_UNMAPPED };
-
 enum armload_order { ARMLOAD_OTHER_WEIGHTS, ARMLOAD_IN_ORDER, ARMLOAD_OUT_OF_ORDER };
 
 // A model's file has been mapped there; these addresses are about to be unmapped.
@@ -77,10 +75,12 @@ size_t armload_mapped_bytes(void);
 // Bytes of the mappings in which nothing is used.
 size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const char * end));
 
-// Collects the tensors of a graph. A token embedding of which single rows are read is none of them.
-// Returns why they cannot be streamed, if so: of a mixture of experts the graph names all of them, and
-// uses a few.
-enum armload_unfit armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces);
+// Collects the tensors of a graph. A token embedding of which single rows are read is none of them, and experts
+// are not, of which the graph names all and uses a few. Returns false if none is mapped.
+bool armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces);
+
+// Where mapped weights are in their file. Returns false for an address in no mapping.
+bool armload_find_in_file(const char * begin, struct armload_piece * piece);
 
 // Cuts the tensors into pieces, and chooses those that stay: small tensors, as much of the large ones
 // as a window of that size does not take, and an equal share of all others, so that storage and CPU
@@ -97,8 +97,8 @@ bool armload_window_takes_more(const struct armload_pieces * pieces, const struc
 // Looks up where this graph uses the tensors. What is in the window must be used segment by segment.
 enum armload_order armload_locate(struct ggml_cgraph * graph, struct armload_pieces * pieces);
 
-// Whether a file has become shorter than it was.
-bool armload_is_truncated(const struct armload_pieces * pieces);
+// Whether a file that holds weights has become shorter than it was.
+bool armload_is_truncated(bool (*is_used)(const char * begin, const char * end));
 
 void armload_free_pieces(struct armload_pieces * pieces);
 

@@ -150,14 +150,15 @@ static void drop_from_cache(const struct armload_piece * piece, size_t bytes) {
 }
 
 // Returns false where the file system refused to read directly; then it was read through the page cache.
-static bool read_into(char * into, const struct armload_piece * piece, const struct armload_turn * turn) {
+static bool read_into(char * into, const struct armload_piece * piece, const struct armload_turn * turn,
+                      size_t needed) {
     const size_t bytes      = (size_t) turn->bytes;
     bool         is_refused = false;
     int          file       = turn->way == ARMLOAD_DIRECT ? piece->direct : piece->file;
     if (turn->compared) {
         drop_from_cache(piece, bytes);
     }
-    for (size_t done = 0; done < bytes;) {
+    for (size_t done = 0; done < needed;) {
         const ssize_t count = pread(file, into + done, bytes - done, piece->offset + (off_t) done);
         if (count > 0) {
             done += (size_t) count;
@@ -175,7 +176,7 @@ static bool read_into(char * into, const struct armload_piece * piece, const str
 // Both read from the file: so many bytes from a piece's beginning on into its slot and those that follow, or
 // the piece into memory that was claimed for it.
 static bool read_into_window(const struct armload_piece * piece, const struct armload_turn * turn) {
-    return read_into(slot_of(piece), piece, turn);
+    return read_into(slot_of(piece), piece, turn, (size_t) turn->bytes);
 }
 
 // Has the kernel read a mapped piece, and nothing beyond it.
@@ -195,7 +196,7 @@ static bool claim_memory(const struct armload_piece * piece) {
 }
 
 static bool read_into_memory(const struct armload_piece * piece, const struct armload_turn * turn) {
-    const bool done = read_into(piece->begin, piece, turn);
+    const bool done = read_into(piece->begin, piece, turn, (size_t) turn->bytes);
     mprotect(piece->begin, bytes_of(piece), PROT_READ);
     return done;
 }
@@ -223,6 +224,13 @@ static struct {
     .room   = PTHREAD_COND_INITIALIZER,
     .filled = PTHREAD_COND_INITIALIZER,
 };
+
+static struct {
+    struct armload_request * each;
+    size_t                   room;
+    size_t                   first; // that no thread has taken
+    size_t                   end;
+} requests;
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -292,6 +300,36 @@ static bool claim(struct armload_piece * piece) {
     return true;
 }
 
+enum armload_place armload_hold(const char * begin, size_t bytes) {
+    enum armload_place place = ARMLOAD_MAPPED;
+    pthread_mutex_lock(&reader.lock);
+    if (!reader.keeps_no_more) {
+        if (!reader.held.refused && mlock(begin, bytes) == 0) {
+            place = ARMLOAD_LOCKED;
+        } else if (reader.held.refused || is_limited(bytes)) {
+            reader.held.refused = true;
+            place               = reader.has_swap ? ARMLOAD_MAPPED : ARMLOAD_ANONYMOUS;
+        }
+        reader.keeps_no_more = place == ARMLOAD_MAPPED && !reader.held.refused;
+        reader.held.bytes[place] += place == ARMLOAD_MAPPED ? 0 : (int64_t) bytes;
+    }
+    pthread_mutex_unlock(&reader.lock);
+    return place;
+}
+
+void armload_no_longer_held(enum armload_place place, size_t bytes) {
+    pthread_mutex_lock(&reader.lock);
+    reader.held.bytes[place] -= (int64_t) bytes;
+    reader.held.released_bytes += (int64_t) bytes;
+    pthread_mutex_unlock(&reader.lock);
+}
+
+void armload_hold_no_more(void) {
+    pthread_mutex_lock(&reader.lock);
+    reader.keeps_no_more = true;
+    pthread_mutex_unlock(&reader.lock);
+}
+
 // Takes the pieces that follow one in the file and in the window too, as far as there is room for them.
 static size_t take_more(const struct armload_piece * first) {
     size_t bytes = (size_t) armload_piece_bytes(first);
@@ -348,10 +386,31 @@ static void read_at(uint64_t position) {
     }
 }
 
+static void read_request(struct armload_request request) {
+    const struct armload_turn turn = armload_begin_turn((int64_t) request.bytes, now_ns());
+    pthread_mutex_unlock(&reader.lock);
+    const bool done = read_into(request.into, &request.from, &turn, request.needed);
+    if (request.moved > 0) {
+        memmove(request.into + request.move_to, request.into + request.move_from, request.moved);
+    }
+    pthread_mutex_lock(&reader.lock);
+    armload_end_turn(&turn, now_ns());
+    if (!done) {
+        armload_no_direct_way();
+    }
+    if (--*request.waiting == 0) {
+        pthread_cond_signal(&reader.filled);
+    }
+}
+
 static void * run(void * its_read) {
     uint64_t * const position = its_read;
     pthread_mutex_lock(&reader.lock);
     while (!reader.stops) {
+        if (requests.first < requests.end) {
+            read_request(requests.each[requests.first++]);
+            continue;
+        }
         *position = take();
         if (arrived() >= reader.needed) {
             pthread_cond_signal(&reader.filled);
@@ -413,6 +472,7 @@ void armload_stop_reader(void) {
     free(reader.in_slot);
     reader.in_slot      = NULL;
     reader.thread_count = 0;
+    requests.first = requests.end = 0;
 }
 
 bool armload_reader_lacks_slots(void) {
@@ -439,6 +499,42 @@ void armload_passed_piece(uint64_t position) {
     pthread_mutex_lock(&reader.lock);
     reader.passed = position;
     pthread_cond_broadcast(&reader.room);
+    pthread_mutex_unlock(&reader.lock);
+}
+
+void armload_read_soon(const struct armload_request * request) {
+    pthread_mutex_lock(&reader.lock);
+    if (requests.end == requests.room && requests.first > 0) {
+        requests.end -= requests.first;
+        memmove(requests.each, requests.each + requests.first, requests.end * sizeof(*requests.each));
+        requests.first = 0;
+    }
+    if (requests.end == requests.room) {
+        requests.room = 2 * requests.room + 64;
+        requests.each = armload_resized(requests.each, requests.room * sizeof(*requests.each));
+    }
+    requests.each[requests.end++] = *request;
+    ++*request->waiting;
+    pthread_cond_signal(&reader.room);
+    pthread_mutex_unlock(&reader.lock);
+}
+
+bool armload_are_read(const int * waiting) {
+    pthread_mutex_lock(&reader.lock);
+    const bool done = *waiting == 0;
+    pthread_mutex_unlock(&reader.lock);
+    return done;
+}
+
+void armload_await_requests(const int * waiting) {
+    pthread_mutex_lock(&reader.lock);
+    if (*waiting > 0) {
+        const int64_t start_ns = now_ns();
+        while (*waiting > 0) {
+            pthread_cond_wait(&reader.filled, &reader.lock);
+        }
+        reader.wait_ns += now_ns() - start_ns;
+    }
     pthread_mutex_unlock(&reader.lock);
 }
 

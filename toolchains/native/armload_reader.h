@@ -44,6 +44,30 @@ void armload_await_piece(uint64_t position);
 // The computation needs nothing before that position any more.
 void armload_passed_piece(uint64_t position);
 
+// Weights that a token has chosen, which are read before all that is read ahead.
+struct armload_request {
+    struct armload_piece from;      // where they are in the file
+    char *               into;
+    size_t               bytes;     // whole pages, of which the last may end after the file
+    size_t               needed;    // of these
+    size_t               moved;     // from the beginning on, they are not where they are to be
+    size_t               move_from;
+    size_t               move_to;
+    int *                waiting;   // one less when it is done
+};
+void armload_read_soon(const struct armload_request * request);
+
+// Returns after as many requests were done as wait there.
+void armload_await_requests(const int * waiting);
+bool armload_are_read(const int * waiting);
+
+// Keeps memory that is about to be filled, and notes how; ARMLOAD_MAPPED where it cannot be kept.
+enum armload_place armload_hold(const char * begin, size_t bytes);
+void armload_no_longer_held(enum armload_place place, size_t bytes);
+
+// From now on, nothing more is held.
+void armload_hold_no_more(void);
+
 // Gives up that many of the bytes that are held, an equal share of every tensor.
 void armload_release_held(int64_t bytes);
 

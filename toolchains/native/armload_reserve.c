@@ -5,6 +5,7 @@
 #include "armload_reserve.h"
 
 #include "armload_allocation.h"
+#include "armload_experts.h"
 #include "armload_reader.h"
 
 #include "ggml-backend.h"
@@ -109,7 +110,7 @@ static bool keep_reserve(int64_t available_bytes, int64_t available_soon_bytes) 
     if (available_bytes >= reserve.bytes / 2 && available_soon_bytes >= reserve.bytes / 4) {
         return false;
     }
-    armload_release_held(reserve.bytes - available_soon_bytes);
+    armload_release_held(armload_release_experts(reserve.bytes - available_soon_bytes));
     return true;
 }
 

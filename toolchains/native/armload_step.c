@@ -24,6 +24,7 @@ static struct {
     int64_t page_bytes;
     int     statm;
     bool    streams_weights;
+    bool    streams_experts;
     char    weights[ARMLOAD_LINE_BYTES]; // what was last written of them
 } trace;
 
@@ -35,6 +36,8 @@ static void count_work(struct armload_counters * counters) {
     counters->involuntary_switches = usage.ru_nivcsw;
     counters->read_bytes           = (int64_t) usage.ru_inblock * ARMLOAD_BLOCK_BYTES;
     counters->storage_wait_ns      = armload_stream_wait_ns();
+    counters->used_bytes = counters->missed_bytes = 0;
+    trace.streams_experts = armload_stream_experts(&counters->used_bytes, &counters->missed_bytes);
 }
 
 // The clock is read last at the start and first at the end, so that counting is not timed.
@@ -89,6 +92,13 @@ void armload_trace_begin(int32_t threads) {
 static size_t append_sizes(char * line, size_t length, const struct armload_stream * state) {
     if (state->requested_bytes >= 0) {
         length = armload_append(line, length, ",\"requested_bytes\":%" PRId64, state->requested_bytes);
+    }
+    if (state->experts.bytes > 0) {
+        length = armload_append(line, length,
+            ",\"expert_bytes\":%" PRId64 ",\"expert_slot_bytes\":%" PRId64 ",\"expert_held_bytes\":%" PRId64
+            ",\"expert_window_bytes\":%" PRId64,
+            state->experts.bytes, state->experts.slot_bytes, state->experts.held_bytes,
+            state->experts.window_bytes);
     }
     return armload_append(line, length,
         ",\"available_bytes\":%" PRId64 ",\"weights_bytes\":%" PRId64 ",\"resident_bytes\":%" PRId64
@@ -156,6 +166,10 @@ void armload_trace_write(const struct armload_step * step) {
         length = armload_append(line, length,
             ",\"storage_wait_ns\":%" PRId64 ",\"locked_bytes\":%" PRId64,
             end->storage_wait_ns - start->storage_wait_ns, armload_locked_bytes());
+    }
+    if (trace.streams_weights && trace.streams_experts) {
+        length = armload_append(line, length, ",\"expert_bytes\":%" PRId64 ",\"missed_bytes\":%" PRId64,
+            end->used_bytes - start->used_bytes, end->missed_bytes - start->missed_bytes);
     }
     armload_trace_put(line, armload_append_sensors(line, length));
 }

@@ -12,6 +12,8 @@ struct armload_counters {
     int64_t involuntary_switches;
     int64_t read_bytes;
     int64_t storage_wait_ns; // of streamed weights
+    int64_t used_bytes;      // of streamed experts
+    int64_t missed_bytes;
 };
 
 struct armload_step {

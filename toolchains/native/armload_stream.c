@@ -7,6 +7,7 @@
 
 #include "armload_stream.h"
 
+#include "armload_experts.h"
 #include "armload_memory.h"
 #include "armload_pieces.h"
 #include "armload_reader.h"
@@ -87,7 +88,7 @@ static bool holds_weights(const char * begin, const char * end) {
             return true;
         }
     }
-    return false;
+    return armload_holds_experts(begin, end);
 }
 
 static bool start_streaming(void) {
@@ -109,21 +110,47 @@ static const char no_window[] = "this kernel cannot share memory between mapping
 
 static const char copied[] = "the engine has copied them into memory (repacking, or no mmap)";
 
+// How much of the weights stays: all but experts first, which every token needs.
+struct shares {
+    int64_t dense_bytes;
+    int64_t expert_bytes; // the window of experts included if there is no request
+    int64_t window_bytes;
+};
+
+// Returns false where not even one layer's experts fit.
+static bool share_out(int64_t free_bytes, int64_t wanted_bytes, int64_t dense_bytes, struct shares * shares) {
+    const int64_t passing = armload_experts_least_bytes();
+    const int64_t window  = shares->window_bytes;
+    if (wanted_bytes >= 0) {
+        shares->dense_bytes  = within(0, wanted_bytes, dense_bytes);
+        shares->expert_bytes = wanted_bytes - shares->dense_bytes;
+        return true;
+    }
+    if (dense_bytes + passing <= free_bytes && passing > 0) {
+        shares->dense_bytes  = dense_bytes;
+        shares->expert_bytes = free_bytes - dense_bytes;
+        return true;
+    }
+    shares->dense_bytes  = within(0, free_bytes - window - passing, dense_bytes);
+    shares->expert_bytes = passing;
+    return passing == 0 || free_bytes >= window + passing;
+}
+
 static bool begin(struct ggml_cgraph * graph) {
     struct armload_memory memory;
     stream.begun = true;
-    switch (armload_collect(graph, &stream.pieces)) {
-        case ARMLOAD_UNFIT_EXPERTS:
-            return unfit("in a mixture of experts, a token decides which weights are read");
-        case ARMLOAD_UNFIT_UNMAPPED:
-            return unfit(copied);
-        case ARMLOAD_FIT:
-            break;
+    const char * const reason = armload_collect_experts(graph);
+    if (reason != NULL) {
+        return unfit(reason);
+    }
+    if (!armload_collect(graph, &stream.pieces)) {
+        return unfit(copied);
     }
     // A draft model's file stays in memory. Of a token embedding, a token reads one row.
     const int64_t others        = (int64_t) armload_unused_mapped_bytes(holds_weights);
-    const int64_t weights_bytes = sum_of_weights();
-    if (2 * weights_bytes < (int64_t) armload_mapped_bytes()) {
+    const int64_t dense_bytes   = sum_of_weights();
+    const int64_t experts_bytes = armload_experts_bytes();
+    if (2 * (dense_bytes + experts_bytes) < (int64_t) armload_mapped_bytes()) {
         if (others == 0) {
             return unfit(copied);
         }
@@ -135,23 +162,33 @@ static bool begin(struct ggml_cgraph * graph) {
         return unfit("this kernel does not report the available memory");
     }
     const int64_t window = within(LEAST_WINDOW_BYTES, memory.available_bytes / WINDOW_SHARE, MOST_WINDOW_BYTES);
-    const int64_t fits   = memory.available_bytes - armload_plan_reserve(&memory, graph) - window - others;
+    const int64_t free   = memory.available_bytes - armload_plan_reserve(&memory, graph) - others;
     const int64_t wanted = requested_bytes();
-    armload_cut(&stream.pieces, within(0, wanted < 0 ? fits : wanted, weights_bytes), window);
+    struct shares shares = { .window_bytes = window };
+    if (!share_out(free, wanted, dense_bytes, &shares)) {
+        return unfit("the experts of one layer do not fit into the free memory");
+    }
+    armload_cut(&stream.pieces, shares.dense_bytes, window);
+    if (!armload_open_experts(shares.expert_bytes, wanted < 0)) {
+        return unfit(no_window);
+    }
+    const struct armload_experts experts = armload_experts();
     stream.state = (struct armload_stream) {
         .requested_bytes = wanted,
         .available_bytes = memory.available_bytes,
-        .weights_bytes   = stream.pieces.total_bytes,
-        .resident_bytes  = stream.pieces.resident_bytes,
+        .weights_bytes   = stream.pieces.total_bytes + experts.bytes,
+        .resident_bytes  = stream.pieces.resident_bytes + experts.slot_bytes,
         .window_bytes    = window,
     };
     stream.has_swap = memory.has_swap;
     armload_lock_edges(&stream.pieces);
     if (!start_streaming()) {
+        armload_close_experts();
         return unfit(no_window);
     }
     if (!armload_start_guard()) {
         stop_streaming();
+        armload_close_experts();
         return unfit("no thread could be started");
     }
     return true;
@@ -162,6 +199,7 @@ static void end(void) {
         stream.runs = false;
         armload_stop_guard();
         stop_streaming();
+        armload_close_experts();
     }
 }
 
@@ -200,8 +238,10 @@ static bool at_node(struct ggml_tensor * node, bool ask, void * unused) {
     (void) unused;
     if (ask) {
         stream.asked_by_user = stream.user_callback != NULL && stream.user_callback(node, true, stream.user_data);
-        return stream.asked_by_user || node == stream.last_node;
+        const bool follow    = armload_experts_follow(node);
+        return stream.asked_by_user || follow || node == stream.last_node;
     }
+    armload_follow_with_experts(node);
     if (node == stream.last_node) {
         leave_segment();
         enter_segment(stream.next_segment);
@@ -231,8 +271,11 @@ static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cg
         case ARMLOAD_IN_ORDER:
             break;
     }
+    if (!armload_enter_experts(graph)) {
+        return not_streamed(sched, graph, "a graph uses experts in another way than the first one");
+    }
     stream.graph = graph;
-    if (armload_is_truncated(&stream.pieces)) {
+    if (armload_is_truncated(holds_weights)) {
         armload_end_program("\narmload: the model cannot be read: the file was truncated while it was in use\n");
     }
     armload_passed_piece(position(first_piece(used_segment(0))));
@@ -241,8 +284,13 @@ static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cg
     const enum ggml_status status = ggml_backend_sched_graph_compute_async(sched, graph);
     ggml_backend_sched_synchronize(sched);
     ggml_backend_sched_set_eval_callback(sched, stream.user_callback, stream.user_data);
+    armload_leave_experts();
     leave_segment();
     stream.pass++;
+    if (status != GGML_STATUS_SUCCESS && armload_experts_bytes() > 0) {
+        end(); // some of them may not have been read
+        stream.state.unfit = "computing was interrupted";
+    }
     return status;
 }
 
@@ -330,10 +378,21 @@ bool armload_stream_state(struct armload_stream * state) {
         state->released_bytes          = held.released_bytes;
         state->lock_refused            = held.refused;
         state->ways                    = armload_reader_ways();
+        state->experts                 = armload_experts();
     }
     return true;
 }
 
 int64_t armload_stream_wait_ns(void) {
     return armload_storage_wait_ns();
+}
+
+bool armload_stream_experts(int64_t * used_bytes, int64_t * missed_bytes) {
+    if (!stream.runs) {
+        return false;
+    }
+    const struct armload_experts experts = armload_experts();
+    *used_bytes                          = experts.used_bytes;
+    *missed_bytes                        = experts.missed_bytes;
+    return experts.bytes > 0;
 }

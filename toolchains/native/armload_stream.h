@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include "armload_experts.h"
 #include "armload_ways.h"
 
 #include <stdbool.h>
@@ -23,7 +24,8 @@ struct armload_stream {
     int64_t      released_bytes;
     int64_t      window_bytes;
     bool         lock_refused;
-    struct armload_ways ways; // in which they are read
+    struct armload_ways    ways; // in which they are read
+    struct armload_experts experts;
 };
 
 // Returns false while no graph was computed, and where nobody asked for streaming.
@@ -31,3 +33,6 @@ bool armload_stream_state(struct armload_stream * state);
 
 // Time that the computation has waited for the storage.
 int64_t armload_stream_wait_ns(void);
+
+// Whether experts are streamed, and how many bytes of them were used and read so far.
+bool armload_stream_experts(int64_t * used_bytes, int64_t * missed_bytes);

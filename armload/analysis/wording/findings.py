@@ -181,11 +181,6 @@ def weights_note(found: WeightsNote) -> str:
                 f"Memory ran short during the run: {format_bytes(found.weights_bytes)} of resident "
                 "weights were released, and streamed from then on."
             )
-        case "experts":
-            return (
-                "The weights were not streamed, although they exceed the free memory: in a mixture "
-                "of experts, a token decides which weights are read."
-            )
 
 
 def notes_about_supply(recorded: Sequence[str]) -> list[str]:

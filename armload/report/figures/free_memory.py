@@ -114,8 +114,13 @@ def _is_told_less(run: Run) -> bool:
 
 
 def _need(run: Run) -> MemoryNeed | None:
-    """Return what a run needs of memory: where its program chose what stays, as it turned out."""
+    """Return what a run needs of memory: where its program chose what stays, as it turned out.
+
+    None of a mixture of experts, whose tokens choose what is read.
+    """
     weights = streamed_weights(run.trace)
+    if weights is not None and weights.expert_bytes:
+        return None
     weights_bytes = weights.weights_bytes if weights else run.model.bytes_per_token
     if not weights_bytes:
         return None

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import forked
+
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,14 +57,7 @@ def _stopped_at(module: str, folder: Path, code: str) -> dict[str, str]:
 
 def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a program that is installed beside Python, or Python itself."""
-    return subprocess.run(
-        [str(BIN / words[0]), *words[1:]],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-    )
+    return forked.run([str(BIN / words[0]), *words[1:]], cwd=cwd, env=os.environ)
 
 
 def typed(
@@ -74,14 +69,8 @@ def typed(
 ) -> subprocess.CompletedProcess[str]:
     """Give a command in a folder; whatever it does, it shows no traceback."""
     own_cache = {} if cache is None else {"ARMLOAD_CACHE": str(cache)}
-    done = subprocess.run(
-        [str(BIN / face), *words],
-        cwd=folder,
-        env=os.environ | own_cache,
-        stdin=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.run(
+        [str(BIN / face), *words], cwd=folder, env=os.environ | own_cache, stdin=stdin
     )
     assert "Traceback" not in done.stderr
     check_document(done, *words)

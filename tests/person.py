@@ -14,6 +14,7 @@ from typing import Any
 
 from armload.boards.rates import Rates
 from armload.core.workspace import cache_folder
+from tests import forked
 from tests.command_line import BIN, check_document
 
 BOARDS = Path(__file__).parent / "boards"
@@ -70,7 +71,7 @@ class Person:
             "XDG_CONFIG_HOME": str(self.home / ".config"),
         }
         self.environment.pop("SSH_AUTH_SOCK", None)
-        self.add_board("mine", "extends: virtual\n")
+        self.add_board("mine", "extends: single-core\n")
 
     def add_board(self, name: str, text: str) -> None:
         (self.folder / "boards" / f"{name}.yaml").write_text(text)
@@ -87,15 +88,7 @@ class Person:
         self.add_board(name, f"extends: qemu-user\nworkdir: {folder}\n")
 
     def start(self, *words: str, face: str = "armload") -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(BIN / face), *words],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return forked.popen([str(BIN / face), *words], cwd=self.folder, env=self.environment)
 
     def types(
         self, *words: str, status: int = 0, face: str = "armload"

@@ -31,7 +31,9 @@ from tests.virtual_boards import (
 
 pytestmark = pytest.mark.machine
 
-BOARD = virtual_board("test-power", VirtualReach(kind="virtual", memory=512 << 20, disk=1 << 30))
+BOARD = virtual_board(
+    "test-power", VirtualReach(kind="virtual", cores=1, memory=512 << 20, disk=1 << 30)
+)
 LAYOUT = Layout(workdir=BOARD.workdir)
 SIZE = 20_000_000
 in_bulk = pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.build, pytest.mark.machine]
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("people") / "ann")
     slow = "{memory: 192 MiB, disk_read_bytes_per_s: 40 MB}"
-    person.add_board("mine", f"extends: virtual-dayu200\nreach: {slow}\n")
+    person.add_board("mine", f"extends: single-core\nreach: {slow}\n")
     synthesise(LARGE, person.folder / "large.gguf", quantisation="Q8_0", seed=1, progress=Silent())
     yield person
     person.types("board.down", "--board", "mine")

@@ -39,7 +39,7 @@ BOARD = virtual_board(
     "test-first",
     VirtualReach(kind="virtual", disk=2 << 30, disk_read_bytes_per_s=20_000_000),
 )
-SMALL = VirtualReach(kind="virtual", memory=512 << 20, disk=256 << 20)
+SMALL = VirtualReach(kind="virtual", cores=1, memory=512 << 20, disk=256 << 20)
 
 
 @pytest.fixture(scope="module", autouse=True)

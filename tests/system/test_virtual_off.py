@@ -39,7 +39,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.machine
 similar = pytest.mark.exhaustive(covers=["armload/boards", "armload/cli/verbs", "armload/deploy"])
 
-REACH = VirtualReach(kind="virtual", memory=512 << 20, disk=256 << 20)
+REACH = VirtualReach(kind="virtual", cores=1, memory=512 << 20, disk=256 << 20)
 IS_OFF = r"^The virtual board 'test-off' is off\.\n"
 
 

@@ -24,6 +24,8 @@ from armload.core.workspace import cache_folder
 
 GUEST_ADDRESS = "10.0.2.15"
 _PROGRAM = "qemu-system-aarch64"
+# With page table isolation (kpti) QEMU forgets all translated addresses at each system call.
+_KERNEL_OPTIONS = "console=ttyAMA0 quiet loglevel=4 panic=5 kpti=off init_on_alloc=0"
 
 
 class Qemu(Value):
@@ -166,7 +168,7 @@ def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> 
         *("-machine", "virt", "-cpu", reach.cpu, "-smp", str(reach.cores)),
         *("-m", f"{reach.memory >> 20}M", "-accel", "tcg,thread=multi", "-rtc", "base=utc"),
         *("-kernel", str(wiring.kernel), "-initrd", str(wiring.initramfs)),
-        *("-append", "console=ttyAMA0 quiet loglevel=4 panic=5"),
+        *("-append", _KERNEL_OPTIONS),
         *("-drive", ",".join(f"{key}={value}" for key, value in drive.items())),
         # Otherwise a full disk of this machine's would stop the machine without a word.
         *("-device", "virtio-blk-pci,drive=storage,werror=report,rerror=report"),

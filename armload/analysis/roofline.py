@@ -141,6 +141,9 @@ UNKNOWN_MHZ = 2000
 CORE_READ_OF_COPY = 1.5
 """What a core reads over what it copies, where its reading is unknown."""
 
+OTHER_LAYERS_DOUBT = 0.2
+"""Assumed of recurrent layers and mixtures of experts, of which hardly a row was published."""
+
 BARRIERS_PER_LAYER = 24
 BARRIER_S_PER_THREAD = 0.25e-6
 """Every operation ends when all threads have met: seen on servers with many cores."""
@@ -196,12 +199,14 @@ class Work(Value):
         weights: that take part.
         size_bytes: that are read.
         layers: of the model.
+        is_dense: every layer has attention and one feed-forward part, as in the published rows.
     """
 
     type_name: str
     weights: float
     size_bytes: float
     layers: int
+    is_dense: bool = True
 
     @classmethod
     def of(cls, model: Model) -> Work:
@@ -210,6 +215,7 @@ class Work(Value):
             weights=model.parameters * model.bytes_per_token / model.size_bytes,
             size_bytes=model.bytes_per_token,
             layers=model.layers,
+            is_dense=not (model.experts or model.context_memory.recurrent_layers),
         )
 
     def larger_share(self) -> float:
@@ -286,6 +292,8 @@ def forecast(
     is_memory_bound = memory_s > cores_s if cores_s and memory_s else None
     limit = bandwidth[1] if bandwidth and is_memory_bound is not False else "instructions"
     doubt = fitted.doubts["unknown" if is_memory_bound is None else limit]
+    if not work.is_dense:
+        doubt = math.hypot(doubt, OTHER_LAYERS_DOUBT)
     prompt = None
     if pace is not None:
         token_s += BARRIERS_PER_LAYER * work.layers * BARRIER_S_PER_THREAD * pace[1]
@@ -303,13 +311,7 @@ def forecast(
 
 
 def from_facts(model: Model, facts: DeclaredSpecs, *, threads: int | None = None) -> Compute | None:
-    """Forecast computing from a board's facts.
-
-    None where they say too little, and for a model whose layers are unlike those that this was
-    made for.
-    """
-    if model.unlike:
-        return None
+    """Forecast computing from a board's facts; none where they say too little."""
     times = forecast(Work.of(model), facts, threads=threads)
     if times is None:
         return None

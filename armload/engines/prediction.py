@@ -100,7 +100,6 @@ PredictionNoteKind = Literal[
     "operations failed",
     "memory assumed",
     "memory unknown",
-    "not estimated",
 ]
 
 

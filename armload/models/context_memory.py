@@ -277,15 +277,6 @@ def recurrent_layers(metadata: Metadata) -> frozenset[int]:
     return frozenset(layer for layer in layers if every and (layer + 1) % every)
 
 
-def layers_without_attention(metadata: Metadata) -> int:
-    """Return how many layers only carry a state, or have nothing but a feed-forward part."""
-    recurrent = recurrent_layers(metadata)
-    if metadata.architecture in _BOTH_IN_EACH_LAYER:
-        return 0
-    heads = metadata.kv_heads[: metadata.trunk_layers]
-    return sum(not count or layer in recurrent for layer, count in enumerate(heads))
-
-
 def _attention_layers(metadata: Metadata, recurrent: frozenset[int]) -> Sequence[int]:
     """Return the numbers of the layers that have keys and values of their own."""
     architecture = metadata.architecture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress, Silent
-from armload.models.context_memory import context_memory, layers_without_attention
+from armload.models.context_memory import context_memory
 from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
 from armload.models.model import Model, ModelPart, cached_sha256, read_headers
@@ -100,7 +100,6 @@ def outline_of(path: Path, header: Header) -> Model:
         experts=metadata.number("expert_count", 0),
         expert_bytes=metadata.expert_bytes,
         expert_bytes_per_token=metadata.expert_bytes_per_token,
-        layers_without_attention=layers_without_attention(metadata),
         prediction_layers=metadata.prediction_layers,
         purpose=metadata.purpose,
         sha256="",

@@ -57,7 +57,6 @@ class Model(Value):
         experts: of a mixture of experts, in each layer; else 0.
         expert_bytes: of all of them.
         expert_bytes_per_token: of ``bytes_per_token``, what is of experts.
-        layers_without_attention: of a recurrent or hybrid model; else 0.
         purpose: what it does instead of generating text; empty where it generates.
     """
 
@@ -76,7 +75,6 @@ class Model(Value):
     experts: int = 0
     expert_bytes: int = 0
     expert_bytes_per_token: int = 0
-    layers_without_attention: int = 0
     purpose: str = ""
     prediction_layers: int = 0
     parts: tuple[ModelPart, ...] = ()
@@ -90,14 +88,6 @@ class Model(Value):
     def kv_bytes_per_token(self) -> int:
         """KV-cache bytes of a further token of context, at 16 bits a value."""
         return self.context_memory.bytes_per_token
-
-    @property
-    def unlike(self) -> str:
-        """Why no estimate from a board's facts stands for its layers; empty where one does."""
-        missing = self.layers_without_attention
-        if not missing:
-            return ""
-        return f"it is recurrent or hybrid ({missing} of {self.layers} layers without attention)"
 
 
 def check_generates(model: Model) -> None:

@@ -105,8 +105,6 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
         if memory
         else note("memory unknown")
     ]
-    if model.unlike:
-        notes.append(note("not estimated", subject=model.name, reason=model.unlike))
     return found.model_copy(update={"notes": (*notes, *found.notes)})
 
 

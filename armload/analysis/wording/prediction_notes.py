@@ -40,5 +40,3 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
                 "The board's memory is unknown: set facts.memory in its file, or add the size to "
                 "the hardware's name (NAME-16gb)."
             )
-        case "not estimated":
-            return f"{subject} is not estimated: {reason}."

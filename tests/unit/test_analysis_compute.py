@@ -91,3 +91,10 @@ def test_a_speed_is_not_made_up_from_a_few_operations() -> None:
     times = {"attention": TIMES["attention"], "matrix": Timed(number=0, signal=4)}
     with pytest.raises(DataError, match="only 9% of what the model computes was timed"):
         from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)
+
+
+def test_a_prompt_takes_as_long_as_its_tokens_where_time_was_short() -> None:
+    times = {key: timed for key, timed in TIMES.items() if "batch" not in key}
+    found = from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)
+    assert found.token_s.value == pytest.approx(0.11)
+    assert found.prompt_s(512).value == pytest.approx(512 * 0.11)

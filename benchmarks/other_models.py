@@ -1,4 +1,4 @@
-"""Models of random weights in Q8_0 whose layers are not those of Llama: hybrid, recurrent, windowed.
+"""Models of random weights in Q8_0 with other layers than Llama: hybrid, recurrent, windowed.
 
 The sizes are those of published models, but for a vocabulary of 32,000 tokens.
 """

@@ -4,7 +4,7 @@
 
 Cells named ``group`` run on this machine in control groups of version 1 that limit memory and
 storage; they need root. Cells named ``virtual`` run on virtual boards of their own. Each cell times
-its slices first, then runs the model once; prediction and figures are those in ``run.json``.
+its operations first, then runs the model once; prediction and figures are those in ``run.json``.
 """
 
 from __future__ import annotations

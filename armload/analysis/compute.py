@@ -67,8 +67,12 @@ def from_operations(
     Raises:
         DataError: too little was timed.
     """
-    tokens = [each for each in found.graphs if each.tokens == 1]
-    prompts = [each for each in found.graphs if each.tokens > 1] or tokens
+    shares = [_timed_share(found, each, times) for each in found.graphs]
+    timed = [each for each, share in zip(found.graphs, shares, strict=True) if share >= LEAST_TIMED]
+    tokens = [each for each in timed if each.tokens == 1]
+    if not tokens:
+        raise DataError(f"only {max(shares):.0%} of what the model computes was timed")
+    prompts = [each for each in timed if each.tokens > 1] or tokens
     token_s, growth_s = _line(tokens, [_sum_s(found, each, times) for each in tokens])
     token_s = max(token_s + depth * growth_s, token_s / 2)
     weights_bytes = sum(
@@ -113,16 +117,28 @@ def _sum_s(
     """Return what a pass takes; operations that were not timed take as long for each byte."""
     timed_s, timed_bytes, all_bytes = 0.0, 0, 0
     for number, count in graph.counts:
-        operation = found.operations[number]
         if number in without:
             continue
-        moved = count * (operation.weights_bytes + operation.moved_bytes)
-        all_bytes += moved
-        timed = times.get(operation.key)
-        if timed is not None and timed.time_s is not None:
-            timed_bytes += moved
-            timed_s += count * timed.time_s
-    if timed_bytes < LEAST_TIMED * all_bytes:
-        share = timed_bytes / all_bytes
-        raise DataError(f"only {share:.0%} of what the model computes was timed")
+        moved_bytes = count * _moved_bytes(found, number)
+        all_bytes += moved_bytes
+        if (time_s := _time_s(found, number, times)) is not None:
+            timed_bytes += moved_bytes
+            timed_s += count * time_s
     return timed_s * all_bytes / timed_bytes if timed_bytes else timed_s
+
+
+def _timed_share(found: Operations, graph: Graph, times: Mapping[str, Timed]) -> float:
+    moved = [(count * _moved_bytes(found, number), number) for number, count in graph.counts]
+    all_bytes = sum(each for each, _ in moved)
+    timed = sum(each for each, number in moved if _time_s(found, number, times) is not None)
+    return timed / all_bytes if all_bytes else 0.0
+
+
+def _moved_bytes(found: Operations, number: int) -> int:
+    operation = found.operations[number]
+    return operation.weights_bytes + operation.moved_bytes
+
+
+def _time_s(found: Operations, number: int, times: Mapping[str, Timed]) -> float | None:
+    timed = times.get(found.operations[number].key)
+    return timed.time_s if timed else None

@@ -181,14 +181,10 @@ def _engine(where: Session, model: Model, plan: Plan) -> Completion:
 
 
 def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
-    """Return the operations that are not known yet, those that count most first."""
-    moved = [each.weights_bytes + each.moved_bytes for each in operations.operations]
-    most: dict[int, int] = {}
-    for graph in operations.graphs:
-        for number, count in graph.counts:
-            most[number] = max(most.get(number, 0), count * moved[number])
-    unknown = [number for number in most if operations.operations[number].key not in times]
-    return sorted(unknown, key=lambda number: -most[number])
+    """Return the operations that are not known yet: first those of tokens, then of prompts."""
+    graphs = sorted(operations.graphs, key=lambda graph: (graph.tokens, graph.depth))
+    numbers = dict.fromkeys(number for graph in graphs for number, _ in graph.counts)
+    return [number for number in numbers if operations.operations[number].key not in times]
 
 
 def _answer(where: Session, asked: Simulation, header: WholeHeader, question: str) -> str:

@@ -53,10 +53,10 @@ class FitOptions(OnBoard, Waiting, EngineSource, OutputOptions):
 def fit(options: FitOptions) -> None:
     """Predict whether models fit on a board, and how fast they would be there.
 
-    No model is uploaded: slices of it run on the board. For models on the hub, only the header is
-    downloaded. Without --model, current models are listed by speed, and nothing runs on the board.
-    If the board does not answer, the facts in its file are used. With --hardware, boards of the
-    catalogue are compared, and no board is needed.
+    No model is uploaded: its operations are timed on the board, at most 25 s. For models on the
+    hub, only the header is downloaded. Without --model, current models are listed by speed, and
+    nothing is timed. If the board does not answer, the facts in its file are used. With
+    --hardware, boards of the catalogue are compared, and no board is needed.
     Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
     Example: armload fit --hardware all --model like:llama-3.1-8b:Q4_K_M
     """

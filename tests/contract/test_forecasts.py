@@ -1,0 +1,176 @@
+"""Whatever goes wrong with a forecast on a board is one line, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from armload.analysis.run import Run
+from armload.core.files import sha256_of
+from armload.core.progress import Silent
+from armload.engines.completion import PROGRAM, Completion
+from armload.engines.footprint import FOOTPRINT_VARIABLE
+from armload.engines.operations import OPERATIONS_VARIABLE
+from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
+from armload.models.find import model_called
+from armload.models.model import Model
+from armload.models.whole_header import whole_header
+from armload.runs import footprint, operations
+from armload.runs.pipeline import execute
+from armload.runs.predicting import foresight, predict_there
+from armload.runs.request import Request
+from armload.runs.session import Session, session
+from tests.unit.samples import binary
+
+LISTED = json.dumps(
+    {
+        "load_s": 0.1,
+        "timed_bytes": 1000,
+        "graphs": [{"tokens": 1, "depth": 256, "counts": [[0, 10], [1, 20]]}],
+        "operations": [
+            {"key": "MUL_MAT", "weights_bytes": 100, "moved_bytes": 1},
+            {"key": "ADD", "weights_bytes": 0, "moved_bytes": 1},
+        ],
+    }
+)
+
+STUB = """#!/bin/sh
+if [ -n "$ARMLOAD_OPERATIONS" ]; then
+    echo "$ARMLOAD_OPERATIONS" >>"$0.asked"
+    case $ARMLOAD_OPERATIONS in
+    list) {list} ;;
+    *) {time} ;;
+    esac
+elif [ -n "$ARMLOAD_FOOTPRINT" ]; then
+    {footprint}
+fi
+exit 0
+"""
+"""Takes the place of llama-completion."""
+
+PRINTS_LIST = f"echo 'ARMLOAD_OPERATIONS {LISTED}'"
+TIMES_MATRIX = """echo 'ARMLOAD_TIMED {"number":0,"time_s":0.002,"load_s":0}'"""
+DIES = "kill -ILL $$"
+HANGS = "exec sleep 60"
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with a board, this machine, where nothing was timed before."""
+    monkeypatch.chdir(tmp_path)
+    for module in (footprint, operations):
+        monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / "here.yaml").write_text(
+        f"target: host\nreach: {{kind: local}}\nworkdir: {tmp_path}/board\n"
+    )
+    return tmp_path
+
+
+@contextmanager
+def stub(
+    folder: Path,
+    *,
+    lists: str = PRINTS_LIST,
+    times: str = TIMES_MATRIX,
+    needs: str = "",
+    variables: tuple[str, ...] = (FOOTPRINT_VARIABLE, OPERATIONS_VARIABLE),
+) -> Iterator[tuple[Session, Model]]:
+    """Reach the board with a program that does nothing but answer."""
+    program = folder / PROGRAM
+    script = STUB.format(list=lists, time=times, footprint=needs or ":")
+    strings = "".join(f"\0{each}\0" for each in ("llama", *variables))
+    program.write_bytes((script + strings).encode())
+    like_all = binary(program, sha256=sha256_of(program)).model_copy(
+        update={"architecture": platform.machine(), "target": "host"}
+    )
+    known = model_called("word-problems:Q2_K", Silent())
+    with session(Request(board="here", wait_s=0), (), Silent()) as where:
+        yield replace(where, binaries={PROGRAM: like_all}), known
+
+
+PLAN = Plan(prompt="a b c", n_predict=2, threads=1)
+
+
+def _predicted(where: Session, model: Model) -> Prediction:
+    return predict_there(where, model, whole_header(model.path), PLAN, Silent())
+
+
+def _ran(where: Session, model: Model) -> Run:
+    engine = Completion(PLAN, where.binaries[PROGRAM], model)
+    foresee = foresight(where, engine, Silent())
+    return execute(where, engine, Silent(), new=True, foresee=foresee)[0]
+
+
+def _asked(folder: Path) -> list[str]:
+    (log,) = folder.glob(f"board/**/{PROGRAM}.asked")
+    return log.read_text().splitlines()
+
+
+def test_an_operation_is_timed_once_and_the_run_uses_it(workspace: Path) -> None:
+    times = f"""{TIMES_MATRIX}; echo 'ARMLOAD_TIMED {{"number":1,"time_s":0.0001}}'"""
+    with stub(workspace, times=times) as (where, model):
+        first, second = _predicted(where, model), _predicted(where, model)
+        run = _ran(where, model)
+    assert first.compute == second.compute == "operations"
+    assert first.token_s is not None
+    assert first.token_s.value == pytest.approx(10 * 0.002 + 20 * 0.0001)
+    assert _asked(workspace) == ["list", "25.0 0 1"]
+    assert run.prediction is not None
+    assert run.prediction.token_s == first.token_s
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "why"),
+    [
+        ({"variables": (FOOTPRINT_VARIABLE,)}, "cannot list what a model computes"),
+        ({"lists": DIES}, "did not list what the model computes"),
+        ({"lists": "echo 'ARMLOAD_OPERATIONS {}'"}, "did not list what the model computes"),
+        ({"lists": "exit 1"}, "did not list what the model computes"),
+        ({"times": DIES}, "only 0% of what the model computes was timed"),
+        (
+            {"times": f"""echo 'ARMLOAD_TIMED {{"number":0,"signal":{signal.SIGILL:d}}}'"""},
+            "only 0% of what the model computes was timed",
+        ),
+        ({"times": """echo 'ARMLOAD_TIMED {"number":99,"time_s":1}'"""}, "only 0%"),
+        ({"lists": HANGS}, "took longer than"),
+        ({"times": HANGS}, "took longer than"),
+    ],
+)
+def test_a_program_without_an_answer_leaves_the_forecast_to_the_boards_facts(
+    behaviour: dict[str, str], why: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "_TIMEOUT_S", 1.0)
+    with stub(workspace, **behaviour) as (where, model):  # type: ignore[arg-type]
+        found = _predicted(where, model)
+        run = _ran(where, model)
+    assert found.verdict == "fits"
+    assert found.compute != "operations"
+    (said,) = (each.sentence for each in found.notes if each.kind == "operations failed")
+    assert why in said
+    assert run.exit.status == 0
+
+
+def test_a_program_that_hangs_when_asked_for_its_memory_delays_the_run_only(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footprint, "_TIME_LIMIT_S", 1.0)
+    monkeypatch.setattr(footprint, "CERTAIN", 1 << 40)
+    with stub(workspace, needs=HANGS) as (where, model):
+        run = _ran(where, model)
+    assert run.exit.status == 0
+
+
+def test_what_one_command_left_untimed_is_timed_by_the_next(workspace: Path) -> None:
+    with stub(workspace) as (where, model):
+        assert _predicted(where, model).compute == "operations"
+        assert _predicted(where, model).compute == "operations"
+    assert _asked(workspace) == ["list", "25.0 0 1", "25.0 1"]

@@ -1,0 +1,100 @@
+"""A token's time is the sum of its operations."""
+
+from __future__ import annotations
+
+import pytest
+
+from armload.analysis.compute import Compute, from_operations
+from armload.core.errors import DataError
+from armload.engines.operations import Graph, Operation, Operations, Timed
+
+MATRIX, ATTENTION, DEEP, BATCH, BATCH_ATTENTION, BATCH_DEEP, NORM = range(7)
+
+FOUND = Operations(
+    load_s=0.2,
+    timed_bytes=1000,
+    graphs=(
+        Graph(tokens=1, depth=256, counts=((MATRIX, 10), (ATTENTION, 10), (NORM, 20))),
+        Graph(tokens=64, depth=256, counts=((BATCH, 9), (BATCH_ATTENTION, 10), (MATRIX, 1))),
+        Graph(tokens=1, depth=4096, counts=((MATRIX, 10), (DEEP, 10), (NORM, 20))),
+        Graph(tokens=64, depth=4096, counts=((BATCH, 9), (BATCH_DEEP, 10), (MATRIX, 1))),
+    ),
+    operations=(
+        Operation(key="matrix", weights_bytes=1000, moved_bytes=10),
+        Operation(key="attention", weights_bytes=0, moved_bytes=100),
+        Operation(key="deep", weights_bytes=0, moved_bytes=1600),
+        Operation(key="batch", weights_bytes=1000, moved_bytes=640),
+        Operation(key="batch attention", weights_bytes=0, moved_bytes=700),
+        Operation(key="batch deep", weights_bytes=0, moved_bytes=2200),
+        Operation(key="norm", weights_bytes=1, moved_bytes=1),
+    ),
+)
+TIMES_S = {
+    "matrix": 0.010,
+    "attention": 0.001,
+    "deep": 0.016,
+    "batch": 0.064,
+    "batch attention": 0.0064,
+    "batch deep": 0.1024,
+    "norm": 0.0,
+}
+TIMES = {key: Timed(number=0, time_s=time_s) for key, time_s in TIMES_S.items()}
+GROWTH_S = 10 * (0.016 - 0.001) / (4096 - 256)
+
+
+def _computed(depth: float, *, memory: int | None = None, **times: Timed) -> Compute:
+    return from_operations(FOUND, TIMES | times, depth=depth, memory_bytes_per_s=memory)
+
+
+@pytest.mark.parametrize("depth", [256, 1000, 4096, 8192])
+def test_attention_grows_with_the_tokens_in_the_cache(depth: int) -> None:
+    token_s = _computed(depth).token_s
+    assert token_s.value == pytest.approx(0.11 + (depth - 256) * GROWTH_S)
+    assert token_s.low < token_s.value < token_s.high
+
+
+def test_a_token_is_never_faster_than_its_weights_come_from_memory() -> None:
+    assert _computed(256, memory=1_000_000).token_s.value == pytest.approx(0.11)
+    assert _computed(256, memory=10_000).token_s.value == pytest.approx(10_020 / 10_000)
+
+
+def test_weights_that_fit_into_the_caches_need_no_memory() -> None:
+    small = FOUND.model_copy(update={"timed_bytes": 10_020})
+    found = from_operations(small, TIMES, depth=256, memory_bytes_per_s=10_000)
+    assert found.token_s.value == pytest.approx(0.11)
+
+
+def test_a_prompt_takes_its_tokens_and_the_growing_attention_without_the_output() -> None:
+    found = _computed(256)
+    at_start_s = (9 * 0.064 + 10 * 0.0064) / 64
+    growth_s = 10 * (0.1024 - 0.0064) / 64 / (4096 - 256)
+    assert found.prompt_token_s.value == pytest.approx(at_start_s - 256 * growth_s)
+    assert found.prompt_growth_s == pytest.approx(growth_s)
+    prompt_s = found.prompt_s(2048).value
+    assert prompt_s == pytest.approx(2048 * (at_start_s + (1024 - 256) * growth_s))
+    assert found.prompt_s(1) == found.token_s
+
+
+def test_loading_includes_laying_out_the_weights_and_the_first_token() -> None:
+    laid_out = Timed(number=0, time_s=TIMES_S["matrix"], load_s=0.03)
+    assert _computed(256, matrix=laid_out).load_s.value == pytest.approx(0.2 + 10 * 0.03 + 0.11)
+
+
+def test_what_was_not_timed_takes_as_long_for_each_byte() -> None:
+    times = {key: timed for key, timed in TIMES.items() if key not in ("norm", "attention")}
+    found = from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)
+    assert found.token_s.value > 0.1
+    assert found.token_s.value == pytest.approx(0.1 * (10_100 + 1000 + 40) / 10_100)
+
+
+def test_a_speed_is_not_made_up_from_a_few_operations() -> None:
+    times = {"attention": TIMES["attention"], "matrix": Timed(number=0, signal=4)}
+    with pytest.raises(DataError, match="only 9% of what the model computes was timed"):
+        from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)
+
+
+def test_a_prompt_takes_as_long_as_its_tokens_where_time_was_short() -> None:
+    times = {key: timed for key, timed in TIMES.items() if "batch" not in key}
+    found = from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)
+    assert found.token_s.value == pytest.approx(0.11)
+    assert found.prompt_s(512).value == pytest.approx(512 * 0.11)

@@ -58,7 +58,14 @@ def with_known_memory(where: Session, engine: Engine, found: Probe, progress: Pr
     host, board = where.connection.host, where.connection.board
     layout = Layout(workdir=board.workdir)
     try:
-        asked = engine.simulation(RunContext(layout=layout, found=found, launcher=host.launcher))
+        asked = engine.simulation(
+            RunContext(
+                layout=layout,
+                found=found,
+                cores=engine.settings.cores_on(found),
+                launcher=host.launcher,
+            )
+        )
         if asked is None:
             return engine
         header = whole_header(asked.model)

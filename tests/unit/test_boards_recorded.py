@@ -12,6 +12,8 @@ from armload.boards.probe import Probe
 from armload.boards.throttling import ThrottleReading
 from armload.deploy.deployment import check_folder, misfit_of_target
 from armload.deploy.rates import Missing
+from armload.engines.completion import settings_of
+from armload.engines.engine import Settings
 from armload.engines.plan import Plan
 from armload.engines.weights import BoardMemory
 from armload.report.boards import probe_table
@@ -53,6 +55,29 @@ def test_every_shell_tells_the_facts_of_every_board(name: str, shell: str, tmp_p
     assert not now.workdir_in_memory
     memory = BoardMemory.of(now)
     assert 0 < memory.available_bytes < memory.total_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [
+        ("turing-rk1-rk3588", "4-7"),
+        ("nanopc-t4-rk3399", "4-5"),
+        ("macbook-pro-m1-asahi", "2-9"),
+        ("raspberry-pi-5", None),
+        ("altra-max-2-sockets", None),
+    ],
+)
+def test_a_mixed_boards_fast_cores_are_used_unless_told_otherwise(
+    name: str, cores: str | None, tmp_path: Path
+) -> None:
+    found = probed(name, tmp_path, "dash")
+    assert settings_of(Plan()).cores_on(found) == cores
+    assert settings_of(Plan(threads=2)).cores_on(found) == cores
+    # More threads than fast cores, and an own choice, are taken at their word.
+    assert settings_of(Plan(threads=found.cores)).cores_on(found) is None
+    assert settings_of(Plan(cpus="0")).cores_on(found) == "0"
+    assert settings_of(Plan(numa="distribute")).cores_on(found) is None
+    assert Settings().cores_on(found) is None, "a watched program chooses by itself"
 
 
 def highest_khz(recorded: dict[str, object]) -> list[int]:

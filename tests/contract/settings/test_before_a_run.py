@@ -13,7 +13,7 @@ from armload.analysis.conditions_log import read_cache
 from armload.boards.board import Board
 from armload.boards.cooling import cool_down
 from armload.boards.host import Host
-from armload.boards.probe import probe
+from armload.boards.probe import FoundCluster, probe
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
 from armload.engines.engine import Settings
@@ -95,6 +95,38 @@ def test_where_not_all_may_be_forgotten_the_model_is(
         path.unlink()
         gone = ran(host, board.workdir, tmp_path / "gone", "true", beforehand=ready.beforehand)
         assert read_cache(gone) == "as found"
+
+
+def test_the_slow_cores_of_a_mixed_board_are_left_alone_and_that_is_said(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    said: list[str] = []
+
+    class Saying(Silent):
+        def say(self, message: str) -> None:
+            said.append(message)
+
+    mixed = probe(host, board).model_copy(
+        update={
+            "clusters": (
+                FoundCluster(cores=1, numbers=(0,), name="Cortex-A55"),
+                FoundCluster(cores=1, numbers=(1,), name="Cortex-A76"),
+            )
+        }
+    )
+    settings = Settings(prefers_fast=True)
+    ready = as_wanted(
+        *(host, board, settings, BoardState()), found=mixed, reads=[], progress=Saying()
+    )
+    assert ready.site.cores == "1"
+    (sentence,) = said
+    assert sentence == (
+        "bench-board: using its 1 Cortex-A76 (cores 1), because slower cores would hold them up. "
+        "--cpus 0-1 uses all."
+    )
+    words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
+    local = ran(host, board.workdir, tmp_path / "run", *words, beforehand=ready.beforehand)
+    assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "1"]
 
 
 def test_a_board_without_taskset_gets_a_program_of_ours(

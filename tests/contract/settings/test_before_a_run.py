@@ -55,6 +55,42 @@ def test_a_hot_board_is_waited_for(host: Host, board: Board, kernel: Kernel) -> 
     assert len(notes) == 3
 
 
+def test_a_zone_that_never_changes_while_others_cool_is_not_waited_for(
+    host: Host, board: Board, kernel: Kernel
+) -> None:
+    kernel.shows(0, "soc-thermal", "80000\n")
+    kernel.shows(1, "dummy", "70000\n")
+    said: list[str] = []
+
+    class Shown(Silent):
+        def say(self, message: str) -> None:
+            said.append(message)
+
+        @contextlib.contextmanager
+        def step(
+            self, label: str, *, total: float | None = None, unit: str = ""
+        ) -> Iterator[Cooling]:
+            del label, total, unit
+            yield Cooling()
+
+    class Cooling:
+        def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+            del completed, total, note
+            kernel.shows(0, "soc-thermal", "50000\n")
+
+    cooled = cool_down(host, board, 55, Shown(), every_s=0.01, constant_after_s=0.02)
+    assert cooled == 50
+    assert said == ["bench-board: ignoring sensor dummy, which shows a constant 70 °C."]
+    chosen = board.model_copy(update={"sensors": ("dummy",)})
+    with pytest.raises(BoardError, match=r"still at 70\.0 °C \(dummy\)") as caught:
+        cool_down(host, chosen, 55, Silent(), limit_s=0.05, every_s=0.02, constant_after_s=0.01)
+    assert "'sensors' in boards/bench-board.yaml" in caught.value.remedy
+    absent = board.model_copy(update={"sensors": ("cpu",)})
+    with pytest.raises(BoardError, match="none of its sensors is called cpu") as caught:
+        cool_down(host, absent, 55, Silent())
+    assert caught.value.remedy == "Available: soc-thermal, dummy."
+
+
 def test_a_board_that_stays_hot_or_has_no_sensor_is_told_in_words(
     host: Host, board: Board, kernel: Kernel
 ) -> None:

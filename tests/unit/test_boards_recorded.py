@@ -9,6 +9,7 @@ import pytest
 from armload.analysis.conditions_log import Around
 from armload.analysis.throttling import throttle_events
 from armload.boards.probe import Probe
+from armload.boards.rates import Rates
 from armload.boards.throttling import ThrottleReading
 from armload.deploy.deployment import check_folder, misfit_of_target
 from armload.deploy.rates import Missing
@@ -18,7 +19,9 @@ from armload.engines.plan import Plan
 from armload.engines.weights import BoardMemory
 from armload.report.boards import probe_table
 from armload.runs.assemble import board_record
+from armload.runs.predicting import expected, given_by
 from tests.recorded_boards import RECORDED, board_of, numbers, probed
+from tests.unit.samples import model
 from tests.unit.test_analysis_verdict_board import at_khz, reasons
 
 SHELLS = ("dash", "mksh", "busybox")
@@ -131,3 +134,15 @@ def test_a_run_below_the_full_speed_is(name: str, tmp_path: Path) -> None:
         assert doubts == ["under-voltage"]
     else:
         assert doubts == (["throttled from the start"] if half else [])
+
+
+def test_fit_says_what_each_boards_memory_holds(name: str, tmp_path: Path) -> None:
+    found = probed(name, tmp_path, "dash")
+    rates = Rates(memory_bytes_per_s=4_000_000_000, storage_read_bytes_per_s=100_000_000)
+    gives = given_by(board_of(name, tmp_path), found.conditions, rates)
+    small = expected(Plan(), model(), gives, None)
+    assert (small.verdict, small.notes) == ("fits", ())
+    # zram makes no room for a model that is larger than the memory.
+    memory_bytes = found.conditions.memory_total_bytes
+    large = model().model_copy(update={"size_bytes": memory_bytes, "bytes_per_token": memory_bytes})
+    assert expected(Plan(), large, gives, None).verdict != "fits"
